@@ -1,0 +1,60 @@
+# Everything that is done to this repository by hand, by name. `make` alone lists it.
+
+# python3.11 where it runs (a version manager may leave a stub that does not), else python3.
+PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
+BIN := .venv/bin
+READY := .venv/ready
+DEMO_MODELS ?= models
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint format lock models clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+setup: $(READY) ## the environment in .venv, with .venv/bin/bricks
+
+# The stamp is written last: an installation that was interrupted is done again.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## estimates against whole-model runs on the shipped models
+	$(BIN)/bricks compare $(DEMO_MODELS)
+
+test: setup ## the tests
+	$(BIN)/python -m pytest
+
+check: lint test ## lint, types and tests: what CI runs
+
+lint: setup ## style, formatting and types, changing nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup ## rewrite the sources in the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Not a prerequisite of setup: versions move only when somebody asks for it. pip-compile has an
+# environment of its own, so that what it needs is not in the lock. It finds packages the way pip
+# is set up to, and writes nothing of that into the lock.
+lock: ## resolve pyproject.toml into requirements.lock again (UPGRADE=1: newest versions)
+	$(PYTHON) -m venv .venv/lock
+	.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check 'pip-tools>=7.4'
+	.venv/lock/bin/pip-compile --quiet $(if $(UPGRADE),--upgrade) --generate-hashes --allow-unsafe \
+		--all-extras --all-build-deps --strip-extras --no-header \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
+		--output-file requirements.lock pyproject.toml > /dev/null
+	rm -rf .venv/lock
+
+models: setup ## rebuild the zoo from its recipes
+	$(BIN)/python models/recipes/onnx_light.py
+
+clean: ## remove the environment and what tools left behind; the cache stays
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

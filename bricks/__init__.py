@@ -1,0 +1,84 @@
+"""How fast will this model run on that machine? Composable benchmarks for ONNX models.
+
+A model is decomposed into *bricks*, unique runnable subnetworks; each brick is measured once per
+system and runtime; the latency of whole models is recomposed from what was measured.
+
+    import bricks
+
+    with bricks.Bench(cache="cache", threads=1) as bench:
+        model = bench.read("resnet50")
+        decomposition = bench.decompose(model)
+        bench.measure([model])
+        estimate = bench.predict(model)
+        comparison = bench.compare([model])
+
+Names are loaded when they are first used: importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bricks.bench import Bench, Comparison, Measured, Options
+    from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
+    from bricks.errors import (
+        BackendError,
+        BricksError,
+        ModelError,
+        ShapeError,
+        StoreError,
+        UsageError,
+        WorkerError,
+    )
+    from bricks.estimate.comparison import Compared, NotCompared, Summary
+    from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+    from bricks.graph.model import Model
+    from bricks.graph.read import read_model
+    from bricks.measure.campaign import Conditions
+    from bricks.measure.measurement import Failure, Measurement
+    from bricks.measure.rounds import StopRule
+    from bricks.store.store import Store
+    from bricks.system.target import Runtime, System, Target
+
+__version__ = "0.1.0"
+
+_ORIGIN = {
+    "bricks.bench": ("Bench", "Comparison", "Measured", "Options"),
+    "bricks.decompose.plan": ("Brick", "Decomposition", "Occurrence", "Plan"),
+    "bricks.errors": (
+        "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "UsageError",
+        "WorkerError",
+    ),
+    "bricks.estimate.comparison": ("Compared", "NotCompared", "Summary"),
+    "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
+    "bricks.graph.model": ("Model",),
+    "bricks.graph.read": ("read_model",),
+    "bricks.measure.campaign": ("Conditions",),
+    "bricks.measure.measurement": ("Failure", "Measurement"),
+    "bricks.measure.rounds": ("StopRule",),
+    "bricks.store.store": ("Store",),
+    "bricks.system.target": ("Runtime", "System", "Target"),
+}  # fmt: skip
+_MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
+
+__all__ = [
+    "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison", "Conditions",
+    "Decomposition", "Estimate", "Failure", "Gap", "IncompleteEstimate", "Measured", "Measurement",
+    "Model", "ModelError", "NotCompared", "Occurrence", "Options", "Plan", "Runtime", "ShapeError",
+    "Share", "StopRule", "Store", "StoreError", "Summary", "System", "Target", "UsageError",
+    "WorkerError", "read_model",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'bricks' has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,56 @@
+"""Runtimes, one a file behind one small interface (:mod:`bricks.backends.base`).
+
+A runtime is imported by its backend alone, inside the worker process. What must be known of it
+before a worker exists (its version, so that the store can be asked) comes from package metadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+
+from bricks.backends.base import Backend
+from bricks.errors import BackendError, UsageError
+
+__all__ = ["BACKENDS", "Backend", "BackendInfo", "create", "describe"]
+
+BACKENDS = ("onnxruntime", "fake")
+
+
+@dataclass(frozen=True, slots=True)
+class BackendInfo:
+    """What is known of a backend without starting it. ``real`` is whether it takes real time."""
+
+    name: str
+    version: str
+    provider: str
+    real: bool
+
+
+def describe(name: str) -> BackendInfo:
+    """Name, version and execution provider of a backend, without importing its runtime."""
+    if name == "fake":
+        return BackendInfo("fake", "1", "none", real=False)
+    if name == "onnxruntime":
+        try:
+            version = metadata.version("onnxruntime")
+        except metadata.PackageNotFoundError as exc:
+            raise BackendError("onnxruntime is not installed: pip install onnxruntime") from exc
+        return BackendInfo("onnxruntime", version, "CPUExecutionProvider", real=True)
+    raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
+
+
+def create(name: str, *, threads: int, seed: int) -> Backend:
+    """The backend itself; imports its runtime. Meant for the worker process."""
+    if name == "fake":
+        from bricks.backends.fake import FakeBackend
+
+        return FakeBackend()
+    if name == "onnxruntime":
+        try:
+            from bricks.backends.onnxruntime import OnnxRuntimeBackend
+        except ImportError as exc:
+            raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
+
+        return OnnxRuntimeBackend(threads=threads, seed=seed)
+    raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")

@@ -1,0 +1,93 @@
+"""What a runtime must offer to be measured: a small interface, spoken inside the worker process.
+
+A backend loads what it is given, and times single runs of it. Nothing of a runtime's own objects
+leaves its backend. It must not know of the store, of plans, or of how often something is sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import onnx
+
+from bricks.graph.tensor import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """The graph that a runtime executes for a model, after its own optimisation.
+
+    ``proto`` holds no weights; ``types`` has every value's type. ``in_place`` maps a value to the
+    value whose memory the runtime gives it.
+    """
+
+    proto: onnx.ModelProto
+    types: Mapping[str, TensorType]
+    in_place: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the inputs and outputs of something loaded live while it runs.
+
+    One entry per graph input (output), in order: an offset in bytes into the shared activation
+    region, or None for a buffer of its own.
+    """
+
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+
+
+class Placed(Protocol):
+    """Something loaded, with its inputs and outputs bound: ready to run."""
+
+    def sample(self) -> float:
+        """Run once; the latency in seconds."""
+        ...
+
+
+class Loaded(Protocol):
+    """Something a backend has loaded. It may be placed more than once."""
+
+    def place(self, placement: Placement, region: np.ndarray) -> Placed:
+        """Bind inputs and outputs, into ``region`` (bytes) where the placement says so."""
+        ...
+
+
+class Backend(Protocol):
+    """A runtime with a fixed number of threads, in this process."""
+
+    def executed(self, proto: onnx.ModelProto) -> Executed:
+        """The graph that is really executed for ``proto`` (a model without weights)."""
+        ...
+
+    def types(self, proto: onnx.ModelProto) -> Mapping[str, TensorType]:
+        """Every value's type, found by running ``proto`` where it cannot be inferred."""
+        ...
+
+    def load(self, proto: onnx.ModelProto, *, key: str, optimize: bool) -> Loaded:
+        """Make ``proto`` ready, with synthetic weights; ``key`` and the seed decide their values.
+
+        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none.
+        """
+        ...
+
+    def evaluate(
+        self,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        feeds: Mapping[str, np.ndarray],
+        *,
+        optimize: bool,
+    ) -> Sequence[np.ndarray]:
+        """The outputs of ``proto`` with these weights and inputs, in the order of its outputs."""
+        ...
+
+    def materialised(
+        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
+    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+        """As :meth:`executed`, with the weights as that graph wants them (fused, reordered)."""
+        ...

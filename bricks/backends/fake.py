@@ -1,0 +1,124 @@
+"""A runtime that computes nothing: latencies follow from the identity of what is run.
+
+For tests and for trying the pipeline where timing does not matter. A node's latency is decided by
+the key of the brick it would be alone; a model's is the sum of its nodes' and one call's overhead,
+so that estimates come out exact. Samples vary by a fixed pattern of ±0.4 %.
+
+Faults can be ordered by operator in the environment variable ``BRICKS_FAKE_FAULTS``, for instance
+``Sigmoid=crash,Tanh=hang,Exp=memory,Log=error``: running such an operator then ends the process,
+never returns, exhausts memory, or fails.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from itertools import count
+
+import numpy as np
+import onnx
+
+from bricks.backends.base import Executed, Placement
+from bricks.decompose.identity import Cutter
+from bricks.errors import BackendError
+from bricks.graph.graph import Graph
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of
+
+CALL_OVERHEAD_S = 2e-6
+_PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
+
+
+class FakeBackend:
+    """The backend called ``fake``."""
+
+    def executed(self, proto: onnx.ModelProto) -> Executed:
+        """The source graph itself: this runtime optimises nothing."""
+        return Executed(proto, _typed(proto).types, {})
+
+    def types(self, proto: onnx.ModelProto) -> Mapping[str, TensorType]:
+        """What ``onnx.shape_inference`` finds."""
+        return _typed(proto).types
+
+    def load(self, proto: onnx.ModelProto, *, key: str, optimize: bool) -> FakeLoaded:
+        """Anything loads, and takes no memory."""
+        graph = _typed(proto)
+        cutter = Cutter(graph)
+        keys = [cutter.cut((i,)).brick.key for i in range(len(graph.nodes))]
+        latency_s = CALL_OVERHEAD_S + sum(map(node_latency_s, keys))
+        return FakeLoaded(latency_s, _fault(graph))
+
+    def evaluate(
+        self,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        feeds: Mapping[str, np.ndarray],
+        *,
+        optimize: bool,
+    ) -> Sequence[np.ndarray]:
+        """Not possible: nothing is computed here."""
+        raise BackendError("the fake runtime computes nothing: choose --runtime onnxruntime")
+
+    def materialised(
+        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
+    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+        """Not possible: nothing is computed here."""
+        raise BackendError("the fake runtime computes nothing: choose --runtime onnxruntime")
+
+
+class FakeLoaded:
+    """Something with a latency."""
+
+    def __init__(self, latency_s: float, fault: str | None) -> None:
+        self._latency_s = latency_s
+        self._fault = fault
+
+    def place(self, placement: Placement, region: np.ndarray) -> FakePlaced:
+        """Placement changes nothing."""
+        return FakePlaced(self._latency_s, self._fault)
+
+
+class FakePlaced:
+    """Something with a latency, ready to run."""
+
+    def __init__(self, latency_s: float, fault: str | None) -> None:
+        self._latency_s = latency_s
+        self._fault = fault
+        self._turn = count()
+
+    def sample(self) -> float:
+        """The latency in seconds, varied by a fixed pattern."""
+        if self._fault == "crash":
+            os.abort()
+        if self._fault == "hang":
+            time.sleep(3600)
+        if self._fault == "memory":
+            raise MemoryError("ordered by BRICKS_FAKE_FAULTS")
+        if self._fault == "error":
+            raise BackendError("failed as ordered by BRICKS_FAKE_FAULTS")
+        return self._latency_s * (1 + _PATTERN[next(self._turn) % len(_PATTERN)])
+
+
+def node_latency_s(key: str) -> float:
+    """A latency between 10 and 510 microseconds, decided by a brick's key."""
+    return 1e-5 + int(key.removeprefix("b1-")[:8], 16) / 0xFFFFFFFF * 5e-4
+
+
+def _typed(proto: onnx.ModelProto) -> Graph:
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except Exception as exc:  # onnx raises several unrelated types here
+        raise BackendError(f"the fake runtime needs inferable shapes: {exc}") from exc
+    graph = graph_of(inferred)
+    for node in graph.nodes:
+        for name in node.output:
+            if name and name not in graph.types:
+                raise BackendError(f"the fake runtime cannot infer the shape of {name!r}")
+    return graph
+
+
+def _fault(graph: Graph) -> str | None:
+    orders = os.environ.get("BRICKS_FAKE_FAULTS", "")
+    faults = dict(order.split("=", 1) for order in orders.split(",") if "=" in order)
+    return next((faults[n.op_type] for n in graph.nodes if n.op_type in faults), None)

@@ -1,0 +1,138 @@
+"""ONNX Runtime on CPU.
+
+All sessions share one global thread pool and one arena: sessions with pools of their own spin
+against each other (microsoft/onnxruntime #17011), and in a whole model all nodes share both.
+Weights come from the pool of synthetic numbers as OrtValues: nothing is serialised, and no weight
+file has to exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from bricks.backends.base import Executed
+from bricks.backends.onnxruntime.inplace import in_place_values
+from bricks.backends.onnxruntime.optimized import inferred_types, save_optimized
+from bricks.backends.onnxruntime.sessions import (
+    LoadedSession,
+    create_session,
+    session_options,
+    stand_ins,
+    to_array,
+    to_value,
+    translated,
+)
+from bricks.graph.domains import integer_ranges
+from bricks.graph.synthesis import Pool
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of, without_values
+
+
+class OnnxRuntimeBackend:
+    """ONNX Runtime's CPU execution provider with a fixed number of threads."""
+
+    def __init__(self, *, threads: int, seed: int) -> None:
+        ort.set_default_logger_severity(4)
+        ort.set_global_thread_pool_sizes(threads, 1)
+        memory = ort.OrtMemoryInfo(
+            "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
+        )
+        ort.create_and_register_allocator(memory, None)
+        self._pool = Pool(seed)
+
+    def executed(self, proto: onnx.ModelProto) -> Executed:
+        """The graph after all optimisations; no weight is read, and none written."""
+        optimized, _ = save_optimized(proto, self._structural(proto), keep=False)
+        return self._described(optimized)
+
+    def materialised(
+        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
+    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+        """The executed graph together with its weights, for checking that bricks are exact."""
+        optimized, arrays = save_optimized(proto, weights, keep=True)
+        return self._described(optimized), arrays
+
+    def load(self, proto: onnx.ModelProto, *, key: str, optimize: bool) -> LoadedSession:
+        """A session with synthetic weights and inputs."""
+        weights, inputs = self._synthesised(proto, key)
+        session = create_session(proto, weights, session_options(optimize=optimize))
+        return LoadedSession(session, weights, inputs)
+
+    def evaluate(
+        self,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        feeds: Mapping[str, np.ndarray],
+        *,
+        optimize: bool,
+    ) -> Sequence[np.ndarray]:
+        """One run with given weights and inputs."""
+        graph = graph_of(proto)
+        session = create_session(proto, weights, session_options(optimize=optimize))
+        values = {name: to_value(array, graph.types[name]) for name, array in feeds.items()}
+        with translated("running the model"):
+            return [to_array(v) for v in session.run_with_ort_values(list(graph.outputs), values)]
+
+    def types(self, proto: onnx.ModelProto) -> dict[str, TensorType]:
+        """Every value's type, as the runtime infers it or as one run shows it."""
+        types, open_values = inferred_types(proto, self._structural(proto))
+        if open_values:
+            types.update(self._observed(proto, open_values))
+        return types
+
+    def _described(self, optimized: onnx.ModelProto) -> Executed:
+        types = self.types(optimized)
+        return Executed(optimized, types, in_place_values(graph_of(optimized, types)))
+
+    def _observed(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, TensorType]:
+        """Types of ``names`` as one run of ``proto`` on synthetic data shows them."""
+        exposed = onnx.ModelProto()
+        exposed.CopyFrom(proto)
+        del exposed.graph.output[:]
+        exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+        weights, inputs = self._synthesised(proto, "observed")
+        feeds = {name: to_value(array, type_) for name, (array, type_) in inputs.items()}
+        session = create_session(exposed, weights, session_options(optimize=False))
+        with translated("running the model once to learn its shapes"):
+            results = session.run_with_ort_values(list(names), feeds)
+        dtypes = (onnx.TensorProto.DataType.Name(value.element_type()) for value in results)
+        return {
+            name: TensorType(dtype, tuple(value.shape()))
+            for name, dtype, value in zip(names, dtypes, results, strict=True)
+        }
+
+    def _structural(self, proto: onnx.ModelProto) -> dict[str, np.ndarray]:
+        """Weights that take no memory; only integers have values that mean something."""
+        graph = graph_of(proto)
+        types = without_values(proto)
+        integers = {name: type_ for name, type_ in types.items() if not type_.floating}
+        ranges = integer_ranges(graph, integers)
+        weights = stand_ins({n: t for n, t in types.items() if t.floating})
+        for name, type_ in integers.items():
+            weights[name] = self._pool.weight(name, type_, ranges.get(name))
+        return weights
+
+    def _synthesised(
+        self, proto: onnx.ModelProto, key: str
+    ) -> tuple[dict[str, np.ndarray], dict[str, tuple[np.ndarray, TensorType]]]:
+        """Weights, and inputs with their types, that ``proto`` can take; decided by ``key``."""
+        graph = graph_of(proto)
+        types = without_values(proto)
+        integers = [name for name, type_ in types.items() if not type_.floating]
+        ranges = integer_ranges(graph, [*graph.inputs, *integers])
+        weights = {
+            name: self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
+            for name, type_ in types.items()
+        }
+        inputs = {
+            name: (
+                self._pool.input(f"{key}/{name}", graph.types[name], ranges.get(name)),
+                graph.types[name],
+            )
+            for name in graph.inputs
+        }
+        return weights, inputs

@@ -1,0 +1,93 @@
+"""The graph that ONNX Runtime really executes: fusions, folded constants, blocked layouts.
+
+The runtime saves its optimised model, whose weights are thrown away as they are written, or kept
+where a caller wants to compute with them. It holds only on processors with the same blocked
+layout, so a plan made from it belongs to a system.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from bricks.backends.onnxruntime.sessions import (
+    DTYPES,
+    create_session,
+    session_options,
+    translated,
+)
+from bricks.errors import BackendError
+from bricks.graph.synthesis import numpy_dtype
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of, initializer_type, parse_model
+
+# Smaller constants stay inside the optimised model, with values: they may steer results.
+INLINE_BYTES = 1024
+
+
+def save_optimized(
+    proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], *, keep: bool
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """The optimised model without weights; with ``keep`` also the weights it wants."""
+    with tempfile.TemporaryDirectory(prefix="bricks-") as name:
+        folder = Path(name)
+        path, external = folder / "optimized.onnx", "weights.bin"
+        if not keep:
+            # A link, because the runtime removes the file itself where saving fails.
+            (folder / external).symlink_to(os.devnull)
+        options = session_options(optimize=True)
+        options.optimized_model_filepath = str(path)
+        entries = {
+            "session.optimized_model_external_initializers_file_name": external,
+            "session.optimized_model_external_initializers_min_size_in_bytes": str(INLINE_BYTES),
+            "session.disable_prepacking": "1",
+        }
+        for entry, value in entries.items():
+            options.add_session_config_entry(entry, value)
+        create_session(proto, weights, options)
+        with translated("saving the optimised model"):
+            optimized = parse_model(path.read_bytes())
+        arrays = {}
+        for tensor in optimized.graph.initializer if keep else ():
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                storage = numpy_dtype(initializer_type(tensor).dtype)
+                arrays[tensor.name] = numpy_helper.to_array(tensor, str(folder)).view(storage)
+    return optimized, arrays
+
+
+def inferred_types(
+    proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
+) -> tuple[dict[str, TensorType], list[str]]:
+    """Types of all values as the runtime infers them, and the values whose shape stays open.
+
+    ``onnx.shape_inference`` does not know the runtime's own operators. The runtime does, and
+    tells the types of a session's outputs: so every value is made one.
+    """
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(proto)
+    outputs = {o.name for o in exposed.graph.output}
+    for node in exposed.graph.node:
+        exposed.graph.output.extend(
+            onnx.ValueInfoProto(name=name) for name in node.output if name and name not in outputs
+        )
+    options = session_options(optimize=False)
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    session = create_session(exposed, weights, options)
+    graph = graph_of(proto)
+    types = {name: graph.types[name] for name in (*graph.inputs, *graph.initializers)}
+    open_values = []
+    for value in session.get_outputs():
+        dtype = DTYPES.get(value.type)
+        if dtype is None:
+            raise BackendError(f"value {value.name!r} is a {value.type}, not a tensor")
+        if all(isinstance(d, int) for d in value.shape):
+            types[value.name] = TensorType(dtype, tuple(value.shape))
+        else:
+            open_values.append(value.name)
+    return types, open_values

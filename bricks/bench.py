@@ -1,0 +1,309 @@
+"""The main path as one object: read, decompose, measure, predict, compare.
+
+A :class:`Bench` is a cache, a runtime on this host, and the way in which models are cut. It starts
+a worker process when something has to run, and not before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bricks import backends
+from bricks.decompose.granularity import Granularity
+from bricks.decompose.plan import Decomposition, Plan
+from bricks.errors import UsageError, WorkerError
+from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplete, summarise
+from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.estimate.recompose import Results, recompose, round_spread
+from bricks.graph.graph import Graph
+from bricks.graph.model import Model
+from bricks.graph.read import read_model
+from bricks.graph.source import OpenShapes, source_graph
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of, parse_model
+from bricks.measure.campaign import Campaign, Conditions, Job, Outcome, Progress
+from bricks.measure.measurement import Failure, Measurement
+from bricks.measure.probes import PROBES
+from bricks.measure.protocol import pack, unpack
+from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.store import Store
+from bricks.system import (
+    Runtime,
+    Target,
+    available_memory_bytes,
+    fingerprint,
+    physical_cores,
+)
+from bricks.zoo import find
+
+# Work on a graph (reading it, optimising it) that takes longer than this has gone wrong.
+GRAPH_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What measuring did. ``bricks`` are all that the models need; ``new_bricks`` were lacking."""
+
+    models: int
+    occurrences: int
+    bricks: int
+    new_bricks: int
+    failures: tuple[Failure, ...]
+    unfinished: int
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Estimates beside whole-model runs on one target."""
+
+    target: Target
+    granularity: str
+    rows: tuple[Compared | NotCompared, ...]
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a bench measures. ``threads`` None means one per physical core.
+
+    ``timeout_s`` is how long one brick may take to load or to run; ``retry`` measures again what
+    failed before; ``memory_bytes`` limits the worker (default: nine tenths of what is available).
+    """
+
+    runtime: str = "onnxruntime"
+    granularity: str = "executed"
+    threads: int | None = None
+    seed: int = 0
+    conditions: Conditions = Conditions()
+    retry: bool = False
+    memory_bytes: int | None = None
+
+
+def _silent(what: str, share: float) -> None:
+    """No progress is shown."""
+
+
+class Bench:
+    """A cache and a runtime on this host; use it as a context manager, or close it."""
+
+    def __init__(
+        self,
+        cache: str | Path = "cache",
+        options: Options | None = None,
+        *,
+        progress: Progress = _silent,
+        **changes: Any,
+    ) -> None:
+        """Open ``cache`` (folder or database URL); ``changes`` are fields of :class:`Options`.
+
+        Raises :class:`UsageError` for options that cannot be meant, and
+        :class:`~bricks.errors.StoreError` for a cache that cannot be used.
+        """
+        self.options = options = replace(options or Options(), **changes)
+        self._granularity = Granularity.parse(options.granularity)
+        threads = physical_cores() if options.threads is None else options.threads
+        if threads < 1:
+            raise UsageError(f"{threads} threads cannot run anything: give at least 1")
+        info = backends.describe(options.runtime)
+        self.runtime = Runtime(
+            backend=info.name,
+            version=info.version,
+            provider=info.provider,
+            threads=threads,
+            brick_optimization="none" if self._granularity.executed else "all",
+        )
+        self.target = Target(fingerprint(), self.runtime)
+        self._conditions = replace(options.conditions, exclusive=info.real)
+        self._progress = progress
+        self.store = Store.open(cache)
+        memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
+        self._supervisor = Supervisor(WorkerSettings(info.name, threads, options.seed, memory))
+        self._target_saved = False
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker and close the cache."""
+        self._supervisor.close()
+        self.store.close()
+
+    def read(
+        self,
+        model: str | Path,
+        *,
+        batch: int | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+    ) -> Model:
+        """The model in an ONNX file or of a zoo name, its open dimensions made concrete."""
+        found = find(str(model))
+        if len(found) != 1:
+            raise UsageError(f"{model} holds {len(found)} models: name one of them")
+        name, path = found[0]
+        return read_model(path, batch=batch, shapes=shapes, name=name)
+
+    def decompose(self, model: Model) -> Decomposition:
+        """The model's plan and bricks; from the cache where it was decomposed before."""
+        known = self._known_plan(model)
+        if known is not None:
+            plan, wall_s = known
+            bricks = self.store.load_bricks(plan.keys)
+            if len(bricks) == len(plan.keys):
+                return Decomposition(plan, bricks, wall_s)
+        self._progress(f"decomposing {model.name}", 0.0)
+        started = time.perf_counter()
+        in_place: dict[str, str] = {}
+        if self._granularity.executed:
+            graph, in_place = self._executed_graph(model)
+        else:
+            graph = self._source_graph(model)
+        # Here, not at the top: a plan from the cache needs none of what this imports.
+        from bricks.decompose.build import build
+
+        result = build(model, graph, self._granularity, in_place=in_place, started=started)
+        self._save_target()
+        self.store.save_decomposition(result, self.target.key)
+        return result
+
+    def verify(self, model: Model) -> dict[str, Any]:
+        """Chain the model's bricks and compare with the whole model; see ``measure.verify``."""
+        self._progress(f"verifying {model.name}", 0.0)
+        return self._ask(
+            model,
+            "verify",
+            name=model.name,
+            folder=str(model.folder),
+            model=pack(model.skeleton),
+            granularity=str(self._granularity),
+        )
+
+    def measure(self, models: Iterable[Model]) -> Measured:
+        """Measure the bricks of ``models`` that the cache lacks; what it holds stays as it is."""
+        started = time.perf_counter()
+        jobs = [Job(model, self.decompose(model), whole=False) for model in models]
+        outcome = self._campaign(jobs)
+        keys = {key for job in jobs for key in job.decomposition.plan.keys}
+        results = self.store.results(self.target.key, sorted(keys))
+        return Measured(
+            models=len(jobs),
+            occurrences=sum(len(job.decomposition.plan.occurrences) for job in jobs),
+            bricks=len(keys),
+            new_bricks=len(set().union(*outcome.measured.values()) & keys),
+            failures=tuple(r for r in results.values() if isinstance(r, Failure)),
+            unfinished=len(outcome.unfinished),
+            wall_s=time.perf_counter() - started,
+        )
+
+    def predict(
+        self, model: Model, *, measure: bool = True, target: Target | None = None
+    ) -> Estimate | IncompleteEstimate:
+        """The model's latency, recomposed; with ``measure``, bricks that lack are measured first.
+
+        ``target`` is another target of the cache: nothing can be measured there, so what lacks
+        stays a gap.
+        """
+        elsewhere = target is not None and target.key != self.target.key
+        key = target.key if target is not None else self.target.key
+        known = self.store.load_plan(model.digest, str(self._granularity), key, name=model.name)
+        plan = known[0] if known else self.decompose(model).plan
+        results = self._results(plan.keys, key)
+        if measure and not elsewhere and len(results) < len(plan.keys) + len(PROBES):
+            self._campaign([Job(model, self.decompose(model), whole=False)])
+            results = self._results(plan.keys, key)
+        return recompose(plan, results)
+
+    def compare(self, models: Iterable[Model]) -> Comparison:
+        """Estimates against whole-model runs; what the cache lacks of either is sampled in turn.
+
+        Whole models are measured once per target too, so a second comparison runs nothing.
+        """
+        models = list(models)
+        rows: dict[int, Compared | NotCompared] = {}
+        jobs: dict[int, Job] = {}
+        for number, model in enumerate(models):
+            try:
+                jobs[number] = Job(model, self.decompose(model), whole=True)
+            except WorkerError as error:
+                rows[number] = NotCompared(model.name, str(error))
+        outcome = self._campaign(list(jobs.values()))
+        keys = {
+            k for job in jobs.values() for k in (*job.decomposition.plan.keys, job.model.digest)
+        }
+        results = self._results(sorted(keys), self.target.key)
+        for number, job in jobs.items():
+            rows[number] = self._row(job, results, outcome)
+        ordered = tuple(rows[number] for number in sorted(rows))
+        summary = summarise(
+            [row for row in ordered if isinstance(row, Compared)],
+            results,
+            decompose_s={j.model.digest: j.decomposition.wall_s for j in jobs.values()},
+            read_s={j.model.digest: j.model.read_s for j in jobs.values()},
+        )
+        return Comparison(self.target, str(self._granularity), ordered, summary)
+
+    def _row(self, job: Job, results: Results, outcome: Outcome) -> Compared | NotCompared:
+        plan, name = job.decomposition.plan, job.model.name
+        new = len(outcome.measured.get(plan.digest, frozenset()) & set(plan.keys))
+        whole = results.get(plan.digest)
+        estimate = recompose(plan, results)
+        if isinstance(estimate, IncompleteEstimate):
+            return incomplete(name, plan, estimate, new)
+        if not isinstance(whole, Measurement):
+            reason = "not measured within the budget" if whole is None else whole.reason
+            return NotCompared(name, f"{name}: the whole model was not run: {reason}", plan, new)
+        return Compared(name, plan, new, round_spread(whole), estimate)
+
+    def _campaign(self, jobs: Sequence[Job]) -> Outcome:
+        self._save_target()
+        if self.options.retry:
+            keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.model.digest)}
+            self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
+        campaign = Campaign(
+            self.store, self._supervisor, self.target.key, self._conditions, self._progress
+        )
+        return campaign.run(jobs)
+
+    def _results(self, keys: Sequence[str], target_key: str) -> Results:
+        return self.store.results(target_key, [*keys, *PROBES.values()])
+
+    def _known_plan(self, model: Model) -> tuple[Plan, float] | None:
+        cut, target = str(self._granularity), self.target.key
+        return self.store.load_plan(model.digest, cut, target, name=model.name)
+
+    def _executed_graph(self, model: Model) -> tuple[Graph, dict[str, str]]:
+        answer = self._ask(model, "executed", model=pack(model.skeleton))
+        types = {name: TensorType.from_json(t) for name, t in answer["types"].items()}
+        return graph_of(parse_model(unpack(answer["model"])), types), answer["in_place"]
+
+    def _source_graph(self, model: Model) -> Graph:
+        try:
+            return source_graph(model)
+        except OpenShapes:
+            answer = self._ask(model, "types", model=pack(model.skeleton))
+            known = {name: TensorType.from_json(t) for name, t in answer["types"].items()}
+            return source_graph(model, known)
+
+    def _ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
+        try:
+            return self._supervisor.ask(op, timeout_s=GRAPH_TIMEOUT_S, **fields)
+        except WorkerError as error:
+            raise WorkerError(f"{of.name}: {error}") from error
+
+    def _save_target(self) -> None:
+        if not self._target_saved:
+            self.store.save_target(self.target)
+            self._target_saved = True

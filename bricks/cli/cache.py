@@ -1,0 +1,59 @@
+"""``bricks cache``: look into the store, and check it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from bricks.cli.options import Cache, Json
+from bricks.cli.output import finish, print_json, show
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+
+app = typer.Typer(no_args_is_help=True, help="Look into the cache of measurements, and check it.")
+
+
+@app.command()
+def stats(json: Json = False, cache: Cache = "cache") -> None:
+    """Count what the cache holds.
+
+    Example: bricks cache stats
+    """
+    from bricks.store import Store
+
+    with Store.open(cache) as store:
+        facts = asdict(store.stats())
+    if json:
+        print_json(facts)
+        return
+    from bricks.report.tables import facts_table, size
+
+    show(facts_table({**facts, "size_bytes": size(facts["size_bytes"])}))
+
+
+@app.command()
+def verify(json: Json = False, cache: Cache = "cache") -> None:
+    """Check that the cache is whole and consistent.
+
+    Example: bricks cache verify
+    """
+    from bricks.store import Store
+
+    with Store.open(cache) as store:
+        problems = store.verify(rekey=_rekey)
+        path = store.path
+    if json:
+        print_json({"path": path, "problems": problems})
+    elif not problems:
+        show(f"{path} is sound.")
+    finish(problems)
+
+
+def _rekey(brick: Brick) -> str:
+    """The key that a stored brick should have."""
+    from bricks.decompose.identity import key_of
+
+    return key_of(brick.model)

@@ -1,0 +1,128 @@
+"""``bricks compare``: estimates against whole-model runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from bricks.cli.options import (
+    Batch,
+    Budget,
+    Cache,
+    Common,
+    GranularityText,
+    Json,
+    Models,
+    Precision,
+    Retry,
+    RuntimeName,
+    Seed,
+    Shapes,
+    Threads,
+    Timeout,
+    Unread,
+    open_bench,
+    read_all,
+)
+from bricks.cli.output import finish, print_json, show
+
+if TYPE_CHECKING:
+    from bricks.bench import Comparison
+    from bricks.estimate.comparison import Compared, NotCompared
+
+
+def compare(
+    models: Models,
+    json: Json = False,
+    cache: Cache = "cache",
+    runtime: RuntimeName = "onnxruntime",
+    granularity: GranularityText = "executed",
+    threads: Threads = None,
+    batch: Batch = None,
+    shape: Shapes = None,
+    seed: Seed = 0,
+    budget: Budget = None,
+    precision: Precision = 0.01,
+    timeout: Timeout = 60.0,
+    retry: Retry = False,
+) -> None:
+    """Compare estimates with runs of the whole models, sampled in turn with their bricks.
+
+    Example: bricks compare models/ --threads 1
+    """
+    common = Common(cache, runtime, granularity, threads, seed, precision, budget, timeout, retry)
+    with open_bench(common) as bench:
+        read = read_all(models, batch, shape)
+        result = bench.compare([m for m in read if not isinstance(m, Unread)])
+    compared = iter(result.rows)
+    rows = [_unread(model) if isinstance(model, Unread) else _row(next(compared)) for model in read]
+    facts = {
+        "system": result.target.system.to_json(),
+        "runtime": result.target.runtime.to_json(),
+        "granularity": result.granularity,
+        "models": rows,
+        "summary": asdict(result.summary),
+    }
+    if json:
+        print_json(facts)
+    else:
+        _show(result, rows)
+    finish(row["error"] for row in rows if row["error"] is not None)
+
+
+def _unread(model: Unread) -> dict[str, Any]:
+    return {**_nothing(model.name), "error": model.error}
+
+
+def _nothing(name: str) -> dict[str, Any]:
+    names = (
+        "nodes", "bricks", "new_bricks", "measured_latency_s", "measured_low_s", "measured_high_s",
+        "estimate_s", "low_s", "high_s", "ratio", "coverage",
+    )  # fmt: skip
+    return {"model": name, **dict.fromkeys(names)}
+
+
+def _row(row: Compared | NotCompared) -> dict[str, Any]:
+    from bricks.estimate.comparison import NotCompared
+
+    facts = _nothing(row.model)
+    if row.plan is not None:
+        facts["nodes"], facts["bricks"] = row.plan.nodes, len(row.plan.keys)
+        facts["new_bricks"] = row.new_bricks
+    if isinstance(row, NotCompared):
+        return {**facts, "coverage": row.coverage, "error": row.error}
+    return {
+        **facts,
+        "measured_latency_s": row.measured.median_s,
+        "measured_low_s": row.measured.low_s,
+        "measured_high_s": row.measured.high_s,
+        "estimate_s": row.estimate.estimate_s,
+        "low_s": row.estimate.low_s,
+        "high_s": row.estimate.high_s,
+        "ratio": row.ratio,
+        "coverage": row.estimate.coverage,
+        "error": None,
+    }
+
+
+def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
+    from bricks.report.tables import comparison_table, number, percent, seconds
+
+    runtime, summary = result.target.runtime, result.summary
+    show(
+        f"{result.target.system.name}, {runtime.backend} {runtime.version},"
+        f" {runtime.threads} {'thread' if runtime.threads == 1 else 'threads'},"
+        f" granularity {result.granularity}",
+        "",
+        comparison_table(rows),
+    )
+    if summary.models:
+        show(
+            "",
+            f"{summary.bricks} bricks stand for {summary.occurrences} occurrences in"
+            f" {summary.models} models. Error: median {percent(summary.median_abs_error)},"
+            f" worst {percent(summary.max_abs_error)}; noise {percent(summary.noise_floor)}.",
+            f"Measuring bricks instead of models: {number(summary.speedup_latency)} times less"
+            f" run time, {number(summary.speedup_wall)} times less wall time"
+            f" ({seconds(summary.bricks_wall_s)} against {seconds(summary.models_wall_s)}).",
+        )

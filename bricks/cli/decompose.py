@@ -1,0 +1,138 @@
+"""``bricks decompose``: what models consist of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bricks.cli.options import (
+    Batch,
+    Cache,
+    Common,
+    GranularityText,
+    Json,
+    Models,
+    RuntimeName,
+    Seed,
+    Shapes,
+    Threads,
+    Unread,
+    open_bench,
+    read_all,
+)
+from bricks.cli.output import finish, print_json, show
+from bricks.errors import BricksError
+
+if TYPE_CHECKING:
+    from bricks.bench import Bench
+    from bricks.decompose.plan import Brick, Decomposition
+    from bricks.graph.model import Model
+
+# How far pieces of the source graph may be from the whole model: relative to the greatest
+# magnitude of an output. Their float32 sums are ordered otherwise.
+TOLERANCE = 1e-3
+
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Chain the bricks and compare outputs with the model's.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    decomposition: Decomposition | None
+    json: dict[str, Any]
+
+
+def decompose(
+    models: Models,
+    verify: Verify = False,
+    json: Json = False,
+    cache: Cache = "cache",
+    runtime: RuntimeName = "onnxruntime",
+    granularity: GranularityText = "executed",
+    threads: Threads = None,
+    batch: Batch = None,
+    shape: Shapes = None,
+    seed: Seed = 0,
+) -> None:
+    """Split models into bricks, and count how many of them are unique.
+
+    Example: bricks decompose resnet50 densenet121 --verify
+    """
+    common = Common(cache, runtime, granularity, threads, seed)
+    with open_bench(common) as bench:
+        rows = [_row(bench, m, verify) for m in read_all(models, batch, shape)]
+    union = _union([row.decomposition for row in rows if row.decomposition is not None])
+    facts = [row.json for row in rows]
+    if json:
+        print_json({"models": facts, "union": union})
+    else:
+        from bricks.report.tables import decomposition_table
+
+        show(decomposition_table(facts, union), *(_verdict(f) for f in facts if "exact" in f))
+    finish(fact["error"] for fact in facts if fact["error"] is not None)
+
+
+def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
+    if isinstance(model, Unread):
+        return _Row(None, {"model": model.name, **_nothing(), "error": model.error})
+    try:
+        decomposition = bench.decompose(model)
+        facts = {"model": model.name, **_counts([decomposition]), "error": None}
+        if verify:
+            facts.update(_verified(bench, model))
+    except BricksError as error:
+        return _Row(None, {"model": model.name, **_nothing(), "error": str(error)})
+    return _Row(decomposition, facts)
+
+
+def _verified(bench: Bench, model: Model) -> dict[str, Any]:
+    result = bench.verify(model)
+    relative = result["max_rel_difference"]
+    bound = 0.0 if bench.options.granularity == "executed" else TOLERANCE
+    error = None
+    if not result["exact"] and (relative is None or relative > bound):
+        distance = "in kind" if relative is None else f"by {relative:.1e} of the greatest value"
+        error = f"{model.name}: the chained bricks differ from the whole model {distance}"
+    elif not result["finite"]:
+        error = f"{model.name}: outputs are not finite numbers, so equality proves nothing"
+    return {**result, "error": error}
+
+
+def _union(decompositions: list[Decomposition]) -> dict[str, Any]:
+    return {**_counts(decompositions), "models": len(decompositions)}
+
+
+def _nothing() -> dict[str, None]:
+    names = ("nodes", "bricks", "occurrences", "unique_share", "flops", "weight_bytes")
+    return dict.fromkeys(names)
+
+
+def _counts(decompositions: list[Decomposition]) -> dict[str, Any]:
+    """Facts over one or more models; FLOPs and weights are those of unique bricks × occurrences."""
+    bricks: dict[str, Brick] = {}
+    placed: list[Brick] = []
+    for decomposition in decompositions:
+        bricks.update(decomposition.bricks)
+        placed += [decomposition.bricks[o.brick] for o in decomposition.plan.occurrences]
+    flops = [brick.flops for brick in placed]
+    known = [count for count in flops if count is not None]
+    return {
+        "nodes": sum(d.plan.nodes for d in decompositions),
+        "bricks": len(bricks),
+        "occurrences": len(placed),
+        "unique_share": len(bricks) / len(placed) if placed else None,
+        "flops": sum(known) if len(known) == len(flops) else None,
+        "weight_bytes": sum(brick.weight_bytes for brick in placed),
+    }
+
+
+def _verdict(facts: dict[str, Any]) -> str:
+    weights = "its own" if facts["own_weights"] else "synthetic"
+    if facts["exact"]:
+        return f"{facts['model']}: chained bricks equal the model bit by bit ({weights} weights)"
+    difference = facts["max_abs_difference"]
+    shown = "unknown" if difference is None else f"{difference:.1e}"
+    return f"{facts['model']}: chained bricks differ by at most {shown} ({weights} weights)"

@@ -1,0 +1,150 @@
+"""``bricks predict``: the latency of models, recomposed from their bricks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bricks.cli.options import (
+    Batch,
+    Budget,
+    Cache,
+    Common,
+    GranularityText,
+    Json,
+    Models,
+    Precision,
+    Retry,
+    RuntimeName,
+    Seed,
+    Shapes,
+    Threads,
+    Timeout,
+    Unread,
+    open_bench,
+    read_all,
+)
+from bricks.cli.output import finish, print_json, show
+from bricks.errors import BricksError, UsageError
+
+if TYPE_CHECKING:
+    from bricks.bench import Bench
+    from bricks.estimate.estimate import Estimate, IncompleteEstimate
+    from bricks.graph.model import Model
+    from bricks.system.target import Target
+
+SystemName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A system in the cache ('bricks systems'), not this one."),
+]
+NoMeasure = Annotated[
+    bool, typer.Option("--no-measure", help="Use what the cache holds; name what it lacks.")
+]
+
+
+def predict(
+    models: Models,
+    system: SystemName = None,
+    no_measure: NoMeasure = False,
+    json: Json = False,
+    cache: Cache = "cache",
+    runtime: RuntimeName = "onnxruntime",
+    granularity: GranularityText = "executed",
+    threads: Threads = None,
+    batch: Batch = None,
+    shape: Shapes = None,
+    seed: Seed = 0,
+    budget: Budget = None,
+    precision: Precision = 0.01,
+    timeout: Timeout = 60.0,
+    retry: Retry = False,
+) -> None:
+    """Predict how fast models run, from measurements of their bricks.
+
+    Bricks without a measurement are measured first. Example: bricks predict resnet50 --threads 2
+    """
+    common = Common(cache, runtime, granularity, threads, seed, precision, budget, timeout, retry)
+    with open_bench(common) as bench:
+        target = bench.target if system is None else _target(bench, system)
+        rows = [
+            _row(bench, model, target, measure=not no_measure and system is None)
+            for model in read_all(models, batch, shape)
+        ]
+    facts = {
+        "system": target.system.to_json(),
+        "runtime": target.runtime.to_json(),
+        "granularity": common.granularity,
+        "models": rows,
+    }
+    if json:
+        print_json(facts)
+    else:
+        from bricks.report.tables import prediction_table
+
+        show(prediction_table(rows))
+    finish(row["error"] for row in rows if row["error"] is not None)
+
+
+def _target(bench: Bench, name: str) -> Target:
+    targets = [t for t in bench.store.targets() if name in (t.system.name, t.system.key)]
+    if not targets:
+        known = sorted({t.system.name for t in bench.store.targets()})
+        listed = ", ".join(known) or "none yet"
+        raise UsageError(f"no system in the cache is called {name!r}; it knows: {listed}")
+    wanted = bench.runtime
+    fitting = [t for t in targets if t.runtime == wanted]
+    if not fitting:
+        raise UsageError(
+            f"system {name!r} has no measurements with {wanted.backend} {wanted.version},"
+            f" {wanted.threads} threads: see 'bricks systems'"
+        )
+    if len(fitting) > 1:
+        keys = ", ".join(t.system.key for t in fitting)
+        raise UsageError(f"several systems are called {name!r}: give one of their keys, {keys}")
+    return fitting[0]
+
+
+def _row(bench: Bench, model: Model | Unread, target: Target, *, measure: bool) -> dict[str, Any]:
+    nothing = dict.fromkeys(
+        ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s", "coverage")
+    )
+    empty: dict[str, Any] = {"model": model.name, **nothing, "missing": [], "bricks": []}
+    if isinstance(model, Unread):
+        return {**empty, "error": model.error}
+    try:
+        estimate = bench.predict(model, measure=measure, target=target)
+    except BricksError as error:
+        return {**empty, "error": str(error)}
+    return {**empty, **_facts(estimate)}
+
+
+def _facts(estimate: Estimate | IncompleteEstimate) -> dict[str, Any]:
+    from bricks.estimate.estimate import IncompleteEstimate
+
+    facts: dict[str, Any] = {
+        "coverage": estimate.coverage,
+        "bricks": [
+            {
+                "brick": s.brick,
+                "occurrences": s.occurrences,
+                "latency_s": s.latency_s,
+                "share": s.share,
+            }
+            for s in estimate.shares
+        ],
+        "error": None,
+    }
+    if isinstance(estimate, IncompleteEstimate):
+        gaps = estimate.gaps
+        named = ", ".join(f"{g.brick} ({g.reason})" for g in gaps[:3])
+        more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
+        facts["measured_s"] = estimate.measured_s
+        facts["missing"] = [
+            {"brick": g.brick, "occurrences": g.occurrences, "reason": g.reason} for g in gaps
+        ]
+        facts["error"] = f"{estimate.model}: no estimate without {named}{more}"
+        return facts
+    for name in ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s"):
+        facts[name] = getattr(estimate, name)
+    return facts

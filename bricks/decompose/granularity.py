@@ -1,0 +1,86 @@
+"""How a graph is cut: at every node, or into sequences of at most G layers.
+
+The second is the benchmark generation of DLBricks (Li, Dakkak, Xiong, Hwu; ICPE 2020;
+arXiv:1911.07967, section 3.1): ``FindModelSubgraphs`` walks the topologically sorted layers with a
+window of G; ``SplitModel`` makes a runnable network of the window, or, where it cannot, a
+one-layer network of the first layer, and recurses on the rest.
+
+Cutting knows nothing of operators: only of which node feeds which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bricks.errors import UsageError
+from bricks.graph.graph import Graph
+from bricks.graph.topology import used_values
+
+EXECUTED = "executed"
+
+
+@dataclass(frozen=True, slots=True)
+class Granularity:
+    """``executed`` (``layers`` is None), or at most ``layers`` layers of the source graph."""
+
+    layers: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Granularity:
+        """``executed`` or a whole number of at least 1; :class:`UsageError` otherwise."""
+        if text == EXECUTED:
+            return cls(None)
+        if text.isdecimal() and int(text) >= 1:
+            return cls(int(text))
+        raise UsageError(f"granularity {text!r} is neither 'executed' nor a number of at least 1")
+
+    @property
+    def executed(self) -> bool:
+        """Whether bricks are the nodes of the graph that the runtime executes."""
+        return self.layers is None
+
+    def __str__(self) -> str:
+        return EXECUTED if self.layers is None else str(self.layers)
+
+
+def split(graph: Graph, granularity: Granularity) -> list[tuple[int, ...]]:
+    """Cut ``graph`` into runs of node positions; every node is in exactly one of them."""
+    if granularity.layers is None or granularity.layers == 1:
+        return [(i,) for i in range(len(graph.nodes))]
+    return find_model_subgraphs(graph, granularity.layers)
+
+
+def find_model_subgraphs(graph: Graph, layers: int) -> list[tuple[int, ...]]:
+    """``FindModelSubgraphs`` of the paper, over nodes that are already in topological order."""
+    pieces: list[tuple[int, ...]] = []
+    for begin in range(0, len(graph.nodes), layers):
+        window = range(begin, min(begin + layers, len(graph.nodes)))
+        pieces.extend(split_model(graph, window))
+    return pieces
+
+
+def split_model(graph: Graph, window: range) -> list[tuple[int, ...]]:
+    """``SplitModel`` of the paper: runnable networks that cover the window.
+
+    A window is a valid network if only its first layer takes activations from outside it: a
+    Concat without all of its inputs, or the start of a parallel branch, stands alone.
+    """
+    pieces: list[tuple[int, ...]] = []
+    while len(window):
+        if _valid(graph, window):
+            return [*pieces, tuple(window)]
+        pieces.append((window[0],))
+        window = window[1:]
+    return pieces
+
+
+def _valid(graph: Graph, window: range) -> bool:
+    inside: set[str] = set()
+    for position in window:
+        node = graph.nodes[position]
+        if position != window[0]:
+            for name in used_values(node):
+                if name not in inside and name not in graph.initializers:
+                    return False
+        inside.update(node.output)
+    return True

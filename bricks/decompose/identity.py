@@ -1,0 +1,352 @@
+"""Cut a brick out of a graph: its canonical form, its key, and the graph's names of its values.
+
+It is here that "the same brick" is decided. It must not know why a graph is cut where it is, nor
+anything of runtimes and measurements.
+
+The identity rule, version 1
+----------------------------
+The key is ``b1-`` and the first 32 hexadecimal digits of the SHA-256 of the canonical model,
+serialised without its ``ir_version``. ``key_of`` computes it again from a brick's model.
+
+What counts:
+
+* of each node: operator, domain, version of the domain, number of ports and which are left empty,
+  attributes that are written out, with their values; an attribute that spells its default isn't
+  the same as one left out. A tensor in an attribute counts with its values up to 64 elements, and
+  with type and shape only beyond (positions of a sparse tensor always count);
+* topology: which value feeds which port, so that one value at two ports isn't two values; and which
+  values leave the brick: those used outside, outputs of the graph, and those that nobody uses;
+* element type and shape of each input, weight, constant and output, and of each value in between
+  (listed in the model's ``metadata_props``, where no runtime reads them);
+* whether a value is an input, computed elsewhere or fed, or an initializer;
+* values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
+  unsigned, or BOOL; those at the inputs in ``content.STEERING``, also as floating-point numbers;
+  strings; and empty tensors. The value must be an initializer at that very input: a path through
+  other nodes isn't followed;
+* of subgraphs (If, Loop, Scan): the same, nodes and wiring, and the declared types of their inputs
+  and outputs. Captured values are inputs, weights or constants of the brick; initializers of
+  subgraphs are moved outside first, and then captured. Types declared in between don't count.
+
+What doesn't count: names of any kind (values, nodes, graphs, dimensions), order of nodes,
+attributes, initializers, inputs and outputs, doc strings, metadata, values of weights (8-bit and
+smaller integers among them: quantised data and zero points), how a tensor is written, and the
+version of the file format.
+
+The canonical form
+------------------
+Nodes are in a canonical order; inputs ``i0…``, weights ``w0…``, constants ``c0…`` and node outputs
+``v0…`` (``s0…`` in subgraphs) are numbered as they are met in it. Different pieces never have the
+same form, since the form holds all that counts. Equal pieces have the same, except when so many
+nodes are interchangeable that the search for the order hits its bound: ties then keep source order,
+and a brick may at worst be measured twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from bricks.decompose.content import (
+    DTYPE_NUMBER,
+    constant,
+    default_domain,
+    normal_type,
+    plain_attributes,
+    steering_inputs,
+    value_counts,
+)
+from bricks.decompose.plan import Brick
+from bricks.decompose.structure import Path, ranks, schedule
+from bricks.decompose.subgraphs import captured, hoist, subgraphs
+from bricks.decompose.work import flops
+from bricks.errors import ModelError
+from bricks.graph.graph import Graph
+from bricks.graph.tensor import TensorType
+
+# Where a weight's values are said to be; no such file exists, the values are given at load.
+WEIGHTS_LOCATION = "weights"
+
+# Models older than this list initializers among their inputs, which bricks never do.
+_OLDEST_IR = 4
+
+Names = MutableMapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A brick, and the graph's names of its values in the brick's canonical order.
+
+    ``constants`` are initializers whose values are part of the brick.
+    """
+
+    brick: Brick
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    constants: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def identify(graph: Graph, nodes: Sequence[int]) -> Piece:
+    """Cut the nodes at these positions out of ``graph``; for more than one cut see `Cutter`."""
+    return Cutter(graph).cut(nodes)
+
+
+def key_of(model: bytes) -> str:
+    """The key of a brick, from its canonical model."""
+    return _key(onnx.ModelProto.FromString(model))
+
+
+class Cutter:
+    """Cuts pieces out of one graph.
+
+    ``graph`` is the graph given, but for initializers of subgraphs, which stand among its own: the
+    names in pieces are names of this one.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = hoist(graph)
+        self._steering = [tuple(steering_inputs(node)) for node in self.graph.nodes]
+        self._readers: dict[str, list[int]] = {name: [-1] for name in graph.outputs}
+        for i, node in enumerate(self.graph.nodes):
+            for name in (*node.input, *captured(node)):
+                self._readers.setdefault(name, []).append(i)
+
+    def cut(self, nodes: Sequence[int]) -> Piece:
+        """The piece made of the nodes at these positions, which must be convex.
+
+        Raises ``ModelError`` for values whose type isn't known, constants that count but hold no
+        values, and domains without a version.
+        """
+        chosen = sorted(set(nodes))
+        if not chosen:
+            raise ValueError("a piece has at least one node")
+        protos = [self.graph.nodes[i] for i in chosen]
+        content = _Content(self.graph, self._outputs(chosen), self._steered(chosen))
+        rank: dict[Path, int] = {}
+        if len(chosen) > 1 or any(True for _ in subgraphs(protos[0])):
+            rank = ranks(protos, content.label)
+        writer = _Writer(content, rank)
+        model = writer.write(protos)
+        operators = tuple(_qualified(node) for node in model.graph.node)
+        brick = Brick(
+            key=_key(model),
+            model=model.SerializeToString(deterministic=True),
+            inputs=writer.types("i"),
+            weights=writer.types("w"),
+            outputs={writer.names[name]: content.type(name) for name in writer.outputs},
+            operators=operators,
+            flops=flops(self.graph, chosen),
+        )
+        return Piece(
+            brick,
+            inputs=tuple(writer.met["i"]),
+            weights=tuple(writer.met["w"]),
+            constants=tuple(writer.met["c"]),
+            outputs=tuple(writer.outputs),
+        )
+
+    def _outputs(self, chosen: Sequence[int]) -> dict[str, bool]:
+        """Values that the nodes produce, and whether each leaves the piece."""
+        inside = set(chosen)
+        outputs: dict[str, bool] = {}
+        for i in chosen:
+            for name in self.graph.nodes[i].output:
+                if name:
+                    readers = self._readers.get(name, ())
+                    outputs[name] = not readers or any(r not in inside for r in readers)
+        return outputs
+
+    def _steered(self, chosen: Sequence[int]) -> set[str]:
+        """Values at steering inputs of the nodes."""
+        types = self.graph.types
+        return {
+            name
+            for i in chosen
+            for name, scalar_only in self._steering[i]
+            if not scalar_only or (name in types and types[name].elements == 1)
+        }
+
+
+class _Content:
+    """What the graph says of the values of one piece."""
+
+    def __init__(self, graph: Graph, produced: Mapping[str, bool], steered: set[str]) -> None:
+        self.graph = graph
+        self.produced = produced
+        self._steered = steered
+
+    def type(self, name: str) -> TensorType:
+        """The value's type."""
+        try:
+            return self.graph.types[name]
+        except KeyError:
+            raise ModelError(f"value {name!r} has no known type: infer shapes first") from None
+
+    def kind(self, name: str) -> str:
+        """The letter that begins the value's canonical name."""
+        if name in self.produced:
+            return "v"
+        if name not in self.graph.initializers:
+            return "i"
+        return "c" if value_counts(self.type(name), steering=name in self._steered) else "w"
+
+    def label(self, name: str) -> bytes:
+        """All that counts of the value, apart from its place in the topology."""
+        kind, of = self.kind(name), self.type(name)
+        value = b""
+        if kind == "c":
+            value = self.constant(name, "").SerializeToString(deterministic=True)
+        return repr((kind, of.dtype, of.shape, self.produced.get(name), value)).encode()
+
+    def constant(self, name: str, canonical: str) -> onnx.TensorProto:
+        """The value of a constant."""
+        return constant(self.graph.initializers[name], canonical)
+
+
+class _Writer:
+    """Writes the canonical model of one piece, naming values as it meets them."""
+
+    def __init__(self, content: _Content, rank: Mapping[Path, int]) -> None:
+        self.names: dict[str, str] = {}
+        self.outputs: list[str] = []
+        # The graph's names by kind (input, weight, constant, value in the piece), as met.
+        self.met: dict[str, list[str]] = {"i": [], "w": [], "c": [], "v": []}
+        self._content = content
+        self._rank = rank
+        self._domains: set[str] = set()
+        self._inner = 0
+
+    def types(self, kind: str) -> dict[str, TensorType]:
+        """Canonical names and types of the values of one kind."""
+        return {self.names[name]: self._content.type(name) for name in self.met[kind]}
+
+    def write(self, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
+        """The canonical model."""
+        model = onnx.ModelProto()
+        graph = model.graph
+        graph.name = "brick"
+        self._write_nodes(nodes, (), self.names, graph)
+        self._declare(graph)
+        between = [name for name in self.met["v"] if not self._content.produced[name]]
+        if between:
+            types = [f"{self.names[name]} {self._content.type(name)}" for name in between]
+            model.metadata_props.add(key="bricks.between", value="; ".join(types))
+        opsets = {default_domain(d): v for d, v in self._content.graph.opsets.items()}
+        for domain in sorted(self._domains):
+            if domain not in opsets:
+                raise ModelError(f"the model imports no opset of domain {domain!r}: import it")
+            model.opset_import.add(domain=domain, version=opsets[domain])
+        model.ir_version = max(self._content.graph.ir_version, _OLDEST_IR)
+        return model
+
+    def _declare(self, graph: onnx.GraphProto) -> None:
+        """Inputs, outputs and initializers, once the nodes have named them."""
+        content = self._content
+        for name in self.met["i"]:
+            _describe(graph.input.add(), self.names[name], content.type(name))
+        for name in self.met["v"]:
+            if content.produced[name]:
+                self.outputs.append(name)
+                _describe(graph.output.add(), self.names[name], content.type(name))
+        for name in self.met["w"]:
+            kind = content.type(name)
+            weight = graph.initializer.add(name=self.names[name], dims=kind.shape)
+            weight.data_type = DTYPE_NUMBER[kind.dtype]
+            weight.data_location = onnx.TensorProto.EXTERNAL
+            weight.external_data.add(key="location", value=WEIGHTS_LOCATION)
+        for name in self.met["c"]:
+            graph.initializer.append(content.constant(name, self.names[name]))
+
+    def _write_nodes(
+        self, nodes: Sequence[onnx.NodeProto], path: Path, names: Names, graph: onnx.GraphProto
+    ) -> None:
+        for i in schedule(nodes, path, self._rank):
+            self._write_node(nodes[i], (*path, i), names, graph.node.add())
+
+    def _write_node(
+        self, node: onnx.NodeProto, path: Path, names: Names, form: onnx.NodeProto
+    ) -> None:
+        form.op_type = node.op_type
+        domain = default_domain(node.domain)
+        self._domains.add(domain)
+        if domain:
+            form.domain = domain
+        form.input.extend([self._read(name, names) for name in node.input])
+        attributes = plain_attributes(node)
+        if len(attributes) < len(node.attribute):
+            attributes += self._graph_attributes(node, path, names)
+            attributes.sort(key=lambda a: a.name)
+        form.attribute.extend(attributes)
+        for name in node.output:
+            if name:
+                names[name] = self._name_inner() if path[1:] else self._name("v", name)
+        form.output.extend([names[name] if name else "" for name in node.output])
+
+    def _graph_attributes(
+        self, node: onnx.NodeProto, path: Path, names: Names
+    ) -> list[onnx.AttributeProto]:
+        types = {a.name: a.type for a in node.attribute}
+        forms: dict[str, onnx.AttributeProto] = {}
+        for attribute, position, graph in subgraphs(node):
+            form = forms.setdefault(
+                attribute, onnx.AttributeProto(name=attribute, type=types[attribute])
+            )
+            single = types[attribute] == onnx.AttributeProto.GRAPH
+            body = form.g if single else form.graphs.add()
+            self._write_graph(graph, (*path, attribute, position), ChainMap({}, names), body)
+        return list(forms.values())
+
+    def _write_graph(
+        self, graph: onnx.GraphProto, path: Path, names: Names, form: onnx.GraphProto
+    ) -> None:
+        form.name = "body"
+        for formal in graph.input:
+            names[formal.name] = self._name_inner()
+            form.input.add(name=names[formal.name], type=normal_type(formal.type))
+        self._write_nodes(graph.node, path, names, form)
+        for output in graph.output:
+            name = self._read(output.name, names)
+            form.output.add(name=name, type=normal_type(output.type))
+
+    def _read(self, name: str, names: Names) -> str:
+        if not name or name in names:
+            return names[name] if name else ""
+        kind = self._content.kind(name)
+        if kind == "v":
+            raise ModelError(f"value {name!r} is used before it is computed: sort the nodes")
+        self.names[name] = self._name(kind, name)
+        return self.names[name]
+
+    def _name(self, kind: str, name: str) -> str:
+        self.met[kind].append(name)
+        return f"{kind}{len(self.met[kind]) - 1}"
+
+    def _name_inner(self) -> str:
+        self._inner += 1
+        return f"s{self._inner - 1}"
+
+
+def _key(model: onnx.ModelProto) -> str:
+    """The key of a canonical model; leaves it as it was."""
+    ir_version = model.ir_version
+    model.ClearField("ir_version")
+    digest = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
+    model.ir_version = ir_version
+    return f"b1-{digest[:32]}"
+
+
+def _describe(info: onnx.ValueInfoProto, name: str, kind: TensorType) -> None:
+    info.name = name
+    tensor = info.type.tensor_type
+    tensor.elem_type = DTYPE_NUMBER[kind.dtype]
+    tensor.shape.SetInParent()
+    for size in kind.shape:
+        tensor.shape.dim.add(dim_value=size)
+
+
+def _qualified(node: onnx.NodeProto) -> str:
+    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type

@@ -1,0 +1,122 @@
+"""What decomposition yields: bricks, and the plan that says where they stand in a model.
+
+Frozen data that can be stored and sent; nothing here reads ONNX or knows of a runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bricks.graph.tensor import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Brick:
+    """A unique runnable subnetwork.
+
+    ``model`` is its canonical form, a serialised ``ModelProto`` in which weights are initializers
+    without values (``data_location == EXTERNAL``). ``inputs``, ``weights`` and ``outputs`` map
+    the names in it to types, in canonical order. ``flops`` counts a multiply-add as two and is
+    None where an operator's work isn't known.
+    """
+
+    key: str
+    model: bytes
+    inputs: Mapping[str, TensorType]
+    weights: Mapping[str, TensorType]
+    outputs: Mapping[str, TensorType]
+    operators: tuple[str, ...]
+    flops: int | None
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights."""
+        return sum(t.size_bytes for t in self.weights.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A place in a model where a brick stands.
+
+    ``inputs`` and ``outputs`` number the model's values, in the brick's canonical order.
+    ``in_place`` names the input (by position) whose memory the runtime gives to the first output,
+    or is None where the output has memory of its own.
+    """
+
+    brick: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    nodes: int = 1
+    in_place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A model as occurrences of bricks in execution order: all that recomposing needs.
+
+    Values are numbers; ``inputs`` and ``outputs`` are those of the model. Value ``v`` is of type
+    ``types[v]``.
+    """
+
+    model: str
+    digest: str
+    granularity: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    types: tuple[TensorType, ...]
+    occurrences: tuple[Occurrence, ...]
+
+    @property
+    def nodes(self) -> int:
+        """Number of the graph's nodes; each is in exactly one occurrence."""
+        return sum(o.nodes for o in self.occurrences)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of the distinct bricks, in order of their first occurrence."""
+        return tuple(dict.fromkeys(o.brick for o in self.occurrences))
+
+    def edges(self) -> Iterator[tuple[int, int]]:
+        """Pairs (producer, consumer) of occurrence positions, once per value that is passed on."""
+        producer = {v: i for i, o in enumerate(self.occurrences) for v in o.outputs}
+        for i, o in enumerate(self.occurrences):
+            for v in o.inputs:
+                if v in producer:
+                    yield producer[v], i
+
+    def to_json(self) -> dict[str, Any]:
+        """A small JSON object; the inverse is :meth:`from_json`."""
+        data = asdict(self)
+        data["types"] = [t.to_json() for t in self.types]
+        data["occurrences"] = [
+            [o.brick, list(o.inputs), list(o.outputs), o.nodes, o.in_place]
+            for o in self.occurrences
+        ]
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+        """The inverse of :meth:`to_json`."""
+        return cls(
+            model=data["model"],
+            digest=data["digest"],
+            granularity=data["granularity"],
+            inputs=tuple(data["inputs"]),
+            outputs=tuple(data["outputs"]),
+            types=tuple(TensorType.from_json(t) for t in data["types"]),
+            occurrences=tuple(
+                Occurrence(brick, tuple(inputs), tuple(outputs), nodes, in_place)
+                for brick, inputs, outputs, nodes, in_place in data["occurrences"]
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """A plan with the bricks it names."""
+
+    plan: Plan
+    bricks: Mapping[str, Brick]
+    wall_s: float

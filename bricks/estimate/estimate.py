@@ -1,0 +1,59 @@
+"""What recomposing yields: an estimate, or an incomplete one that names what it lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one brick contributes to a model: all its occurrences, call overhead subtracted."""
+
+    brick: str
+    occurrences: int
+    latency_s: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A brick without a measurement, how often the model needs it, and why there is none."""
+
+    brick: str
+    occurrences: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A model's latency in seconds, recomposed from measurements of all of its bricks.
+
+    ``low_s`` and ``high_s`` follow from the samples' spread alone. ``critical_path_s`` is the
+    longest chain of occurrences that depend on each other: no schedule can beat it.
+    """
+
+    model: str
+    granularity: str
+    estimate_s: float
+    low_s: float
+    high_s: float
+    critical_path_s: float
+    call_overhead_s: float
+    shares: tuple[Share, ...]
+
+    @property
+    def coverage(self) -> float:
+        """Share of the occurrences that stand on a measurement: all."""
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class IncompleteEstimate:
+    """No estimate, because bricks lack a measurement; ``measured_s`` is the part that is known."""
+
+    model: str
+    granularity: str
+    measured_s: float
+    coverage: float
+    gaps: tuple[Gap, ...]
+    shares: tuple[Share, ...]

@@ -1,0 +1,98 @@
+"""Performance construction: a model's latency from its plan and its bricks' measurements.
+
+Sequential construction as in DLBricks (Li et al., ICPE 2020, section 3.2): runtimes execute a
+model's layers one after another, so latencies add up. What a call of the runtime costs is taken
+out of each brick and added once. It must not know how measurements came about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from bricks.decompose.plan import Plan
+from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+from bricks.measure.measurement import Failure, Measurement
+from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
+from bricks.measure.statistics import Spread, median, spread
+
+Results = Mapping[str, Measurement | Failure]
+
+
+def round_spread(measurement: Measurement) -> Spread:
+    """Median and interval over rounds: samples of one round are not independent."""
+    return spread([median(samples) for samples in measurement.rounds])
+
+
+def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:
+    """The latency of ``plan`` from ``results`` by key, the probes' among them.
+
+    The intervals of bricks are added up as they are, not in quadrature: a machine's drift moves
+    all bricks together, so their errors do not cancel.
+    """
+    counts = Counter(o.brick for o in plan.occurrences)
+    gaps = [gap for key, n in counts.items() if (gap := _gap(key, n, results)) is not None]
+    probe_gaps = [g for key in PROBES.values() if (g := _gap(key, 0, results)) is not None]
+    overhead_s = 0.0 if probe_gaps else _overhead(results)
+    spreads = {
+        key: round_spread(m) for key in counts if isinstance(m := results.get(key), Measurement)
+    }
+
+    def net(latency_s: float) -> float:
+        # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
+        return max(0.0, latency_s - overhead_s)
+
+    known = {key: counts[key] * net(s.median_s) for key, s in spreads.items()}
+    total = sum(known.values())
+    shares = tuple(
+        Share(key, counts[key], known[key], known[key] / total if total else 0.0)
+        for key in sorted(known, key=lambda k: -known[k])
+    )
+    if gaps or probe_gaps:
+        covered = sum(counts[key] for key in spreads)
+        coverage = covered / max(1, sum(counts.values()))
+        every = (*gaps, *probe_gaps)
+        return IncompleteEstimate(plan.model, plan.granularity, total, coverage, every, shares)
+    low = sum(counts[key] * net(s.low_s) for key, s in spreads.items())
+    high = sum(counts[key] * net(s.high_s) for key, s in spreads.items())
+    path = critical_path(plan, {key: net(s.median_s) for key, s in spreads.items()})
+    return Estimate(
+        model=plan.model,
+        granularity=plan.granularity,
+        estimate_s=overhead_s + total,
+        low_s=overhead_s + low,
+        high_s=overhead_s + high,
+        critical_path_s=overhead_s + path,
+        call_overhead_s=overhead_s,
+        shares=shares,
+    )
+
+
+def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
+    """The latency of the longest chain of dependent occurrences, in seconds."""
+    import networkx as nx
+
+    graph: nx.DiGraph[int | str] = nx.DiGraph()
+    graph.add_nodes_from(range(len(plan.occurrences)))
+    graph.add_node("end")
+    for i, occurrence in enumerate(plan.occurrences):
+        graph.add_edge(i, "end", weight=latency_s[occurrence.brick])
+    for producer, consumer in plan.edges():
+        graph.add_edge(producer, consumer, weight=latency_s[plan.occurrences[producer].brick])
+    return float(nx.dag_longest_path_length(graph, weight="weight"))
+
+
+def _overhead(results: Results) -> float:
+    chains = {n: results[key] for n, key in PROBES.items()}
+    medians = {n: round_spread(m).median_s for n, m in chains.items() if isinstance(m, Measurement)}
+    return call_overhead_s(medians[SHORT], medians[LONG])
+
+
+def _gap(key: str, occurrences: int, results: Results) -> Gap | None:
+    match results.get(key):
+        case None:
+            return Gap(key, occurrences, "not measured on this target")
+        case Failure(reason=reason):
+            return Gap(key, occurrences, reason)
+        case _:
+            return None

@@ -1,0 +1,77 @@
+"""The digest of a model: equal for files that differ only in the values or place of their weights.
+
+Keeps what is known of a model findable when its weights are retrained, moved or left out. Must not
+know how models are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import onnx
+
+from bricks.graph.payload import (
+    all_tensors,
+    is_referenced,
+    read_inline,
+    store_inline,
+    tensor_type,
+)
+from bricks.graph.topology import all_nodes
+
+_RESIZING = frozenset({"Resize", "Upsample"})  # their float inputs give the output's shape
+_SMALL = 64
+
+
+def digest(proto: onnx.ModelProto) -> str:
+    """``m1-`` and 32 hexadecimal digits of SHA-256 over ``proto`` without weights.
+
+    Counted as weights, and left out: values that are references, and values of floats and of
+    integers of 8 bits or less that are more than one float or 64 integers. Values of other
+    integers count, and so do scales of Resize and single floats, for fusions look at those.
+    Documentation, producer and metadata do not count; names do.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for field in ("producer_name", "producer_version", "doc_string", "model_version"):
+        copy.ClearField(field)
+    del copy.metadata_props[:]
+    graph = copy.graph
+    for field in ("name", "doc_string", "metadata_props"):
+        graph.ClearField(field)
+    resizing: set[str] = set()
+    for node in all_nodes(graph):
+        node.ClearField("doc_string")
+        node.ClearField("metadata_props")
+        if node.op_type in _RESIZING:
+            resizing.update(node.input)
+    for tensor in all_tensors(graph):
+        tensor.ClearField("doc_string")
+        if is_referenced(tensor):
+            del tensor.external_data[:]
+        elif _is_weight(tensor, resizing):
+            _forget_values(tensor)
+        elif tensor.data_type != onnx.TensorProto.STRING:
+            # The same values can be written in several forms.
+            store_inline(tensor, read_inline(tensor))
+    data = copy.SerializeToString(deterministic=True)
+    return "m1-" + hashlib.sha256(data).hexdigest()[:32]
+
+
+def _is_weight(tensor: onnx.TensorProto, resizing: set[str]) -> bool:
+    type = tensor_type(tensor)
+    if type.dtype == "STRING" or tensor.name in resizing:
+        return False
+    if type.floating or "COMPLEX" in type.dtype:
+        return type.elements > 1
+    narrow = type.dtype.removeprefix("U") in ("INT8", "INT4", "INT2")
+    return narrow and type.elements > _SMALL
+
+
+def _forget_values(tensor: onnx.TensorProto) -> None:
+    name, data_type, dims = tensor.name, tensor.data_type, list(tensor.dims)
+    tensor.Clear()
+    tensor.name, tensor.data_type = name, data_type
+    tensor.dims.extend(dims)
+    # As a referenced weight looks: a weight's size in the file must not show in the digest.
+    tensor.data_location = onnx.TensorProto.EXTERNAL

@@ -1,0 +1,29 @@
+"""A model: an ONNX file whose input shapes are concrete and whose weights stayed on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bricks.graph.tensor import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is known of a model without its weights.
+
+    ``skeleton`` is the serialised ``ModelProto``: input shapes concrete, local functions inlined,
+    ``Constant`` nodes turned into initializers, and every payload that is not needed to understand
+    the graph replaced by a reference (``data_location == EXTERNAL``; location relative to
+    ``folder``, offset and length in bytes), also where the file held it inline.
+    ``digest`` (``m1-…``) covers the skeleton without those references: two files that differ only
+    in the values or the place of their weights have one digest. ``read_s`` is the wall time in
+    seconds that reading took.
+    """
+
+    name: str
+    folder: Path
+    skeleton: bytes
+    inputs: tuple[tuple[str, TensorType], ...]
+    digest: str
+    read_s: float = field(default=0.0, compare=False)

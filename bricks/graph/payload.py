@@ -1,0 +1,215 @@
+"""Where the values of a tensor lie: in the message, or in a file beside the model.
+
+One place for the rules of ONNX external data, among them the one that matters for safety: a model
+may refer to files in its own folder only. Must not know what a graph means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from bricks.errors import ModelError, first_line
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
+
+# Types that numpy lacks are stored as unsigned integers of their width, as ONNX Runtime takes them.
+_NUMPY_NAMES = {
+    "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BOOL": "bool",
+    "COMPLEX64": "complex64", "COMPLEX128": "complex128",
+    "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64",
+    "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64",
+}  # fmt: skip
+_ML_TYPES = {
+    "BFLOAT16": ml_dtypes.bfloat16, "FLOAT8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "FLOAT8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "FLOAT8E5M2": ml_dtypes.float8_e5m2,
+    "FLOAT8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz, "FLOAT8E8M0": ml_dtypes.float8_e8m0fnu,
+}  # fmt: skip
+
+
+class PayloadError(ModelError):
+    """A tensor's values are not what its type says, or lie where they may not; names the tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Bytes of a file; ``location`` is relative to the model's folder, ``length`` may be open."""
+
+    location: str
+    offset: int
+    length: int | None
+
+
+def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
+    """The numpy type in which values of the ONNX element type ``dtype`` are kept.
+
+    The natural one; an unsigned integer of the same width for BFLOAT16 and FLOAT8*; ``uint8``,
+    holding packed elements, for 4-bit and 2-bit types. Raises ``KeyError`` for STRING.
+    """
+    if dtype in _NUMPY_NAMES:
+        return np.dtype(_NUMPY_NAMES[dtype])
+    return np.dtype(np.uint16 if ELEMENT_BITS[dtype] == 16 else np.uint8)
+
+
+def value_dtype(dtype: str) -> np.dtype[np.generic]:
+    """The type to compute values of ``dtype`` in: ml_dtypes' where numpy has none of its own."""
+    if dtype in _ML_TYPES:
+        found: np.dtype[np.generic] = np.dtype(_ML_TYPES[dtype])
+        return found
+    return numpy_dtype(dtype)
+
+
+def storage_shape(type: TensorType) -> tuple[int, ...]:
+    """The shape of the array that holds a tensor: its own, or one axis of packed bytes."""
+    return type.shape if ELEMENT_BITS[type.dtype] >= 8 else (type.size_bytes,)
+
+
+def tensor_type(tensor: onnx.TensorProto) -> TensorType:
+    """The type of ``tensor``; raises :class:`PayloadError` for element types that ONNX lacks."""
+    try:
+        dtype = onnx.TensorProto.DataType.Name(tensor.data_type)
+    except ValueError as exc:
+        raise PayloadError(f"tensor '{tensor.name}' is of unknown type {tensor.data_type}") from exc
+    if dtype == "UNDEFINED" or any(dim < 0 for dim in tensor.dims):
+        raise PayloadError(f"tensor '{tensor.name}' has no valid type: {dtype} {list(tensor.dims)}")
+    return TensorType(dtype, tuple(tensor.dims))
+
+
+def is_referenced(tensor: onnx.TensorProto) -> bool:
+    """Whether the values of ``tensor`` lie in a file instead of in the message."""
+    return tensor.data_location == onnx.TensorProto.EXTERNAL
+
+
+def reference(tensor: onnx.TensorProto) -> Reference:
+    """Where the values of ``tensor`` lie; raises :class:`PayloadError` where that makes no sense.
+
+    Locations that lead out of the model's folder make no sense either.
+    """
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    for path in (PurePosixPath(location), PureWindowsPath(location)):
+        if not path.parts or path.is_absolute() or ".." in path.parts or path.drive:
+            raise PayloadError(
+                f"tensor '{tensor.name}' has its data in '{location}', outside the model's folder:"
+                " refused; put the data beside the model"
+            )
+    try:
+        offset = int(entries.get("offset") or 0)
+        length = int(entries["length"]) if entries.get("length") else None
+    except ValueError as exc:
+        raise PayloadError(f"tensor '{tensor.name}' has no valid data offset: {entries}") from exc
+    if offset < 0 or (length is not None and length < 0):
+        raise PayloadError(f"tensor '{tensor.name}' has a negative data offset: {entries}")
+    return Reference(location, offset, length)
+
+
+def locate(folder: Path, location: str) -> Path | None:
+    """The file at ``location`` in ``folder``, or None; links that lead out of the folder raise."""
+    try:
+        root = folder.resolve()
+        path = (root / location).resolve()
+        if not path.is_relative_to(root):
+            raise PayloadError(
+                f"data file '{location}' is a link that leads outside the model's folder {folder}:"
+                " refused; put the data itself there"
+            )
+        return path if path.is_file() else None
+    except (OSError, ValueError, RuntimeError) as exc:
+        raise PayloadError(f"data file {location!r} cannot be reached: {first_line(exc)}") from exc
+
+
+def read_referenced(folder: Path, tensor: onnx.TensorProto) -> np.ndarray | None:
+    """The values of a referenced ``tensor`` in their storage type; None if the file is missing."""
+    type, ref = tensor_type(tensor), reference(tensor)
+    size = _size_bytes(tensor, type)
+    path = locate(folder, ref.location)
+    if path is None:
+        return None
+    if ref.length is not None and ref.length != size:
+        raise PayloadError(
+            f"tensor '{tensor.name}' ({type}) takes {size} bytes, its reference gives {ref.length}"
+        )
+    try:
+        # Checked before numpy allocates: the shape may be a lie.
+        if path.stat().st_size < ref.offset + size:
+            raise PayloadError(
+                f"{path} is cut short: tensor '{tensor.name}' ends at byte {ref.offset + size}"
+            )
+        dtype = numpy_dtype(type.dtype)
+        values = np.fromfile(path, dtype, size // dtype.itemsize, offset=ref.offset)
+    except OSError as exc:
+        raise PayloadError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    return values.reshape(storage_shape(type))
+
+
+def read_inline(tensor: onnx.TensorProto) -> np.ndarray:
+    """The values of an inline ``tensor`` in their storage type and shape."""
+    type = tensor_type(tensor)
+    size = _size_bytes(tensor, type)
+    try:
+        if ELEMENT_BITS[type.dtype] < 8:
+            raw = tensor.raw_data or bytes(value & 0xFF for value in tensor.int32_data)
+            values = np.frombuffer(raw, np.uint8)
+        else:
+            values = np.ascontiguousarray(numpy_helper.to_array(tensor))
+        values = values.view(numpy_dtype(type.dtype)).reshape(storage_shape(type))
+    except (ValueError, TypeError, OverflowError, KeyError) as exc:
+        raise PayloadError(
+            f"tensor '{tensor.name}' ({type}) has no valid values: {first_line(exc)}"
+        ) from exc
+    if values.nbytes != size:
+        raise PayloadError(
+            f"tensor '{tensor.name}' ({type}) takes {size} bytes, has {values.nbytes}"
+        )
+    return values
+
+
+def store_inline(tensor: onnx.TensorProto, values: np.ndarray) -> None:
+    """Put ``values`` (storage type) into ``tensor`` in one canonical form: raw, little-endian."""
+    name, dtype, dims, doc = tensor.name, tensor.data_type, list(tensor.dims), tensor.doc_string
+    tensor.Clear()
+    tensor.name, tensor.data_type = name, dtype
+    tensor.dims.extend(dims)
+    if doc:
+        tensor.doc_string = doc
+    tensor.raw_data = values.tobytes()
+
+
+def all_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of ``graph``: initializers, attributes, sparse parts, and those of subgraphs."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            sparses = [*attribute.sparse_tensors]
+            if attribute.HasField("sparse_tensor"):
+                sparses.append(attribute.sparse_tensor)
+            for sparse in sparses:
+                yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for subgraph in subgraphs(node):
+            yield from all_tensors(subgraph)
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that stand as attributes of ``node`` (bodies of If, Loop, Scan, …)."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _size_bytes(tensor: onnx.TensorProto, type: TensorType) -> int:
+    try:
+        return type.size_bytes
+    except KeyError as exc:
+        raise PayloadError(f"tensor '{tensor.name}' holds {type.dtype}: no fixed size") from exc

@@ -1,0 +1,233 @@
+"""Read an ONNX file as a :class:`Model`: checked, normalised, its input shapes concrete.
+
+What follows can then rely on one form: constants are initializers, functions are inlined, nodes
+are sorted, nothing dangles, no weight is in memory. Must not know runtimes, bricks or measuring;
+what only a runtime can judge (operators of other domains, say) passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.inliner
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no types
+from onnx import numpy_helper
+
+from bricks.errors import ModelError, first_line
+from bricks.graph.digest import digest
+from bricks.graph.model import Model
+from bricks.graph.payload import (
+    PayloadError,
+    all_tensors,
+    is_referenced,
+    read_referenced,
+    reference,
+    store_inline,
+    subgraphs,
+    tensor_type,
+)
+from bricks.graph.shapes import make_concrete, parse_shape
+from bricks.graph.topology import (
+    all_nodes,
+    check_names,
+    initializer_names,
+    label,
+    sort_nodes,
+)
+from bricks.graph.wire import skim
+
+__all__ = ["parse_shape", "read_model"]
+
+STEERING_ELEMENTS = 64  # integers up to this many may steer shapes or axes: their values are held
+
+_STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
+# Written into the standard domain by optimisers since long before it had such operators.
+_CONVENTIONAL = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
+
+
+def read_model(
+    path: str | Path,
+    *,
+    batch: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    name: str | None = None,
+) -> Model:
+    """The model in the ONNX file ``path``, without its weights.
+
+    ``shapes`` gives complete shapes of inputs; ``batch`` is the first dimension of the inputs whose
+    first dimension is open or 1. ``name`` is the file's name without suffix if not given. Links
+    are followed to the file itself, whose folder holds the data it refers to. Raises
+    :class:`ModelError`, and :class:`ShapeError` where a dimension stays open or an option does not
+    fit.
+    """
+    given = Path(path)
+    if given.is_dir():
+        raise ModelError(f"{given} is a folder: give an ONNX file")
+    if not given.is_file():
+        raise ModelError(f"{given} does not exist: give an ONNX file")
+    real = given.resolve()
+    try:
+        proto = _parse(skim(real), given)
+        _normalise(proto, given)
+        inputs, changed = make_concrete(proto.graph, batch, shapes or {}, given.name)
+        _drop_shapes(proto.graph, changed=changed)
+        _hold_steering_values(proto.graph, real.parent, given.name)
+        key = digest(proto)
+    except UnicodeDecodeError as exc:
+        raise ModelError(f"{given} is not an ONNX model: a name in it is no text") from exc
+    except PayloadError as exc:
+        raise ModelError(f"{given.name}: {exc}") from exc
+    skeleton = proto.SerializeToString(deterministic=True)
+    return Model(given.stem if name is None else name, real.parent, skeleton, inputs, key)
+
+
+def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(skeleton)
+    except DecodeError as exc:
+        raise ModelError(f"{path} is not an ONNX model: {first_line(exc)}") from exc
+    if not proto.HasField("graph"):
+        raise ModelError(f"{path} is not an ONNX model: it holds no graph")
+    if not proto.graph.node:
+        raise ModelError(f"{path.name}: the graph has no nodes")
+    del proto.training_info[:]
+    if proto.functions:
+        try:
+            proto = onnx.inliner.inline_local_functions(proto)
+        # onnx's C++ raises whatever it likes here, from RuntimeError to its own classes.
+        except Exception as exc:
+            raise ModelError(
+                f"{path.name}: its functions cannot be inlined: {first_line(exc)}"
+            ) from exc
+    return proto
+
+
+def _normalise(proto: onnx.ModelProto, path: Path) -> None:
+    """Bring ``proto`` into the one form that the rest relies on, and check it."""
+    graph, file = proto.graph, path.name
+    for node in all_nodes(graph):
+        if node.domain == "ai.onnx":
+            node.domain = ""
+    _check_operators(proto, file)
+    _constants_to_initializers(graph, file)
+    if not graph.node:
+        raise ModelError(f"{file}: the graph has no nodes but constants")
+    _drop_initialized_inputs(proto)
+    check_names(graph, file)
+    sort_nodes(graph, file)
+    for tensor in all_tensors(graph):
+        if is_referenced(tensor):
+            tensor_type(tensor)
+            reference(tensor)
+
+
+def _check_operators(proto: onnx.ModelProto, file: str) -> None:
+    opsets: dict[str, int] = {}
+    for entry in proto.opset_import:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        opsets[domain] = max(entry.version, opsets.get(domain, 0))
+    if proto.ir_version < 3:
+        opsets.setdefault("", 1)  # the field came with IR version 3
+    checked: set[tuple[str, str]] = set()
+    for node in all_nodes(proto.graph):
+        kind = (node.domain, node.op_type)
+        if kind in checked:
+            continue
+        checked.add(kind)
+        shown = node.domain or "ai.onnx"
+        if node.domain not in opsets:
+            raise ModelError(
+                f"{file}: node {label(node)} is of domain {shown}, which the model does not import"
+            )
+        if node.domain not in _STANDARD_DOMAINS or (not node.domain and kind[1] in _CONVENTIONAL):
+            continue
+        version = opsets[node.domain]
+        try:
+            onnx.defs.get_schema(node.op_type, max(0, min(version, 2**31 - 1)), node.domain)
+        except (onnx.defs.SchemaError, UnicodeEncodeError) as exc:
+            raise ModelError(
+                f"{file}: node {label(node)}: domain {shown}, opset {version},"
+                f" has no operator {node.op_type}"
+            ) from exc
+
+
+def _constants_to_initializers(graph: onnx.GraphProto, file: str) -> None:
+    kept = []
+    for node in graph.node:
+        tensor = _constant(node, file) if node.op_type == "Constant" and not node.domain else None
+        if tensor is None:
+            kept.append(node)
+        else:
+            tensor.name = node.output[0]
+            graph.initializer.append(tensor)
+    if len(kept) < len(graph.node):
+        nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+
+def _constant(node: onnx.NodeProto, file: str) -> onnx.TensorProto | None:
+    """What a Constant node gives, or None for strings and sparse tensors, which stay nodes."""
+    if len(node.output) != 1 or not node.output[0] or len(node.attribute) != 1:
+        raise ModelError(f"{file}: node {label(node)} needs one output and one attribute")
+    attribute = node.attribute[0]
+    values: dict[str, tuple[object, type[np.generic]]] = {
+        "value_int": (attribute.i, np.int64),
+        "value_ints": (list(attribute.ints), np.int64),
+        "value_float": (attribute.f, np.float32),
+        "value_floats": (list(attribute.floats), np.float32),
+    }
+    if attribute.name == "value" and attribute.HasField("t"):
+        copy = onnx.TensorProto()
+        copy.CopyFrom(attribute.t)
+        return None if copy.data_type == onnx.TensorProto.STRING else copy
+    if attribute.name in values:
+        value, dtype = values[attribute.name]
+        return numpy_helper.from_array(np.array(value, dtype))
+    return None
+
+
+def _drop_initialized_inputs(proto: onnx.ModelProto) -> None:
+    """Inputs with a stored value are constants; before IR version 4 every weight was one."""
+    names = set(initializer_names(proto.graph))
+    kept = [value for value in proto.graph.input if value.name not in names]
+    copies = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in kept]
+    del proto.graph.input[:]
+    proto.graph.input.extend(copies)
+    proto.ir_version = max(proto.ir_version, 4)
+
+
+def _drop_shapes(graph: onnx.GraphProto, *, changed: bool, inner: bool = False) -> None:
+    """Drop all stored shapes but the inputs': they follow from those, and could contradict them."""
+    del graph.value_info[:]
+    values = [*graph.output]
+    if inner and changed:
+        values += graph.input
+    for value in values:
+        if value.type.WhichOneof("value") == "tensor_type":
+            value.type.tensor_type.ClearField("shape")
+    for node in graph.node:
+        for subgraph in subgraphs(node):
+            _drop_shapes(subgraph, changed=changed, inner=True)
+
+
+def _hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> None:
+    """Read small integers, and single numbers, that lie outside the skeleton into it."""
+    for tensor in all_tensors(graph):
+        if not is_referenced(tensor):
+            continue
+        type = tensor_type(tensor)
+        if type.elements > (1 if type.floating else STEERING_ELEMENTS) or type.dtype == "STRING":
+            continue
+        values = read_referenced(folder, tensor)
+        if values is not None:
+            store_inline(tensor, values)
+        elif type.dtype in ("INT32", "INT64", "BOOL"):
+            raise ModelError(
+                f"{file}: initializer '{tensor.name}' may steer shapes, but its data file"
+                f" '{reference(tensor).location}' is missing: put it beside the model"
+            )

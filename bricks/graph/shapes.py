@@ -1,0 +1,192 @@
+"""Make the shapes of a model's inputs concrete: the options a user gives, and what they contradict.
+
+One model file stands for many workloads; only with every dimension fixed is there something to
+measure. Must not know nodes or weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from bricks.errors import ModelError, ShapeError, UsageError
+from bricks.graph.tensor import TensorType
+
+_Dim = onnx.TensorShapeProto.Dimension
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """``NAME=1x3x224x224`` as name and shape; ``NAME=`` is a scalar.
+
+    Names may hold ``=``: the last one separates. Raises :class:`UsageError`.
+    """
+    name, separator, dims = text.rpartition("=")
+    if not separator or not name:
+        raise UsageError(f"not a shape: '{text}': give NAME=1x3x224x224")
+    sizes = dims.strip().lower().split("x") if dims.strip() else []
+    # isdecimal alone admits digits of other scripts, and int() alone admits "1_0" and "+1".
+    if not all(size.isascii() and size.isdecimal() for size in sizes):
+        raise UsageError(f"not a shape: '{text}': '{dims}' is not a list like 1x3x224x224")
+    if any(len(size) > 18 or int(size) == 0 for size in sizes):
+        raise UsageError(f"not a shape: '{text}': dimensions are whole numbers from 1")
+    return name, tuple(int(size) for size in sizes)
+
+
+def make_concrete(
+    graph: onnx.GraphProto,
+    batch: int | None,
+    shapes: Mapping[str, Sequence[int]],
+    file: str,
+) -> tuple[tuple[tuple[str, TensorType], ...], bool]:
+    """Set every dimension of the inputs of ``graph``; return their types.
+
+    The second result says whether a dimension that the file fixes was changed. Raises
+    :class:`ShapeError` for options that do not fit and for dimensions that stay open.
+    """
+    _check_options(graph, batch, shapes, file)
+    binding = _Binding(graph, file)
+    for name, shape in shapes.items():
+        binding.set_shape(name, shape)
+    if batch is not None:
+        binding.set_batch(batch, skip=shapes)
+    return binding.finish()
+
+
+def element_type(value: onnx.ValueInfoProto, file: str) -> str:
+    """The ONNX name of the element type of input ``value``; only tensors are accepted."""
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        what = (kind or "untyped").removesuffix("_type").replace("_", " ")
+        raise ModelError(f"{file}: input '{value.name}' is not a tensor ({what}): not supported")
+    number = value.type.tensor_type.elem_type
+    try:
+        dtype = onnx.TensorProto.DataType.Name(number)
+    except ValueError:
+        dtype = "UNDEFINED"
+    if dtype == "UNDEFINED":
+        raise ModelError(f"{file}: input '{value.name}' has no known element type ({number})")
+    return str(dtype)
+
+
+def _check_options(
+    graph: onnx.GraphProto, batch: int | None, shapes: Mapping[str, Sequence[int]], file: str
+) -> None:
+    if batch is not None and batch < 1:
+        raise ShapeError(f"{file}: batch {batch} makes no sense: give a whole number from 1")
+    names = [value.name for value in graph.input]
+    for name, shape in shapes.items():
+        if name not in names:
+            listed = ", ".join(f"'{known}'" for known in names) or "none"
+            raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
+        if any(dim < 1 for dim in shape):
+            raise ShapeError(
+                f"{file}: shape {_shown(shape)} for input '{name}' makes no sense:"
+                " dimensions are whole numbers from 1"
+            )
+
+
+class _Binding:
+    """What is known of each input dimension, and of each symbol, while options are applied."""
+
+    def __init__(self, graph: onnx.GraphProto, file: str) -> None:
+        self._file = file
+        self._values = {value.name: value for value in graph.input}
+        self._dtypes = {name: element_type(v, file) for name, v in self._values.items()}
+        # Of each input: number, symbol, or "" where nothing is known; None without even a rank.
+        self._dims: dict[str, list[int | str] | None] = {
+            name: [_read_dim(dim) for dim in value.type.tensor_type.shape.dim]
+            if value.type.tensor_type.HasField("shape")
+            else None
+            for name, value in self._values.items()
+        }
+        self._bound: dict[str, tuple[int, str]] = {}
+        self._changed = False
+
+    def set_shape(self, name: str, shape: Sequence[int]) -> None:
+        dims = self._dims[name]
+        if dims is None:
+            self._dims[name] = list(shape)
+            return
+        given = f"--shape {name}={_shown(shape)}"
+        if len(dims) != len(shape):
+            raise ShapeError(
+                f"{self._file}: {given} has {len(shape)} dimensions, input '{name}' has {len(dims)}"
+            )
+        for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
+            if isinstance(dim, int) and dim != size:
+                hint = f"; give --batch {size} to change it" if axis == 0 and dim == 1 else ""
+                raise ShapeError(
+                    f"{self._file}: {given} contradicts input '{name}', whose axis {axis} is fixed"
+                    f" at {dim}{hint}"
+                )
+            self._set(name, axis, size, given)
+
+    def set_batch(self, batch: int, skip: Mapping[str, Sequence[int]]) -> None:
+        taken = False
+        for name, dims in self._dims.items():
+            if not dims:
+                continue
+            if name not in skip and (isinstance(dims[0], str) or dims[0] == 1):
+                self._changed = self._changed or dims[0] == 1 != batch
+                self._set(name, 0, batch, f"--batch {batch}")
+            taken = taken or dims[0] == batch
+        if not taken:
+            fixed = "; ".join(
+                f"'{name}' is {_shown(dims)}" for name, dims in self._dims.items() if dims
+            )
+            raise ShapeError(f"{self._file}: --batch {batch} fits no input: {fixed or 'none'}")
+
+    def finish(self) -> tuple[tuple[tuple[str, TensorType], ...], bool]:
+        types = []
+        for name, dims in self._dims.items():
+            if dims is None:
+                raise ShapeError(
+                    f"{self._file}: input '{name}' has no shape, not even a rank:"
+                    f" give --shape {name}=…"
+                )
+            sizes = [self._bound.get(d, (d, ""))[0] if isinstance(d, str) else d for d in dims]
+            concrete = tuple(size for size in sizes if isinstance(size, int))
+            if len(concrete) < len(sizes):
+                raise ShapeError(self._open_text(name, sizes))
+            types.append((name, TensorType(self._dtypes[name], concrete)))
+            shape = self._values[name].type.tensor_type.shape
+            del shape.dim[:]
+            shape.SetInParent()  # a scalar has a shape without dimensions, which is not none
+            shape.dim.extend(_Dim(dim_value=size) for size in concrete)
+        return tuple(types), self._changed
+
+    def _set(self, name: str, axis: int, size: int, origin: str) -> None:
+        dims = self._dims[name]
+        assert dims is not None
+        symbol = dims[axis]
+        if isinstance(symbol, str) and symbol:
+            before, by = self._bound.setdefault(symbol, (size, origin))
+            if before != size:
+                raise ShapeError(
+                    f"{self._file}: dimension '{symbol}' is {before} by {by},"
+                    f" but {size} by {origin} (input '{name}', axis {axis})"
+                )
+        dims[axis] = size
+
+    def _open_text(self, name: str, sizes: Sequence[int | str]) -> str:
+        axis = next(i for i, size in enumerate(sizes) if isinstance(size, str))
+        symbol = f" '{sizes[axis]}'" if sizes[axis] else ""
+        shown = "x".join("?" if isinstance(size, str) else str(size) for size in sizes)
+        batch = "--batch N or " if axis == 0 else ""
+        return (
+            f"{self._file}: input '{name}' has an open dimension{symbol} (axis {axis}):"
+            f" give {batch}--shape {name}={shown}"
+        )
+
+
+def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    # Some exporters write 0 or -1 for "any": nothing can be measured on inputs without elements.
+    if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0:
+        return dim.dim_value
+    symbol: str = dim.dim_param
+    return symbol
+
+
+def _shown(dims: Sequence[int | str]) -> str:
+    return "x".join(str(dim) or "?" for dim in dims) or "scalar"

@@ -1,0 +1,140 @@
+"""The graph of a model as its file gives it, with the type of every value inferred.
+
+Inference (onnx's own) needs shapes and the small constants that steer them, not the weights. What
+it cannot know (operators of other domains, shapes that depend on data) is reported by name, so that
+a caller can observe it by running the model and ask again. Must not know runtimes or bricks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import onnx
+import onnx.shape_inference
+
+from bricks.errors import ModelError, ShapeError, first_line
+from bricks.graph.graph import Graph
+from bricks.graph.model import Model
+from bricks.graph.payload import PayloadError, tensor_type
+from bricks.graph.tensor import TensorType
+from bricks.graph.topology import label, used_values
+
+
+class OpenShapes(ShapeError):
+    """Types of values that cannot be inferred; ``open_values`` names all of them, in node order."""
+
+    def __init__(self, message: str, open_values: tuple[str, ...] = ()) -> None:
+        """The one line of ``message``; ``open_values`` are names of values."""
+        super().__init__(message)  # the message alone: `str` and pickle then behave as usual
+        self.open_values = open_values
+
+
+def source_graph(model: Model, known: Mapping[str, TensorType] | None = None) -> Graph:
+    """The nodes of ``model`` with the concrete type of every value.
+
+    ``known`` holds types that were observed already, and wins over what is inferred. Raises
+    :class:`OpenShapes` where types stay open, and :class:`ModelError` for values that are no
+    tensors. Outputs that nobody uses may be missing from the nodes.
+    """
+    proto = onnx.ModelProto.FromString(model.skeleton)
+    known = dict(known or {})
+    if proto.graph.sparse_initializer:
+        name = proto.graph.sparse_initializer[0].values.name
+        raise ModelError(f"{model.name}: initializer '{name}' is sparse: not supported")
+    _declare(proto.graph, known)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=True).graph
+    # Inference errors of single nodes are skipped; what comes through is of no documented class.
+    except Exception as exc:
+        raise ShapeError(f"{model.name}: shapes cannot be inferred: {first_line(exc)}") from exc
+    initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
+    types = dict(model.inputs)
+    try:
+        types.update((name, tensor_type(tensor)) for name, tensor in initializers.items())
+    except PayloadError as exc:
+        raise ModelError(f"{model.name}: {exc}") from exc
+    types.update(_inferred(inferred, model.name))
+    types.update(known)
+    _drop_unused_outputs(proto, types)
+    _check_complete(proto.graph, types, model.name)
+    return Graph(
+        nodes=tuple(proto.graph.node),
+        inputs=tuple(name for name, _ in model.inputs),
+        outputs=tuple(value.name for value in proto.graph.output),
+        initializers=initializers,
+        types=types,
+        opsets={_domain(entry.domain): entry.version for entry in proto.opset_import},
+        ir_version=proto.ir_version,
+    )
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _declare(graph: onnx.GraphProto, known: Mapping[str, TensorType]) -> None:
+    """Give inference what is known, so that it can go on from there."""
+    outputs = {value.name: value for value in graph.output}
+    for name, type in known.items():
+        number = onnx.TensorProto.DataType.Value(type.dtype)
+        info = onnx.helper.make_tensor_value_info(name, number, type.shape)
+        if name in outputs:
+            outputs[name].CopyFrom(info)
+        else:
+            graph.value_info.append(info)
+
+
+def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, TensorType]]:
+    """The complete types among those that inference wrote into ``graph``."""
+    for value in (*graph.value_info, *graph.output):
+        kind = value.type.WhichOneof("value")
+        if kind not in (None, "tensor_type"):
+            raise ModelError(
+                f"{file}: value '{value.name}' is not a tensor ({kind.removesuffix('_type')}):"
+                " not supported"
+            )
+        tensor = value.type.tensor_type
+        dims = tensor.shape.dim
+        if not tensor.elem_type or not tensor.HasField("shape"):
+            continue
+        # Present and zero is a size; absent is unknown. Negative ones are inference gone astray.
+        if all(dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0 for dim in dims):
+            dtype = onnx.TensorProto.DataType.Name(tensor.elem_type)
+            yield value.name, TensorType(dtype, tuple(dim.dim_value for dim in dims))
+
+
+def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, TensorType]) -> None:
+    """Leave out optional outputs of no known type that nobody uses.
+
+    Masks of Dropout and statistics of BatchNormalization are such, in models saved from training.
+    """
+    opsets = {_domain(entry.domain): entry.version for entry in proto.opset_import}
+    used = {name for node in proto.graph.node for name in used_values(node)}
+    used.update(value.name for value in proto.graph.output)
+    for node in proto.graph.node:
+        if all(name in types or name in used or not name for name in node.output):
+            continue
+        try:
+            schema = onnx.defs.get_schema(node.op_type, opsets[node.domain], node.domain)
+        except onnx.defs.SchemaError:
+            continue  # another domain's: which outputs may be left out is not known
+        for i, formal in enumerate(schema.outputs[: len(node.output)]):
+            optional = formal.option == onnx.defs.OpSchema.FormalParameterOption.Optional
+            if optional and node.output[i] not in used and node.output[i] not in types:
+                node.output[i] = ""
+        while node.output and not node.output[-1]:
+            del node.output[-1]
+
+
+def _check_complete(graph: onnx.GraphProto, types: Mapping[str, TensorType], file: str) -> None:
+    missing = [
+        (name, node) for node in graph.node for name in node.output if name and name not in types
+    ]
+    if missing:
+        name, node = missing[0]
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise OpenShapes(
+            f"{file}: the shape of value '{name}' of node {label(node)} stays open{more}:"
+            " it depends on data, or on an operator that onnx does not know",
+            tuple(name for name, _ in missing),
+        )

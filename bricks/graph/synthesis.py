@@ -1,0 +1,207 @@
+"""Weights and inputs out of nothing, at the speed of copying memory.
+
+Time does not depend on what the numbers are, as long as they are ordinary: no denormals, no
+overflow, no NaN. So one block of random numbers serves all; each array is cut from it at a place
+that its name gives and scaled. Must not know graphs: what integers may hold comes from
+:mod:`bricks.graph.domains`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import numpy as np
+
+from bricks.errors import ModelError
+from bricks.graph.domains import Range
+from bricks.graph.payload import numpy_dtype, storage_shape, value_dtype
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
+
+__all__ = ["Pool", "numpy_dtype"]
+
+# About 4 Mi, and prime: rows of a matrix larger than the block must not fall on each other.
+_ELEMENTS = 4_194_319
+# Small enough for the cache, large enough for numpy's overhead not to show.
+_CHUNK = 1 << 16
+# Least magnitude in the block. Times the amplitudes used it is still a normal float16.
+_FLOOR = 2.0**-6
+_SCALED_BLOCKS = 4  # of 8 MB each; models have few distinct large shapes
+
+
+class Pool:
+    """Random numbers to cut arrays from; the same ``seed`` and name give the same array.
+
+    Arrays come in the type that :func:`numpy_dtype` gives: the natural numpy type and the tensor's
+    own shape; for BFLOAT16 and FLOAT8* the unsigned integers of that width; for 4-bit and 2-bit
+    types one axis of packed bytes. All are contiguous and writable.
+    """
+
+    def __init__(self, seed: int) -> None:
+        """Draw the block; takes some tens of milliseconds and 16 MB."""
+        block = np.random.default_rng(seed).random(_ELEMENTS, dtype=np.float32)
+        block *= 2
+        block -= 1
+        self._block = np.copysign(np.maximum(np.abs(block), np.float32(_FLOOR)), block)
+        self._bytes = np.random.default_rng([seed, 1]).integers(0, 256, _ELEMENTS, np.uint8)
+        self._scaled: dict[tuple[str, float, float], np.ndarray] = {}
+
+    def weight(self, name: str, type: TensorType, range: Range | None = None) -> np.ndarray:
+        """A weight: floats as networks are initialised, integers within ``range``.
+
+        Floats of rank 2 and more are uniform with amplitude sqrt(6 / fan in), so that activations
+        neither grow nor vanish; others lie in [0.5, 1.5), for some are variances. Without a
+        ``range`` integers take the full range of types up to 16 bits, else 0 and 1. Raises
+        :class:`ModelError` for types that nothing can be drawn for.
+        """
+        if not type.floating:
+            return self._integers("weight", name, type, range)
+        if len(type.shape) < 2:
+            # A little less than half, since rounding to few bits must not reach 1.5.
+            return self._floats("weight", name, type, 0.46, 1.0)
+        fan_in = max(type.shape) if len(type.shape) == 2 else math.prod(type.shape[1:])
+        return self._floats("weight", name, type, math.sqrt(6 / max(fan_in, 1)), 0.0)
+
+    def input(self, name: str, type: TensorType, range: Range | None = None) -> np.ndarray:
+        """An input or other activation: floats between -1 and 1, integers within ``range``."""
+        if not type.floating:
+            return self._integers("input", name, type, range)
+        return self._floats("input", name, type, 1.0, 0.0)
+
+    def _floats(
+        self, role: str, name: str, type: TensorType, scale: float, shift: float
+    ) -> np.ndarray:
+        if type.dtype == "FLOAT4E2M1":
+            return self._random_bytes(role, name, type)
+        out = _empty(name, type)
+        flat = out.reshape(-1)
+        if type.dtype in ("FLOAT", "DOUBLE"):
+            for part, source in self._cuts(flat, self._block, self._offset(role, name)):
+                np.multiply(source, np.float32(scale), out=part)
+                if shift:
+                    part += np.float32(shift)
+            return out
+        if ELEMENT_BITS[type.dtype] == 8:
+            # Eight bits have no room for small numbers: such weights come with a scale factor.
+            scale, shift = (0.25, 1.0) if type.dtype == "FLOAT8E8M0" or shift else (1.0, 0.0)
+        elif flat.size <= _ELEMENTS // 4:
+            for part, source in self._cuts(flat, self._block, self._offset(role, name)):
+                part[...] = _convert(source, type.dtype, scale, shift)
+            return out
+        for part, source in self._cuts(
+            flat, self._scaled_block(type.dtype, scale, shift), self._offset(role, name)
+        ):
+            part[...] = source
+        return out
+
+    def _scaled_block(self, dtype: str, scale: float, shift: float) -> np.ndarray:
+        """The block converted once: numpy converts to short floats slower than it copies."""
+        key = (dtype, scale, shift)
+        if key not in self._scaled:
+            if len(self._scaled) >= _SCALED_BLOCKS:
+                del self._scaled[next(iter(self._scaled))]
+            self._scaled[key] = _convert(self._block, dtype, scale, shift)
+        return self._scaled[key]
+
+    def _integers(self, role: str, name: str, type: TensorType, range: Range | None) -> np.ndarray:
+        if type.dtype == "BOOL":
+            low, high = (range.low, range.high) if range else (1, 2)
+        elif type.dtype == "STRING" or "COMPLEX" in type.dtype:
+            raise ModelError(
+                f"value '{name}' is of type {type.dtype}: no values can be made for it"
+            )
+        else:
+            low, high = _integer_limits(type.dtype, range)
+        bits = ELEMENT_BITS[type.dtype]
+        if high <= low:
+            raise ModelError(f"value '{name}' has no values between {low} and {high}")
+        if bits < 8:
+            if high - low == 1 << bits:
+                return self._random_bytes(role, name, type)
+            return self._packed(role, name, type, low, high)
+        if bits == 8 and high - low == 256:
+            return self._random_bytes(role, name, type)
+        out = _empty(name, type)
+        self._fill(out.reshape(-1), self._offset(role, name), low, high)
+        return out
+
+    def _fill(self, flat: np.ndarray, offset: int, low: int, high: int) -> None:
+        if high - low == 1:
+            flat[...] = low
+            return
+        # Exact in double up to 2**53; nothing that is an index or a length comes near.
+        span, most = float(high - low), min(high - 1, int(np.iinfo(np.int64).max) - 1)
+        for part, source in self._cuts(flat, self._block, offset):
+            drawn = np.floor((source.astype(np.float64) + 1) * (span / 2))
+            np.clip(drawn, 0, span - 1, out=drawn)
+            if abs(low) < 1 << 52 and most < 1 << 52:
+                part[...] = drawn + low
+            else:  # full 64-bit ranges: stay well inside, where doubles are exact
+                part[...] = np.clip(drawn + low, max(low, -(1 << 52)), min(most, 1 << 52))
+
+    def _packed(self, role: str, name: str, type: TensorType, low: int, high: int) -> np.ndarray:
+        bits = ELEMENT_BITS[type.dtype]
+        per_byte = 8 // bits
+        out = _empty(name, type)
+        drawn = np.zeros(out.size * per_byte, np.int8)
+        self._fill(drawn[: type.elements], self._offset(role, name), low, high)
+        fields = drawn.view(np.uint8).reshape(-1, per_byte) & np.uint8((1 << bits) - 1)
+        out[...] = 0
+        for place in builtins.range(per_byte):
+            out |= fields[:, place] << np.uint8(place * bits)
+        return out
+
+    def _random_bytes(self, role: str, name: str, type: TensorType) -> np.ndarray:
+        out = _empty(name, type)
+        flat = out.reshape(-1).view(np.uint8)
+        for part, source in self._cuts(flat, self._bytes, self._offset(role, name)):
+            part[...] = source
+        spare = -type.elements * ELEMENT_BITS[type.dtype] % 8
+        if spare and flat.size:
+            flat[-1] &= 0xFF >> spare  # what lies behind the last element is zero
+        return out
+
+    def _offset(self, role: str, name: str) -> int:
+        key = blake2b(f"{role}:{name}".encode(errors="surrogateescape"), digest_size=8).digest()
+        return int.from_bytes(key, "little") % _ELEMENTS
+
+    def _cuts(
+        self, flat: np.ndarray, block: np.ndarray, offset: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Stretches of ``flat`` with as long ones of ``block``, which is walked round and round."""
+        done = 0
+        while done < flat.size:
+            length = min(_CHUNK, flat.size - done, block.size - offset)
+            yield flat[done : done + length], block[offset : offset + length]
+            done += length
+            offset = (offset + length) % block.size
+
+
+def _empty(name: str, type: TensorType) -> np.ndarray:
+    try:
+        return np.empty(storage_shape(type), numpy_dtype(type.dtype))
+    except KeyError as exc:
+        raise ModelError(
+            f"value '{name}' is of type {type.dtype}: no values can be made for it"
+        ) from exc
+    except (MemoryError, ValueError) as exc:
+        raise ModelError(f"value '{name}' ({type}) is too large for this machine's memory") from exc
+
+
+def _convert(source: np.ndarray, dtype: str, scale: float, shift: float) -> np.ndarray:
+    values = source * np.float32(scale)
+    if shift:
+        values += np.float32(shift)
+    if dtype == "BFLOAT16":  # the upper half of a float32; ml_dtypes would take ten times as long
+        return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return values.astype(value_dtype(dtype)).view(numpy_dtype(dtype))
+
+
+def _integer_limits(dtype: str, range: Range | None) -> tuple[int, int]:
+    bits = ELEMENT_BITS[dtype]
+    low, high = (0, 1 << bits) if dtype.startswith("U") else (-(1 << bits - 1), 1 << bits - 1)
+    if range is None:
+        return (low, high) if bits <= 16 else (0, 2)
+    return max(low, range.low), min(high, range.high)

@@ -1,0 +1,226 @@
+"""Skim an ONNX file: everything but the weights, without reading the weights.
+
+A parser of protobuf messages copies every byte of a file; models hold gigabytes that say nothing
+about the graph. This module walks the wire format over a memory map instead, copies what is small
+and writes a reference (ONNX external data: this very file, offset, length) where a large payload
+stood. Nothing in the file is trusted: each length is checked against what holds it. Must not know
+what a graph means; it knows only at which fields tensors stand.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bricks.errors import ModelError
+
+INLINE_BYTES = 1024  # payloads up to here are copied: cheaper than a reference, and often needed
+STEERING_BYTES = 1 << 20  # integers up to here are copied: their values may steer shapes
+MAX_DEPTH = 100  # protobuf's own limit
+
+_VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5
+
+# Field numbers of onnx.proto that lead to tensors: message kind → field → kind of the field.
+_CHILDREN: dict[str, dict[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+}
+# Wire types of the fields of ModelProto, to tell a model that was cut short from something else.
+_MODEL_FIELDS = {
+    1: _VARINT, 2: _LEN, 3: _LEN, 4: _LEN, 5: _VARINT, 6: _LEN, 7: _LEN, 8: _LEN, 14: _LEN,
+    20: _LEN, 25: _LEN, 26: _LEN,
+}  # fmt: skip
+_GRAPH = 7
+_DATA_TYPE, _FLOAT_DATA, _RAW_DATA, _DOUBLE_DATA = 2, 4, 9, 10
+_PAYLOADS = frozenset({_FLOAT_DATA, _RAW_DATA, _DOUBLE_DATA})
+_STEERING_TYPES = frozenset({6, 7, 9})  # INT32, INT64, BOOL
+
+
+class _Malformed(Exception):
+    """The bytes are no protobuf message."""
+
+
+class _CutShort(Exception):
+    """A field reaches past the end of what holds it."""
+
+
+class _Field(NamedTuple):  # models have millions of these: a tuple is the cheapest record
+    number: int
+    wire_type: int
+    start: int  # of the tag
+    body: int  # of the value, after tag and length
+    end: int
+    value: int  # of a varint; else 0
+
+
+def skim(path: Path) -> bytes:
+    """The model in ``path`` as a serialised ``ModelProto`` whose large payloads are references.
+
+    Stays inline: payloads up to 1 KiB, raw INT32, INT64 and BOOL payloads up to 1 MiB, and all that
+    the file stores as variable-length integers or strings, which no offset can refer to. Raises
+    :class:`ModelError` for what is no model, or only the beginning of one.
+    """
+    try:
+        with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                raise ModelError(f"{path} is not an ONNX model: it is empty")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _skim(path, data)
+    except OSError as exc:
+        raise ModelError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+
+
+def _skim(path: Path, data: mmap.mmap) -> bytes:
+    if data[:20] == b"version https://git-":
+        raise ModelError(f"{path} is not an ONNX model but a Git LFS pointer: run git lfs pull")
+    try:
+        complete = _check_outline(data)
+        if not complete:
+            raise ModelError(f"{path} is not an ONNX model: it holds no graph")
+        return _Skimmer(data, path.name).message("model", 0, len(data), 0)
+    except _CutShort as exc:
+        raise ModelError(f"{path} is cut short: {exc}") from exc
+    except _Malformed as exc:
+        raise ModelError(f"{path} is not an ONNX model: {exc}") from exc
+
+
+def _check_outline(data: mmap.mmap) -> bool:
+    """Whether the outermost message holds a graph; raises if it is not a whole model."""
+    seen = graph = False
+    fields = _fields(data, 0, len(data))
+    while True:
+        try:
+            field = next(fields, None)
+        except _CutShort as exc:
+            # Random bytes overrun as well: only what began like a model can be cut short.
+            if seen or data[0] == _GRAPH << 3 | _LEN:
+                raise
+            raise _Malformed("its bytes are no protobuf message") from exc
+        if field is None:
+            return graph
+        if _MODEL_FIELDS.get(field.number, field.wire_type) != field.wire_type:
+            raise _Malformed(f"field {field.number} is not of the type that a model has there")
+        seen = seen or field.number in _MODEL_FIELDS
+        graph = graph or field.number == _GRAPH
+
+
+class _Skimmer:
+    """Rewrites messages bottom-up, since every length changes with what it encloses."""
+
+    def __init__(self, data: mmap.mmap, location: str) -> None:
+        self._data = data
+        self._location = location.encode()
+
+    def message(self, kind: str, start: int, end: int, depth: int) -> bytes:
+        """The message at ``start:end`` with its large payloads replaced by references."""
+        if depth > MAX_DEPTH:
+            raise _Malformed(f"its messages are nested more than {MAX_DEPTH} deep")
+        children = _CHILDREN[kind]
+        parts: list[bytes] = []
+        copied = start
+        for field in self._within(start, end):
+            child = children.get(field.number)
+            # A message this small holds no payload worth a reference: copied with what surrounds it
+            if child is None or field.wire_type != _LEN or field.end - field.body <= INLINE_BYTES:
+                continue
+            rewritten = (
+                self._tensor(field.body, field.end)
+                if child == "tensor"
+                else self.message(child, field.body, field.end, depth + 1)
+            )
+            parts.append(self._data[copied : field.start])
+            parts.append(_encode(field.number, rewritten))
+            copied = field.end
+        parts.append(self._data[copied:end])
+        return b"".join(parts)
+
+    def _tensor(self, start: int, end: int) -> bytes:
+        fields = list(self._within(start, end))
+        payloads = [f for f in fields if f.number in _PAYLOADS]
+        dtype = next((f.value for f in reversed(fields) if f.number == _DATA_TYPE), 0)
+        # Values spread over several fields (allowed, never seen) have no single offset.
+        if len(payloads) != 1 or not _referable(payloads[0], dtype):
+            return self._data[start:end]
+        payload = payloads[0]
+        reference = b"".join(
+            _encode(13, _encode(1, key) + _encode(2, value))
+            for key, value in (
+                (b"location", self._location),
+                (b"offset", b"%d" % payload.body),
+                (b"length", b"%d" % (payload.end - payload.body)),
+            )
+        )
+        external = _varint(14 << 3 | _VARINT) + b"\x01"
+        before, after = self._data[start : payload.start], self._data[payload.end : end]
+        return before + after + reference + external
+
+    def _within(self, start: int, end: int) -> Iterator[_Field]:
+        try:
+            yield from _fields(self._data, start, end)
+        except _CutShort as exc:
+            # The outermost message is whole, so this is not a cut but a wrong length.
+            raise _Malformed("a length inside it is wrong") from exc
+
+
+def _referable(payload: _Field, dtype: int) -> bool:
+    size = payload.end - payload.body
+    if payload.wire_type != _LEN or size <= INLINE_BYTES:
+        return False
+    return dtype not in _STEERING_TYPES or size > STEERING_BYTES
+
+
+def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[_Field]:
+    """The fields of the message at ``start:end``, each checked to lie within it."""
+    at = start
+    while at < end:
+        tag, body = _read_varint(data, at, end)
+        number, wire_type, value = tag >> 3, tag & 7, 0
+        if number == 0:
+            raise _Malformed("its bytes are no protobuf message")
+        if wire_type == _VARINT:
+            value, stop = _read_varint(data, body, end)
+        elif wire_type == _LEN:
+            length, body = _read_varint(data, body, end)
+            stop = body + length
+        elif wire_type in (_I64, _I32):
+            stop = body + (8 if wire_type == _I64 else 4)
+        else:
+            raise _Malformed("its bytes are no protobuf message")
+        if stop > end:
+            raise _CutShort(f"field {number} ends at byte {stop}, the file at byte {end}")
+        yield _Field(number, wire_type, at, body, stop, value)
+        at = stop
+
+
+def _read_varint(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift >= 70:
+            raise _Malformed("its bytes are no protobuf message")
+    raise _CutShort(f"a number is unfinished where the file ends, at byte {end}")
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _encode(number: int, body: bytes) -> bytes:
+    return _varint(number << 3 | _LEN) + _varint(len(body)) + body

@@ -1,0 +1,220 @@
+"""A campaign: measure what the store lacks for some models, and keep every round as it comes.
+
+Claims keys in the store, walks them in the worker, appends each walk's samples in one transaction,
+and settles them. However it ends, what was sampled stays: the next campaign goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+from bricks.decompose.plan import Decomposition
+from bricks.graph.model import Model
+from bricks.measure.measurement import Failure
+from bricks.measure.probes import PROBES, probe_walk
+from bricks.measure.rounds import Samples, StopRule, sample_in_turn
+from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler
+from bricks.measure.supervisor import Supervisor
+from bricks.measure.turn import timing_turn
+from bricks.measure.walk import Walk, single, walk_of
+from bricks.store import Claim, Owner, Store
+
+BRICKS, WHOLE, OVERHEAD = "bricks", "whole model", "call overhead"
+
+
+# Told what is being done, and which share of it is.
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A model to measure: its bricks, and with ``whole`` the model itself."""
+
+    model: Model
+    decomposition: Decomposition
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How to measure: when to stop, how long a step may take, and the time there is for all."""
+
+    rule: StopRule = field(default_factory=StopRule)
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    budget_s: float | None = None
+    exclusive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a campaign did: keys newly measured by model digest, failures, and what is left."""
+
+    measured: Mapping[str, frozenset[str]]
+    failures: tuple[Failure, ...]
+    unfinished: frozenset[str]
+
+
+class Campaign:
+    """One run of measuring on one target."""
+
+    def __init__(
+        self,
+        store: Store,
+        supervisor: Supervisor,
+        target_key: str,
+        conditions: Conditions,
+        progress: Progress,
+    ) -> None:
+        self._store = store
+        self._supervisor = supervisor
+        self._target = target_key
+        self._conditions = conditions
+        self._progress = progress
+        self._owner = Owner.current()
+        self._measured: dict[str, set[str]] = defaultdict(set)
+        self._failures: list[Failure] = []
+        self._unfinished: set[str] = set()
+
+    def run(self, jobs: Sequence[Job]) -> Outcome:
+        """Measure what the store lacks for ``jobs``, one model after another."""
+        keys = [key for job in jobs for key in _keys(job)]
+        if self._lacking([*PROBES.values(), *keys]):
+            exclusive = self._conditions.exclusive
+            waiting = "waiting for another process that is measuring on this host"
+            with timing_turn(lambda: self._progress(waiting, 0.0)) if exclusive else nullcontext():
+                self._run(jobs)
+        measured = {digest: frozenset(keys) for digest, keys in self._measured.items()}
+        return Outcome(measured, tuple(self._failures), frozenset(self._unfinished))
+
+    def _run(self, jobs: Sequence[Job]) -> None:
+        budget_s = self._conditions.budget_s
+        deadline = None if budget_s is None else time.monotonic() + budget_s
+        self._probe(deadline)
+        for number, job in enumerate(jobs):
+            while True:
+                lacking = self._lacking(_keys(job))
+                claims = self._store.claim(self._target, sorted(lacking), self._owner)
+                if claims:
+                    self._measure(job, claims, deadline, number, len(jobs))
+                held = self._store.held_by_others(self._target, _keys(job), self._owner)
+                if not held or (deadline is not None and time.monotonic() > deadline):
+                    break
+                share = number / len(jobs)
+                self._progress(f"{job.model.name}: another process measures {len(held)}", share)
+                time.sleep(0.2)
+
+    def _lacking(self, keys: Sequence[str]) -> set[str]:
+        unique = list(dict.fromkeys(keys))
+        return set(unique) - self._store.results(self._target, unique).keys()
+
+    def _probe(self, deadline: float | None) -> None:
+        claims = self._store.claim(self._target, list(PROBES.values()), self._owner)
+        if claims:
+            walks = {OVERHEAD: probe_walk([c.key for c in claims])}
+            # Probes take microseconds: many rounds cost nothing.
+            rule = replace(self._conditions.rule, min_rounds=30, max_rounds=60)
+            self._sample(walks, claims, rule, deadline, digest="", what=OVERHEAD, base=0, step=0)
+
+    def _measure(
+        self, job: Job, claims: list[Claim], deadline: float | None, number: int, of: int
+    ) -> None:
+        plan = job.decomposition.plan
+        wanted = {claim.key for claim in claims}
+        walks: dict[str, Walk] = {}
+        if wanted - {plan.digest}:
+            settled = self._store.results(self._target, plan.keys)
+            walks[BRICKS] = walk_of(
+                plan,
+                job.decomposition.bricks,
+                wanted,
+                optimize=plan.granularity != "executed",
+                avoid={k for k, r in settled.items() if isinstance(r, Failure)},
+            )
+        if plan.digest in wanted:
+            inputs, outputs = len(plan.inputs), len(plan.outputs)
+            skeleton = job.model.skeleton
+            walks[WHOLE] = single(plan.digest, skeleton, inputs=inputs, outputs=outputs)
+        rule = self._conditions.rule
+        self._sample(
+            walks, claims, rule, deadline, plan.digest, job.model.name, number / of, 1 / of
+        )
+
+    def _sample(
+        self,
+        walks: dict[str, Walk],
+        claims: list[Claim],
+        rule: StopRule,
+        deadline: float | None,
+        digest: str,
+        what: str,
+        base: float,
+        step: float,
+    ) -> None:
+        """Sample ``walks`` in turn, keep every round, and settle the claims."""
+        open_keys = {claim.key for claim in claims}
+        loads = sum(len(w.loads) for w in walks.values())
+        loaded = 0
+
+        def on_load() -> None:
+            nonlocal loaded
+            loaded += 1
+            self._progress(what, base + step * 0.25 * min(1.0, loaded / loads))
+            self._store.renew(self._target, self._owner)
+
+        sampler = Sampler(
+            self._supervisor, walks, timeout_s=self._conditions.timeout_s, on_load=on_load
+        )
+        first = {claim.key for claim in claims}
+
+        def on_round(name: str, samples: Samples, wall_s: float) -> None:
+            total = sum(sum(s) for s in samples.values()) or 1.0
+            kept = {}
+            for key, taken in samples.items():
+                wall = wall_s * sum(taken) / total
+                if key in first:
+                    wall += sampler.prepare_s.get(key, 0.0)
+                    first.discard(key)
+                kept[key] = (taken, wall)
+            self._store.append_rounds(self._target, kept, self._owner)
+
+        try:
+            sampler.prepare()
+            finished = sample_in_turn(
+                sampler,
+                list(walks),
+                rule,
+                rounds_before=_rounds_before(walks, claims),
+                deadline=deadline,
+                on_round=on_round,
+                on_progress=lambda share: self._progress(what, base + step * (0.25 + 0.75 * share)),
+            )
+            for key in open_keys & sampler.failures.keys():
+                self._store.fail(self._target, key, sampler.failures[key], self._owner)
+                self._failures.append(Failure(key, sampler.failures[key]))
+                open_keys.discard(key)
+            if finished:
+                self._store.finish(self._target, sorted(open_keys), self._owner)
+                self._measured[digest] |= open_keys
+                open_keys.clear()
+            else:
+                self._unfinished |= open_keys
+        finally:
+            self._store.release(self._target, sorted(open_keys), self._owner)
+
+
+def _keys(job: Job) -> list[str]:
+    plan = job.decomposition.plan
+    return [*plan.keys, plan.digest] if job.whole else list(plan.keys)
+
+
+def _rounds_before(walks: Mapping[str, Walk], claims: Sequence[Claim]) -> dict[str, int]:
+    """Rounds that all claimed keys of a walk have from an interrupted run."""
+    rounds = {claim.key: len(claim.rounds) for claim in claims}
+    return {
+        name: min((rounds[s.key] for s in walk.steps if s.timed and s.key in rounds), default=0)
+        for name, walk in walks.items()
+    }

@@ -1,0 +1,49 @@
+"""Probes: what a call of the runtime costs before any operator runs.
+
+A brick is timed by calling the runtime once; inside a model the same nodes share one call. Chains
+of trivial nodes of two lengths tell a call's own cost from a node's: the intercept of latency over
+length. Probes are measured on a target like bricks are, and kept in the store under keys of their
+own.
+"""
+
+from __future__ import annotations
+
+from onnx import TensorProto, helper
+
+from bricks.measure.walk import Load, Step, Walk
+
+SHORT, LONG = 1, 33
+PROBES = {length: f"p1-chain{length}" for length in (SHORT, LONG)}
+
+# A probe takes microseconds: several runs make one pass long enough to settle.
+_REPEATS = 5
+
+
+def chain(length: int) -> bytes:
+    """A model of ``length`` nodes in a row, each on a single number."""
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("in", "out")]
+    names = ["in", *(f"v{i}" for i in range(1, length)), "out"]
+    nodes = [helper.make_node("Relu", [a], [b]) for a, b in zip(names, names[1:], strict=False)]
+    graph = helper.make_graph(nodes, "probe", value[:1], value[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def probe_walk(keys: list[str]) -> Walk:
+    """A walk over the probes called ``keys``, each run several times before it is timed."""
+    loads, steps = [], []
+    for length, key in PROBES.items():
+        if key not in keys:
+            continue
+        # Optimised, the chain would collapse into one node.
+        loads.append(Load(key, chain(length), optimize=False))
+        for i in range(_REPEATS):
+            steps.append(Step(f"{key}/{i}", key, (None,), (None,), timed=i == _REPEATS - 1))
+    return Walk(tuple(loads), tuple(steps))
+
+
+def call_overhead_s(short_s: float, long_s: float) -> float:
+    """The runtime's cost per call, in seconds, from the latencies of the two chains."""
+    per_node = (long_s - short_s) / (LONG - SHORT)
+    return max(0.0, short_s - SHORT * per_node)

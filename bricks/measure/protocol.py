@@ -1,0 +1,53 @@
+"""What supervisor and worker say to each other: JSON objects, one a line, over two pipes.
+
+Nothing is pickled, so a worker may live in another Python environment. A request is
+``{"op": NAME, …}``; its answer is ``{"ok": {…}}`` or ``{"error": TEXT}``. While a
+request is being worked on, ``{"at": N}`` lines may come first: step N is about to run.
+
+    hello    backend, threads, seed, memory_bytes?     → pid
+    executed model                                     → model, types, in_place
+    types    model                                     → types
+    region   size_bytes                                → {}
+    load     id, key, model, optimize                  → {}
+    place    place, id, inputs, outputs                → {}
+    walk     steps: [[place, timed]…], passes, announce → samples: [[seconds…] per step]
+    unload   {}                                        → {}
+    verify   (see bricks.measure.verify)             → exact, max_abs_difference
+
+Models travel as base64 of their bytes, without weights.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bricks.errors import WorkerError
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """A message as one line."""
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The message on a line; :class:`WorkerError` if it is none."""
+    try:
+        message = json.loads(line)
+    except ValueError as exc:
+        raise WorkerError(f"the worker said something that is not JSON: {line[:80]!r}") from exc
+    if not isinstance(message, dict):
+        raise WorkerError(f"the worker said something that is not a message: {line[:80]!r}")
+    return message
+
+
+def pack(data: bytes) -> str:
+    """Bytes as text."""
+    return base64.b64encode(data).decode()
+
+
+def unpack(text: str) -> bytes:
+    """The inverse of :func:`pack`."""
+    return base64.b64decode(text)

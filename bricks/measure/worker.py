@@ -1,0 +1,177 @@
+"""The child process: owns the runtime, runs what it is told, and answers in JSON lines.
+
+It must not know of the store, of plans, or of why something is run. Whatever it dies of (a crash
+of the runtime, memory, a hang that its parent ends) takes nothing else down.
+
+Run as ``python -m bricks.measure.worker``; speaks on standard input and output.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from bricks import backends
+from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.measure.verify import verify_model
+from bricks.errors import BricksError, WorkerError, first_line
+from bricks.graph.view import parse_model
+from bricks.measure.protocol import decode, encode, pack, unpack
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """One backend, what it has loaded, and the shared activation region."""
+
+    def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
+        self._say = say
+        self._backend: Backend | None = None
+        self._loaded: dict[str, Loaded] = {}
+        self._placed: dict[str, Placed] = {}
+        self._region = np.zeros(0, np.uint8)
+        self._seed = 0
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what ``request`` asks; the answer's content."""
+        operation = getattr(self, "_do_" + str(request.pop("op", "")), None)
+        if operation is None:
+            raise WorkerError("the worker does not know this operation")
+        result: dict[str, Any] = operation(**request)
+        return result
+
+    @property
+    def backend(self) -> Backend:
+        """The backend; there is one after ``hello``."""
+        if self._backend is None:
+            raise WorkerError("the worker was not told its backend")
+        return self._backend
+
+    def _do_hello(
+        self, backend: str, threads: int, seed: int, memory_bytes: int | None
+    ) -> dict[str, Any]:
+        if memory_bytes is not None:
+            _limit_memory(memory_bytes)
+        self._seed = seed
+        self._backend = backends.create(backend, threads=threads, seed=seed)
+        return {"pid": os.getpid()}
+
+    def _do_executed(self, model: str) -> dict[str, Any]:
+        executed = self.backend.executed(parse_model(unpack(model)))
+        return {
+            "model": pack(executed.proto.SerializeToString()),
+            "types": {name: type_.to_json() for name, type_ in executed.types.items()},
+            "in_place": dict(executed.in_place),
+        }
+
+    def _do_types(self, model: str) -> dict[str, Any]:
+        types = self.backend.types(parse_model(unpack(model)))
+        return {"types": {name: type_.to_json() for name, type_ in types.items()}}
+
+    def _do_verify(self, **job: Any) -> dict[str, Any]:
+        return verify_model(self.backend, seed=self._seed, **job)
+
+    def _do_region(self, size_bytes: int) -> dict[str, Any]:
+        # Real numbers, neither denormal nor infinite, for whatever float type reads them.
+        block = np.random.default_rng(self._seed).uniform(0.5, 1.0, 4096).astype(np.float32)
+        self._region = np.resize(block.view(np.uint8), size_bytes + 64)
+        return {}
+
+    def _do_load(self, id: str, key: str, model: str, optimize: bool) -> dict[str, Any]:
+        proto = parse_model(unpack(model))
+        self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize)
+        return {}
+
+    def _do_place(
+        self, place: str, id: str, inputs: list[int | None], outputs: list[int | None]
+    ) -> dict[str, Any]:
+        placement = Placement(tuple(inputs), tuple(outputs))
+        self._placed[place] = self._loaded[id].place(placement, self._aligned_region())
+        return {}
+
+    def _do_unload(self) -> dict[str, Any]:
+        self._placed.clear()
+        self._loaded.clear()
+        gc.collect()
+        return {}
+
+    def _do_walk(
+        self, steps: list[tuple[str, bool]], passes: int, announce: bool
+    ) -> dict[str, Any]:
+        """Run the steps in order: one pass to warm up, then ``passes`` that count."""
+        runs = [(self._placed[place].sample, timed) for place, timed in steps]
+        for number, (run, _) in enumerate(runs):
+            if announce:
+                self._say({"at": number})
+            run()
+        taken = []
+        gc.disable()
+        try:
+            for _ in range(passes):
+                taken.append([run() for run, _ in runs])
+        finally:
+            gc.enable()
+        samples = [list(column) for column in zip(*taken, strict=True)] or [[] for _ in runs]
+        return {
+            "samples": [
+                column if timed else [] for column, (_, timed) in zip(samples, runs, strict=True)
+            ]
+        }
+
+    def _aligned_region(self) -> np.ndarray:
+        start = -self._region.ctypes.data % 64
+        return self._region[start:]
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    """Let a brick that is too big fail by itself, before the system starts killing processes."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+
+
+def _die_with_parent() -> None:
+    """Never outlive the parent, not even one that was killed (Linux; elsewhere: end of input)."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests until there are no more."""
+
+    def say(message: dict[str, Any]) -> None:
+        answers.write(encode(message))
+        answers.flush()
+
+    worker = Worker(say)
+    for line in requests:
+        try:
+            say({"ok": worker.answer(decode(line))})
+        except BricksError as error:
+            say({"error": str(error)})
+        except MemoryError as error:
+            say({"error": f"out of memory: {first_line(error)}"})
+        except Exception as error:  # a fault of one request must not end the others
+            say({"error": f"{type(error).__name__}: {first_line(error)}"})
+
+
+def main() -> None:
+    """Serve on standard input and output; what libraries print goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
+    _die_with_parent()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

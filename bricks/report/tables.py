@@ -1,0 +1,140 @@
+"""Tables for terminals, from the same data that ``--json`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+Row = Mapping[str, Any]
+
+
+def seconds(value: float | None) -> str:
+    """A duration with a unit that suits it: ``1.23 ms``."""
+    if value is None:
+        return "–"
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if value * factor >= 1:
+            return f"{_three_digits(value * factor)} {unit}"
+    return f"{value * 1e9:.0f} ns"
+
+
+def size(value: float | None) -> str:
+    """A number of bytes with a unit that suits it: ``97.5 MiB``."""
+    if value is None:
+        return "–"
+    amount = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError("unreachable")
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share in percent."""
+    return "–" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number with fixed digits."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def giga(value: float | None) -> str:
+    """A count of operations in billions."""
+    return "unknown" if value is None else f"{value / 1e9:.2f}"
+
+
+def decomposition_table(rows: Sequence[Row], union: Row) -> Table:
+    """What each model decomposes into, and all models together."""
+    table = _table("model", "nodes", "bricks", "occurrences", "unique", "GFLOP", "weights")
+    for row in rows:
+        if row["error"] is None:
+            table.add_row(Text(row["model"]), *_decomposition_cells(row))
+    table.add_section()
+    table.add_row("all", *_decomposition_cells(union))
+    return table
+
+
+def _decomposition_cells(row: Row) -> tuple[str, ...]:
+    return (
+        str(row["nodes"]),
+        str(row["bricks"]),
+        str(row["occurrences"]),
+        percent(row["unique_share"]),
+        giga(row["flops"]),
+        size(row["weight_bytes"]),
+    )
+
+
+def comparison_table(rows: Sequence[Row]) -> Table:
+    """Estimates beside measured latencies."""
+    table = _table("model", "bricks", "new", "measured", "estimate", "interval", "ratio")
+    for row in rows:
+        if row["error"] is not None:
+            continue
+        low, high = seconds(row["low_s"]), seconds(row["high_s"])
+        table.add_row(
+            Text(row["model"]),
+            str(row["bricks"]),
+            str(row["new_bricks"]),
+            seconds(row["measured_latency_s"]),
+            seconds(row["estimate_s"]),
+            f"{low} … {high}",
+            number(row["ratio"], 3),
+        )
+    return table
+
+
+def prediction_table(rows: Sequence[Row]) -> Table:
+    """Estimates, and where they come from."""
+    table = _table("model", "estimate", "interval", "critical path", "coverage")
+    for row in rows:
+        if row["error"] is not None and row["coverage"] is None:
+            continue
+        interval = "–"
+        if row["low_s"] is not None:
+            interval = f"{seconds(row['low_s'])} … {seconds(row['high_s'])}"
+        table.add_row(
+            Text(row["model"]),
+            seconds(row["estimate_s"]) if row["estimate_s"] is not None else "incomplete",
+            interval,
+            seconds(row["critical_path_s"]),
+            percent(row["coverage"]),
+        )
+    return table
+
+
+def measured_table(rows: Sequence[Row]) -> Table:
+    """What was measured for each model."""
+    table = _table("model", "bricks", "new", "failed")
+    for row in rows:
+        if row["bricks"] is not None:
+            cells = (str(row[name]) for name in ("bricks", "new_bricks", "failed"))
+            table.add_row(Text(row["model"]), *cells)
+    return table
+
+
+def facts_table(facts: Mapping[str, Any]) -> Table:
+    """Names and values, one a line."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, Text(str(value)))
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"

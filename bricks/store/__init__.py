@@ -1,0 +1,23 @@
+"""The deduplicating cache: what was decomposed and measured, once per target, kept as raw samples.
+
+One database holds systems, targets, plans, bricks, measurements and failures. It is SQLite in a
+folder by default and any database SQLAlchemy speaks to by URL. Several processes, on several hosts,
+may work on one cache: a measurement is claimed before it is made, so that it is made once.
+
+    schema.py        the tables and the history of their version
+    migrations.py    how an older cache becomes a current one
+    engine.py        connections and transactions; where database errors become StoreError
+    rows.py          rows to frozen data and back
+    claims.py        who owns a claim, and whether that process still lives
+    measurements.py  claims, rounds, results
+    audit.py         what ``verify`` looks at
+    store.py         ``Store``, the only thing other rooms use
+
+The room must not know how anything is decomposed, measured or estimated.
+"""
+
+from bricks.store.claims import Claim, Owner, alive
+from bricks.store.schema import SCHEMA_VERSION
+from bricks.store.store import CacheStats, Store
+
+__all__ = ["SCHEMA_VERSION", "CacheStats", "Claim", "Owner", "Store", "alive"]

@@ -1,0 +1,149 @@
+"""What ``verify`` looks at: whether what the cache says of itself is true.
+
+Each problem is one line that names the row. Nothing is repaired here. Must not know how a brick's
+key comes about; who knows passes ``rekey``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlalchemy import Connection, select
+
+from bricks.decompose.plan import Brick
+from bricks.errors import StoreError
+from bricks.store.engine import integrity_problems
+from bricks.store.rows import (
+    brick_of,
+    decoding,
+    plan_of,
+    samples_of,
+    system_of,
+    target_of,
+    weight_bytes_of,
+)
+from bricks.store.schema import (
+    DONE,
+    FAILED,
+    OPEN,
+    bricks,
+    measurements,
+    plans,
+    rounds,
+    systems,
+    targets,
+)
+
+Rekey = Callable[[Brick], str]
+
+# Keys of bricks start so; other things that are measured (models, probes) have no row of their own.
+BRICK_PREFIX = "b1-"
+
+
+def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
+    """All problems found, one line each; only an unreadable file ends the search early."""
+    yield from integrity_problems(connection)
+    known = set(connection.execute(select(bricks.c.key)).scalars())
+    yield from _of_systems(connection)
+    yield from _of_bricks(connection, rekey)
+    yield from _of_plans(connection, known)
+    yield from _of_measurements(connection, known)
+    yield from _of_rounds(connection)
+
+
+def _of_systems(connection: Connection) -> Iterator[str]:
+    for row in connection.execute(select(systems).order_by(systems.c.key)):
+        try:
+            with decoding(f"system {row.key}"):
+                if system_of(row).key != row.key:
+                    yield f"system {row.key}: its identity does not give this key"
+        except StoreError as exc:
+            yield str(exc)
+    query = select(targets, systems.c.name, systems.c.identity, systems.c.recorded).join(systems)
+    for row in connection.execute(query.order_by(targets.c.key)):
+        try:
+            with decoding(f"target {row.key}"):
+                if target_of(row).key != row.key:
+                    yield f"target {row.key}: its system and runtime do not give this key"
+        except StoreError as exc:
+            yield str(exc)
+
+
+def _of_bricks(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
+    # Models may be large: they are read one by one, not all at once.
+    query = select(bricks).order_by(bricks.c.key).execution_options(yield_per=100)
+    for row in connection.execute(query):
+        if not row.key.startswith(BRICK_PREFIX):
+            yield f"brick {row.key}: its key does not start with {BRICK_PREFIX}"
+        try:
+            with decoding(f"brick {row.key}"):
+                brick = brick_of(row)
+                weight_bytes = weight_bytes_of(brick)
+        except StoreError as exc:
+            yield str(exc)
+            continue
+        if not brick.model:
+            yield f"brick {row.key}: its model is empty"
+        if weight_bytes != row.weight_bytes:
+            yield f"brick {row.key}: its weights take {weight_bytes} bytes, not {row.weight_bytes}"
+        if row.flops is not None and row.flops < 0:
+            yield f"brick {row.key}: its flops are negative"
+        if rekey is not None:
+            yield from _of_identity(brick, rekey)
+
+
+def _of_identity(brick: Brick, rekey: Rekey) -> Iterator[str]:
+    try:
+        key = rekey(brick)
+    except Exception as exc:  # a damaged model may break the caller's reader in any way
+        yield f"brick {brick.key}: its key cannot be recomputed ({type(exc).__name__})"
+        return
+    if key != brick.key:
+        yield f"brick {brick.key}: its model gives the key {key}"
+
+
+def _of_plans(connection: Connection, known: set[str]) -> Iterator[str]:
+    query = select(plans).order_by(plans.c.id).execution_options(yield_per=100)
+    for row in connection.execute(query):
+        name = f"plan {row.digest[:16]} ({row.granularity}, {row.target_key})"
+        try:
+            with decoding(name):
+                plan = plan_of(row.plan)
+                keys = plan.keys
+        except StoreError as exc:
+            yield str(exc)
+            continue
+        if (plan.digest, plan.granularity) != (row.digest, row.granularity):
+            yield f"{name}: its text is of {plan.digest[:16]} ({plan.granularity})"
+        missing = [key for key in keys if key not in known]
+        if missing:
+            yield f"{name}: {len(missing)} of its bricks are unknown, {missing[0]} first"
+
+
+def _of_measurements(connection: Connection, known: set[str]) -> Iterator[str]:
+    sampled = set(connection.execute(select(rounds.c.measurement_id).distinct()).scalars())
+    for row in connection.execute(select(measurements).order_by(measurements.c.id)):
+        name = f"measurement of {row.brick_key} on {row.target_key}"
+        if row.brick_key.startswith(BRICK_PREFIX) and row.brick_key not in known:
+            yield f"{name}: the brick is unknown"
+        if row.state not in (OPEN, DONE, FAILED):
+            yield f"{name}: its state {row.state!r} is unknown"
+        if row.state == DONE and row.id not in sampled:
+            yield f"{name}: it is finished and has no samples"
+        if row.state == FAILED and not row.reason:
+            yield f"{name}: it failed without a reason"
+
+
+def _of_rounds(connection: Connection) -> Iterator[str]:
+    query = select(rounds, measurements.c.brick_key, measurements.c.target_key).join(measurements)
+    query = query.order_by(rounds.c.measurement_id, rounds.c.number)
+    for row in connection.execute(query.execution_options(yield_per=1000)):
+        name = f"measurement of {row.brick_key} on {row.target_key}, round {row.number}"
+        try:
+            with decoding(name):
+                samples = samples_of(row.samples)
+        except StoreError as exc:
+            yield str(exc)
+            continue
+        if len(samples) != row.sample_count:
+            yield f"{name}: it has {len(samples)} samples, not {row.sample_count}"

@@ -1,0 +1,232 @@
+"""Connections and transactions, and the one place where database errors become StoreError.
+
+All that is particular to one database product is fenced in here: pragmas, locks, file sizes, the
+wording of errors. The rest of the room writes SQL that SQLite and PostgreSQL both take. Must not
+know the tables.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+
+from bricks.errors import StoreError, first_line
+
+Key = TypeVar("Key", str, int)
+
+FILE_NAME = "bricks.sqlite"
+BUSY_TIMEOUT_S = 30.0
+
+# Statements with more bound values than this are cut into several; databases have limits.
+CHUNK = 500
+
+# An arbitrary number that stands for "somebody changes the schema" among PostgreSQL's locks.
+_SCHEMA_LOCK = 0x627269636B73
+
+_ELSEWHERE = "move it away or give another --cache"
+_SQLITE_ERRORS = {
+    "SQLITE_NOTADB": f"is not a bricks cache (not a database): {_ELSEWHERE}",
+    "SQLITE_CORRUPT": f"is not a bricks cache any more (the file is damaged): {_ELSEWHERE}",
+    "SQLITE_FULL": "cannot be written, the disk is full: free some space and run again",
+    "SQLITE_BUSY": "is locked by another process: wait for it to end, or give another --cache",
+    "SQLITE_LOCKED": "is locked by another process: wait for it to end, or give another --cache",
+    "SQLITE_READONLY": "cannot be written: check its permissions, or give another --cache",
+    "SQLITE_CANTOPEN": "cannot be opened: check its permissions, or give another --cache",
+    "SQLITE_PERM": "cannot be opened: check its permissions, or give another --cache",
+    "SQLITE_IOERR": "cannot be read or written (input/output error): check the disk",
+}
+
+
+def locate(location: str | Path) -> URL:
+    """The database URL of ``location``; the folder of a path is created."""
+    if isinstance(location, str) and "://" in location:
+        try:
+            return make_url(location)
+        except (ArgumentError, ValueError) as exc:
+            # Not shown whole: it may hold a password, and could not be taken apart to hide it.
+            scheme = location.partition("://")[0]
+            raise StoreError(
+                f"the cache URL {scheme}://… cannot be read: write it as "
+                "postgresql+psycopg://user:password@host:port/database"
+            ) from exc
+    folder = Path(location).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StoreError(
+            f"the cache folder {folder} cannot be created ({exc.strerror}): give another --cache"
+        ) from exc
+    return URL.create("sqlite", database=str(folder / FILE_NAME))
+
+
+def label_of(url: URL) -> str:
+    """How messages call the database: its file, or its URL without the password."""
+    if url.get_backend_name() == "sqlite" and url.database:
+        return url.database
+    return url.render_as_string(hide_password=True)
+
+
+def connect(url: URL, busy_timeout_s: float) -> Engine:
+    """An engine whose transactions are as the rest of the room expects them."""
+    try:
+        engine = create_engine(url)
+    except (ArgumentError, ImportError) as exc:
+        raise StoreError(
+            f"the cache {label_of(url)} needs a database driver that is not installed, "
+            f"or its URL is wrong: {first_line(exc)}"
+        ) from exc
+    if engine.dialect.name == "sqlite":
+        _configure_sqlite(engine, busy_timeout_s)
+    return engine
+
+
+def _configure_sqlite(engine: Engine, busy_timeout_s: float) -> None:
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: object) -> None:
+        # The driver's own idea of when a transaction begins is switched off; on_begin decides.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout_s * 1000)}")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later could not wait for another writer:
+        # SQLite would refuse the upgrade at once. So writers take the lock when they begin.
+        writes = connection.get_execution_options().get("bricks_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def prefer_write_ahead_log(engine: Engine, busy_timeout_s: float) -> None:
+    """Let readers of a new SQLite file go on while somebody writes; elsewhere nothing to do.
+
+    The file remembers it, so it is asked for once, when the file is known to be ours.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    deadline = time.monotonic() + busy_timeout_s
+    connection = engine.raw_connection()
+    try:
+        while True:
+            try:
+                connection.cursor().execute("PRAGMA journal_mode = WAL").close()
+                return
+            except sqlite3.OperationalError as exc:
+                # SQLite's own busy timeout does not cover this switch: two processes that make
+                # a cache at the same moment would see each other's lock as an error at once.
+                if exc.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
+    finally:
+        connection.close()
+
+
+def lock_schema(connection: Connection) -> None:
+    """Let one process at a time change the schema; SQLite's writers already are alone."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction that only reads: one consistent view."""
+    with engine.connect() as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes: all of it, or, after an exception, nothing."""
+    with engine.connect() as plain:
+        connection = plain.execution_options(bricks_writes=True)
+        with connection.begin():
+            yield connection
+
+
+@contextmanager
+def translated(label: str) -> Iterator[None]:
+    """Turn the errors of the database and its driver into a StoreError of one line."""
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error) as exc:
+        raise StoreError(f"the cache {label} {_explain(exc)}") from exc
+
+
+def _explain(exc: Exception) -> str:
+    origin: BaseException = exc
+    if isinstance(exc, DBAPIError) and exc.orig is not None:
+        origin = exc.orig
+    name = getattr(origin, "sqlite_errorname", None) or ""
+    # Extended codes (SQLITE_BUSY_SNAPSHOT) refine a primary one (SQLITE_BUSY).
+    primary = "_".join(name.split("_")[:2])
+    if primary in _SQLITE_ERRORS:
+        return _SQLITE_ERRORS[primary]
+    if isinstance(exc, IntegrityError):
+        return f"lacks what a new row refers to, was its target saved? ({first_line(origin)})"
+    return f"cannot be read or written: {first_line(origin)}"
+
+
+def insert_or_ignore(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Insert ``rows``; those that a unique constraint already has are left as they are."""
+    if rows:
+        connection.execute(_insert(connection, table).on_conflict_do_nothing(), rows)
+
+
+def insert_or_replace(
+    connection: Connection, table: Table, row: dict[str, Any], unique: Iterable[str]
+) -> None:
+    """Insert ``row``, or overwrite the one that has the same values in the ``unique`` columns."""
+    unique = list(unique)
+    statement = _insert(connection, table).values(row)
+    changes = {name: statement.excluded[name] for name in row if name not in unique}
+    connection.execute(statement.on_conflict_do_update(index_elements=unique, set_=changes))
+
+
+def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT that knows ON CONFLICT; both products spell it alike, SQLAlchemy has it twice."""
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)
+
+
+def size_bytes(connection: Connection) -> int:
+    """Bytes that the database takes, its write-ahead log included."""
+    if connection.dialect.name == "postgresql":
+        query = "SELECT pg_database_size(current_database())"
+        return int(connection.exec_driver_sql(query).scalar_one())
+    names = [row[2] for row in connection.exec_driver_sql("PRAGMA database_list") if row[2]]
+    files = [Path(name + suffix) for name in names for suffix in ("", "-wal")]
+    return sum(f.stat().st_size for f in files if f.is_file())
+
+
+def integrity_problems(connection: Connection) -> list[str]:
+    """What the database itself finds wrong with its file; one line each."""
+    if connection.dialect.name != "sqlite":
+        return []
+    found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+    problems = [f"database: {line}" for text in found for line in text.splitlines()]
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    return [p for p in problems if p != "database: ok"] + [
+        f"database: row {row[1]} of {row[0]} refers to a missing row of {row[2]}" for row in orphans
+    ]
+
+
+def chunks(keys: Iterable[Key]) -> Iterator[list[Key]]:
+    """The distinct ``keys``, sorted, in lists that fit into one statement.
+
+    Sorted, because two processes that lock rows in the same order cannot deadlock.
+    """
+    distinct = sorted(set(keys))
+    for start in range(0, len(distinct), CHUNK):
+        yield distinct[start : start + CHUNK]

@@ -1,0 +1,263 @@
+"""Claims, rounds and results: what makes "measured once per target" true.
+
+A measurement is a row, open until it is done or failed; the unique constraint over target, key and
+protocol admits one. Whoever inserts the row holds it. A row that its owner abandoned is taken over
+by an UPDATE that only succeeds while owner and lease are still the ones that were judged. Each
+function works inside a transaction that the caller opened. Must not know what a key stands for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, select, update
+
+from bricks.errors import StoreError, first_line
+from bricks.measure.measurement import PROTOCOL, Failure, Measurement
+from bricks.store.claims import Claim, Owner, holds
+from bricks.store.engine import chunks, insert_or_ignore
+from bricks.store.rows import checked_samples, decoding, samples_of, to_text
+from bricks.store.schema import DONE, FAILED, NOBODY, OPEN, measurements, rounds
+
+# Samples in seconds of one round, and the wall time in seconds that it took in all.
+Round = tuple[tuple[float, ...], float]
+
+
+def _among(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
+    return and_(
+        measurements.c.target_key == target_key,
+        measurements.c.protocol == PROTOCOL,
+        measurements.c.brick_key.in_(keys),
+    )
+
+
+def _owned(owner: Owner) -> ColumnElement[bool]:
+    return and_(measurements.c.owner_token == owner.token, measurements.c.state == OPEN)
+
+
+def _owner_columns(owner: Owner, lease_s: float) -> dict[str, Any]:
+    return {
+        "owner_token": owner.token,
+        "owner_host": owner.host,
+        "owner_pid": owner.pid,
+        "owner_started_s": owner.started_s,
+        "lease_until_s": time.time() + lease_s,
+    }
+
+
+def _held_by_another(row: Row[Any], owner: Owner, known: dict[tuple[str, float], bool]) -> bool:
+    """Whether somebody else's claim counts; ``known`` keeps answers, since looking is slow."""
+    if row.owner_token in (NOBODY, owner.token):
+        return False
+    claim = (row.owner_token, row.lease_until_s)
+    if claim not in known:
+        other = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
+        known[claim] = holds(other, row.lease_until_s)
+    return known[claim]
+
+
+def take(
+    connection: Connection, target_key: str, keys: Sequence[str], owner: Owner, lease_s: float
+) -> list[Claim]:
+    """Claim those of ``keys`` that are neither settled nor held by somebody else, in order."""
+    mine = _owner_columns(owner, lease_s)
+    new = {"target_key": target_key, "protocol": PROTOCOL, "state": OPEN, "wall_s": 0.0, **mine}
+    known: dict[tuple[str, float], bool] = {}
+    claimed: dict[str, Row[Any]] = {}
+    for chunk in chunks(keys):
+        insert_or_ignore(connection, measurements, [{**new, "brick_key": key} for key in chunk])
+        query = select(measurements).where(_among(target_key, chunk), measurements.c.state == OPEN)
+        for row in connection.execute(query.order_by(measurements.c.brick_key)).all():
+            free = not _held_by_another(row, owner, known)
+            if row.owner_token == owner.token or (free and _take_over(connection, row, mine)):
+                claimed[row.brick_key] = row
+    sampled = _rounds_of(connection, list(claimed.values()))
+    return [
+        Claim(key, sampled.get(claimed[key].id, ()), claimed[key].wall_s)
+        for key in dict.fromkeys(keys)
+        if key in claimed
+    ]
+
+
+def _take_over(connection: Connection, row: Row[Any], mine: Mapping[str, Any]) -> bool:
+    result = connection.execute(
+        update(measurements)
+        .where(
+            measurements.c.id == row.id,
+            measurements.c.state == OPEN,
+            measurements.c.owner_token == row.owner_token,
+            measurements.c.lease_until_s == row.lease_until_s,
+        )
+        .values(mine)
+    )
+    return result.rowcount == 1
+
+
+def _rounds_of(
+    connection: Connection, rows: Sequence[Row[Any]]
+) -> dict[int, tuple[tuple[float, ...], ...]]:
+    """The rounds of each measurement, by its number, in the order they were taken."""
+    keys = {row.id: row.brick_key for row in rows}
+    found: dict[int, list[tuple[float, ...]]] = {}
+    for chunk in chunks(keys):
+        query = (
+            select(rounds.c.measurement_id, rounds.c.samples)
+            .where(rounds.c.measurement_id.in_(chunk))
+            .order_by(rounds.c.measurement_id, rounds.c.number)
+        )
+        for number, text in connection.execute(query):
+            with decoding(f"the measurement of {keys[number]}"):
+                found.setdefault(number, []).append(samples_of(text))
+    return {number: tuple(samples) for number, samples in found.items()}
+
+
+def renew(connection: Connection, target_key: str, owner: Owner, lease_s: float) -> None:
+    """Prolong all open claims of ``owner``: one sign of life speaks for all of them."""
+    connection.execute(
+        update(measurements)
+        .where(measurements.c.target_key == target_key, _owned(owner))
+        .values(lease_until_s=time.time() + lease_s)
+    )
+
+
+def _ids_owned(
+    connection: Connection, target_key: str, keys: Sequence[str], owner: Owner
+) -> dict[str, int]:
+    """Row numbers of ``keys``; StoreError unless the owner holds each of them."""
+    found: dict[str, int] = {}
+    for chunk in chunks(keys):
+        query = select(measurements.c.brick_key, measurements.c.id)
+        query = query.where(_among(target_key, chunk), _owned(owner)).with_for_update()
+        found.update((key, number) for key, number in connection.execute(query))
+    lost = [key for key in dict.fromkeys(keys) if key not in found]
+    if lost:
+        raise StoreError(
+            f"{len(lost)} of {len(set(keys))} measurements, {lost[0]} first, are not claimed by "
+            "this run any more: another run took them over; run again to go on from there"
+        )
+    return found
+
+
+def append(
+    connection: Connection, target_key: str, walk: Mapping[str, Round], owner: Owner
+) -> None:
+    """Add one round to each measurement in ``walk``."""
+    ids = _ids_owned(connection, target_key, list(walk), owner)
+    counts = _round_counts(connection, list(ids.values()))
+    added: list[dict[str, Any]] = []
+    for key, (samples, _) in walk.items():
+        if not samples:  # time was spent, on creating a session say, and nothing sampled
+            continue
+        try:
+            text = to_text(checked_samples(samples))
+        except ValueError as exc:
+            raise StoreError(f"cannot keep a round of {key}: {exc}") from exc
+        row = {"measurement_id": ids[key], "number": counts.get(ids[key], 0)}
+        added.append({**row, "samples": text, "sample_count": len(samples)})
+    if added:
+        connection.execute(rounds.insert(), added)
+    if walk:
+        connection.execute(
+            update(measurements)
+            .where(measurements.c.id == bindparam("row"))
+            .values(wall_s=measurements.c.wall_s + bindparam("wall_s_delta")),
+            [{"row": ids[key], "wall_s_delta": wall_s} for key, (_, wall_s) in walk.items()],
+        )
+
+
+def _round_counts(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for chunk in chunks(ids):
+        query = (
+            select(rounds.c.measurement_id, func.count())
+            .where(rounds.c.measurement_id.in_(chunk))
+            .group_by(rounds.c.measurement_id)
+        )
+        counts.update((number, count) for number, count in connection.execute(query))
+    return counts
+
+
+def finish(connection: Connection, target_key: str, keys: Sequence[str], owner: Owner) -> None:
+    """Declare measurements done; StoreError for one that isn't owned or has no sample."""
+    ids = _ids_owned(connection, target_key, keys, owner)
+    counts = _round_counts(connection, list(ids.values()))
+    empty = [key for key, number in ids.items() if not counts.get(number)]
+    if empty:
+        raise StoreError(f"the measurement of {empty[0]} has no samples: it cannot be finished")
+    _settle(connection, target_key, keys, {"state": DONE})
+
+
+def fail(connection: Connection, target_key: str, key: str, reason: str, owner: Owner) -> None:
+    """Declare that something cannot be measured; the reason is kept as one line."""
+    _ids_owned(connection, target_key, [key], owner)
+    line = first_line(Exception(reason)) if reason.strip() else "no reason was given"
+    _settle(connection, target_key, [key], {"state": FAILED, "reason": line})
+
+
+def _settle(
+    connection: Connection, target_key: str, keys: Sequence[str], values: Mapping[str, Any]
+) -> None:
+    for chunk in chunks(keys):
+        connection.execute(
+            update(measurements)
+            .where(_among(target_key, chunk))
+            .values(owner_token=NOBODY, **values)
+        )
+
+
+def release(connection: Connection, target_key: str, keys: Sequence[str], owner: Owner) -> None:
+    """Give open claims back, rounds included; what isn't owned (any more) is left alone."""
+    for chunk in chunks(keys):
+        connection.execute(
+            update(measurements)
+            .where(_among(target_key, chunk), _owned(owner))
+            .values(owner_token=NOBODY)
+        )
+
+
+def results(
+    connection: Connection, target_key: str, keys: Sequence[str]
+) -> dict[str, Measurement | Failure]:
+    """Those of ``keys`` that are done or failed, in the order given."""
+    settled: dict[str, Row[Any]] = {}
+    for chunk in chunks(keys):
+        query = select(measurements).where(_among(target_key, chunk), measurements.c.state != OPEN)
+        settled.update((row.brick_key, row) for row in connection.execute(query))
+    sampled = _rounds_of(connection, [row for row in settled.values() if row.state == DONE])
+    found: dict[str, Measurement | Failure] = {}
+    for key in dict.fromkeys(keys):
+        row = settled.get(key)
+        if row is None:
+            continue
+        if row.state == FAILED:
+            found[key] = Failure(key, row.reason or "")
+        else:
+            found[key] = Measurement(key, sampled.get(row.id, ()), row.wall_s)
+    return found
+
+
+def held_by_others(
+    connection: Connection, target_key: str, keys: Sequence[str], owner: Owner
+) -> set[str]:
+    """Those of ``keys`` on which somebody else has a claim that counts."""
+    known: dict[tuple[str, float], bool] = {}
+    held: set[str] = set()
+    for chunk in chunks(keys):
+        query = select(measurements).where(_among(target_key, chunk), measurements.c.state == OPEN)
+        for row in connection.execute(query):
+            if _held_by_another(row, owner, known):
+                held.add(row.brick_key)
+    return held
+
+
+def forget_failures(connection: Connection, target_key: str, keys: Sequence[str]) -> int:
+    """Delete failures, so that they can be tried again; returns how many there were."""
+    forgotten = 0
+    for chunk in chunks(keys):
+        result = connection.execute(
+            delete(measurements).where(_among(target_key, chunk), measurements.c.state == FAILED)
+        )
+        forgotten += result.rowcount
+    return forgotten

@@ -1,0 +1,82 @@
+"""Bring the database that was opened to the layout this package knows, or say why not.
+
+An empty database gets the current tables. An older cache is migrated, step by step, in one
+transaction: it is either all migrated or untouched. A newer cache, or a database that is none of
+ours, is refused and left alone. Must not know what the rows mean to other rooms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Connection, Engine, inspect, select, update
+
+from bricks.errors import StoreError
+from bricks.store.engine import lock_schema, prefer_write_ahead_log, reading, writing
+from bricks.store.schema import SCHEMA_VERSION, cache_info, metadata
+
+Migration = Callable[[Connection], None]
+
+# MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or
+# with tables of its own, not with schema.py, which moves on. Version 1 was the first: no steps yet.
+MIGRATIONS: dict[int, Migration] = {}
+
+
+def prepare(engine: Engine, label: str, busy_timeout_s: float) -> None:
+    """Make the database current; raise StoreError where that isn't possible."""
+    with reading(engine) as connection:
+        found = version_of(connection, label)
+    if found == SCHEMA_VERSION:
+        return
+    if found is None:
+        prefer_write_ahead_log(engine, busy_timeout_s)
+    with writing(engine) as connection:
+        lock_schema(connection)
+        # Another process may have done it while this one waited for the lock: look again.
+        found = version_of(connection, label)
+        if found is None:
+            _create(connection)
+        else:
+            _migrate(connection, found, label)
+
+
+def version_of(connection: Connection, label: str) -> int | None:
+    """The layout's version, or None for an empty database; StoreError if it isn't a cache."""
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return None
+    if cache_info.name in tables:
+        query = select(cache_info.c.value).where(cache_info.c.name == "schema_version")
+        value = connection.execute(query).scalar()
+        if isinstance(value, str) and value.isdecimal():
+            return int(value)
+    raise StoreError(
+        f"the cache {label} is not a bricks cache (a database of something else): "
+        "move it away or give another --cache"
+    )
+
+
+def _create(connection: Connection) -> None:
+    metadata.create_all(connection)
+    row = {"name": "schema_version", "value": str(SCHEMA_VERSION)}
+    connection.execute(cache_info.insert(), row)
+
+
+def _migrate(connection: Connection, found: int, label: str) -> None:
+    if found > SCHEMA_VERSION:
+        raise StoreError(
+            f"the cache {label} has schema version {found}, and this bricks knows up to "
+            f"{SCHEMA_VERSION}: update bricks, or give another --cache"
+        )
+    for version in range(found + 1, SCHEMA_VERSION + 1):
+        if version not in MIGRATIONS:
+            raise StoreError(
+                f"the cache {label} has schema version {found}, which this bricks "
+                f"(version {SCHEMA_VERSION}) cannot migrate: give another --cache"
+            )
+        MIGRATIONS[version](connection)
+    connection.execute(
+        update(cache_info)
+        .where(cache_info.c.name == "schema_version")
+        .values(value=str(SCHEMA_VERSION))
+    )

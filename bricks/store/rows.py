@@ -1,0 +1,150 @@
+"""Rows to frozen data and back.
+
+The only place that knows how systems, targets, bricks and plans look as columns. A row that does
+not decode is an error that names it, never a guess. Must not query.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Row
+
+from bricks.decompose.plan import Brick, Plan
+from bricks.errors import StoreError, first_line
+from bricks.graph.tensor import TensorType
+from bricks.system.target import Runtime, System, Target
+
+# What decoding text raises when the text isn't what was written.
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+@contextmanager
+def decoding(what: str) -> Iterator[None]:
+    """Turn whatever a damaged row provokes into a StoreError that names it."""
+    try:
+        yield
+    except _DAMAGE as exc:
+        raise StoreError(
+            f"{what} is damaged in the cache ({type(exc).__name__}: {first_line(exc, 120)}): "
+            "run 'bricks cache verify'"
+        ) from exc
+
+
+def to_text(data: object) -> str:
+    """Compact JSON; refuses NaN and infinities, which are no JSON."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def system_row(system: System) -> dict[str, Any]:
+    """The columns of a system."""
+    return {
+        "key": system.key,
+        "name": system.name,
+        "identity": to_text(system.identity),
+        "recorded": to_text(system.recorded),
+    }
+
+
+def system_of(row: Row[Any]) -> System:
+    """The system in the columns ``name``, ``identity`` and ``recorded``."""
+    return System(row.name, _mapping(row.identity), _mapping(row.recorded))
+
+
+def target_row(target: Target) -> dict[str, Any]:
+    """The columns of a target."""
+    return {
+        "key": target.key,
+        "system_key": target.system.key,
+        "runtime": to_text(target.runtime.to_json()),
+    }
+
+
+def target_of(row: Row[Any]) -> Target:
+    """The target in a system's columns and ``runtime``."""
+    return Target(system_of(row), Runtime(**_mapping(row.runtime)))
+
+
+def brick_row(brick: Brick) -> dict[str, Any]:
+    """The columns of a brick."""
+    return {
+        "key": brick.key,
+        "model": brick.model,
+        "inputs": _types_text(brick.inputs),
+        "weights": _types_text(brick.weights),
+        "outputs": _types_text(brick.outputs),
+        "operators": to_text(brick.operators),
+        "flops": brick.flops,
+        "weight_bytes": weight_bytes_of(brick),
+    }
+
+
+def brick_of(row: Row[Any]) -> Brick:
+    """The brick in a row of the table of bricks."""
+    return Brick(
+        key=row.key,
+        model=bytes(row.model),
+        inputs=_types(row.inputs),
+        weights=_types(row.weights),
+        outputs=_types(row.outputs),
+        operators=_names(row.operators),
+        flops=row.flops,
+    )
+
+
+def weight_bytes_of(brick: Brick) -> int | None:
+    """Bytes of the brick's weights, or None where a type has no fixed size."""
+    try:
+        return brick.weight_bytes
+    except KeyError:
+        return None
+
+
+def plan_of(text: str) -> Plan:
+    """The plan in its JSON text."""
+    return Plan.from_json(_mapping(text))
+
+
+def samples_of(text: str) -> tuple[float, ...]:
+    """The raw samples of one round; ValueError unless all are finite positive numbers."""
+    data = json.loads(text)
+    if not isinstance(data, list):
+        raise ValueError("not a list of samples")
+    return checked_samples(data)
+
+
+def checked_samples(samples: Iterable[object]) -> tuple[float, ...]:
+    """``samples`` as they are, in seconds; ValueError unless all are finite positive numbers."""
+    found: list[float] = []
+    for value in samples:
+        number = float(value) if isinstance(value, (int, float)) else math.nan
+        if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
+            raise ValueError(f"the sample {value!r} is not a finite positive number of seconds")
+        found.append(number)
+    return tuple(found)
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    return data
+
+
+def _names(text: str) -> tuple[str, ...]:
+    data = json.loads(text)
+    if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
+        raise ValueError("not a JSON list of names")
+    return tuple(data)
+
+
+def _types_text(types: Mapping[str, TensorType]) -> str:
+    return to_text([[name, kind.to_json()] for name, kind in types.items()])
+
+
+def _types(text: str) -> dict[str, TensorType]:
+    return {name: TensorType.from_json(kind) for name, kind in json.loads(text)}

@@ -1,0 +1,123 @@
+"""The tables of the cache and the version of their layout.
+
+The layout is a format: other versions of the package, and other programs, read it. It is here by
+itself so that it can be read as a whole. It must not know how it is queried or migrated.
+
+JSON is kept as text that Python writes and reads: the same bytes on every database, and the order
+of keys (which is meaning in a brick's inputs) survives. Nothing is pickled.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+# History. Every change of a table below raises the version and adds a step to migrations.py.
+#   1  first layout
+SCHEMA_VERSION = 1
+
+# States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.
+OPEN, DONE, FAILED = "open", "done", "failed"
+
+# The owner of a row that nobody holds.
+NOBODY = ""
+
+metadata = MetaData()
+
+# Facts about the cache itself; "schema_version" is one of them. The table's name is what tells a
+# cache from any other database, in all versions: never rename it.
+cache_info = Table(
+    "bricks_cache_info",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+systems = Table(
+    "systems",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("identity", Text, nullable=False),  # JSON object
+    Column("recorded", Text, nullable=False),  # JSON object
+)
+
+targets = Table(
+    "targets",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("system_key", ForeignKey(systems.c.key), nullable=False),
+    Column("runtime", Text, nullable=False),  # JSON object
+)
+
+bricks = Table(
+    "bricks",
+    metadata,
+    Column("key", String(128), primary_key=True),
+    Column("model", LargeBinary, nullable=False),  # canonical ModelProto without weights
+    Column("inputs", Text, nullable=False),  # JSON [[name, [dtype, shape]], …] in canonical order
+    Column("weights", Text, nullable=False),
+    Column("outputs", Text, nullable=False),
+    Column("operators", Text, nullable=False),  # JSON list of names
+    Column("flops", BigInteger),  # null: not known
+    Column("weight_bytes", BigInteger),  # null: not known (weights of type STRING)
+)
+
+# What a runtime executes depends on the target, so a plan belongs to one.
+plans = Table(
+    "plans",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("digest", String(128), nullable=False),
+    Column("granularity", String(64), nullable=False),
+    Column("target_key", ForeignKey(targets.c.key), nullable=False),
+    Column("plan", Text, nullable=False),  # JSON, see Plan.to_json
+    Column("wall_s", Double, nullable=False),
+    UniqueConstraint("digest", "granularity", "target_key", name="one_plan_per_target"),
+)
+
+# brick_key is no foreign key: whole models (m1-…) and probes (p1-…) are measured too.
+measurements = Table(
+    "measurements",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("target_key", ForeignKey(targets.c.key), nullable=False),
+    Column("brick_key", String(128), nullable=False),
+    Column("protocol", Integer, nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("reason", Text),  # why it failed; null otherwise
+    Column("wall_s", Double, nullable=False),
+    # The claim; owner_token is NOBODY when there is none. The lease ends at that Unix time.
+    Column("owner_token", String(64), nullable=False),
+    Column("owner_host", Text, nullable=False),
+    Column("owner_pid", BigInteger, nullable=False),
+    Column("owner_started_s", Double, nullable=False),
+    Column("lease_until_s", Double, nullable=False),
+    UniqueConstraint("target_key", "brick_key", "protocol", name="measured_once_per_target"),
+    Index("measurements_by_owner", "owner_token"),
+)
+
+# One row per round, so that a walk over many bricks only ever adds rows.
+rounds = Table(
+    "rounds",
+    metadata,
+    Column(
+        "measurement_id",
+        ForeignKey(measurements.c.id, ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("samples", Text, nullable=False),  # JSON list of seconds, raw
+    Column("sample_count", Integer, nullable=False),
+)

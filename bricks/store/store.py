@@ -1,0 +1,305 @@
+"""The cache as the other rooms see it: one class, one transaction a call.
+
+A call either does all that it says or, after an error, nothing. Every error of the database comes
+out as a StoreError of one line. Must not know how bricks are cut, measured or added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from sqlalchemy import Connection, Engine, Table, func, select
+
+from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.errors import StoreError
+from bricks.measure.measurement import Failure, Measurement
+from bricks.store import engine as database
+from bricks.store import measurements as ledger
+from bricks.store.audit import Rekey, problems
+from bricks.store.claims import LEASE_S, Claim, Owner
+from bricks.store.migrations import prepare
+from bricks.store.rows import (
+    brick_of,
+    brick_row,
+    decoding,
+    plan_of,
+    system_of,
+    system_row,
+    target_of,
+    target_row,
+    to_text,
+)
+from bricks.store.schema import (
+    DONE,
+    FAILED,
+    OPEN,
+    SCHEMA_VERSION,
+    bricks,
+    measurements,
+    plans,
+    rounds,
+    systems,
+    targets,
+)
+from bricks.system.target import System, Target
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """What a cache holds. ``open_claims`` counts measurements begun and not settled."""
+
+    path: str
+    schema_version: int
+    size_bytes: int
+    systems: int
+    targets: int
+    plans: int
+    bricks: int
+    measurements: int
+    failures: int
+    open_claims: int
+    samples: int
+
+
+class Store:
+    """The deduplicating cache; make one with :meth:`open`, and close it."""
+
+    def __init__(self, engine: Engine, label: str, lease_s: float) -> None:
+        """Wrap an engine whose database is prepared; callers want :meth:`open`."""
+        self._engine = engine
+        self._lease_s = lease_s
+        self.path = label
+
+    @classmethod
+    def open(
+        cls,
+        location: str | Path,
+        *,
+        lease_s: float = LEASE_S,
+        busy_timeout_s: float = database.BUSY_TIMEOUT_S,
+    ) -> Store:
+        """Open the cache in a folder (made if absent), or at a database URL; migrate if needed.
+
+        A claim without a sign of life for ``lease_s`` is free. A writer waits ``busy_timeout_s``
+        for other writers. Raises StoreError if the database isn't a cache, is damaged, locked or
+        out of reach, or has a newer schema.
+        """
+        url = database.locate(location)
+        label = database.label_of(url)
+        engine = database.connect(url, busy_timeout_s)
+        try:
+            with database.translated(label):
+                prepare(engine, label, busy_timeout_s)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine, label, lease_s)
+
+    def close(self) -> None:
+        """Close all connections."""
+        with database.translated(self.path):
+            self._engine.dispose()
+
+    def __enter__(self) -> Store:
+        """The store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with database.translated(self.path), database.reading(self._engine) as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with database.translated(self.path), database.writing(self._engine) as connection:
+            yield connection
+
+    # Systems and targets
+
+    def save_target(self, target: Target) -> None:
+        """Keep a target and its system; name and recorded facts of a known system are updated."""
+        system, row = system_row(target.system), target_row(target)
+        with self._writing() as connection:
+            database.insert_or_replace(connection, systems, system, ["key"])
+            database.insert_or_replace(connection, targets, row, ["key"])
+
+    def systems(self) -> list[System]:
+        """All systems, by name."""
+        with self._reading() as connection:
+            rows = connection.execute(select(systems).order_by(systems.c.name, systems.c.key)).all()
+        found: list[System] = []
+        for row in rows:
+            with decoding(f"system {row.key}"):
+                found.append(system_of(row))
+        return found
+
+    def targets(self) -> list[Target]:
+        """All targets, by name of their system."""
+        query = select(targets, systems.c.name, systems.c.identity, systems.c.recorded)
+        query = query.join(systems).order_by(systems.c.name, targets.c.key)
+        with self._reading() as connection:
+            rows = connection.execute(query).all()
+        found: list[Target] = []
+        for row in rows:
+            with decoding(f"target {row.key}"):
+                found.append(target_of(row))
+        return found
+
+    # Decompositions
+
+    def save_decomposition(self, decomposition: Decomposition, target_key: str) -> None:
+        """Keep a plan and those of its bricks that are new; saved again, the last plan counts."""
+        plan = decomposition.plan
+        row = {
+            "digest": plan.digest,
+            "granularity": plan.granularity,
+            "target_key": target_key,
+            "plan": to_text(plan.to_json()),
+            "wall_s": decomposition.wall_s,
+        }
+        new = [brick_row(brick) for _, brick in sorted(decomposition.bricks.items())]
+        with self._writing() as connection:
+            database.insert_or_ignore(connection, bricks, new)
+            unique = ["digest", "granularity", "target_key"]
+            database.insert_or_replace(connection, plans, row, unique)
+
+    def load_plan(
+        self, digest: str, granularity: str, target_key: str, *, name: str
+    ) -> tuple[Plan, float] | None:
+        """The plan of a model, and the wall time in seconds that decomposing took; or None.
+
+        ``name`` becomes the plan's ``model``: the same model may go by several names.
+        """
+        query = select(plans.c.plan, plans.c.wall_s).where(
+            plans.c.digest == digest,
+            plans.c.granularity == granularity,
+            plans.c.target_key == target_key,
+        )
+        with self._reading() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        with decoding(f"the plan of {name}"):
+            return replace(plan_of(row.plan), model=name), row.wall_s
+
+    def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
+        """Those of ``keys`` that are known, in the order given."""
+        found: dict[str, Brick] = {}
+        with self._reading() as connection:
+            for chunk in database.chunks(keys):
+                for row in connection.execute(select(bricks).where(bricks.c.key.in_(chunk))):
+                    with decoding(f"brick {row.key}"):
+                        found[row.key] = brick_of(row)
+        return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+
+    # Measurements
+
+    def claim(self, target_key: str, keys: Sequence[str], owner: Owner) -> list[Claim]:
+        """Claim, at once, those of ``keys`` that are open and that nobody else holds.
+
+        Whoever claims a key measures it and then calls :meth:`finish`, :meth:`fail` or
+        :meth:`release`. A claim whose process died or whose lease ran out is taken over, with the
+        rounds so far; keys that ``owner`` holds already are returned again.
+        """
+        with self._writing() as connection:
+            return ledger.take(connection, target_key, keys, owner, self._lease_s)
+
+    def append_rounds(
+        self, target_key: str, walk: Mapping[str, ledger.Round], owner: Owner
+    ) -> None:
+        """Add one round to each key of a walk: its raw samples and wall time, in seconds.
+
+        Renews the lease of all that ``owner`` holds. Raises StoreError, and keeps nothing, when a
+        key isn't held any more.
+        """
+        with self._writing() as connection:
+            ledger.append(connection, target_key, walk, owner)
+            ledger.renew(connection, target_key, owner, self._lease_s)
+
+    def renew(self, target_key: str, owner: Owner) -> None:
+        """Give a sign of life where a long time passes without a round."""
+        with self._writing() as connection:
+            ledger.renew(connection, target_key, owner, self._lease_s)
+
+    def finish(self, target_key: str, keys: Sequence[str], owner: Owner) -> None:
+        """Declare claimed measurements done; each needs samples."""
+        with self._writing() as connection:
+            ledger.finish(connection, target_key, keys, owner)
+
+    def fail(self, target_key: str, key: str, reason: str, owner: Owner) -> None:
+        """Declare that something claimed cannot be measured, and why, in one line."""
+        with self._writing() as connection:
+            ledger.fail(connection, target_key, key, reason, owner)
+
+    def release(self, target_key: str, keys: Sequence[str], owner: Owner) -> None:
+        """Give claims back unfinished; the next to claim them goes on with their rounds."""
+        with self._writing() as connection:
+            ledger.release(connection, target_key, keys, owner)
+
+    def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
+        """What is settled among ``keys`` on this target under the current protocol."""
+        with self._reading() as connection:
+            return ledger.results(connection, target_key, keys)
+
+    def held_by_others(self, target_key: str, keys: Sequence[str], owner: Owner) -> set[str]:
+        """Those of ``keys`` that somebody else is measuring now."""
+        with self._reading() as connection:
+            return ledger.held_by_others(connection, target_key, keys, owner)
+
+    def forget_failures(self, target_key: str, keys: Sequence[str]) -> int:
+        """Forget failures so that they are tried again; returns how many there were."""
+        with self._writing() as connection:
+            return ledger.forget_failures(connection, target_key, keys)
+
+    # The cache itself
+
+    def stats(self) -> CacheStats:
+        """Counts and size."""
+        with self._reading() as connection:
+
+            def count(table: Table) -> int:
+                return connection.execute(select(func.count()).select_from(table)).scalar_one()
+
+            states = dict.fromkeys((OPEN, DONE, FAILED), 0)
+            grouped = select(measurements.c.state, func.count()).group_by(measurements.c.state)
+            states.update((state, count) for state, count in connection.execute(grouped))
+            samples = connection.execute(select(func.sum(rounds.c.sample_count))).scalar()
+            return CacheStats(
+                path=self.path,
+                schema_version=SCHEMA_VERSION,
+                size_bytes=database.size_bytes(connection),
+                systems=count(systems),
+                targets=count(targets),
+                plans=count(plans),
+                bricks=count(bricks),
+                measurements=states[DONE],
+                failures=states[FAILED],
+                open_claims=states[OPEN],
+                samples=int(samples or 0),
+            )
+
+    def verify(self, rekey: Rekey | None = None) -> list[str]:
+        """Check the whole cache; returns the problems found, one line each, none if it is sound.
+
+        ``rekey`` recomputes a brick's key, so that its identity is checked too.
+        """
+        found: list[str] = []
+        try:
+            with self._reading() as connection:
+                found.extend(" ".join(line.split()) for line in problems(connection, rekey))
+        except StoreError as exc:  # the file itself is damaged: what was found so far counts
+            found.append(str(exc))
+        return found

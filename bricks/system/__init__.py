@@ -1,0 +1,16 @@
+"""The host: its fingerprint, what a process may use of it, and the target that it is part of.
+
+Here so that measurements of different hosts are never mixed. Must not know any runtime.
+"""
+
+from bricks.system.fingerprint import available_memory_bytes, fingerprint, physical_cores
+from bricks.system.target import Runtime, System, Target
+
+__all__ = [
+    "Runtime",
+    "System",
+    "Target",
+    "available_memory_bytes",
+    "fingerprint",
+    "physical_cores",
+]

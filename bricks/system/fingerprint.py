@@ -1,0 +1,114 @@
+"""The fingerprint of this host: what makes latencies measured on it comparable with one another.
+
+``identity`` holds what decides how fast a brick runs and stays the same from day to day; two hosts
+with one identity share measurements. ``recorded`` holds what may explain a difference but changes
+with updates and settings. Neither holds the name of the host, an address or a user: a fingerprint
+travels with results. Knows nothing of runtimes or models.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bricks.system.limits import cpu_quota, logical_cpus, memory_limits, read_int, read_text
+from bricks.system.processor import Processor, count_cores, read_processor
+from bricks.system.target import System, digest_of
+
+_GIB = 1 << 30
+_ROOT = Path("/")
+
+
+def fingerprint(name: str | None = None) -> System:
+    """This host, called ``name``; by default after its processor and cores (``amd-epyc-2c``).
+
+    Takes milliseconds on Linux and up to seconds elsewhere. A fact that can't be read is None.
+    """
+    cpus = logical_cpus()
+    processor = read_processor(_ROOT)
+    cores = count_cores(cpus, _ROOT) or psutil.cpu_count(logical=False)
+    return System(
+        name=name or _default_name(processor, cores or len(cpus)),
+        identity=_identity(processor, cores, len(cpus)),
+        recorded=_recorded(processor, _ROOT),
+    )
+
+
+def physical_cores() -> int:
+    """Physical cores that this process can keep busy, at least 1: the default number of threads.
+
+    Affinity counts, and so does the processor quota of a container, rounded down: a thread that
+    waits for its quota would be measured as a slow one.
+    """
+    cpus = logical_cpus()
+    cores = count_cores(cpus, _ROOT) or psutil.cpu_count(logical=False) or len(cpus)
+    quota = cpu_quota(_ROOT)
+    allowed = cores if quota is None else min(cores, int(quota))
+    return max(1, min(allowed, len(cpus)))
+
+
+def available_memory_bytes() -> int:
+    """Bytes that can be allocated now without swapping and within the limits of a container."""
+    free = [limit.limit_bytes - limit.used_bytes for limit in memory_limits(_ROOT)]
+    return max(0, min([int(psutil.virtual_memory().available), *free]))
+
+
+def _identity(processor: Processor, cores: int | None, logical: int) -> dict[str, Any]:
+    total = psutil.virtual_memory().total
+    limits = [limit.limit_bytes for limit in memory_limits(_ROOT) if limit.limit_bytes < total]
+    sets = processor.instruction_sets
+    return {
+        "cpu": processor.name,
+        "cpu_vendor": processor.vendor,
+        "cpu_family": processor.family,
+        "cpu_model": processor.model,
+        "cpu_stepping": processor.stepping,
+        "instruction_sets": list(processor.notable),
+        "instruction_sets_digest": digest_of({"flags": sets}) if sets else None,
+        "cache_bytes": dict(processor.cache_bytes),
+        "physical_cores": cores,
+        "logical_cpus": logical,
+        "cpu_quota": cpu_quota(_ROOT),
+        # Rounded: firmware and kernel each take a little, and not always the same.
+        "memory_gib": round(total / _GIB),
+        "memory_limit_gib": round(min(limits) / _GIB, 1) if limits else None,
+        "architecture": platform.machine() or None,
+        "os": platform.system() or None,
+    }
+
+
+def _recorded(processor: Processor, root: Path) -> dict[str, Any]:
+    cpu = root / "sys/devices/system/cpu"
+    max_khz = read_int(cpu / "cpu0/cpufreq/cpuinfo_max_freq")
+    return {
+        "kernel": platform.release() or None,
+        "governor": read_text(cpu / "cpu0/cpufreq/scaling_governor"),
+        "turbo": _turbo(cpu),
+        "max_frequency_hz": max_khz * 1000 if max_khz else None,
+        "simultaneous_multithreading": read_text(cpu / "smt/control"),
+        "hypervisor": processor.virtual,
+        "microcode": processor.microcode,
+        "host_logical_cpus": os.cpu_count(),
+    }
+
+
+def _turbo(cpu: Path) -> bool | None:
+    """Whether clocks above the nominal one are allowed; drivers write it in one of two ways."""
+    boost = read_int(cpu / "cpufreq/boost")
+    if boost is not None:
+        return boost == 1
+    no_turbo = read_int(cpu / "intel_pstate/no_turbo")
+    return None if no_turbo is None else no_turbo == 0
+
+
+def _default_name(processor: Processor, cores: int) -> str:
+    text = processor.name or platform.machine() or "unknown"
+    text = re.sub(r"\((r|tm|c)\)", " ", text.lower())
+    text = re.sub(r"@.*|\b\d+-core\b|\bwith\b.*|\b(cpu|processor)\b", " ", text)
+    slug = re.sub(r"[^a-z0-9]+", "-", text).strip("-")[:40].strip("-")
+    return f"{slug or 'unknown'}-{cores}c"

@@ -1,0 +1,110 @@
+"""What this process may use of the host: processors by affinity and quota, memory by limit.
+
+A container sees the whole host in ``/proc`` but gets a share of it; threads and memory beyond that
+share only slow a measurement down. Knows control groups (both versions) and nothing of what the
+processor is. Every function takes the root of the file system, so that tests can lay one out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+# Version 1 writes "no limit" as the largest multiple of a page that fits 63 bits.
+_UNLIMITED = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """A control group's memory limit, and how much of it can't be reclaimed now, in bytes."""
+
+    limit_bytes: int
+    used_bytes: int
+
+
+def logical_cpus() -> tuple[int, ...]:
+    """Numbers of the logical processors that this process may run on, in ascending order."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Processors' worth of time that the tightest control group grants; None without a limit."""
+    quotas = [_quota_v2(folder) for folder in _groups(root, "")]
+    quotas += [_quota_v1(folder) for folder in _groups(root, "cpu")]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def memory_limits(root: Path = Path("/")) -> list[MemoryLimit]:
+    """The memory limits that hold for this process, one per control group that has one."""
+    found = [
+        _memory(folder, "memory.max", "memory.current", "inactive_file")
+        for folder in _groups(root, "")
+    ]
+    found += [
+        _memory(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        for folder in _groups(root, "memory")
+    ]
+    return [limit for limit in found if limit is not None]
+
+
+def read_text(path: Path) -> str | None:
+    """The text of a small file without surrounding blanks; None if it can't be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def read_int(path: Path) -> int | None:
+    """The whole number that a small file holds; None if it can't be read or isn't one."""
+    text = read_text(path)
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """Folders of the control groups this process is in, innermost first, up to the mount.
+
+    ``controller`` is that of a version 1 hierarchy, or empty for the unified one (version 2). In a
+    container the listed path often belongs to the host and doesn't exist; the mount still does.
+    """
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+        fields = line.split(":", 2)
+        if len(fields) != 3 or controller not in fields[1].split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / controller
+        group = PurePosixPath(fields[2].lstrip("/"))
+        for part in (group, *group.parents):
+            if ".." not in part.parts:
+                yield mount / part
+
+
+def _quota_v2(folder: Path) -> float | None:
+    match (read_text(folder / "cpu.max") or "").split():
+        case [quota, period] if quota.isdigit() and period.isdigit() and int(period):
+            return int(quota) / int(period)
+    return None
+
+
+def _quota_v1(folder: Path) -> float | None:
+    quota = read_int(folder / "cpu.cfs_quota_us")
+    period = read_int(folder / "cpu.cfs_period_us")
+    return quota / period if quota and period and quota > 0 else None
+
+
+def _memory(folder: Path, limit: str, usage: str, reclaimable: str) -> MemoryLimit | None:
+    limit_bytes = read_int(folder / limit)
+    if limit_bytes is None or limit_bytes >= _UNLIMITED:
+        return None
+    used = read_int(folder / usage) or 0
+    for line in (read_text(folder / "memory.stat") or "").splitlines():
+        name, _, value = line.partition(" ")
+        if name == reclaimable and value.isdigit():
+            used -= int(value)  # the page cache counts as usage, but gives way
+    return MemoryLimit(limit_bytes, max(used, 0))

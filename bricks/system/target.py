@@ -1,0 +1,66 @@
+"""Where something is measured: a system (the host) and a runtime; together, the target."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+def digest_of(facts: Mapping[str, Any]) -> str:
+    """First 16 hexadecimal digits of the SHA-256 of ``facts`` as canonical JSON."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Fingerprint of a host. ``identity`` decides which system it is; ``recorded`` doesn't."""
+
+    name: str
+    identity: Mapping[str, Any]
+    recorded: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """``s1-`` and a digest of the identity."""
+        return "s1-" + digest_of(self.identity)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything known of the system."""
+        return {"key": self.key, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What executes bricks: all of it decides the latency, so all of it is identity.
+
+    ``brick_optimization`` is the optimisation that the runtime applies to each brick: ``none``
+    where bricks are nodes of an already optimised graph, ``all`` where they are pieces of the
+    source graph. Whole models always run with all of it.
+    """
+
+    backend: str
+    version: str
+    provider: str
+    threads: int
+    brick_optimization: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything known of the runtime."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A system and a runtime: what a brick is measured on, once."""
+
+    system: System
+    runtime: Runtime
+
+    @property
+    def key(self) -> str:
+        """``t1-`` and a digest of system and runtime."""
+        return "t1-" + digest_of({"system": self.system.key, "runtime": self.runtime.to_json()})

@@ -1,0 +1,151 @@
+"""Find models: by path, by folder, or by the name of a zoo model.
+
+Names are what people type, so this is where typing errors get their answer. The zoo is a folder
+of ONNX files with a ``manifest.json``; it stands in ``$BRICKS_ZOO``, else beside this module (an
+installed package), else in ``models/`` at the top of a source checkout. Must not know what an
+ONNX file holds: reading it is another room's work, and importing onnx takes longer than all this.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bricks.errors import ModelError, first_line
+
+_MANIFEST = "manifest.json"
+_BESIDE = Path(__file__).resolve().parent / "models"
+_CHECKOUT = Path(__file__).resolve().parents[2] / "models"
+
+
+@dataclass(frozen=True, slots=True)
+class ZooEntry:
+    """What the manifest says of one zoo model. ``inputs`` are (name, ONNX data type, shape)."""
+
+    name: str
+    version: int
+    task: str
+    family: str
+    framework: str
+    source: str
+    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
+    parameters: int
+    path: Path
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as the manifest writes it, with the file's name alone for its path."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "task": self.task,
+            "family": self.family,
+            "framework": self.framework,
+            "source": self.source,
+            "inputs": {name: [dtype, list(shape)] for name, dtype, shape in self.inputs},
+            "parameters": self.parameters,
+            "file": self.path.name,
+            "sha256": self.sha256,
+        }
+
+
+def find(name_or_path: str) -> list[tuple[str, Path]]:
+    """The models that ``name_or_path`` means, as (name, path of an ONNX file).
+
+    What exists on disk wins: an ONNX file, or a folder of them (sorted by name; where the folder
+    itself holds none, its subfolders are looked into, one level deep). Then names of the zoo.
+    Raises :class:`ModelError` if nothing is meant.
+    """
+    path = Path(name_or_path).expanduser()
+    if path.is_dir():
+        return _models_in(path)
+    if path.is_file():
+        if path.suffix.lower() != ".onnx":
+            raise ModelError(f"{name_or_path}: not an ONNX file (its name must end in .onnx)")
+        return [(path.stem, path)]
+    if os.sep in name_or_path or path.suffix.lower() == ".onnx":
+        raise ModelError(f"no file or folder is called {name_or_path!r}: check the path")
+    return [(name_or_path, _zoo_file(name_or_path))]
+
+
+def entries() -> list[ZooEntry]:
+    """All zoo models, sorted by name; raises :class:`ModelError` if the manifest is not usable."""
+    manifest = _zoo_folder() / _MANIFEST
+    try:
+        items = json.loads(manifest.read_text(encoding="utf-8"))
+        if not isinstance(items, list):
+            raise TypeError("not a list")
+        found = [_entry(item, manifest.parent) for item in items]
+    except OSError as exc:
+        raise ModelError(
+            f"the zoo's manifest {manifest} cannot be read ({exc.strerror}):"
+            " reinstall the package, or set BRICKS_ZOO to a folder that has one"
+        ) from exc
+    except KeyError as exc:
+        raise ModelError(f"the zoo's manifest {manifest} has an entry without {exc}") from exc
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise ModelError(
+            f"the zoo's manifest {manifest} is damaged ({first_line(exc, 100)}):"
+            " restore it, or rebuild the zoo"
+        ) from exc
+    return sorted(found, key=lambda item: item.name)
+
+
+def _zoo_folder() -> Path:
+    chosen = os.environ.get("BRICKS_ZOO")
+    if chosen:
+        return Path(chosen).expanduser()
+    return _BESIDE if (_BESIDE / _MANIFEST).is_file() else _CHECKOUT
+
+
+def _entry(item: dict[str, Any], folder: Path) -> ZooEntry:
+    return ZooEntry(
+        name=str(item["name"]),
+        version=int(item["version"]),
+        task=str(item["task"]),
+        family=str(item["family"]),
+        framework=str(item["framework"]),
+        source=str(item["source"]),
+        inputs=tuple(
+            (name, str(dtype), tuple(int(d) for d in shape))
+            for name, (dtype, shape) in item["inputs"].items()
+        ),
+        parameters=int(item["parameters"]),
+        path=folder / str(item["file"]),
+        sha256=str(item["sha256"]),
+    )
+
+
+def _models_in(folder: Path) -> list[tuple[str, Path]]:
+    direct = _onnx_files(folder)
+    if direct:
+        return [(path.stem, path) for path in direct]
+    models = []
+    for subfolder in sorted(path for path in folder.iterdir() if path.is_dir()):
+        files = _onnx_files(subfolder)
+        # A subfolder per model often holds "model.onnx", so the subfolder is what tells them apart.
+        alone = len(files) == 1
+        models += [(subfolder.name if alone else f"{subfolder.name}/{p.stem}", p) for p in files]
+    if not models:
+        raise ModelError(f"the folder {folder} holds no .onnx file: give a folder that does")
+    return models
+
+
+def _onnx_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() == ".onnx" and p.is_file())
+
+
+def _zoo_file(name: str) -> Path:
+    zoo = {entry.name: entry for entry in entries()}
+    if name not in zoo:
+        close = difflib.get_close_matches(name.lower(), zoo, n=1)
+        hint = f"did you mean {close[0]}?" if close else "see 'bricks zoo list' for the names"
+        raise ModelError(f"no file, folder or zoo model is called {name!r}: {hint}")
+    path = zoo[name].path
+    if not path.is_file():
+        raise ModelError(f"the file of zoo model {name!r} is missing: {path}; rebuild the zoo")
+    return path

@@ -1,0 +1,99 @@
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "bricks"
+
+# What each room may import, besides itself. A dotted name is one module and not its room.
+# The key "" is bricks/__init__.py, the public API; "cli" is absent on the right: nobody imports it.
+ALLOWED = {
+    "errors": set(),
+    "graph": {"errors"},
+    "system": {"errors"},
+    "zoo": {"errors"},
+    "decompose": {"errors", "graph"},
+    "backends": {"errors", "graph", "decompose", "system"},
+    "store": {"errors", "graph", "decompose", "system", "measure.measurement"},
+    "measure": {"errors", "graph", "decompose", "system", "backends", "store"},
+    "estimate": {
+        "errors", "graph", "decompose", "system", "store",
+        "measure.measurement", "measure.statistics", "measure.probes",
+    },
+    "suite": {"errors", "graph", "decompose", "system"},
+    "report": {
+        "errors", "graph", "decompose", "system", "store", "estimate", "measure.measurement",
+    },
+    "bench": {
+        "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate",
+    },
+    "": {
+        "bench", "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure",
+        "estimate", "suite", "report",
+    },
+    "cli": {
+        "", "bench", "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure",
+        "estimate", "suite", "report",
+    },
+}  # fmt: skip
+EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "manager", "misc"}
+
+
+def dotted(path: Path) -> str:
+    """Name of a module below the package: "" for the package, "graph.model" for a module."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+MODULES = {dotted(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of the package that a file imports, wherever in the file, without "bricks."."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            origin = node.module or ""
+            whole = [f"{origin}.{alias.name}" for alias in node.names]
+            # "from bricks.graph import model" imports a module, "… import Model" a name of one.
+            modules = [n for n in whole if n.removeprefix("bricks.") in MODULES]
+            names = modules if len(modules) == len(whole) else [origin, *modules]
+        else:
+            continue
+        found |= {n.removeprefix("bricks").lstrip(".") for n in names if room_of(n) == "bricks"}
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_from_rooms_before_it(module: str) -> None:
+    room = room_of(module)
+    assert room in ALLOWED, f"bricks/{room} has no place in the order of rooms: give it one"
+    allowed = ALLOWED[room] | {room}
+    for target in imported(MODULES[module]):
+        assert target in allowed or room_of(target) in allowed - {""} or target == module, (
+            f"bricks.{module} imports bricks.{target}"
+        )
+
+
+def test_the_order_of_rooms_has_no_cycle_but_the_one_of_plain_data() -> None:
+    placed: set[str] = set()
+    for room, allowed in ALLOWED.items():
+        assert {name for name in allowed if "." not in name} <= placed, room
+        placed.add(room)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_called_after_what_it_holds(module: str) -> None:
+    assert not EMPTY_NAMES & set(module.split("."))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_opens_with_what_it_is_for(module: str) -> None:
+    assert ast.get_docstring(ast.parse(MODULES[module].read_text(encoding="utf-8")))

@@ -1,0 +1,97 @@
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from bricks.zoo import ZooEntry, entries, find
+
+MODELS = Path(__file__).parent.parent / "models"
+ZOO = entries()
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Iterator[ModuleType]:
+    name = "zoo_recipe_onnx_light"
+    spec = importlib.util.spec_from_file_location(name, MODELS / "recipes" / "onnx_light.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[name]
+
+
+def skeleton(entry: ZooEntry) -> onnx.ModelProto:
+    return onnx.load(str(entry.path), load_external_data=False)
+
+
+def test_rebuilding_gives_the_files_and_the_manifest_that_are_shipped(
+    recipe: ModuleType, tmp_path: Path
+) -> None:
+    built = {item["name"]: item for item in recipe.rebuild(tmp_path)}
+    shipped = {entry.name: entry.to_json() for entry in ZOO}
+    assert len(built) == 9
+    assert built == {name: shipped[name] for name in built}
+    for name, item in built.items():
+        content = (tmp_path / item["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == shipped[name]["sha256"]
+
+
+def test_rebuilding_keeps_entries_of_other_recipes(recipe: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('[{"name": "zz-of-another-recipe"}]')
+    recipe.rebuild(tmp_path)
+    assert '"zz-of-another-recipe"' in (tmp_path / "manifest.json").read_text()
+
+
+@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)
+def test_a_shipped_model_is_what_the_manifest_says(entry: ZooEntry) -> None:
+    content = entry.path.read_bytes()
+    assert hashlib.sha256(content).hexdigest() == entry.sha256
+    assert len(content) < 250_000
+    model = skeleton(entry)
+    assert model.ir_version >= 4
+    assert [value.name for value in model.graph.input] == [name for name, _, _ in entry.inputs]
+
+
+@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)
+def test_a_shipped_model_declares_its_weights_and_holds_no_values(entry: ZooEntry) -> None:
+    graph = skeleton(entry).graph
+    consumed = {name for node in graph.node for name in node.input}
+    parameters = 0
+    for tensor in graph.initializer:
+        assert tensor.name in consumed
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            place = {item.key: item.value for item in tensor.external_data}
+            assert tensor.data_location == onnx.TensorProto.EXTERNAL
+            assert place["location"] == f"{entry.name}.weights"
+            assert not tensor.raw_data and not tensor.float_data
+            parameters += int(np.prod(tensor.dims))
+    assert parameters == entry.parameters
+    assert "ConstantOfShape" not in {node.op_type for node in graph.node}
+
+
+def test_a_runtime_runs_a_shipped_model_with_weights_that_are_handed_to_it() -> None:
+    [(_, path)] = find("squeezenet")
+    model = onnx.load(str(path), load_external_data=False)
+    declared = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT]
+    # The runtime refers to these values without copying them: they must outlive the session.
+    values = [
+        onnxruntime.OrtValue.ortvalue_from_numpy(np.full(tuple(t.dims), 0.02, np.float32))
+        for t in declared
+    ]
+    options = onnxruntime.SessionOptions()
+    options.add_external_initializers([t.name for t in declared], values)
+    session = onnxruntime.InferenceSession(
+        path.read_bytes(), options, providers=["CPUExecutionProvider"]
+    )
+    image = np.ones((1, 3, 224, 224), np.float32)
+    [output] = session.run(None, {"data_0": image})
+    assert output.shape == (1, 1000, 1, 1)
+    assert output.sum() == pytest.approx(1.0, abs=1e-3)
