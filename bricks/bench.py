@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -80,7 +80,7 @@ class Options:
     granularity: str = "executed"
     threads: int | None = None
     seed: int = 0
-    conditions: Conditions = Conditions()
+    conditions: Conditions = field(default_factory=Conditions)
     retry: bool = False
     memory_bytes: int | None = None
 

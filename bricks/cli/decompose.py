@@ -111,7 +111,7 @@ def _nothing() -> dict[str, None]:
 
 
 def _counts(decompositions: list[Decomposition]) -> dict[str, Any]:
-    """Facts over one or more models; FLOPs and weights are those of unique bricks × occurrences."""
+    """Facts over one or more models; FLOPs and weights count every occurrence."""
     bricks: dict[str, Brick] = {}
     placed: list[Brick] = []
     for decomposition in decompositions:

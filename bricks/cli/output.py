@@ -21,7 +21,7 @@ def print_json(data: Any) -> None:
 
 
 def show(*parts: RenderableType) -> None:
-    """For people, on standard output; as wide as it needs to be where nobody looks at a terminal."""
+    """For people, on standard output; in a pipe as wide as it needs to be."""
     width = None if sys.stdout.isatty() else 160
     console = Console(highlight=False, width=width)
     for part in parts:

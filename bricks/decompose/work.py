@@ -288,8 +288,8 @@ _ELEMENTWISE = (
     "Swish Tan Tanh ThresholdedRelu Where Xor"
 ).split()
 _MOVING = (
-    "Cast CastLike Compress Concat Constant ConstantOfShape DepthToSpace Expand EyeLike Flatten "
-    "Gather GatherElements GatherND Identity Pad Reshape ReverseSequence Shape Size Slice "
+    "Cast CastLike Compress Concat Constant ConstantOfShape DepthToSpace Dropout Expand EyeLike "
+    "Flatten Gather GatherElements GatherND Identity Pad Reshape ReverseSequence Shape Size Slice "
     "SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze"
 ).split()
 _DOMAINS = {"": _standard(), "com.microsoft": _contributed(), "com.microsoft.nchwc": _blocked()}

@@ -7,7 +7,7 @@ what only a runtime can judge (operators of other domains, say) passes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -76,10 +76,12 @@ def read_model(
         _drop_shapes(proto.graph, changed=changed)
         _hold_steering_values(proto.graph, real.parent, given.name)
         key = digest(proto)
-    except UnicodeDecodeError as exc:
-        raise ModelError(f"{given} is not an ONNX model: a name in it is no text") from exc
     except PayloadError as exc:
-        raise ModelError(f"{given.name}: {exc}") from exc
+        raise ModelError(f"{given.name}: {first_line(exc)}") from exc
+    except ModelError as exc:
+        if len(str(exc).splitlines()) > 1:  # a name may hold a line break, a message may not
+            raise type(exc)(first_line(exc)) from exc
+        raise
     skeleton = proto.SerializeToString(deterministic=True)
     return Model(given.stem if name is None else name, real.parent, skeleton, inputs, key)
 
@@ -109,6 +111,8 @@ def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
 def _normalise(proto: onnx.ModelProto, path: Path) -> None:
     """Bring ``proto`` into the one form that the rest relies on, and check it."""
     graph, file = proto.graph, path.name
+    if not all(isinstance(text, str) for text in _texts(proto)):
+        raise ModelError(f"{path} is not an ONNX model: a name in it is no text")
     for node in all_nodes(graph):
         if node.domain == "ai.onnx":
             node.domain = ""
@@ -123,6 +127,22 @@ def _normalise(proto: onnx.ModelProto, path: Path) -> None:
         if is_referenced(tensor):
             tensor_type(tensor)
             reference(tensor)
+
+
+def _texts(proto: onnx.ModelProto) -> Iterator[object]:
+    """Every name in ``proto``; protobuf hands out those that are no UTF-8 as bytes."""
+    for node in all_nodes(proto.graph):
+        yield from (*node.input, *node.output, node.name, node.op_type, node.domain)
+        yield from (attribute.name for attribute in node.attribute)
+        for body in subgraphs(node):
+            yield from (value.name for value in (*body.input, *body.output))
+    for value in (*proto.graph.input, *proto.graph.output):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for tensor in all_tensors(proto.graph):
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+    yield from (entry.domain for entry in proto.opset_import)
 
 
 def _check_operators(proto: onnx.ModelProto, file: str) -> None:
@@ -148,7 +168,7 @@ def _check_operators(proto: onnx.ModelProto, file: str) -> None:
         version = opsets[node.domain]
         try:
             onnx.defs.get_schema(node.op_type, max(0, min(version, 2**31 - 1)), node.domain)
-        except (onnx.defs.SchemaError, UnicodeEncodeError) as exc:
+        except onnx.defs.SchemaError as exc:
             raise ModelError(
                 f"{file}: node {label(node)}: domain {shown}, opset {version},"
                 f" has no operator {node.op_type}"

@@ -28,6 +28,8 @@ _ELEMENTS = 4_194_319
 _CHUNK = 1 << 16
 # Least magnitude in the block. Times the amplitudes used it is still a normal float16.
 _FLOOR = 2.0**-6
+# Integers are drawn in doubles: wider ranges are narrowed to this many values around zero.
+_SPAN = 1 << 52
 _SCALED_BLOCKS = 4  # of 8 MB each; models have few distinct large shapes
 
 
@@ -131,15 +133,14 @@ class Pool:
         if high - low == 1:
             flat[...] = low
             return
-        # Exact in double up to 2**53; nothing that is an index or a length comes near.
-        span, most = float(high - low), min(high - 1, int(np.iinfo(np.int64).max) - 1)
+        if high - low > _SPAN:
+            low, high = max(low, -_SPAN // 2), min(high, _SPAN // 2)
+        span = high - low
         for part, source in self._cuts(flat, self._block, offset):
             drawn = np.floor((source.astype(np.float64) + 1) * (span / 2))
-            np.clip(drawn, 0, span - 1, out=drawn)
-            if abs(low) < 1 << 52 and most < 1 << 52:
-                part[...] = drawn + low
-            else:  # full 64-bit ranges: stay well inside, where doubles are exact
-                part[...] = np.clip(drawn + low, max(low, -(1 << 52)), min(most, 1 << 52))
+            # Integers wrap where doubles would lose digits: the sum is right again.
+            part[...] = np.clip(drawn, 0, span - 1).astype(np.int64).astype(part.dtype)
+            part += part.dtype.type(low)
 
     def _packed(self, role: str, name: str, type: TensorType, low: int, high: int) -> np.ndarray:
         bits = ELEMENT_BITS[type.dtype]

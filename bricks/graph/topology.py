@@ -83,7 +83,9 @@ def sort_nodes(graph: onnx.GraphProto, file: str) -> None:
         # By old position where there is a choice, so that the result does not depend on chance.
         order = list(nx.lexicographical_topological_sort(flow))
     except nx.NetworkXUnfeasible as exc:
-        cycle = [label(graph.node[maker]) for maker, _ in nx.find_cycle(flow)]
+        found = [maker for maker, _ in nx.find_cycle(flow)]
+        first = found.index(min(found))  # so that one cycle is always told in one way
+        cycle = [label(graph.node[i]) for i in found[first:] + found[:first]]
         shown = " → ".join([*cycle[:5], *(["…"] if len(cycle) > 5 else []), cycle[0]])
         raise ModelError(f"{file}: the nodes form a cycle: {shown}") from exc
     nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]

@@ -1,4 +1,4 @@
-"""What measuring yields: raw samples, or a failure with its reason. Two types, never one of both."""
+"""What measuring yields: raw samples, or a failure with its reason: two types, never both."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ own.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from onnx import TensorProto, helper
 
 from bricks.measure.walk import Load, Step, Walk
@@ -23,7 +25,7 @@ def chain(length: int) -> bytes:
     """A model of ``length`` nodes in a row, each on a single number."""
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("in", "out")]
     names = ["in", *(f"v{i}" for i in range(1, length)), "out"]
-    nodes = [helper.make_node("Relu", [a], [b]) for a, b in zip(names, names[1:], strict=False)]
+    nodes = [helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)]
     graph = helper.make_graph(nodes, "probe", value[:1], value[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     data: bytes = model.SerializeToString()

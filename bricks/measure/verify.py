@@ -26,7 +26,7 @@ from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.source import source_graph
 from bricks.graph.synthesis import Pool
-from bricks.graph.view import graph_of, parse_model, without_values
+from bricks.graph.view import graph_of, parse_model, tensor_type, without_values
 from bricks.graph.weights import has_own_weights, own_weights
 
 
@@ -39,8 +39,9 @@ def verify_model(
     the greatest magnitude of the output), ``own_weights`` and ``finite`` (all outputs are).
     """
     skeleton = base64.b64decode(model)
-    given = Model(name, Path(folder), skeleton, inputs=(), digest="")
     proto = parse_model(skeleton)
+    inputs = tuple((i.name, tensor_type(i)) for i in proto.graph.input)
+    given = Model(name, Path(folder), skeleton, inputs, digest="")
     own = has_own_weights(given)
     weights = own_weights(given) if own else _synthetic_weights(proto, Pool(seed))
     feeds = _inputs(proto, Pool(seed))
@@ -68,11 +69,16 @@ def chain(
     readers = Counter(name for piece in pieces for name in piece.inputs)
     readers.update(graph.outputs)
     values = dict(feeds)
-    for name, tensor in graph.initializers.items():  # an output may be a constant
-        if name in graph.outputs:
-            values[name] = _array(tensor, name, weights)
+    constants = cutter.graph.initializers
+    values.update(  # an output may be a constant
+        (name, _array(constants[name], name, weights))
+        for name in graph.outputs
+        if name in constants
+    )
     for piece in pieces:
-        results = _run(backend, piece, graph, weights, values, optimize=not granularity.executed)
+        results = _run(
+            backend, piece, constants, weights, values, optimize=not granularity.executed
+        )
         values.update(zip(piece.outputs, results, strict=True))
         for name in piece.inputs:
             readers[name] -= 1
@@ -114,7 +120,7 @@ def compare(expected: list[np.ndarray] | Any, actual: list[np.ndarray]) -> dict[
 def _run(
     backend: Backend,
     piece: Piece,
-    graph: Graph,
+    constants: Mapping[str, onnx.TensorProto],
     weights: Mapping[str, np.ndarray],
     values: Mapping[str, np.ndarray],
     *,
@@ -122,7 +128,7 @@ def _run(
 ) -> list[np.ndarray]:
     brick = piece.brick
     arrays = {
-        name: _array(graph.initializers[original], original, weights)
+        name: _array(constants[original], original, weights)
         for name, original in zip(brick.weights, piece.weights, strict=True)
     }
     feeds = {

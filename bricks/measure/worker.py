@@ -21,10 +21,10 @@ import numpy as np
 
 from bricks import backends
 from bricks.backends.base import Backend, Loaded, Placed, Placement
-from bricks.measure.verify import verify_model
 from bricks.errors import BricksError, WorkerError, first_line
 from bricks.graph.view import parse_model
 from bricks.measure.protocol import decode, encode, pack, unpack
+from bricks.measure.verify import verify_model
 
 _PR_SET_PDEATHSIG = 1
 

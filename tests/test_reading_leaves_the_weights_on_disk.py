@@ -1,0 +1,237 @@
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from factories import constant, conv_net, mlp, model, node, save, value
+from onnx import TensorProto, helper, numpy_helper
+
+from bricks.errors import ModelError
+from bricks.graph.read import read_model
+from bricks.graph.weights import has_own_weights, own_weights
+from bricks.graph.wire import skim
+
+
+def skeleton_of(path: Path) -> onnx.ModelProto:
+    return onnx.load_from_string(read_model(path).skeleton)
+
+
+def tensors(proto: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    return {tensor.name: tensor for tensor in proto.graph.initializer}
+
+
+def is_external(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_location == TensorProto.EXTERNAL
+
+
+def test_a_hundred_megabytes_of_inline_weights_are_skimmed_in_little_memory(tmp_path):
+    path = tmp_path / "big.onnx"
+    size = 25 << 20
+    big = TensorProto(
+        name="w", data_type=TensorProto.FLOAT, dims=[1, size], raw_data=bytes(4 * size)
+    )
+    proto = model([node("Mul", ["x", "w"], ["y"])], [value("x", [1])], [value("y", None)], [big])
+    path.write_bytes(proto.SerializeToString())
+    del proto, big
+    tracemalloc.start()
+    try:
+        start = time.perf_counter()
+        read = read_model(path)
+        took_s = time.perf_counter() - start
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+    assert took_s < 2
+    assert len(read.skeleton) < 1000
+    assert has_own_weights(read)
+
+
+def test_skimmed_weights_are_found_again_bit_for_bit(tmp_path):
+    proto = conv_net(channels=32)
+    read = read_model(save(proto, tmp_path))
+    own = own_weights(read)
+    assert "conv1.w" in own
+    for name, array in own_weights(read, [t.name for t in proto.graph.initializer]).items():
+        expected = numpy_helper.to_array(tensors(proto)[name])
+        assert array.dtype == expected.dtype
+        np.testing.assert_array_equal(array, expected)
+    assert set(own) == {t.name for t in proto.graph.initializer if len(t.raw_data) > 1024}
+
+
+def test_float_data_is_referred_to_where_it_stands(tmp_path):
+    values = np.arange(600, dtype=np.float32)
+    weights = [
+        helper.make_tensor("f", TensorProto.FLOAT, [600], values),
+        helper.make_tensor("d", TensorProto.DOUBLE, [600], values.astype(np.float64)),
+    ]
+    nodes = [node("Mul", ["x", "f"], ["y"]), node("Cast", ["d"], ["z"], to=TensorProto.FLOAT)]
+    proto = model(nodes, [value("x", [1])], [value("y", None), value("z", None)], weights)
+    read = read_model(save(proto, tmp_path))
+    assert all(is_external(t) for t in onnx.load_from_string(read.skeleton).graph.initializer)
+    own = own_weights(read)
+    np.testing.assert_array_equal(own["f"], values)
+    assert own["d"].dtype == np.float64
+    np.testing.assert_array_equal(own["d"], values)
+
+
+def test_short_floats_written_as_integers_stay_inline(tmp_path):
+    half = helper.make_tensor("h", TensorProto.FLOAT16, [2000], np.ones(2000, np.float16))
+    assert not half.raw_data
+    proto = model(
+        [node("Mul", ["x", "h"], ["y"])], [value("x", [1], "FLOAT16")], [value("y", None)], [half]
+    )
+    read = read_model(save(proto, tmp_path))
+    assert not is_external(tensors(onnx.load_from_string(read.skeleton))["h"])
+    np.testing.assert_array_equal(own_weights(read, ["h"])["h"], np.ones(2000, np.float16))
+
+
+def test_integers_that_may_steer_stay_inline_and_long_tables_do_not(tmp_path):
+    table, long = constant("table", np.arange(5000)), constant("long", np.zeros(200_000))
+    bytes_ = constant("bytes", np.ones(5000), "INT8")
+    nodes = [node("Gather", [name, "i"], [f"{name}.y"]) for name in ("table", "long", "bytes")]
+    outputs = [value(n.output[0], None) for n in nodes]
+    proto = model(nodes, [value("i", [1], "INT64")], outputs, [table, long, bytes_])
+    found = tensors(skeleton_of(save(proto, tmp_path)))
+    assert [is_external(found[name]) for name in ("table", "long", "bytes")] == [False, True, True]
+
+
+def test_weights_in_subgraphs_functions_and_attributes_are_referred_to(tmp_path):
+    big = np.arange(1000, dtype=np.float32)
+
+    def branch(name: str) -> onnx.GraphProto:
+        inner = node("Add", ["x", f"{name}.w"], [f"{name}.y"])
+        weight = numpy_helper.from_array(big, f"{name}.w")
+        return helper.make_graph([inner], name, [], [value(f"{name}.y", [1000])], [weight])
+
+    function = helper.make_function(
+        "local", "Shift", ["a"], ["b"],
+        [node("Constant", [], ["k"], value=numpy_helper.from_array(big)),
+         node("Add", ["a", "k"], ["b"])],
+        [helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    nodes = [
+        node("If", ["c"], ["y"], then_branch=branch("t"), else_branch=branch("e")),
+        helper.make_node("Shift", ["y"], ["z"], domain="local"),
+        node("Constant", [], ["k2"], value=numpy_helper.from_array(big)),
+        node("Add", ["z", "k2"], ["out"]),
+    ]
+    inputs = [value("c", [], "BOOL"), value("x", [1000])]
+    proto = model(nodes, inputs, [value("out", [1000])], domains=["local"], functions=[function])
+    path = save(proto, tmp_path)
+    assert path.stat().st_size > 16_000
+    assert len(skim(path)) < 2000
+    read = read_model(path)
+    assert len(read.skeleton) < 2000
+    own = own_weights(read)
+    assert {"t.w", "e.w", "k2"} < set(own)
+    assert len(own) == 4
+    for array in own.values():
+        np.testing.assert_array_equal(array, big)
+
+
+def test_external_weights_need_not_be_there(tmp_path):
+    path = save(mlp(), tmp_path, external="weights.bin", threshold=1024)
+    with_data = read_model(path)
+    assert has_own_weights(with_data)
+    np.testing.assert_array_equal(
+        own_weights(with_data, ["w0"])["w0"],
+        numpy_helper.to_array(tensors(mlp())["w0"]),
+    )
+    (tmp_path / "weights.bin").unlink()
+    without = read_model(path)
+    assert without.digest == with_data.digest
+    assert not has_own_weights(without)
+    with pytest.raises(ModelError, match=r"'weights.bin' is missing in .*: 3 weights lack"):
+        own_weights(without)
+
+
+def test_an_external_file_that_is_too_short_is_told(tmp_path):
+    path = save(mlp(), tmp_path, external="weights.bin", threshold=1024)
+    (tmp_path / "weights.bin").write_bytes(bytes(100))
+    read = read_model(path)
+    assert not has_own_weights(read)
+    with pytest.raises(ModelError, match="cut short: tensor 'w0'"):
+        own_weights(read)
+
+
+def steering_model(folder: Path) -> Path:
+    proto = model(
+        [node("Reshape", ["x", "shape"], ["y"])],
+        [value("x", [4])],
+        [value("y", [2, 2])],
+        [constant("shape", [2, 2])],
+    )
+    return save(proto, folder, external="steer.bin")
+
+
+def test_external_integers_that_steer_shapes_are_read_in(tmp_path):
+    path = steering_model(tmp_path)
+    assert is_external(tensors(onnx.load(path, load_external_data=False))["shape"])
+    shape = tensors(skeleton_of(path))["shape"]
+    assert not is_external(shape)
+    assert numpy_helper.to_array(shape).tolist() == [2, 2]
+
+
+def test_external_integers_that_are_missing_are_named(tmp_path):
+    path = steering_model(tmp_path)
+    (tmp_path / "steer.bin").unlink()
+    with pytest.raises(
+        ModelError, match=r"model.onnx: initializer 'shape' .*'steer.bin' is missing"
+    ):
+        read_model(path)
+
+
+@pytest.mark.parametrize("location", ["../steer.bin", "/etc/hostname", "a/../../b", "", "C:\\x"])
+def test_data_outside_the_folder_of_the_model_is_refused(tmp_path, location):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "steer.bin").write_bytes(bytes(16))
+    path = steering_model(folder)
+    proto = onnx.load(path, load_external_data=False)
+    next(
+        e for e in proto.graph.initializer[0].external_data if e.key == "location"
+    ).value = location
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="outside the model's folder: refused"):
+        read_model(path)
+
+
+def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = steering_model(folder)
+    (folder / "steer.bin").rename(tmp_path / "secret.bin")
+    (folder / "steer.bin").symlink_to(tmp_path / "secret.bin")
+    with pytest.raises(ModelError, match="a link that leads outside"):
+        read_model(path)
+
+
+def test_a_link_to_a_model_is_followed_to_its_data(tmp_path):
+    folder = tmp_path / "store"
+    folder.mkdir()
+    save(mlp(), folder, "real.onnx", external="weights.bin", threshold=1024)
+    (tmp_path / "nice.onnx").symlink_to(folder / "real.onnx")
+    read = read_model(tmp_path / "nice.onnx")
+    assert read.name == "nice"
+    assert has_own_weights(read)
+
+
+def test_the_digest_ignores_values_and_place_of_weights_only(tmp_path):
+    def digest(proto: onnx.ModelProto, name: str, **options: object) -> str:
+        return read_model(save(proto, tmp_path, name, **options)).digest
+
+    base = digest(conv_net(), "a.onnx")
+    assert base.startswith("m1-")
+    assert len(base) == 35
+    assert digest(conv_net(seed=1), "b.onnx") == base
+    assert digest(conv_net(), "c.onnx", external="w.bin") == base
+    assert digest(conv_net(), "d.onnx", external="w2.bin", threshold=500) == base
+    documented = conv_net()
+    documented.producer_name, documented.graph.doc_string = "someone", "text"
+    assert digest(documented, "e.onnx") == base
+    assert digest(conv_net(channels=4), "f.onnx") != base
+    assert digest(conv_net(blocks=2), "g.onnx") != base
+    assert digest(conv_net(batch=2), "h.onnx") != base

@@ -1,0 +1,169 @@
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+from factories import constant, conv_net, embedding_net, mlp, model, node, save, value
+
+from bricks.errors import ShapeError, UsageError
+from bricks.graph.read import parse_shape, read_model
+from bricks.graph.source import OpenShapes, source_graph
+from bricks.graph.tensor import TensorType
+
+
+def shapes_of(path: Path, **options: object) -> dict[str, tuple[int, ...]]:
+    return {name: type.shape for name, type in read_model(path, **options).inputs}
+
+
+def fails(path: Path, text: str, **options: object) -> None:
+    with pytest.raises(ShapeError) as caught:
+        read_model(path, **options)
+    assert re.search(text, str(caught.value)), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_open_dimension_is_named_with_the_option_that_sets_it(tmp_path):
+    path = save(conv_net(batch="N"), tmp_path, "resnet.onnx")
+    with pytest.raises(ShapeError) as caught:
+        read_model(path)
+    assert str(caught.value) == (
+        "resnet.onnx: input 'data' has an open dimension 'N' (axis 0):"
+        " give --batch N or --shape data=?x3x16x16"
+    )
+    path = save(embedding_net(tokens="T"), tmp_path, "bert.onnx")
+    with pytest.raises(ShapeError) as caught:
+        read_model(path)
+    assert str(caught.value) == (
+        "bert.onnx: input 'ids' has an open dimension 'T' (axis 1): give --shape ids=1x?"
+    )
+
+
+def test_dimensions_that_files_give_as_nothing_or_less_are_open(tmp_path):
+    for dim in (None, 0, -1):
+        fails(save(mlp(batch=dim), tmp_path), r"'x' has an open dimension \(axis 0\)")
+        assert shapes_of(save(mlp(batch=dim), tmp_path), batch=3) == {"x": (3, 32)}
+
+
+def test_an_input_without_a_rank_takes_a_whole_shape(tmp_path):
+    proto = model([node("Relu", ["x"], ["y"])], [value("x", None)], [value("y", None)])
+    path = save(proto, tmp_path)
+    fails(path, "input 'x' has no shape, not even a rank: give --shape x=")
+    assert shapes_of(path, shapes={"x": (2, 3)}) == {"x": (2, 3)}
+    assert shapes_of(path, shapes={"x": ()}) == {"x": ()}
+    assert source_graph(read_model(path, shapes={"x": ()})).types["y"] == TensorType("FLOAT", ())
+
+
+def test_batch_sets_open_and_single_first_dimensions(tmp_path):
+    assert shapes_of(save(conv_net(batch="N"), tmp_path), batch=4)["data"] == (4, 3, 16, 16)
+    assert shapes_of(save(conv_net(batch=1), tmp_path), batch=4)["data"] == (4, 3, 16, 16)
+    path = save(conv_net(batch=2), tmp_path)
+    assert shapes_of(path, batch=2)["data"] == (2, 3, 16, 16)
+    fails(path, "--batch 4 fits no input: 'data' is 2x3x16x16", batch=4)
+
+
+def test_a_changed_batch_reaches_every_value(tmp_path):
+    proto = onnx.shape_inference.infer_shapes(conv_net(batch=1))
+    assert proto.graph.value_info
+    graph = source_graph(read_model(save(proto, tmp_path), batch=5))
+    assert graph.types["scores"] == TensorType("FLOAT", (5, 10))
+    assert graph.types["r2"] == TensorType("FLOAT", (5, 8, 16, 16))
+    assert graph.types["conv0.w"] == TensorType("FLOAT", (8, 3, 3, 3))
+
+
+def test_one_symbol_is_one_number(tmp_path):
+    path = save(embedding_net(batch="B", tokens="T"), tmp_path)
+    assert shapes_of(path, shapes={"ids": (2, 7)}) == {"ids": (2, 7), "mask": (2, 7)}
+    assert shapes_of(path, batch=3, shapes={"ids": (3, 7)}) == {"ids": (3, 7), "mask": (3, 7)}
+    fails(
+        path,
+        "dimension 'T' is 7 by --shape ids=2x7, but 8 by --shape mask=2x8",
+        shapes={"ids": (2, 7), "mask": (2, 8)},
+    )
+    fails(path, "dimension 'B' is 2 by .* but 4 by --batch 4", batch=4, shapes={"ids": (2, 7)})
+
+
+def test_shapes_that_do_not_fit_are_told(tmp_path):
+    path = save(embedding_net(), tmp_path)
+    fails(path, "there is no input 'data'; inputs are: 'ids', 'mask'", shapes={"data": (1,)})
+    fails(path, "--shape ids=1 has 1 dimensions, input 'ids' has 2", shapes={"ids": (1,)})
+    fails(path, "contradicts input 'ids', whose axis 1 is fixed at 8", shapes={"ids": (1, 9)})
+    fails(path, "fixed at 1; give --batch 2 to change it", shapes={"ids": (2, 8)})
+    fails(path, "shape 0x8 for input 'ids' makes no sense", shapes={"ids": (0, 8)})
+    fails(path, "shape 1x-8 for input 'ids' makes no sense", shapes={"ids": (1, -8)})
+    fails(path, "batch 0 makes no sense", batch=0)
+    fails(path, "batch -3 makes no sense", batch=-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("data=1x3x224x224", ("data", (1, 3, 224, 224))),
+        ("x=7", ("x", (7,))),
+        ("x=", ("x", ())),
+        ("a=b:0/c=2X3", ("a=b:0/c", (2, 3))),
+    ],
+)
+def test_shape_options_are_parsed(text, expected):
+    assert parse_shape(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "=1x2", "x=1x", "x=ax2", "x=-1", "x=0", "x=1,2", "x=1_0", "x=²", "x=" + "9" * 99],
+)
+def test_texts_that_are_no_shape_options_are_refused(text):
+    with pytest.raises(UsageError, match="not a shape") as caught:
+        parse_shape(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_values_that_stay_open_are_listed_and_can_be_told(tmp_path):
+    nodes = [
+        node("NonZero", ["x"], ["where"]),
+        node("Custom", ["x"], ["own"], domain="com.microsoft"),
+        node("Relu", ["own"], ["y"]),
+    ]
+    outputs = [value("where", None, "INT64"), value("y", None)]
+    proto = model(nodes, [value("x", [2, 3])], outputs, domains=["com.microsoft"])
+    read = read_model(save(proto, tmp_path))
+    with pytest.raises(OpenShapes, match=r"value 'where' of node NonZero .*and 2 more") as caught:
+        source_graph(read)
+    assert caught.value.open_values == ("where", "own", "y")
+    known = {"where": TensorType("INT64", (2, 0)), "own": TensorType("FLOAT", (5,))}
+    graph = source_graph(read, known)
+    assert graph.types["y"] == TensorType("FLOAT", (5,))
+    assert graph.types["where"].shape == (2, 0)
+
+
+def test_shapes_follow_from_constants_and_from_other_shapes(tmp_path):
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "zero"], ["n"], axis=0),
+        node("Concat", ["n", "rest"], ["target"], axis=0),
+        node("Reshape", ["x", "target"], ["y"]),
+    ]
+    held = [constant("zero", [0]), constant("rest", [-1])]
+    proto = model(nodes, [value("x", ["N", 3, 4])], [value("y", None)], held)
+    graph = source_graph(read_model(save(proto, tmp_path), batch=6))
+    assert graph.types["y"] == TensorType("FLOAT", (6, 12))
+    assert graph.inputs == ("x",)
+    assert graph.outputs == ("y",)
+    assert graph.opsets == {"": 17}
+
+
+def test_optional_outputs_that_nobody_uses_need_no_type(tmp_path):
+    nodes = [node("Dropout", ["x"], ["h", "mask"]), node("Relu", ["h"], ["y"])]
+    proto = model(nodes, [value("x", [2])], [value("y", None)], opset=9)
+    graph = source_graph(read_model(save(proto, tmp_path)))
+    assert list(graph.nodes[0].output) == ["h"]
+
+
+def test_subgraphs_follow_a_changed_batch(tmp_path):
+    def branch(op: str) -> onnx.GraphProto:
+        out = f"{op}.y"
+        return onnx.helper.make_graph([node(op, ["x"], [out])], op, [], [value(out, [1, 4])])
+
+    choice = node("If", ["c"], ["y"], then_branch=branch("Relu"), else_branch=branch("Abs"))
+    proto = model([choice], [value("c", [], "BOOL"), value("x", [1, 4])], [value("y", [1, 4])])
+    graph = source_graph(read_model(save(proto, tmp_path), batch=3))
+    assert graph.types["y"] == TensorType("FLOAT", (3, 4))
