@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 
-import click
 import typer
 
 from bricks.cli.cache import app as cache_app
@@ -48,6 +46,11 @@ def version(
 
 def main() -> None:
     """Run the command line; the only place that turns errors into exit statuses."""
+    # A stream that the caller closed is None, and its number would go to the next file opened.
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # writing to it is an error
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -58,28 +61,47 @@ def run(arguments: list[str]) -> int:
             arguments, prog_name="bricks", standalone_mode=False
         )
         sys.stdout.flush()
-        return status if isinstance(status, int) else DONE
-    except (click.Abort, KeyboardInterrupt):
-        complain("interrupted; what was measured is kept, the same command goes on from there")
-        return INTERRUPTED
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message())
-        return WRONG_USAGE
-    except (click.ClickException, UsageError) as error:
-        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        complain(f"{first_line(Exception(text))} (try 'bricks --help')")
-        return WRONG_USAGE
+    except typer.TyperException as error:
+        return _wrong_usage(error.format_message(), error)
+    except UsageError as error:
+        return _wrong_usage(str(error), error)
     except BricksError as error:
         complain(first_line(error, 500))
         return FAILED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads what is left to say
+        _output_is_writable()
         return FAILED
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        advice = ": free some space" if error.errno == errno.ENOSPC else ""
-        complain(f"the system refused: {error.strerror or error}{where}{advice}")
+        what = f"the system refused: {error.strerror or error}{where}"
+        if not _output_is_writable():
+            what = f"standard output cannot be written ({error.strerror}): send it elsewhere"
+        complain(f"{what}; what was measured is kept")
         return FAILED
+    except (typer.Abort, KeyboardInterrupt):
+        status = INTERRUPTED
+    if status == INTERRUPTED:  # Typer makes this of Ctrl-C
+        complain("interrupted; what was measured is kept, the same command goes on from there")
+    return status if isinstance(status, int) else DONE
+
+
+def _wrong_usage(text: str, error: Exception) -> int:
+    """Say what is wrong, and which help tells more; without a text Typer has shown the help."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "bricks"
+    if text:
+        complain(f"{first_line(Exception(text))} (try '{command} --help')")
+    return WRONG_USAGE
+
+
+def _output_is_writable() -> bool:
+    """Whether what is left to print went out; if not, it is dropped."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the exit flushes again
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ what only a runtime can judge (operators of other domains, say) passes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -41,6 +42,7 @@ from bricks.graph.wire import skim
 
 __all__ = ["parse_shape", "read_model"]
 
+STEERING_FLOATS = 8  # and numbers: the scales of a Resize, a clip's bounds
 STEERING_ELEMENTS = 64  # integers up to this many may steer shapes or axes: their values are held
 
 _STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
@@ -63,6 +65,7 @@ def read_model(
     :class:`ModelError`, and :class:`ShapeError` where a dimension stays open or an option does not
     fit.
     """
+    started = time.perf_counter()
     given = Path(path)
     if given.is_dir():
         raise ModelError(f"{given} is a folder: give an ONNX file")
@@ -83,7 +86,9 @@ def read_model(
             raise type(exc)(first_line(exc)) from exc
         raise
     skeleton = proto.SerializeToString(deterministic=True)
-    return Model(given.stem if name is None else name, real.parent, skeleton, inputs, key)
+    title = given.stem if name is None else name
+    read_s = time.perf_counter() - started
+    return Model(title, real.parent, skeleton, inputs, key, read_s)
 
 
 def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
@@ -236,12 +241,13 @@ def _drop_shapes(graph: onnx.GraphProto, *, changed: bool, inner: bool = False) 
 
 
 def _hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> None:
-    """Read small integers, and single numbers, that lie outside the skeleton into it."""
+    """Read small integers, and a few numbers, that lie outside the skeleton into it."""
     for tensor in all_tensors(graph):
         if not is_referenced(tensor):
             continue
         type = tensor_type(tensor)
-        if type.elements > (1 if type.floating else STEERING_ELEMENTS) or type.dtype == "STRING":
+        limit = STEERING_FLOATS if type.floating else STEERING_ELEMENTS
+        if type.elements > limit or type.dtype == "STRING":
             continue
         values = read_referenced(folder, tensor)
         if values is not None:

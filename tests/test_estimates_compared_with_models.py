@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from plans import measurement, plan, results
+
+from bricks.estimate.comparison import Compared, repeat_error, summarise
+from bricks.estimate.estimate import Estimate
+from bricks.estimate.recompose import recompose, round_spread
+
+PLAN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
+
+
+def compared(whole_s: float, latencies: dict[str, float]) -> tuple[Compared, dict]:
+    found = results(latencies)
+    found[PLAN.digest] = measurement(PLAN.digest, *[(whole_s, whole_s * 1.01)] * 8, wall_s=6.0)
+    estimate = recompose(PLAN, found)
+    assert isinstance(estimate, Estimate)
+    whole = found[PLAN.digest]
+    return Compared("net", PLAN, 2, round_spread(whole), estimate), found  # type: ignore[arg-type]
+
+
+def test_the_summary_is_what_its_names_say() -> None:
+    row, found = compared(10e-3, {"a": 2e-3, "b": 5e-3})
+    times = {PLAN.digest: 0.25}
+    summary = summarise([row], found, decompose_s=times, read_s={PLAN.digest: 0.5})
+    whole = 10e-3 * 1.005
+    assert row.ratio == pytest.approx(9e-3 / whole)
+    assert summary.median_abs_error == pytest.approx(1 - 9e-3 / whole)
+    assert summary.max_abs_error == summary.p95_abs_error == summary.median_abs_error
+    assert summary.geomean_ratio == pytest.approx(row.ratio)
+    assert summary.interval_hit_rate == 0.0
+    assert summary.noise_floor == pytest.approx(0.01)
+    assert summary.speedup_latency == pytest.approx(whole / 7e-3)
+    assert summary.bricks_wall_s == pytest.approx(0.5 + 0.25 + 2 * 1.0)
+    assert summary.models_wall_s == pytest.approx(0.5 + 6.0)
+    assert summary.speedup_wall == pytest.approx(6.5 / 2.75)
+    assert (summary.models, summary.occurrences, summary.bricks) == (1, 3, 2)
+
+
+def test_no_models_make_no_figures() -> None:
+    summary = summarise([], {}, decompose_s={}, read_s={})
+    assert summary.models == 0
+    assert summary.median_abs_error is None
+    assert summary.speedup_latency is None
+
+
+def test_the_noise_floor_needs_repeats() -> None:
+    assert repeat_error(measurement("m", 1.0, 1.0)) is None
+    assert repeat_error(measurement("m", (1.0, 1.1), (1.0, 1.1))) == pytest.approx(0.1)

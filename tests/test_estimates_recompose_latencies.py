@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+from plans import measurement, plan, results
+
+from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.estimate.recompose import recompose
+
+CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
+DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
+
+
+def estimate(*args: object) -> Estimate:
+    result = recompose(*args)  # type: ignore[arg-type]
+    assert isinstance(result, Estimate)
+    return result
+
+
+def test_latencies_add_up_by_occurrence() -> None:
+    found = estimate(CHAIN, results({"a": 2e-3, "b": 5e-3}))
+    assert found.estimate_s == pytest.approx(9e-3)
+    assert [(s.brick, s.occurrences) for s in found.shares] == [("b", 1), ("a", 2)]
+    assert [s.share for s in found.shares] == pytest.approx([5 / 9, 4 / 9])
+
+
+def test_the_overhead_of_a_call_counts_once_for_a_model() -> None:
+    found = estimate(CHAIN, results({"a": 12e-6, "b": 15e-6}, overhead_s=2e-6))
+    assert found.call_overhead_s == pytest.approx(2e-6)
+    assert found.estimate_s == pytest.approx(2 * 10e-6 + 13e-6 + 2e-6)
+
+
+def test_a_brick_faster_than_the_overhead_counts_as_free_never_as_negative() -> None:
+    found = estimate(CHAIN, results({"a": 1e-6, "b": 15e-6}, overhead_s=2e-6))
+    assert found.estimate_s == pytest.approx(15e-6)
+
+
+def test_the_critical_path_leaves_out_what_can_run_beside_it() -> None:
+    found = estimate(DIAMOND, results({"a": 1e-3, "b": 5e-3, "c": 2e-3, "d": 1e-3}))
+    assert found.estimate_s == pytest.approx(9e-3)
+    assert found.critical_path_s == pytest.approx(7e-3)
+
+
+def test_in_a_chain_the_critical_path_is_the_whole() -> None:
+    found = estimate(CHAIN, results({"a": 2e-3, "b": 5e-3}, overhead_s=1e-6))
+    assert found.critical_path_s == pytest.approx(found.estimate_s)
+
+
+def test_the_interval_follows_from_the_samples() -> None:
+    measured = results({"b": 5e-3})
+    measured["a"] = measurement("a", *[1e-3, 2e-3, 2e-3, 2e-3, 2e-3, 2e-3, 2e-3, 4e-3])
+    wide = estimate(CHAIN, measured)
+    assert wide.low_s < wide.estimate_s < wide.high_s or wide.low_s == wide.estimate_s
+    steady = estimate(CHAIN, results({"a": 2e-3, "b": 5e-3}))
+    assert steady.low_s == pytest.approx(steady.estimate_s) == pytest.approx(steady.high_s)
+
+
+def test_a_lacking_brick_makes_the_estimate_incomplete_by_name() -> None:
+    found = recompose(CHAIN, results({"a": 2e-3}))
+    assert isinstance(found, IncompleteEstimate)
+    assert [(g.brick, g.occurrences, g.reason) for g in found.gaps] == [
+        ("b", 1, "not measured on this target")
+    ]
+    assert found.coverage == pytest.approx(2 / 3)
+    assert found.measured_s == pytest.approx(4e-3)
+
+
+def test_a_failed_brick_is_a_gap_with_its_reason() -> None:
+    found = recompose(CHAIN, results({"a": 2e-3, "b": "it crashed the process (SIGSEGV)"}))
+    assert isinstance(found, IncompleteEstimate)
+    assert found.gaps[0].reason == "it crashed the process (SIGSEGV)"
+
+
+def test_without_the_overhead_there_is_no_estimate() -> None:
+    measured = results({"a": 2e-3, "b": 5e-3})
+    del measured["p1-chain33"]
+    found = recompose(CHAIN, measured)
+    assert isinstance(found, IncompleteEstimate)
+    assert [g.brick for g in found.gaps] == ["p1-chain33"]
