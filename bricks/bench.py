@@ -16,7 +16,7 @@ from typing import Any
 from bricks import backends
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.errors import UsageError, WorkerError
+from bricks.errors import BackendError, ModelError, UsageError, WorkerError
 from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplete, summarise
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Results, recompose, round_spread
@@ -237,7 +237,7 @@ class Bench:
         for number, model in enumerate(models):
             try:
                 jobs[number] = Job(model, self.decompose(model), whole=True)
-            except WorkerError as error:
+            except (BackendError, ModelError, WorkerError) as error:
                 rows[number] = NotCompared(model.name, str(error))
         outcome = self._campaign(list(jobs.values()))
         keys = {

@@ -6,7 +6,9 @@ so that estimates come out exact. Samples vary by a fixed pattern of ±0.4 %.
 
 Faults can be ordered by operator in the environment variable ``BRICKS_FAKE_FAULTS``, for instance
 ``Sigmoid=crash,Tanh=hang,Exp=memory,Log=error``: running such an operator then ends the process,
-never returns, exhausts memory, or fails.
+never returns, exhausts memory, or fails. ``Sigmoid+Tanh=crash`` concerns only what holds both: a
+whole model, say, and none of its bricks. ``BRICKS_FAKE_PACE`` is how many seconds each run really
+takes, so that somebody can interrupt it.
 """
 
 from __future__ import annotations
@@ -86,9 +88,11 @@ class FakePlaced:
         self._latency_s = latency_s
         self._fault = fault
         self._turn = count()
+        self._pace_s = float(os.environ.get("BRICKS_FAKE_PACE", "0"))
 
     def sample(self) -> float:
         """The latency in seconds, varied by a fixed pattern."""
+        time.sleep(self._pace_s)
         if self._fault == "crash":
             os.abort()
         if self._fault == "hang":
@@ -114,11 +118,16 @@ def _typed(proto: onnx.ModelProto) -> Graph:
     for node in graph.nodes:
         for name in node.output:
             if name and name not in graph.types:
-                raise BackendError(f"the fake runtime cannot infer the shape of {name!r}")
+                domain = f" of domain {node.domain}" if node.domain else ""
+                raise BackendError(
+                    f"the fake runtime cannot infer the shape of {name!r},"
+                    f" which {node.op_type}{domain} makes: choose --runtime onnxruntime"
+                )
     return graph
 
 
 def _fault(graph: Graph) -> str | None:
     orders = os.environ.get("BRICKS_FAKE_FAULTS", "")
     faults = dict(order.split("=", 1) for order in orders.split(",") if "=" in order)
-    return next((faults[n.op_type] for n in graph.nodes if n.op_type in faults), None)
+    held = {node.op_type for node in graph.nodes}
+    return next((fault for ops, fault in faults.items() if held.issuperset(ops.split("+"))), None)

@@ -65,7 +65,7 @@ def compare(
     }
     if json:
         print_json(facts)
-    else:
+    elif result.summary.models:
         _show(result, rows)
     finish(row["error"] for row in rows if row["error"] is not None)
 
@@ -116,13 +116,12 @@ def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
         "",
         comparison_table(rows),
     )
-    if summary.models:
-        show(
-            "",
-            f"{summary.bricks} bricks stand for {summary.occurrences} occurrences in"
-            f" {summary.models} models. Error: median {percent(summary.median_abs_error)},"
-            f" worst {percent(summary.max_abs_error)}; noise {percent(summary.noise_floor)}.",
-            f"Measuring bricks instead of models: {number(summary.speedup_latency)} times less"
-            f" run time, {number(summary.speedup_wall)} times less wall time"
-            f" ({seconds(summary.bricks_wall_s)} against {seconds(summary.models_wall_s)}).",
-        )
+    show(
+        "",
+        f"{summary.bricks} bricks stand for {summary.occurrences} occurrences in"
+        f" {summary.models} models. Error: median {percent(summary.median_abs_error)},"
+        f" worst {percent(summary.max_abs_error)}; noise {percent(summary.noise_floor)}.",
+        f"Measuring bricks instead of models: {number(summary.speedup_latency)} times less"
+        f" run time, {number(summary.speedup_wall)} times less wall time"
+        f" ({seconds(summary.bricks_wall_s)} against {seconds(summary.models_wall_s)}).",
+    )

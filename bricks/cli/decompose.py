@@ -68,7 +68,7 @@ def decompose(
     facts = [row.json for row in rows]
     if json:
         print_json({"models": facts, "union": union})
-    else:
+    elif union["models"]:
         from bricks.report.tables import decomposition_table
 
         show(decomposition_table(facts, union), *(_verdict(f) for f in facts if "exact" in f))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -11,7 +12,7 @@ from bricks.cli.cache import app as cache_app
 from bricks.cli.compare import compare
 from bricks.cli.decompose import decompose
 from bricks.cli.measure import measure
-from bricks.cli.output import complain
+from bricks.cli.output import complain, drop_output
 from bricks.cli.predict import predict
 from bricks.cli.systems import systems
 from bricks.errors import BricksError, UsageError, first_line
@@ -51,6 +52,8 @@ def main() -> None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # writing to it is an error
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not every terminal knows every character
     sys.exit(run(sys.argv[1:]))
 
 
@@ -69,14 +72,12 @@ def run(arguments: list[str]) -> int:
         complain(first_line(error, 500))
         return FAILED
     except BrokenPipeError:
-        _output_is_writable()
+        drop_output()  # nobody reads what is left to say
         return FAILED
     except OSError as error:
+        drop_output()
         where = f" ({error.filename})" if error.filename else ""
-        what = f"the system refused: {error.strerror or error}{where}"
-        if not _output_is_writable():
-            what = f"standard output cannot be written ({error.strerror}): send it elsewhere"
-        complain(f"{what}; what was measured is kept")
+        complain(f"the system refused: {error.strerror or error}{where}; what was measured is kept")
         return FAILED
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
@@ -92,16 +93,6 @@ def _wrong_usage(text: str, error: Exception) -> int:
     if text:
         complain(f"{first_line(Exception(text))} (try '{command} --help')")
     return WRONG_USAGE
-
-
-def _output_is_writable() -> bool:
-    """Whether what is left to print went out; if not, it is dropped."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the exit flushes again
-        return False
-    return True
 
 
 if __name__ == "__main__":

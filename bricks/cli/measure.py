@@ -67,8 +67,9 @@ def measure(
             "models": rows,
             **_totals(done),
         }
+        failed = _failed(bench, done)
     errors = [row["error"] for row in rows if row["error"] is not None]
-    errors += [f"brick {f.key} could not be measured: {f.reason}" for f in done.failures]
+    errors += failed
     if done.unfinished:
         errors.append(
             f"the budget of {budget} s ended with {done.unfinished} bricks unfinished:"
@@ -76,7 +77,7 @@ def measure(
         )
     if json:
         print_json(facts)
-    else:
+    elif done.models:
         show(
             f"{done.new_bricks} bricks measured, {done.bricks - done.new_bricks} were not measured"
             f" again; {done.bricks} bricks stand for {done.occurrences} occurrences in"
@@ -94,6 +95,16 @@ def _row(bench: Bench, model: Model | Unread) -> dict[str, Any]:
     except BricksError as error:
         return {**row, "error": str(error)}
     return {**row, "bricks": len(plan.keys), "occurrences": len(plan.occurrences)}
+
+
+def _failed(bench: Bench, done: Measured) -> list[str]:
+    """A line for each brick that could not be measured."""
+    bricks = bench.store.load_bricks([failure.key for failure in done.failures])
+    return [
+        f"brick {f.key} ({', '.join(bricks[f.key].operators)}) could not be measured: {f.reason};"
+        " --retry tries again"
+        for f in done.failures
+    ]
 
 
 def _totals(done: Measured) -> dict[str, Any]:

@@ -3,29 +3,58 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import typer
 from rich.console import Console, RenderableType
 
-from bricks.errors import first_line
+from bricks.errors import BricksError
 
 FAILED = 1
 
 
+class OutputError(BricksError):
+    """Standard output does not take what is printed."""
+
+
 def print_json(data: Any) -> None:
     """One JSON document on standard output."""
-    print(json.dumps(data, indent=2, allow_nan=False))
+    with _writing():
+        print(json.dumps(data, indent=2, allow_nan=False))
 
 
 def show(*parts: RenderableType) -> None:
     """For people, on standard output; in a pipe as wide as it needs to be."""
     width = None if sys.stdout.isatty() else 160
     console = Console(highlight=False, width=width)
-    for part in parts:
-        console.print(part)
+    with _writing():
+        for part in parts:
+            console.print(part)
+
+
+def drop_output() -> None:
+    """Send what is left to print nowhere; Python would try once more when it exits."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads on, which is not worth a message
+        raise
+    except OSError as exc:
+        drop_output()
+        raise OutputError(
+            f"standard output cannot be written ({exc.strerror}): send it elsewhere;"
+            " what was measured is kept"
+        ) from exc
 
 
 def complain(text: str) -> None:
@@ -40,6 +69,3 @@ def finish(errors: Iterable[str]) -> None:
         complain(line)
     if lines:
         raise typer.Exit(FAILED)
-
-
-__all__ = ["complain", "finish", "first_line", "print_json", "show"]

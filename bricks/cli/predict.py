@@ -79,7 +79,7 @@ def predict(
     }
     if json:
         print_json(facts)
-    else:
+    elif any(row["coverage"] is not None for row in rows):
         from bricks.report.tables import prediction_table
 
         show(prediction_table(rows))

@@ -54,15 +54,16 @@ class Pool:
         """A weight: floats as networks are initialised, integers within ``range``.
 
         Floats of rank 2 and more are uniform with amplitude sqrt(6 / fan in), so that activations
-        neither grow nor vanish; others lie in [0.5, 1.5), for some are variances. Without a
+        neither grow nor vanish; others lie in [0.25, 0.75): positive, for some are variances, and
+        small, for as scales of many residual branches they would add up. Without a
         ``range`` integers take the full range of types up to 16 bits, else 0 and 1. Raises
         :class:`ModelError` for types that nothing can be drawn for.
         """
         if not type.floating:
             return self._integers("weight", name, type, range)
         if len(type.shape) < 2:
-            # A little less than half, since rounding to few bits must not reach 1.5.
-            return self._floats("weight", name, type, 0.46, 1.0)
+            # A little less than a quarter, since rounding to few bits must not reach the end.
+            return self._floats("weight", name, type, 0.23, 0.5)
         fan_in = max(type.shape) if len(type.shape) == 2 else math.prod(type.shape[1:])
         return self._floats("weight", name, type, math.sqrt(6 / max(fan_in, 1)), 0.0)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -82,7 +82,7 @@ class Campaign:
     def run(self, jobs: Sequence[Job]) -> Outcome:
         """Measure what the store lacks for ``jobs``, one model after another."""
         keys = [key for job in jobs for key in _keys(job)]
-        if self._lacking([*PROBES.values(), *keys]):
+        if jobs and self._lacking([*PROBES.values(), *keys]):
             exclusive = self._conditions.exclusive
             waiting = "waiting for another process that is measuring on this host"
             with timing_turn(lambda: self._progress(waiting, 0.0)) if exclusive else nullcontext():
@@ -93,31 +93,36 @@ class Campaign:
     def _run(self, jobs: Sequence[Job]) -> None:
         budget_s = self._conditions.budget_s
         deadline = None if budget_s is None else time.monotonic() + budget_s
-        self._probe(deadline)
+        for claims in self._claims(list(PROBES.values()), deadline, OVERHEAD, 0.0):
+            self._probe(claims, deadline)
         for number, job in enumerate(jobs):
-            while True:
-                lacking = self._lacking(_keys(job))
-                claims = self._store.claim(self._target, sorted(lacking), self._owner)
-                if claims:
-                    self._measure(job, claims, deadline, number, len(jobs))
-                held = self._store.held_by_others(self._target, _keys(job), self._owner)
-                if not held or (deadline is not None and time.monotonic() > deadline):
-                    break
-                share = number / len(jobs)
-                self._progress(f"{job.model.name}: another process measures {len(held)}", share)
+            for claims in self._claims(_keys(job), deadline, job.model.name, number / len(jobs)):
+                self._measure(job, claims, deadline, number, len(jobs))
+
+    def _claims(
+        self, keys: Sequence[str], deadline: float | None, what: str, share: float
+    ) -> Iterator[list[Claim]]:
+        """Claims to settle, until all ``keys`` are settled, also by others, or time is up."""
+        while lacking := self._lacking(keys):
+            if deadline is not None and time.monotonic() >= deadline:
+                self._unfinished |= lacking
+                return
+            claims = self._store.claim(self._target, sorted(lacking), self._owner)
+            if claims:
+                yield claims
+            else:
+                self._progress(f"{what}: another process measures {len(lacking)}", share)
                 time.sleep(0.2)
 
     def _lacking(self, keys: Sequence[str]) -> set[str]:
         unique = list(dict.fromkeys(keys))
         return set(unique) - self._store.results(self._target, unique).keys()
 
-    def _probe(self, deadline: float | None) -> None:
-        claims = self._store.claim(self._target, list(PROBES.values()), self._owner)
-        if claims:
-            walks = {OVERHEAD: probe_walk([c.key for c in claims])}
-            # Probes take microseconds: many rounds cost nothing.
-            rule = replace(self._conditions.rule, min_rounds=30, max_rounds=60)
-            self._sample(walks, claims, rule, deadline, digest="", what=OVERHEAD, base=0, step=0)
+    def _probe(self, claims: list[Claim], deadline: float | None) -> None:
+        walks = {OVERHEAD: probe_walk([c.key for c in claims])}
+        # Probes take microseconds: many rounds cost nothing.
+        rule = replace(self._conditions.rule, min_rounds=30, max_rounds=60)
+        self._sample(walks, claims, rule, deadline, digest="", what=OVERHEAD, base=0, step=0)
 
     def _measure(
         self, job: Job, claims: list[Claim], deadline: float | None, number: int, of: int
@@ -200,8 +205,6 @@ class Campaign:
                 self._store.finish(self._target, sorted(open_keys), self._owner)
                 self._measured[digest] |= open_keys
                 open_keys.clear()
-            else:
-                self._unfinished |= open_keys
         finally:
             self._store.release(self._target, sorted(open_keys), self._owner)
 

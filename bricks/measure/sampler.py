@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from bricks.errors import WorkerError
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerDied
-from bricks.measure.walk import Load, Step, Walk
+from bricks.measure.walk import Load, Step, Walk, without_region
 
 DEFAULT_TIMEOUT_S = 60.0
 
@@ -76,9 +77,7 @@ class Sampler:
 
     def _set_up_everything(self) -> bool:
         """Whether the worker lived through it."""
-        timeout_s = self._timeout_s
-        self._supervisor.ask("unload", timeout_s=timeout_s)
-        self._supervisor.ask("region", size_bytes=self._region_bytes, timeout_s=timeout_s)
+        self._make_room()
         for walk in self._walks.values():
             for load in walk.loads:
                 if load.key not in self.failures and not self._load(load):
@@ -87,6 +86,26 @@ class Sampler:
                 if step.key not in self.failures and not self._place(step):
                     return False
         return True
+
+    def _make_room(self) -> None:
+        """Nothing is loaded, and the shared region is there; or, if it is too big, is done without.
+
+        A model whose activations exceed memory cannot run; most of its bricks still can.
+        """
+        with suppress(WorkerDied):  # one that ended while idle: the next has nothing loaded
+            self._supervisor.ask("unload", timeout_s=self._timeout_s)
+        try:
+            self._make_region()
+        except WorkerError:
+            if not self._region_bytes:
+                raise
+            self._region_bytes = 0
+            self._walks = {name: without_region(walk) for name, walk in self._walks.items()}
+            self._make_region()
+
+    def _make_region(self) -> None:
+        size_bytes = self._region_bytes
+        self._supervisor.ask("region", size_bytes=size_bytes, timeout_s=self._timeout_s)
 
     def _load(self, load: Load) -> bool:
         """Whether the worker still lives; a failure is noted."""

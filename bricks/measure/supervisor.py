@@ -101,17 +101,18 @@ class Supervisor:
         except OSError as exc:
             raise WorkerError(f"the worker cannot be started: {exc}") from exc
         self.starts += 1
-        self._exchange(
-            {
-                "op": "hello",
-                "backend": settings.backend,
-                "threads": settings.threads,
-                "seed": settings.seed,
-                "memory_bytes": settings.memory_bytes,
-            },
-            START_TIMEOUT_S,
-            None,
-        )
+        hello = {
+            "op": "hello",
+            "backend": settings.backend,
+            "threads": settings.threads,
+            "seed": settings.seed,
+            "memory_bytes": settings.memory_bytes,
+        }
+        try:
+            self._exchange(hello, START_TIMEOUT_S, None)
+        except WorkerError:
+            self._end()  # it would have no backend
+            raise
 
     def _exchange(
         self, request: dict[str, Any], timeout_s: float, on_step: Callable[[int], None] | None

@@ -9,7 +9,7 @@ before each place are run along, untimed, so that a brick that is measured alone
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.measure.arena import arrange
@@ -86,6 +86,15 @@ def walk_of(
     keys = dict.fromkeys(step.key for step in steps)
     loads = tuple(Load(key, bricks[key].model, optimize) for key in keys)
     return Walk(loads, tuple(steps), arena.size_bytes)
+
+
+def without_region(walk: Walk) -> Walk:
+    """The same walk, every value in a buffer of its own."""
+    steps = (
+        replace(s, inputs=(None,) * len(s.inputs), outputs=(None,) * len(s.outputs))
+        for s in walk.steps
+    )
+    return Walk(walk.loads, tuple(steps))
 
 
 def single(key: str, model: bytes, *, inputs: int, outputs: int, timed: bool = True) -> Walk:

@@ -1,0 +1,121 @@
+"""How exact are estimates? Compare the zoo with whole-model runs and write docs/accuracy.md.
+
+    .venv/bin/python benchmarks/accuracy.py
+
+For every thread count a fresh cache is filled: bricks and whole models are sampled in turn, model
+by model. Raw samples go to benchmarks/results/accuracy.json, in microseconds. Takes about a minute
+per thread count; run nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bricks import Bench, Compared, Comparison, Measurement
+from bricks.report.tables import number, percent, seconds
+from bricks.zoo import entries
+
+ROOT = Path(__file__).resolve().parent.parent
+RAW = ROOT / "benchmarks" / "results" / "accuracy.json"
+PAGE = ROOT / "docs" / "accuracy.md"
+
+HEAD = """# How exact estimates are
+
+Written by `benchmarks/accuracy.py` on {date}, on {system} (recorded facts: {facts}), with
+{backend} {version}; raw samples are in `benchmarks/results/accuracy.json`.
+
+Every model's latency is recomposed from its bricks (granularity `{granularity}`) and set beside
+runs of the whole model on the same machine. Bricks and whole model are sampled in turn, round by
+round, with a fresh cache; a brick that an earlier model of the list shares is not measured again.
+Latencies are medians; intervals are those of the medians (95 %), from the samples' spread alone.
+Nothing was fitted: there is no parameter that these models could have decided, save the rules
+described in [measuring](measuring.md), which were found with the same nine models.
+"""
+
+
+def main() -> None:
+    """Measure, and write the page and the raw samples."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    arguments = parser.parse_args()
+    sections, raw = [], {}
+    for threads in arguments.threads:
+        with tempfile.TemporaryDirectory() as cache, Bench(cache, threads=threads) as bench:
+            models = [bench.read(entry.name) for entry in entries()]
+            comparison = bench.compare(models)
+            raw[f"{threads} threads"] = samples(bench, comparison)
+        sections.append(section(threads, comparison))
+    target = comparison.target
+    head = HEAD.format(
+        date=datetime.now(UTC).date(),
+        system=target.system.name,
+        facts=", ".join(f"{k} {v}" for k, v in target.system.recorded.items() if v is not None),
+        backend=target.runtime.backend,
+        version=target.runtime.version,
+        granularity=comparison.granularity,
+    )
+    PAGE.write_text("\n".join([head, *sections]), encoding="utf-8")
+    RAW.parent.mkdir(exist_ok=True)
+    RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def samples(bench: Bench, comparison: Comparison) -> dict[str, Any]:
+    """Rounds of every brick and model in microseconds."""
+    rows = [row for row in comparison.rows if isinstance(row, Compared)]
+    names = {row.plan.digest: row.model for row in rows}
+    keys = sorted({key for row in rows for key in row.plan.keys})
+    kept = {}
+    for key, result in bench.store.results(comparison.target.key, [*names, *keys]).items():
+        if isinstance(result, Measurement):
+            rounds = [[round(s * 1e6, 1) for s in samples] for samples in result.rounds]
+            kept[names.get(key, key)] = rounds
+    return kept
+
+
+def section(threads: int, comparison: Comparison) -> str:
+    """The table of one thread count."""
+    lines = [
+        f"## {threads} {'thread' if threads == 1 else 'threads'}",
+        "",
+        "| model | occurrences | bricks | measured | estimate | interval | estimate / measured |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in comparison.rows:
+        if isinstance(row, Compared):
+            interval = f"{seconds(row.estimate.low_s)} … {seconds(row.estimate.high_s)}"
+            cells = (
+                row.model,
+                str(len(row.plan.occurrences)),
+                str(len(row.plan.keys)),
+                seconds(row.measured.median_s),
+                seconds(row.estimate.estimate_s),
+                interval,
+                number(row.ratio, 3),
+            )
+        else:
+            cells = (row.model, *[""] * 5, row.error)
+        lines.append(f"| {' | '.join(cells)} |")
+    s = comparison.summary
+    lines += [
+        "",
+        f"Error |estimate / measured - 1|: median {percent(s.median_abs_error)}, 95th percentile"
+        f" {percent(s.p95_abs_error)}, worst {percent(s.max_abs_error)}; geometric mean of the"
+        f" ratios {number(s.geomean_ratio, 3)}. Noise floor (whole models measured twice in the"
+        f" same session): {percent(s.noise_floor)}. The interval holds the measured latency for"
+        f" {percent(s.interval_hit_rate, 0)} of the models.",
+        "",
+        f"Latencies of all models over latencies of all unique bricks: {number(s.speedup_latency)}."
+        f" Wall time of measuring models over that of measuring bricks: {number(s.speedup_wall)}"
+        f" ({seconds(s.models_wall_s)} against {seconds(s.bricks_wall_s)}).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+from pathlib import Path
+
+import pytest
+from commands import Here
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody's shell says about caches and the zoo must not decide what tests do."""
+    for name in ("BRICKS_CACHE", "BRICKS_ZOO", "BRICKS_FAKE_FAULTS", "BRICKS_FAKE_PACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Here:
+    """Commands in this process, on a cache of their own."""
+    return Here(tmp_path / "cache", capsys)

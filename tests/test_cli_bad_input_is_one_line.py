@@ -1,0 +1,346 @@
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import onnx
+import pytest
+from commands import Here, bricks, chain, started
+from factories import conv_net, mlp, model, node, save, value
+from sqlalchemy import Engine, event
+
+X, Y = value("x", [1]), value("y", [1])
+FOREIGN = model([node("Gelu", ["x"], ["y"], domain="org.x")], [X], [Y], domains=["org.x"])
+COMMANDS = ("decompose", "measure", "predict", "compare")
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return save(mlp(), tmp_path, "good.onnx")
+
+
+def corrupt(tmp_path: Path, name: str, content: bytes) -> Path:
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path
+
+
+def no_file_of_ours_is_lost(here: Here, good: Path) -> None:
+    assert here("measure", good, "--json").json["new_bricks"] == 0
+    assert here.plain("cache", "verify", "--cache", here.cache).status == 0
+
+
+# Models
+
+
+@pytest.mark.parametrize(
+    ("proto", "text"),
+    [
+        (model([], [X], [Y]), "x.onnx: the graph has no nodes"),
+        (
+            model([node("Frobnicate", ["x"], ["y"], name="f")], [X], [Y]),
+            "x.onnx: node Frobnicate 'f': domain ai.onnx, opset 17, has no operator Frobnicate",
+        ),
+        (FOREIGN, "the fake runtime cannot infer the shape of 'y', which Gelu of domain org.x"),
+        (
+            conv_net(batch="N"),
+            "x.onnx: input 'data' has an open dimension 'N' (axis 0):"
+            " give --batch N or --shape data=?x3x16x16",
+        ),
+        (mlp(widths=(3, 4)), None),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_one_line(
+    here: Here, tmp_path: Path, proto: onnx.ModelProto, text: str | None
+) -> None:
+    done = here("measure", save(proto, tmp_path, "x.onnx"))
+    if text is None:
+        assert (done.status, done.err) == (0, "")
+    else:
+        assert done.status == 1
+        assert text in done.complaint
+        assert done.out == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"hello, this is text\n", "x.onnx is not an ONNX model"),
+        (b"", "x.onnx is not an ONNX model"),
+        (conv_net().SerializeToString()[:5000], "x.onnx is cut short"),
+    ],
+)
+def test_a_file_that_is_no_model_is_one_line(
+    here: Here, tmp_path: Path, content: bytes, text: str
+) -> None:
+    done = here("predict", corrupt(tmp_path, "x.onnx", content))
+    assert done.status == 1
+    assert text in done.complaint
+
+
+@pytest.mark.parametrize("granularity", ["executed", "2"])
+def test_what_onnxruntime_refuses_is_one_line(here: Here, tmp_path: Path, granularity: str) -> None:
+    path = save(FOREIGN, tmp_path, "foreign.onnx")
+    for command in ("measure", "compare"):
+        done = here(command, path, "--granularity", granularity, runtime="onnxruntime")
+        assert done.status == 1
+        assert done.complaint.startswith("foreign: onnxruntime failed while")
+        assert "org.x:Gelu" in done.complaint
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("none.onnx", "no file or folder is called 'none.onnx': check the path"),
+        (
+            "squeeznet",
+            "no file, folder or zoo model is called 'squeeznet': did you mean squeezenet?",
+        ),
+        ("a/b", "no file or folder is called 'a/b': check the path"),
+    ],
+)
+def test_a_model_that_is_not_there_is_one_line(here: Here, name: str, text: str) -> None:
+    done = here("measure", name)
+    assert done.status == 1
+    assert done.complaint == text
+
+
+def test_a_folder_without_models_is_one_line(here: Here, tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    done = here("compare", folder)
+    assert done.status == 1
+    assert done.complaint == f"the folder {folder} holds no .onnx file: give a folder that does"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_one_bad_model_does_not_stop_the_others(
+    here: Here, tmp_path: Path, good: Path, command: str
+) -> None:
+    bad = corrupt(tmp_path, "bad.onnx", b"no model at all")
+    done = here(command, good, bad, save(FOREIGN, tmp_path, "odd.onnx"), "--json")
+    assert done.status == 1
+    first, second, third = done.json["models"]
+    assert [row["model"] for row in (first, second, third)] == ["good", "bad", "odd"]
+    assert first["error"] is None
+    assert "is not an ONNX model" in second["error"]
+    assert "cannot infer the shape" in third["error"]
+    said = [f"bricks: {row['error']}" for row in (second, third)]
+    assert done.err.splitlines() == said
+    assert first.keys() == second.keys() == third.keys()
+
+
+# Usage
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--threads", "0"], "Invalid value for '--threads'"),
+        (["--threads", "two"], "Invalid value for '--threads'"),
+        (["--batch", "0"], "Invalid value for '--batch'"),
+        (["--budget", "-1"], "Invalid value for '--budget'"),
+        (["--precision", "0"], "Invalid value for '--precision'"),
+        (["--granularity", "0"], "granularity '0' is neither 'executed' nor a number"),
+        (["--granularity", "x"], "granularity 'x' is neither 'executed' nor a number"),
+        (["--runtime", "nonsense"], "no runtime is called 'nonsense': choose one of onnxruntime"),
+        (["--shape", "1x2"], "not a shape: '1x2': give NAME=1x3x224x224"),
+        (["--shape", "x=1xa"], "not a shape: 'x=1xa': '1xa' is not a list like 1x3x224x224"),
+        (["--shape", "x=1x0"], "not a shape: 'x=1x0': dimensions are whole numbers from 1"),
+        (["--shape", "x=1x32", "--shape", "x=1x32"], "--shape gives input 'x' twice"),
+        (["--treads", "1"], "No such option: --treads"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_wrong_usage(
+    here: Here, good: Path, options: list[str], text: str
+) -> None:
+    runtime = None if "--runtime" in options else "fake"
+    done = here("measure", good, *options, runtime=runtime)
+    assert done.status == 2
+    assert text in done.complaint
+    assert done.complaint.endswith("--help')")
+    assert done.out == ""
+
+
+def test_a_shape_for_an_input_that_is_not_there_names_the_inputs(here: Here, good: Path) -> None:
+    done = here("measure", good, "--shape", "foo=1x2")
+    assert done.status == 1
+    assert done.complaint == "good.onnx: there is no input 'foo'; inputs are: 'x'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["measure"], "Missing argument 'MODEL…'. (try 'bricks measure --help')"),
+        (["meassure"], "No such command 'meassure'. Did you mean 'measure'?"),
+        (["--nonsense"], "No such option: --nonsense (try 'bricks --help')"),
+        (["cache", "nonsense"], "No such command 'nonsense'."),
+    ],
+)
+def test_commands_that_do_not_exist_are_wrong_usage(
+    here: Here, arguments: list[str], text: str
+) -> None:
+    done = here.plain(*arguments)
+    assert done.status == 2
+    assert text in done.complaint
+
+
+@pytest.mark.parametrize("arguments", [[], ["cache"]])
+def test_without_a_command_the_help_is_shown(here: Here, arguments: list[str]) -> None:
+    done = here.plain(*arguments)
+    assert done.status == 2
+    assert "Usage:" in done.out + done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "systems", "cache stats", "cache verify"])
+def test_every_command_has_help_with_an_example(here: Here, command: str) -> None:
+    done = here.plain(*command.split(), "--help")
+    assert (done.status, done.err) == (0, "")
+    assert f"bricks {command}" in " ".join(done.out.split())
+
+
+def test_a_system_that_the_cache_does_not_know_is_wrong_usage(here: Here, good: Path) -> None:
+    done = here("predict", good, "--system", "deep-thought")
+    assert done.status == 2
+    assert "no system in the cache is called 'deep-thought'; it knows: " in done.complaint
+
+
+# The cache
+
+
+def test_a_cache_that_is_no_database_is_left_alone(here: Here, good: Path) -> None:
+    here.cache.mkdir()
+    file = corrupt(here.cache, "bricks.sqlite", b"my diary\n" * 300)
+    for command in (["measure", good], ["systems"], ["cache", "stats"], ["cache", "verify"]):
+        done = here.plain(*command, "--cache", here.cache)
+        assert done.status == 1
+        assert f"{file} is not a bricks cache" in done.complaint
+        assert "give another --cache" in done.complaint
+    assert file.read_bytes() == b"my diary\n" * 300
+
+
+def test_a_cache_of_a_newer_schema_is_left_alone(here: Here, good: Path) -> None:
+    here("measure", good)
+    with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
+        connection.execute(
+            "UPDATE bricks_cache_info SET value = '99' WHERE name = 'schema_version'"
+        )
+    done = here("predict", good)
+    assert done.status == 1
+    assert "has schema version 99" in done.complaint
+    assert "update bricks, or give another --cache" in done.complaint
+    with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
+        connection.execute("UPDATE bricks_cache_info SET value = '1' WHERE name = 'schema_version'")
+    no_file_of_ours_is_lost(here, good)
+
+
+def test_a_cache_that_cannot_be_made_is_one_line(here: Here, good: Path) -> None:
+    done = here.plain("measure", good, "--cache", good / "cache")
+    assert done.status == 1
+    assert f"the cache folder {good}/cache cannot be created" in done.complaint
+
+
+def test_a_damaged_cache_is_one_line(here: Here, good: Path) -> None:
+    here("measure", good)
+    file = here.cache / "bricks.sqlite"
+    content = bytearray(file.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    file.write_bytes(content)
+    done = here("predict", good)
+    assert done.status == 1
+    assert f"the cache {file} is not a bricks cache any more" in done.complaint
+    found = here.plain("cache", "verify", "--cache", here.cache)
+    assert found.status == 1
+    assert "Traceback" not in found.err
+
+
+@contextmanager
+def full_disk(spare_pages: int) -> Iterator[None]:
+    """A cache opened meanwhile grows by no more than ``spare_pages``."""
+
+    def limit(connection: sqlite3.Connection, _: object) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + spare_pages}")
+
+    event.listen(Engine, "connect", limit)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", limit)
+
+
+def samples(here: Here) -> int:
+    found: int = here.plain("cache", "stats", "--json", "--cache", here.cache).json["samples"]
+    return found
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_lost(
+    here: Here, tmp_path: Path, good: Path
+) -> None:
+    """The disk is full at once, then a little later each time, then in the middle of measuring."""
+    here("measure", good)
+    operators = ("Abs", "Neg", "Exp", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos", "Tanh") * 8
+    new = save(chain(*operators), tmp_path, "new.onnx")
+    kept, growth = samples(here), []
+    for spare_pages in range(20):
+        with full_disk(spare_pages):
+            done = here("measure", new)
+        if done.status == 0:
+            break
+        assert done.status == 1
+        assert "cannot be written, the disk is full: free some space" in done.complaint
+        growth.append(samples(here) - kept)
+        assert growth[-1] >= 0
+        kept += growth[-1]
+    assert growth[0] == 0
+    assert any(growth), "it never was in the middle of measuring"
+    no_file_of_ours_is_lost(here, good)
+    assert here("predict", new, "--no-measure").status == 0
+
+
+# Standard output
+
+
+@pytest.mark.parametrize("options", [["--json"], []])
+def test_output_that_nothing_takes_is_one_line(tmp_path: Path, options: list[str]) -> None:
+    from subprocess import PIPE, run
+
+    from commands import COMMAND, environment
+
+    with open("/dev/full", "w") as full:
+        words = [*COMMAND, "systems", *options, "--cache", str(tmp_path / "cache")]
+        done = run(words, stdout=full, stderr=PIPE, text=True, env=environment())
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("bricks: standard output cannot be written (No space left on device)")
+
+
+def test_closed_output_is_one_line(tmp_path: Path) -> None:
+    from subprocess import run
+
+    from commands import COMMAND, environment
+
+    words = [*COMMAND, "systems", "--json", "--cache", str(tmp_path / "cache")]
+    shell = ["sh", "-c", '"$@" >&-', "sh", *words]
+    done = run(shell, capture_output=True, text=True, env=environment())
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("bricks: standard output cannot be written")
+
+
+def test_a_reader_that_stops_reading_is_no_reason_to_shout(tmp_path: Path) -> None:
+    with started("systems", "--json", "--cache", tmp_path / "cache") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(60) == 1
+        assert process.stderr.read() == ""
+        process.stdout = None
+
+
+def test_a_terminal_without_unicode_gets_replacements(good: Path, tmp_path: Path) -> None:
+    cache = ("--cache", tmp_path / "cache", "--runtime", "fake")
+    done = bricks("predict", good, *cache, PYTHONIOENCODING="ascii")
+    assert (done.status, done.err) == (0, "")
+    assert "estimate" in done.out

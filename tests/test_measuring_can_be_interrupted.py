@@ -1,0 +1,110 @@
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from commands import Here, bricks, chain, ended, gone, rounds, started, until, workers
+from factories import save
+
+OPERATORS = ("Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf")
+PACE = {"BRICKS_FAKE_PACE": "0.01"}
+FULL = 8  # rounds that a finished measurement has at least
+
+
+@pytest.fixture
+def model(here: Here, tmp_path: Path) -> Path:
+    """A model whose bricks lack, while the probes of call overhead are measured already."""
+    assert here("measure", save(chain("Floor"), tmp_path, "floor.onnx")).status == 0
+    return save(chain(*OPERATORS), tmp_path, "model.onnx")
+
+
+def begun(cache: Path, least: int) -> bool:
+    """Whether every brick has some rounds."""
+    kept = rounds(cache)
+    return len(kept) == len(OPERATORS) + 1 and min(map(len, kept.values())) >= least
+
+
+def test_ctrl_c_ends_it_at_once_and_the_next_run_goes_on(here: Here, model: Path) -> None:
+    words = ("measure", model, "--runtime", "fake", "--cache", here.cache)
+    with started(*words, **PACE) as process:
+        until(lambda: begun(here.cache, 2))
+        children = workers(process.pid)
+        assert children
+        pressed = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        done = ended(process)
+        took_s = time.monotonic() - pressed
+    assert (done.status, done.out) == (130, "")
+    assert done.complaint == (
+        "interrupted; what was measured is kept, the same command goes on from there"
+    )
+    assert took_s < 1
+    assert gone(children)
+    before = rounds(here.cache)
+    assert sum(2 <= len(r) < FULL for r in before.values()) == len(OPERATORS)
+    assert here.plain("cache", "verify", "--cache", here.cache).status == 0
+
+    after = here("measure", model, "--json")
+    assert (after.status, after.json["new_bricks"]) == (0, len(OPERATORS))
+    for key, kept in rounds(here.cache).items():
+        assert kept[: len(before[key])] == before[key]
+        assert FULL <= len(kept) <= max(len(before[key]), FULL) + 5  # not begun again
+    assert here("predict", model, "--no-measure").status == 0
+
+
+def test_ctrl_c_in_a_brick_that_hangs_ends_it_too(here: Here, model: Path) -> None:
+    words = ("measure", model, "--runtime", "fake", "--cache", here.cache)
+    with started(*words, BRICKS_FAKE_FAULTS="Erf=hang") as process:
+        children = until(lambda: workers(process.pid))
+        time.sleep(1)
+        assert process.poll() is None
+        pressed = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert ended(process).status == 130
+        assert time.monotonic() - pressed < 1
+    assert gone(children)
+
+
+def test_killed_runs_resume(here: Here, model: Path) -> None:
+    """Killed at several moments, from the first import to the last rounds."""
+    words = ("measure", model, "--runtime", "fake", "--cache", here.cache, "--json")
+    moments = random.Random(4)
+    met, kept = [], 0
+    for number in range(6):
+        with started(*words, **PACE) as process:
+            if number % 2:
+                until(lambda: begun(here.cache, 1) or process.poll() is not None)
+            time.sleep(moments.uniform(0.1, 0.5))
+            children = workers(process.pid)
+            met += children
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+        until(lambda gone_too=children: gone(gone_too))
+        now = sum(map(len, rounds(here.cache).values()))
+        assert now >= kept
+        kept = now
+    assert met
+    assert kept
+    done = bricks(*words)
+    assert (done.status, done.err) == (0, "")
+    assert done.json["unfinished"] == 0
+    assert begun(here.cache, FULL)
+    assert here.plain("cache", "verify", "--json", "--cache", here.cache).json["problems"] == []
+    assert here("predict", model, "--no-measure").status == 0
+    assert here("measure", model, "--json").json["new_bricks"] == 0
+
+
+def test_what_a_killed_run_held_is_free_for_one_that_waits(here: Here, model: Path) -> None:
+    words = ("measure", model, "--runtime", "fake", "--cache", here.cache, "--json")
+    with started(*words, **PACE) as first:
+        until(lambda: begun(here.cache, 1))
+        with started(*words) as second:
+            time.sleep(1)
+            assert second.poll() is None
+            first.kill()
+            first.wait()
+            done = ended(second)
+    assert (done.status, done.err) == (0, "")
+    assert done.json["new_bricks"] == len(OPERATORS)

@@ -1,0 +1,109 @@
+from pathlib import Path
+
+import pytest
+from commands import Here, chain
+from factories import save
+
+FAULTY = ("Relu", "Sigmoid", "Tanh", "Exp", "Log", "Neg")
+ORDERS = "Sigmoid=crash,Tanh=hang,Exp=memory,Log=error"
+REASONS = {
+    "Sigmoid": "it crashed the process (SIGABRT)",
+    "Tanh": "it did not finish within 1 s",
+    "Exp": "out of memory: ordered by BRICKS_FAKE_FAULTS",
+    "Log": "failed as ordered by BRICKS_FAKE_FAULTS",
+}
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model of six bricks, four of which cannot be measured."""
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", ORDERS)
+    return save(chain(*FAULTY), tmp_path, "faulty.onnx")
+
+
+def test_every_kind_of_failure_is_recorded_and_the_rest_is_measured(
+    here: Here, faulty: Path
+) -> None:
+    done = here("measure", faulty, "--timeout", 1, "--json")
+    assert done.status == 1
+    facts = done.json
+    assert (facts["bricks"], facts["new_bricks"], facts["unfinished"]) == (6, 2, 0)
+    assert sorted(f["reason"] for f in facts["failures"]) == sorted(REASONS.values())
+    lines = done.err.splitlines()
+    assert len(lines) == 4
+    for operator, reason in REASONS.items():
+        (line,) = [line for line in lines if f" ({operator}) " in line]
+        assert line.startswith("bricks: brick b1-")
+        assert f"could not be measured: {reason}; --retry tries again" in line
+    is_a_gap_in_predictions(here, faulty)
+    is_not_tried_again_but_on_demand(here, faulty)
+
+
+def is_a_gap_in_predictions(here: Here, faulty: Path) -> None:
+    done = here("predict", faulty, "--json")
+    assert done.status == 1
+    (row,) = done.json["models"]
+    assert (row["estimate_s"], row["low_s"], row["high_s"]) == (None, None, None)
+    assert row["coverage"] == pytest.approx(2 / 6)
+    assert {gap["reason"] for gap in row["missing"]} == set(REASONS.values())
+    assert row["error"].startswith("faulty: no estimate without b1-")
+    assert row["measured_s"] > 0
+
+
+def is_not_tried_again_but_on_demand(here: Here, faulty: Path) -> None:
+    done = here("measure", faulty, "--json")  # without --timeout: a hang would take a minute
+    assert done.status == 1
+    assert done.json["new_bricks"] == 0
+    assert len(done.json["failures"]) == 4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("BRICKS_FAKE_FAULTS")
+        assert len(here("measure", faulty, "--json").json["failures"]) == 4
+        done = here("measure", faulty, "--retry", "--json")
+        assert (done.status, done.err) == (0, "")
+        assert (done.json["new_bricks"], done.json["failures"]) == (4, [])
+        assert here("predict", faulty).status == 0
+
+
+def test_comparing_says_which_brick_failed_and_goes_on_with_other_models(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Sigmoid=crash")
+    bad = save(chain("Relu", "Sigmoid", "Neg"), tmp_path, "bad.onnx")
+    fine = save(chain("Relu", "Neg"), tmp_path, "fine.onnx")
+    done = here("compare", bad, fine, "--json")
+    assert done.status == 1
+    first, second = done.json["models"]
+    assert "it crashed the process (SIGABRT)" in first["error"]
+    assert first["error"].startswith("bad: brick b1-")
+    assert first["estimate_s"] is first["ratio"] is None
+    assert first["coverage"] == pytest.approx(2 / 3)
+    assert (first["bricks"], first["new_bricks"]) == (3, 2)
+    assert second["error"] is None
+    assert (second["coverage"], second["new_bricks"]) == (1.0, 0)
+    assert done.json["summary"]["models"] == 1
+    assert done.complaint == first["error"]
+
+
+def test_a_whole_model_that_crashes_takes_no_brick_with_it(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Relu+Neg=crash")
+    path = save(chain("Relu", "Neg"), tmp_path, "pair.onnx")
+    done = here("compare", path, "--json")
+    assert done.status == 1
+    assert done.complaint == ("pair: the whole model was not run: it crashed the process (SIGABRT)")
+    (row,) = done.json["models"]
+    assert row["new_bricks"] == 2
+    assert here("predict", path, "--no-measure").status == 0
+    monkeypatch.delenv("BRICKS_FAKE_FAULTS")
+    done = here("compare", path, "--retry", "--json")
+    assert (done.status, done.json["models"][0]["new_bricks"]) == (0, 0)
+
+
+def test_a_budget_that_ends_leaves_the_rest_for_the_next_run(here: Here, tmp_path: Path) -> None:
+    path = save(chain("Relu", "Neg"), tmp_path, "pair.onnx")
+    done = here("measure", path, "--budget", 0, "--json")
+    assert done.status == 1
+    assert done.json["unfinished"] > 0
+    assert "run the same command again to go on" in done.complaint
+    assert here("measure", path, "--json").json["new_bricks"] == 2

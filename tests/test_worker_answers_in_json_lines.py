@@ -1,0 +1,129 @@
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from commands import environment
+from factories import mlp
+
+from bricks.errors import WorkerError
+from bricks.measure.protocol import pack
+from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
+
+WORKER = [sys.executable, "-m", "bricks.measure.worker"]
+HELLO = {"op": "hello", "backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None}
+
+
+def conversation(*requests: object) -> list[dict[str, Any]]:
+    """A worker's answers; it ends by itself when nobody asks any more."""
+    lines = [r if isinstance(r, str) else json.dumps(r) for r in requests]
+    text = "".join(f"{line}\n" for line in lines)
+    done = subprocess.run(
+        WORKER, input=text, capture_output=True, text=True, timeout=60, env=environment()
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_whole_conversation() -> None:
+    model = pack(mlp(widths=(4, 4)).SerializeToString())
+    hello, region, load, place, *walk, unload = conversation(
+        HELLO,
+        {"op": "region", "size_bytes": 1000},
+        {"op": "load", "id": "a", "key": "b1-00", "model": model, "optimize": False},
+        {"op": "place", "place": "a/0", "id": "a", "inputs": [0], "outputs": [64]},
+        {"op": "walk", "steps": [["a/0", True], ["a/0", False]], "passes": 3, "announce": True},
+        {"op": "unload"},
+    )
+    assert hello["ok"]["pid"] > 0
+    assert [region, load, place, unload] == [{"ok": {}}] * 4
+    assert walk[:2] == [{"at": 0}, {"at": 1}]
+    timed, untimed = walk[2]["ok"]["samples"]
+    assert len(timed) == 3
+    assert all(0 < sample < 1 for sample in timed)
+    assert untimed == []
+
+
+def test_what_cannot_be_done_is_an_answer_and_not_the_end() -> None:
+    answers = conversation(
+        {"op": "unload"},
+        {"op": "load", "id": "a", "key": "k", "model": "", "optimize": False},
+        {"op": "dance"},
+        {},
+        "this is no JSON",
+        "[]",
+        {"op": "region"},
+        HELLO,
+    )
+    assert answers[0] == {"ok": {}}
+    errors = [answer["error"] for answer in answers[1:-1]]
+    assert len(errors) == 6
+    assert not any("\n" in error for error in errors)
+    assert errors[1] == "the worker does not know this operation"
+    assert "ok" in answers[-1]
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    with Supervisor(WorkerSettings("fake", threads=1, seed=0)) as one:
+        yield one
+
+
+def test_a_backend_that_does_not_start_is_the_same_error_each_time() -> None:
+    with Supervisor(WorkerSettings("nonsense", threads=1, seed=0)) as supervisor:
+        for _ in range(2):
+            with pytest.raises(WorkerError, match="no runtime is called 'nonsense'"):
+                supervisor.ask("unload", timeout_s=30)
+
+
+def test_a_program_that_cannot_be_started_is_named() -> None:
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=("/nowhere/python",))) as supervisor,
+        pytest.raises(WorkerError, match=r"the worker cannot be started: .*/nowhere/python"),
+    ):
+        supervisor.ask("unload", timeout_s=30)
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("raise SystemExit('no such module')", r"ended the process \(exit status 1\): no such mod"),
+        ("import os; os.abort()", r"it crashed the process \(SIGABRT\)"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL, most likely for lack of memory"),
+    ],
+)
+def test_a_worker_that_dies_says_why(program: str, text: str) -> None:
+    command = (sys.executable, "-c", program)
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
+        pytest.raises(WorkerDied, match=text),
+    ):
+        supervisor.ask("unload", timeout_s=30)
+
+
+def test_a_program_that_speaks_something_else_is_told() -> None:
+    command = (sys.executable, "-c", "print('hello!', flush=True); input()")
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
+        pytest.raises(WorkerError, match="something that is not JSON: b'hello!'"),
+    ):
+        supervisor.ask("unload", timeout_s=30)
+
+
+def test_after_a_death_the_next_question_gets_a_new_worker(supervisor: Supervisor) -> None:
+    supervisor.ask("unload", timeout_s=30)
+    with pytest.raises(WorkerDied, match="did not finish within 0 s"):
+        supervisor.ask("region", size_bytes=1 << 28, timeout_s=0.0)
+    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert supervisor.starts == 2
+
+
+def test_long_messages_pass_in_both_directions(supervisor: Supervisor) -> None:
+    widths = (8,) * 400
+    model = pack(mlp(widths=widths).SerializeToString())
+    assert len(model) > 1 << 17  # more than a pipe holds
+    answer = supervisor.ask("executed", timeout_s=60, model=model)
+    assert len(answer["types"]) > 1000
