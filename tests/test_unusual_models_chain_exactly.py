@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from factories import constant, model, node, save, value
+from onnx import TensorProto, helper
+
+from bricks import Bench
+
+X = value("x", [2, 4])
+WEIGHT = constant("w", np.linspace(-1, 1, 16).reshape(4, 4), "FLOAT")
+
+
+def branches() -> onnx.ModelProto:
+    """If, whose branches use values and weights from outside."""
+    outputs = [value("b", [2, 4])]
+    then = helper.make_graph([node("MatMul", ["a", "w"], ["b"])], "then", [], outputs)
+    other = helper.make_graph([node("Neg", ["a"], ["b"])], "else", [], outputs)
+    nodes = [
+        node("Relu", ["x"], ["a"]),
+        node("ReduceSum", ["a"], ["sum"], keepdims=0),
+        node("Greater", ["sum", "zero"], ["positive"]),
+        node("If", ["positive"], ["y"], then_branch=then, else_branch=other),
+    ]
+    return model(nodes, [X], [value("y", [2, 4])], [WEIGHT, constant("zero", 0.0, "FLOAT")])
+
+
+def loop() -> onnx.ModelProto:
+    """Loop, which carries a value and uses a weight from outside."""
+    body = helper.make_graph(
+        [node("MatMul", ["carried", "w"], ["next"]), node("Identity", ["go"], ["still"])],
+        "body",
+        [value("i", [], "INT64"), value("go", [], "BOOL"), value("carried", [2, 4])],
+        [value("still", [], "BOOL"), value("next", [2, 4])],
+    )
+    nodes = [node("Loop", ["times", "yes", "x"], ["y"], body=body)]
+    constants = [WEIGHT, constant("times", 3), constant("yes", True, "BOOL")]
+    return model(nodes, [X], [value("y", [2, 4])], constants)
+
+
+def data_dependent() -> onnx.ModelProto:
+    """NonZero: how many rows come out depends on the data."""
+    nodes = [
+        node("Greater", ["x", "zero"], ["mask"]),
+        node("NonZero", ["mask"], ["where"]),
+        node("Transpose", ["where"], ["rows"], perm=[1, 0]),
+        node("GatherND", ["x", "rows"], ["y"]),
+    ]
+    return model(nodes, [X], [value("y", ["found"])], [constant("zero", 0.0, "FLOAT")])
+
+
+def computed_shape() -> onnx.ModelProto:
+    """A Reshape whose target is computed from another value's shape."""
+    nodes = [
+        node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        node("Shape", ["t"], ["shape"]),
+        node("Reshape", ["x", "shape"], ["r"]),
+        node("Add", ["r", "t"], ["y"]),
+    ]
+    return model(nodes, [X], [value("y", [4, 2])])
+
+
+def shared_weight() -> onnx.ModelProto:
+    """One weight used twice, and an intermediate value that is an output."""
+    nodes = [
+        node("MatMul", ["x", "w"], ["a"]),
+        node("Relu", ["a"], ["b"]),
+        node("MatMul", ["b", "w"], ["y"]),
+    ]
+    return model(nodes, [X], [value("y", [2, 4]), value("b", [2, 4])], [WEIGHT])
+
+
+def halves() -> onnx.ModelProto:
+    """Float16 throughout."""
+    weight = constant("w", np.linspace(-1, 1, 16).reshape(4, 4), "FLOAT16")
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("Softmax", ["a"], ["y"])]
+    return model(nodes, [value("x", [2, 4], "FLOAT16")], [value("y", [2, 4], "FLOAT16")], [weight])
+
+
+def embedding() -> onnx.ModelProto:
+    """Token numbers that must lie within a table, and a mask."""
+    table = constant("table", np.linspace(-1, 1, 40).reshape(10, 4), "FLOAT")
+    nodes = [
+        node("Gather", ["table", "ids"], ["a"]),
+        node("Cast", ["mask"], ["m"], to=TensorProto.FLOAT),
+        node("Unsqueeze", ["m", "axes"], ["u"]),
+        node("Mul", ["a", "u"], ["y"]),
+    ]
+    inputs = [value("ids", [1, 6], "INT64"), value("mask", [1, 6], "INT64")]
+    return model(nodes, inputs, [value("y", [1, 6, 4])], [table, constant("axes", [2])])
+
+
+def unnamed() -> onnx.ModelProto:
+    """Nodes without names, one of them with an output that nobody reads."""
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2),
+        helper.make_node("Relu", ["a"], ["y"]),
+    ]
+    return model(nodes, [X], [value("y", [2, 2])], opset=18)
+
+
+MODELS = [
+    branches, loop, data_dependent, computed_shape, shared_weight, halves, embedding, unnamed,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["executed", "1", "3"])
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    with Bench(tmp_path_factory.mktemp("cache"), granularity=request.param, threads=1) as made:
+        yield made
+
+
+@pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+def test_bricks_chained_give_the_models_outputs(
+    bench: Bench, make: Callable[[], onnx.ModelProto], tmp_path: Path
+) -> None:
+    read = bench.read(save(make(), tmp_path, f"{make.__name__}.onnx"))
+    result = bench.verify(read)
+    assert result["finite"]
+    assert result["own_weights"]
+    assert result["exact"] or result["max_rel_difference"] < 1e-5
+    assert result["exact"] or not bench.options.granularity == "executed"
+
+
+@pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+def test_every_brick_runs_or_is_named(
+    bench: Bench, make: Callable[[], onnx.ModelProto], tmp_path: Path
+) -> None:
+    read = bench.read(save(make(), tmp_path, f"{make.__name__}.onnx"))
+    done = bench.measure([read])
+    assert [f.reason for f in done.failures] == []
+    assert done.unfinished == 0
+    assert bench.predict(read, measure=False).coverage == 1.0
