@@ -20,6 +20,7 @@ from bricks.errors import BackendError, ModelError, UsageError, WorkerError
 from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplete, summarise
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Results, recompose, round_spread
+from bricks.graph.domains import steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
@@ -166,15 +167,21 @@ class Bench:
                 return Decomposition(plan, bricks, wall_s)
         self._progress(f"decomposing {model.name}", 0.0)
         started = time.perf_counter()
-        in_place: dict[str, str] = {}
-        if self._granularity.executed:
-            graph, in_place = self._executed_graph(model)
-        else:
-            graph = self._source_graph(model)
         # Here, not at the top: a plan from the cache needs none of what this imports.
         from bricks.decompose.build import build
 
-        result = build(model, graph, self._granularity, in_place=in_place, started=started)
+        if self._granularity.executed:
+            proto, graph, in_place = self._executed_graph(model)
+        else:
+            proto, graph, in_place = model.skeleton, self._source_graph(model), {}
+        result = build(
+            model,
+            graph,
+            self._granularity,
+            in_place=in_place,
+            examples=self._steering_values(model, proto, graph),
+            started=started,
+        )
         self._save_target()
         self.store.save_decomposition(result, self.target.key)
         return result
@@ -284,10 +291,20 @@ class Bench:
         cut, target = str(self._granularity), self.target.key
         return self.store.load_plan(model.digest, cut, target, name=model.name)
 
-    def _executed_graph(self, model: Model) -> tuple[Graph, dict[str, str]]:
+    def _executed_graph(self, model: Model) -> tuple[bytes, Graph, dict[str, str]]:
         answer = self._ask(model, "executed", model=pack(model.skeleton))
         types = {name: TensorType.from_json(t) for name, t in answer["types"].items()}
-        return graph_of(parse_model(unpack(answer["model"])), types), answer["in_place"]
+        proto = unpack(answer["model"])
+        return proto, graph_of(parse_model(proto), types), answer["in_place"]
+
+    def _steering_values(self, model: Model, proto: bytes, graph: Graph) -> dict[str, list[int]]:
+        """What integers that steer shapes hold, where they are computed rather than constant."""
+        names = steering_values(graph)
+        if not names:
+            return {}
+        answer = self._ask(model, "integers", model=pack(proto), names=names)
+        values: dict[str, list[int]] = answer["values"]
+        return values
 
     def _source_graph(self, model: Model) -> Graph:
         try:

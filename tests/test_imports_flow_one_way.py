@@ -32,8 +32,8 @@ ALLOWED = {
         "estimate", "suite", "report",
     },
     "cli": {
-        "", "bench", "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure",
-        "estimate", "suite", "report",
+        "", "bench", "errors", "graph", "system", "zoo", "decompose", "backends", "store",
+        "measure", "estimate", "suite", "report",
     },
 }  # fmt: skip
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "manager", "misc"}

@@ -68,10 +68,22 @@ class Backend(Protocol):
         """Every value's type, found by running ``proto`` where it cannot be inferred."""
         ...
 
-    def load(self, proto: onnx.ModelProto, *, key: str, optimize: bool) -> Loaded:
+    def integers(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+        """What the integer values called ``names`` hold in a run of ``proto``, flattened."""
+        ...
+
+    def load(
+        self,
+        proto: onnx.ModelProto,
+        *,
+        key: str,
+        optimize: bool,
+        examples: Mapping[str, Sequence[int]],
+    ) -> Loaded:
         """Make ``proto`` ready, with synthetic weights; ``key`` and the seed decide their values.
 
         ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none.
+        ``examples`` are values that integer inputs must have.
         """
         ...
 

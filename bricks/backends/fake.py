@@ -43,7 +43,18 @@ class FakeBackend:
         """What ``onnx.shape_inference`` finds."""
         return _typed(proto).types
 
-    def load(self, proto: onnx.ModelProto, *, key: str, optimize: bool) -> FakeLoaded:
+    def integers(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+        """Nothing: no value is ever computed, and none is needed here."""
+        return {}
+
+    def load(
+        self,
+        proto: onnx.ModelProto,
+        *,
+        key: str,
+        optimize: bool,
+        examples: Mapping[str, Sequence[int]],
+    ) -> FakeLoaded:
         """Anything loads, and takes no memory."""
         graph = _typed(proto)
         cutter = Cutter(graph)

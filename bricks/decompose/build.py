@@ -6,10 +6,11 @@ The same for the graph that a runtime executes and for the source graph.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bricks.decompose.granularity import Granularity, split
-from bricks.decompose.identity import Cutter
+from bricks.decompose.identity import Cutter, Piece
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
@@ -21,11 +22,13 @@ def build(
     granularity: Granularity,
     *,
     in_place: Mapping[str, str] | None = None,
+    examples: Mapping[str, Sequence[int]] | None = None,
     started: float | None = None,
 ) -> Decomposition:
     """Decompose ``graph``, the source or executed graph of ``model``.
 
-    ``in_place`` maps values to the values whose memory they take. ``started`` is when the work on
+    ``in_place`` maps values to the values whose memory they take, ``examples`` integer values that
+    steer shapes to what they hold in this model. ``started`` is when the work on
     this model began (``time.perf_counter()``), for the wall time that is recorded.
     """
     started = time.perf_counter() if started is None else started
@@ -41,7 +44,8 @@ def build(
     occurrences = []
     for nodes in split(graph, granularity):
         piece = cutter.cut(nodes)
-        bricks.setdefault(piece.brick.key, piece.brick)
+        if piece.brick.key not in bricks:
+            bricks[piece.brick.key] = _with_examples(piece, examples or {})
         occurrences.append(
             Occurrence(
                 brick=piece.brick.key,
@@ -61,6 +65,15 @@ def build(
         occurrences=tuple(occurrences),
     )
     return Decomposition(plan, bricks, time.perf_counter() - started)
+
+
+def _with_examples(piece: Piece, examples: Mapping[str, Sequence[int]]) -> Brick:
+    held = {
+        name: tuple(examples[original])
+        for name, original in zip(piece.brick.inputs, piece.inputs, strict=True)
+        if original in examples
+    }
+    return replace(piece.brick, examples=held) if held else piece.brick
 
 
 def _in_place(

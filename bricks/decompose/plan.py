@@ -6,7 +6,7 @@ Frozen data that can be stored and sent; nothing here reads ONNX or knows of a r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bricks.graph.tensor import TensorType
@@ -19,7 +19,8 @@ class Brick:
     ``model`` is its canonical form, a serialised ``ModelProto`` in which weights are initializers
     without values (``data_location == EXTERNAL``). ``inputs``, ``weights`` and ``outputs`` map
     the names in it to types, in canonical order. ``flops`` counts a multiply-add as two and is
-    None where an operator's work isn't known.
+    None where an operator's work isn't known. ``examples`` holds values of integer inputs that
+    steer shapes, as one model had them; they are no part of the identity.
     """
 
     key: str
@@ -29,6 +30,7 @@ class Brick:
     outputs: Mapping[str, TensorType]
     operators: tuple[str, ...]
     flops: int | None
+    examples: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def weight_bytes(self) -> int:

@@ -19,6 +19,7 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes
 from bricks.graph.uses import MASKING, STEERING, Restriction, Scene, passes_on, restriction
 
+_STEERING_ELEMENTS = 64  # longer ones are data
 _MAX_STEPS = 10_000  # bound on the uses followed for one value; real ones have a few dozen
 
 
@@ -56,6 +57,18 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
         if found is not None:
             ranges[name] = found
     return ranges
+
+
+def steering_values(graph: Graph) -> list[str]:
+    """Computed integers that give shapes, counts or axes, so that no value is safe to assume."""
+    names = (name for node in graph.nodes for name in node.output if name)
+    small = [
+        name
+        for name in names
+        if "INT" in graph.types[name].dtype and graph.types[name].elements <= _STEERING_ELEMENTS
+    ]
+    safe = integer_ranges(graph, small)
+    return [name for name in small if name not in safe]
 
 
 class _Follower:

@@ -51,6 +51,16 @@ def without_values(proto: onnx.ModelProto) -> dict[str, TensorType]:
     }
 
 
+def without_output_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy whose outputs state their element types alone."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for output in copy.graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+    return copy
+
+
 def graph_of(proto: onnx.ModelProto, types: Mapping[str, TensorType] | None = None) -> Graph:
     """``proto`` as a :class:`Graph`, with ``types`` for values that it doesn't state itself.
 

@@ -23,6 +23,9 @@ from bricks.measure.turn import timing_turn
 from bricks.measure.walk import Walk, single, walk_of
 from bricks.store import Claim, Owner, Store
 
+# Part of a model's progress that loading it stands for.
+_LOADING = 0.25
+
 BRICKS, WHOLE, OVERHEAD = "bricks", "whole model", "call overhead"
 
 
@@ -47,6 +50,18 @@ class Conditions:
     timeout_s: float = DEFAULT_TIMEOUT_S
     budget_s: float | None = None
     exclusive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Walks to sample in turn for some claims; ``span`` is its part of all progress."""
+
+    what: str
+    walks: Mapping[str, Walk]
+    claims: Sequence[Claim]
+    rule: StopRule
+    deadline: float | None
+    span: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +137,7 @@ class Campaign:
         walks = {OVERHEAD: probe_walk([c.key for c in claims])}
         # Probes take microseconds: many rounds cost nothing.
         rule = replace(self._conditions.rule, min_rounds=30, max_rounds=60)
-        self._sample(walks, claims, rule, deadline, digest="", what=OVERHEAD, base=0, step=0)
+        self._sample(Task(OVERHEAD, walks, claims, rule, deadline))
 
     def _measure(
         self, job: Job, claims: list[Claim], deadline: float | None, number: int, of: int
@@ -143,70 +158,67 @@ class Campaign:
             inputs, outputs = len(plan.inputs), len(plan.outputs)
             skeleton = job.model.skeleton
             walks[WHOLE] = single(plan.digest, skeleton, inputs=inputs, outputs=outputs)
-        rule = self._conditions.rule
-        self._sample(
-            walks, claims, rule, deadline, plan.digest, job.model.name, number / of, 1 / of
-        )
+        span = (number / of, (number + 1) / of)
+        task = Task(job.model.name, walks, claims, self._conditions.rule, deadline, span)
+        self._measured[plan.digest] |= self._sample(task)
 
-    def _sample(
-        self,
-        walks: dict[str, Walk],
-        claims: list[Claim],
-        rule: StopRule,
-        deadline: float | None,
-        digest: str,
-        what: str,
-        base: float,
-        step: float,
-    ) -> None:
-        """Sample ``walks`` in turn, keep every round, and settle the claims."""
-        open_keys = {claim.key for claim in claims}
-        loads = sum(len(w.loads) for w in walks.values())
-        loaded = 0
-
-        def on_load() -> None:
-            nonlocal loaded
-            loaded += 1
-            self._progress(what, base + step * 0.25 * min(1.0, loaded / loads))
-            self._store.renew(self._target, self._owner)
-
+    def _sample(self, task: Task) -> set[str]:
+        """Sample a task's walks in turn, keep every round, settle its claims; the keys finished."""
+        open_keys = {claim.key for claim in task.claims}
         sampler = Sampler(
-            self._supervisor, walks, timeout_s=self._conditions.timeout_s, on_load=on_load
+            self._supervisor,
+            task.walks,
+            timeout_s=self._conditions.timeout_s,
+            on_load=lambda share: self._sign_of_life(task, _LOADING * share),
         )
-        first = {claim.key for claim in claims}
+        unbooked = set(open_keys)  # keys whose loading time is not yet part of a round
 
-        def on_round(name: str, samples: Samples, wall_s: float) -> None:
-            total = sum(sum(s) for s in samples.values()) or 1.0
-            kept = {}
-            for key, taken in samples.items():
-                wall = wall_s * sum(taken) / total
-                if key in first:
-                    wall += sampler.prepare_s.get(key, 0.0)
-                    first.discard(key)
-                kept[key] = (taken, wall)
-            self._store.append_rounds(self._target, kept, self._owner)
+        def keep(name: str, samples: Samples, wall_s: float) -> None:
+            prepare_s = {key: sampler.prepare_s.get(key, 0.0) for key in unbooked}
+            unbooked.difference_update(samples)
+            booked = _booked(samples, wall_s, prepare_s)
+            self._store.append_rounds(self._target, booked, self._owner)
 
         try:
             sampler.prepare()
             finished = sample_in_turn(
                 sampler,
-                list(walks),
-                rule,
-                rounds_before=_rounds_before(walks, claims),
-                deadline=deadline,
-                on_round=on_round,
-                on_progress=lambda share: self._progress(what, base + step * (0.25 + 0.75 * share)),
+                task.rule,
+                rounds_before=_rounds_before(task),
+                deadline=task.deadline,
+                on_round=keep,
+                on_progress=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
             )
             for key in open_keys & sampler.failures.keys():
                 self._store.fail(self._target, key, sampler.failures[key], self._owner)
                 self._failures.append(Failure(key, sampler.failures[key]))
                 open_keys.discard(key)
-            if finished:
-                self._store.finish(self._target, sorted(open_keys), self._owner)
-                self._measured[digest] |= open_keys
-                open_keys.clear()
+            if not finished:
+                return set()
+            self._store.finish(self._target, sorted(open_keys), self._owner)
+            done, open_keys = open_keys, set()
+            return done
         finally:
             self._store.release(self._target, sorted(open_keys), self._owner)
+
+    def _show(self, task: Task, share: float) -> None:
+        begin, end = task.span
+        self._progress(task.what, begin + (end - begin) * share)
+
+    def _sign_of_life(self, task: Task, share: float) -> None:
+        self._show(task, share)
+        self._store.renew(self._target, self._owner)
+
+
+def _booked(
+    samples: Samples, wall_s: float, prepare_s: Mapping[str, float]
+) -> dict[str, tuple[tuple[float, ...], float]]:
+    """Samples with the wall time that each key has to answer for."""
+    total = sum(map(sum, samples.values())) or 1.0
+    return {
+        key: (taken, wall_s * sum(taken) / total + prepare_s.get(key, 0.0))
+        for key, taken in samples.items()
+    }
 
 
 def _keys(job: Job) -> list[str]:
@@ -214,10 +226,10 @@ def _keys(job: Job) -> list[str]:
     return [*plan.keys, plan.digest] if job.whole else list(plan.keys)
 
 
-def _rounds_before(walks: Mapping[str, Walk], claims: Sequence[Claim]) -> dict[str, int]:
+def _rounds_before(task: Task) -> dict[str, int]:
     """Rounds that all claimed keys of a walk have from an interrupted run."""
-    rounds = {claim.key: len(claim.rounds) for claim in claims}
+    rounds = {claim.key: len(claim.rounds) for claim in task.claims}
     return {
         name: min((rounds[s.key] for s in walk.steps if s.timed and s.key in rounds), default=0)
-        for name, walk in walks.items()
+        for name, walk in task.walks.items()
     }

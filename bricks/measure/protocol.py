@@ -7,8 +7,9 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     hello    backend, threads, seed, memory_bytes?     → pid
     executed model                                     → model, types, in_place
     types    model                                     → types
+    integers model, names                              → values: {name: [integer…]}
     region   size_bytes                                → {}
-    load     id, key, model, optimize                  → {}
+    load     id, key, model, optimize, examples?       → {}
     place    place, id, inputs, outputs                → {}
     walk     steps: [[place, timed]…], passes, announce → samples: [[seconds…] per step]
     unload   {}                                        → {}

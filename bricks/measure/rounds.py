@@ -44,7 +44,6 @@ class Progressing:
 
 def sample_in_turn(
     sampler: Sampler,
-    names: list[str],
     rule: StopRule,
     *,
     rounds_before: Mapping[str, int],
@@ -52,13 +51,13 @@ def sample_in_turn(
     on_round: Callable[[str, Samples, float], None],
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> bool:
-    """Sample the walks called ``names`` in turn; whether all were finished before ``deadline``.
+    """Sample the sampler's walks in turn; whether all were finished before ``deadline``.
 
     ``rounds_before`` counts rounds already kept from an interrupted run. ``on_round`` receives a
     walk's name, its samples by key, and the wall seconds it took.
     """
-    states = [Progressing(name, rounds_before.get(name, 0)) for name in names]
-    timeouts = dict.fromkeys(names, 600.0)
+    states = [Progressing(name, rounds_before.get(name, 0)) for name in sampler.names]
+    timeouts = dict.fromkeys(sampler.names, 600.0)
     turn = 0
     while any(state.active for state in states):
         order = states if turn % 2 == 0 else states[::-1]

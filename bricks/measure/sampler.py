@@ -28,16 +28,17 @@ class Sampler:
     def __init__(
         self,
         supervisor: Supervisor,
-        walks: dict[str, Walk],
+        walks: Mapping[str, Walk],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        on_load: Callable[[], None] = lambda: None,
+        on_load: Callable[[float], None] = lambda share: None,
     ) -> None:
         self._supervisor = supervisor
         self._timeout_s = timeout_s
         self._walks = walks
         self._on_load = on_load
         self._region_bytes = max((w.region_bytes for w in walks.values()), default=0)
+        self._loads = len({load.key for walk in walks.values() for load in walk.loads})
         self.failures: dict[str, str] = {}
         self.prepare_s: dict[str, float] = {}
 
@@ -46,6 +47,11 @@ class Sampler:
         self._setup()
         for walk in self._walks.values():
             self._rehearse(walk)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the walks."""
+        return list(self._walks)
 
     def steps(self, name: str) -> list[Step]:
         """The steps of a walk that have not failed."""
@@ -115,10 +121,11 @@ class Sampler:
             "key": load.key,
             "model": pack(load.model),
             "optimize": load.optimize,
+            "examples": {name: list(values) for name, values in load.examples.items()},
         }
         alive = self._try(load.key, "load", fields)
         self.prepare_s.setdefault(load.key, time.perf_counter() - started)
-        self._on_load()
+        self._on_load(len(self.prepare_s) / self._loads)
         return alive
 
     def _place(self, step: Step) -> bool:

@@ -9,7 +9,7 @@ before each place are run along, untimed, so that a brick that is measured alone
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.measure.arena import arrange
@@ -20,11 +20,15 @@ LEAD_IN = 2
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Something to make ready: ``model`` is a serialised ``ModelProto`` without weights."""
+    """Something to make ready: ``model`` is a serialised ``ModelProto`` without weights.
+
+    ``examples`` are values that integer inputs must have.
+    """
 
     key: str
     model: bytes
     optimize: bool
+    examples: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ def walk_of(
             )
         )
     keys = dict.fromkeys(step.key for step in steps)
-    loads = tuple(Load(key, bricks[key].model, optimize) for key in keys)
+    loads = tuple(Load(k, bricks[k].model, optimize, bricks[k].examples) for k in keys)
     return Walk(loads, tuple(steps), arena.size_bytes)
 
 

@@ -76,6 +76,9 @@ class Worker:
         types = self.backend.types(parse_model(unpack(model)))
         return {"types": {name: type_.to_json() for name, type_ in types.items()}}
 
+    def _do_integers(self, model: str, names: list[str]) -> dict[str, Any]:
+        return {"values": self.backend.integers(parse_model(unpack(model)), names)}
+
     def _do_verify(self, **job: Any) -> dict[str, Any]:
         return verify_model(self.backend, seed=self._seed, **job)
 
@@ -85,9 +88,17 @@ class Worker:
         self._region = np.resize(block.view(np.uint8), size_bytes + 64)
         return {}
 
-    def _do_load(self, id: str, key: str, model: str, optimize: bool) -> dict[str, Any]:
+    def _do_load(
+        self,
+        id: str,
+        key: str,
+        model: str,
+        optimize: bool,
+        examples: dict[str, list[int]] | None = None,
+    ) -> dict[str, Any]:
         proto = parse_model(unpack(model))
-        self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize)
+        loaded = self.backend.load(proto, key=key, optimize=optimize, examples=examples or {})
+        self._loaded[id] = loaded
         return {}
 
     def _do_place(

@@ -79,6 +79,7 @@ def brick_row(brick: Brick) -> dict[str, Any]:
         "outputs": _types_text(brick.outputs),
         "operators": to_text(brick.operators),
         "flops": brick.flops,
+        "examples": to_text({name: list(values) for name, values in brick.examples.items()}),
         "weight_bytes": weight_bytes_of(brick),
     }
 
@@ -93,6 +94,7 @@ def brick_of(row: Row[Any]) -> Brick:
         outputs=_types(row.outputs),
         operators=_names(row.operators),
         flops=row.flops,
+        examples={name: tuple(values) for name, values in _mapping(row.examples).items()},
     )
 
 

@@ -70,6 +70,7 @@ bricks = Table(
     Column("outputs", Text, nullable=False),
     Column("operators", Text, nullable=False),  # JSON list of names
     Column("flops", BigInteger),  # null: not known
+    Column("examples", Text, nullable=False),  # JSON {input: [values]} of inputs that steer shapes
     Column("weight_bytes", BigInteger),  # null: not known (weights of type STRING)
 )
 

@@ -29,7 +29,7 @@ from bricks.backends.onnxruntime.sessions import (
 from bricks.graph.domains import integer_ranges
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
-from bricks.graph.view import graph_of, without_values
+from bricks.graph.view import graph_of, without_output_shapes, without_values
 
 
 class OnnxRuntimeBackend:
@@ -56,10 +56,29 @@ class OnnxRuntimeBackend:
         optimized, arrays = save_optimized(proto, weights, keep=True)
         return self._described(optimized), arrays
 
-    def load(self, proto: onnx.ModelProto, *, key: str, optimize: bool) -> LoadedSession:
+    def integers(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[int]]:
+        """Integer values in one run on synthetic data."""
+        results = self._observed(proto, names)
+        return {name: to_array(value).ravel().tolist() for name, value in results.items()}
+
+    def load(
+        self,
+        proto: onnx.ModelProto,
+        *,
+        key: str,
+        optimize: bool,
+        examples: Mapping[str, Sequence[int]],
+    ) -> LoadedSession:
         """A session with synthetic weights and inputs."""
         weights, inputs = self._synthesised(proto, key)
-        session = create_session(proto, weights, session_options(optimize=optimize))
+        for name, values in examples.items():
+            array, type_ = inputs[name]
+            inputs[name] = (np.array(values, array.dtype).reshape(array.shape), type_)
+        # What a brick states of its outputs was true of one model's data. Without that the runtime
+        # itself tells which shapes are sure, and makes room for the others as it runs.
+        session = create_session(
+            without_output_shapes(proto), weights, session_options(optimize=optimize)
+        )
         return LoadedSession(session, weights, inputs)
 
     def evaluate(
@@ -81,15 +100,17 @@ class OnnxRuntimeBackend:
         """Every value's type, as the runtime infers it or as one run shows it."""
         types, open_values = inferred_types(proto, self._structural(proto))
         if open_values:
-            types.update(self._observed(proto, open_values))
+            for name, value in self._observed(proto, open_values).items():
+                dtype = onnx.TensorProto.DataType.Name(value.element_type())
+                types[name] = TensorType(dtype, tuple(value.shape()))
         return types
 
     def _described(self, optimized: onnx.ModelProto) -> Executed:
         types = self.types(optimized)
         return Executed(optimized, types, in_place_values(graph_of(optimized, types)))
 
-    def _observed(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, TensorType]:
-        """Types of ``names`` as one run of ``proto`` on synthetic data shows them."""
+    def _observed(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, ort.OrtValue]:
+        """The values called ``names`` in one run of ``proto`` on synthetic data."""
         exposed = onnx.ModelProto()
         exposed.CopyFrom(proto)
         del exposed.graph.output[:]
@@ -97,13 +118,9 @@ class OnnxRuntimeBackend:
         weights, inputs = self._synthesised(proto, "observed")
         feeds = {name: to_value(array, type_) for name, (array, type_) in inputs.items()}
         session = create_session(exposed, weights, session_options(optimize=False))
-        with translated("running the model once to learn its shapes"):
+        with translated("running the model once to learn what depends on data"):
             results = session.run_with_ort_values(list(names), feeds)
-        dtypes = (onnx.TensorProto.DataType.Name(value.element_type()) for value in results)
-        return {
-            name: TensorType(dtype, tuple(value.shape()))
-            for name, dtype, value in zip(names, dtypes, results, strict=True)
-        }
+        return dict(zip(names, results, strict=True))
 
     def _structural(self, proto: onnx.ModelProto) -> dict[str, np.ndarray]:
         """Weights that take no memory; only integers have values that mean something."""

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 from onnx import numpy_helper
 
 from bricks.backends.onnxruntime.sessions import (
     DTYPES,
     create_session,
     session_options,
+    static_type,
     translated,
 )
 from bricks.errors import BackendError
@@ -83,11 +85,31 @@ def inferred_types(
     types = {name: graph.types[name] for name in (*graph.inputs, *graph.initializers)}
     open_values = []
     for value in session.get_outputs():
-        dtype = DTYPES.get(value.type)
-        if dtype is None:
+        if value.type not in DTYPES:
             raise BackendError(f"value {value.name!r} is a {value.type}, not a tensor")
-        if all(isinstance(d, int) for d in value.shape):
-            types[value.name] = TensorType(dtype, tuple(value.shape))
-        else:
+        type_ = static_type(value)
+        if type_ is None:
             open_values.append(value.name)
-    return types, open_values
+        else:
+            types[value.name] = type_
+    scalars = _scalars(proto, types) if open_values else {}
+    types.update((name, scalars[name]) for name in open_values if name in scalars)
+    return types, [name for name in open_values if name not in scalars]
+
+
+def _scalars(proto: onnx.ModelProto, known: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Values of no dimensions, which the runtime does not tell from those of unknown rank."""
+    typed = onnx.ModelProto()
+    typed.CopyFrom(proto)
+    del typed.graph.value_info[:]
+    stated = {*(i.name for i in proto.graph.input), *(o.name for o in proto.graph.output)}
+    for name, type_ in known.items():
+        if name not in stated:
+            number = onnx.TensorProto.DataType.Value(type_.dtype)
+            info = onnx.helper.make_tensor_value_info(name, number, type_.shape)
+            typed.graph.value_info.append(info)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(typed, data_prop=True)
+    except Exception:  # of no documented class; without it, one run shows what is open
+        return {}
+    return {name: t for name, t in graph_of(inferred).types.items() if t.shape == ()}

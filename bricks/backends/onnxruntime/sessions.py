@@ -116,6 +116,17 @@ def to_array(value: ort.OrtValue) -> np.ndarray:
         return array
 
 
+def static_type(value: ort.NodeArg) -> TensorType | None:
+    """The type that the runtime has inferred; None if it is no tensor or its shape isn't sure.
+
+    No dimensions may mean a scalar or a rank that isn't known: the runtime doesn't tell which.
+    """
+    dtype = DTYPES.get(value.type)
+    if dtype is None or not value.shape or not all(isinstance(d, int) for d in value.shape):
+        return None
+    return TensorType(dtype, tuple(value.shape))
+
+
 class LoadedSession:
     """A session that can be placed several times; keeps the memory of its weights alive."""
 
@@ -141,16 +152,13 @@ class LoadedSession:
             keep += (buffer, value)
             binding.bind_ortvalue_input(name, value)
         for output, offset in zip(self._session.get_outputs(), placement.outputs, strict=True):
-            dtype = DTYPES.get(output.type)
-            if dtype is None or not all(isinstance(d, int) for d in output.shape):
+            known = static_type(output)
+            if known is None:
                 binding.bind_output(output.name)  # the runtime allocates what depends on data
                 continue
-            type_ = TensorType(dtype, tuple(output.shape))
-            if offset is None:
-                buffer = at(np.zeros(type_.size_bytes, np.uint8), 0, type_)
-            else:
-                buffer = at(region, offset, type_)
-            value = to_value(buffer, type_)
+            memory = np.zeros(known.size_bytes, np.uint8) if offset is None else region
+            buffer = at(memory, offset or 0, known)
+            value = to_value(buffer, known)
             keep += (buffer, value)
             binding.bind_ortvalue_output(output.name, value)
         return PlacedSession(self._session, binding, keep)
