@@ -1,4 +1,6 @@
-"""How exact are estimates? Compare the zoo with whole-model runs and write docs/accuracy.md.
+"""How exact are estimates? Compare the zoo with whole-model runs.
+
+Writes docs/accuracy.md, the table in the README, and raw samples.
 
     .venv/bin/python benchmarks/accuracy.py
 
@@ -23,11 +25,13 @@ from bricks.zoo import entries
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "accuracy.json"
 PAGE = ROOT / "docs" / "accuracy.md"
+README = ROOT / "README.md"
+MARKS = ("<!-- accuracy: written by benchmarks/accuracy.py -->", "<!-- /accuracy -->")
 
 HEAD = """# How exact estimates are
 
-Written by `benchmarks/accuracy.py` on {date}, on {system} (recorded facts: {facts}), with
-{backend} {version}; raw samples are in `benchmarks/results/accuracy.json`.
+Written by `benchmarks/accuracy.py` on {date}, on {system} with {backend}
+{version}; raw samples are in `benchmarks/results/accuracy.json`, in microseconds.
 
 Every model's latency is recomposed from its bricks (granularity `{granularity}`) and set beside
 runs of the whole model on the same machine. Bricks and whole model are sampled in turn, round by
@@ -43,23 +47,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
-    sections, raw = [], {}
+    sections, raw, comparisons = [], {}, {}
     for threads in arguments.threads:
         with tempfile.TemporaryDirectory() as cache, Bench(cache, threads=threads) as bench:
             models = [bench.read(entry.name) for entry in entries()]
             comparison = bench.compare(models)
             raw[f"{threads} threads"] = samples(bench, comparison)
         sections.append(section(threads, comparison))
+        comparisons[threads] = comparison
     target = comparison.target
     head = HEAD.format(
         date=datetime.now(UTC).date(),
         system=target.system.name,
-        facts=", ".join(f"{k} {v}" for k, v in target.system.recorded.items() if v is not None),
         backend=target.runtime.backend,
         version=target.runtime.version,
         granularity=comparison.granularity,
     )
     PAGE.write_text("\n".join([head, *sections]), encoding="utf-8")
+    write_readme(comparisons)
     RAW.parent.mkdir(exist_ok=True)
     RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
 
@@ -115,6 +120,41 @@ def section(threads: int, comparison: Comparison) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def write_readme(comparisons: dict[int, Comparison]) -> None:
+    """Put what users want to see first between the marks in the README."""
+    counts = list(comparisons)
+    head = [f"measured, {n} thr. | estimate | ratio" for n in counts]
+    lines = [f"| model | {' | '.join(head)} |", "|---" + "|--:|--:|--:" * len(counts) + "|"]
+    for rows in zip(*(c.rows for c in comparisons.values()), strict=True):
+        cells = [rows[0].model]
+        for row in rows:
+            if not isinstance(row, Compared):
+                raise SystemExit(f"{row.model} could not be compared: {row.error}")
+            cells += [
+                seconds(row.measured.median_s),
+                seconds(row.estimate.estimate_s),
+                number(row.ratio, 3),
+            ]
+        lines.append(f"| {' | '.join(cells)} |")
+    errors = ", ".join(
+        f"{percent(c.summary.median_abs_error)} (worst {percent(c.summary.max_abs_error)}) with {n}"
+        f" {'thread' if n == 1 else 'threads'}"
+        for n, c in comparisons.items()
+    )
+    target = comparisons[counts[0]].target
+    lines += [
+        "",
+        f"Median error {errors}, on {target.system.name} with {target.runtime.backend}"
+        f" {target.runtime.version}. From `benchmarks/accuracy.py`; see"
+        " [how exact estimates are](docs/accuracy.md).",
+    ]
+    text = README.read_text(encoding="utf-8")
+    before, rest = text.split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    table = "\n".join(lines)
+    README.write_text(f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
