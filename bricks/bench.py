@@ -61,12 +61,13 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Estimates beside whole-model runs on one target."""
+    """Estimates beside whole-model runs on one target; ``new_models`` were run for it."""
 
     target: Target
     granularity: str
     rows: tuple[Compared | NotCompared, ...]
     summary: Summary
+    new_models: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,8 @@ class Bench:
             decompose_s={j.model.digest: j.decomposition.wall_s for j in jobs.values()},
             read_s={j.model.digest: j.model.read_s for j in jobs.values()},
         )
-        return Comparison(self.target, str(self._granularity), ordered, summary)
+        new = sum(digest in keys for digest, keys in outcome.measured.items())
+        return Comparison(self.target, str(self._granularity), ordered, summary, new)
 
     def _row(self, job: Job, results: Results, outcome: Outcome) -> Compared | NotCompared:
         plan, name = job.decomposition.plan, job.model.name

@@ -121,7 +121,10 @@ def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
         f"{summary.bricks} bricks stand for {summary.occurrences} occurrences in"
         f" {summary.models} models. Error: median {percent(summary.median_abs_error)},"
         f" worst {percent(summary.max_abs_error)}; noise {percent(summary.noise_floor)}.",
-        f"Measuring bricks instead of models: {number(summary.speedup_latency)} times less"
-        f" run time, {number(summary.speedup_wall)} times less wall time"
-        f" ({seconds(summary.bricks_wall_s)} against {seconds(summary.models_wall_s)}).",
+        f"Running each model once takes {number(summary.speedup_latency)} times as long as each"
+        f" brick once; measuring the models took {number(summary.speedup_wall)} times as long as"
+        f" measuring the bricks ({seconds(summary.models_wall_s)} against"
+        f" {seconds(summary.bricks_wall_s)}, everything counted).",
     )
+    if not result.new_models and not any(row["new_bricks"] for row in rows):
+        show("Nothing was run: all latencies are in the cache, sampled together when they were.")

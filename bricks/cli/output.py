@@ -33,7 +33,7 @@ def show(*parts: RenderableType) -> None:
     console = Console(highlight=False, width=width)
     with _writing():
         for part in parts:
-            console.print(part)
+            console.print(part, soft_wrap=isinstance(part, str))
 
 
 def drop_output() -> None:

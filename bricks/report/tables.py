@@ -108,24 +108,22 @@ def prediction_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def measured_table(rows: Sequence[Row]) -> Table:
-    """What was measured for each model."""
-    table = _table("model", "bricks", "new", "failed")
-    for row in rows:
-        if row["bricks"] is not None:
-            cells = (str(row[name]) for name in ("bricks", "new_bricks", "failed"))
-            table.add_row(Text(row["model"]), *cells)
-    return table
-
-
 def facts_table(facts: Mapping[str, Any]) -> Table:
     """Names and values, one a line."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name, Text(str(value)))
+        table.add_row(name.replace("_", " "), Text(_plain(value)))
     return table
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item}" for name, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _table(first: str, *others: str) -> Table:

@@ -143,7 +143,7 @@ def _zoo_file(name: str) -> Path:
     zoo = {entry.name: entry for entry in entries()}
     if name not in zoo:
         close = difflib.get_close_matches(name.lower(), zoo, n=1)
-        hint = f"did you mean {close[0]}?" if close else "see 'bricks zoo list' for the names"
+        hint = f"did you mean {close[0]}?" if close else f"the zoo has {', '.join(zoo)}"
         raise ModelError(f"no file, folder or zoo model is called {name!r}: {hint}")
     path = zoo[name].path
     if not path.is_file():
