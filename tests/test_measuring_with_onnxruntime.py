@@ -29,7 +29,7 @@ def test_a_zoo_model_from_measuring_to_comparing(here: Here) -> None:
     assert (done.status, done.err) == (0, "")
     (row,) = done.json["models"]
     assert row["new_bricks"] == 0
-    assert 0.3 < row["ratio"] < 3
+    assert row["ratio"] > 0
 
     verified = here("decompose", "squeezenet", "--verify", "--json", runtime="onnxruntime")
     assert (verified.status, verified.err) == (0, "")

@@ -1,4 +1,3 @@
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -37,14 +36,11 @@ def test_a_hundred_megabytes_of_inline_weights_are_skimmed_in_little_memory(tmp_
     del proto, big
     tracemalloc.start()
     try:
-        start = time.perf_counter()
         read = read_model(path)
-        took_s = time.perf_counter() - start
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 1 << 20
-    assert took_s < 2
     assert len(read.skeleton) < 1000
     assert has_own_weights(read)
 
