@@ -49,8 +49,8 @@ def main() -> None:
     lines = [
         "# How long commands take",
         "",
-        f"Written by `benchmarks/times.py` on {datetime.now(UTC).date()}, on {system}. Wall time of",
-        "whole processes, start of the interpreter included; `models` are the nine shipped ones.",
+        f"Written by `benchmarks/times.py` on {datetime.now(UTC).date()}, on {system}. Wall",
+        "time of whole processes, the interpreter's start included; `models` are the nine shipped.",
         "",
         "| what | time |",
         "|---|--:|",
