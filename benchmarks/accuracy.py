@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bricks import Bench, Compared, Comparison, Measurement
+from bricks.measure.probes import PROBES
 from bricks.report.tables import number, percent, seconds
 from bricks.zoo import entries
 
@@ -55,6 +56,9 @@ def main() -> None:
             raw[f"{threads} threads"] = samples(bench, comparison)
         sections.append(section(threads, comparison))
         comparisons[threads] = comparison
+    # First of all, so that nothing measured is lost whatever follows.
+    RAW.parent.mkdir(exist_ok=True)
+    RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
     target = comparison.target
     head = HEAD.format(
         date=datetime.now(UTC).date(),
@@ -65,19 +69,18 @@ def main() -> None:
     )
     PAGE.write_text("\n".join([head, *sections]), encoding="utf-8")
     write_readme(comparisons)
-    RAW.parent.mkdir(exist_ok=True)
-    RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def samples(bench: Bench, comparison: Comparison) -> dict[str, Any]:
-    """Rounds of every brick and model in microseconds."""
+    """Rounds of every brick, probe and model in microseconds, to four digits."""
     rows = [row for row in comparison.rows if isinstance(row, Compared)]
     names = {row.plan.digest: row.model for row in rows}
     keys = sorted({key for row in rows for key in row.plan.keys})
     kept = {}
-    for key, result in bench.store.results(comparison.target.key, [*names, *keys]).items():
+    wanted = [*names, *keys, *PROBES.values()]
+    for key, result in bench.store.results(comparison.target.key, wanted).items():
         if isinstance(result, Measurement):
-            rounds = [[round(s * 1e6, 1) for s in samples] for samples in result.rounds]
+            rounds = [[float(f"{s * 1e6:.4g}") for s in r] for r in result.rounds]
             kept[names.get(key, key)] = rounds
     return kept
 

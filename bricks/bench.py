@@ -74,8 +74,9 @@ class Comparison:
 class Options:
     """How a bench measures. ``threads`` None means one per physical core.
 
-    ``timeout_s`` is how long one brick may take to load or to run; ``retry`` measures again what
-    failed before; ``memory_bytes`` limits the worker (default: nine tenths of what is available).
+    ``seed`` decides synthetic weights and inputs, and is no part of any key. ``retry`` measures
+    again what failed before; ``memory_bytes`` limits the worker (default: nine tenths of what is
+    available).
     """
 
     runtime: str = "onnxruntime"
@@ -121,7 +122,8 @@ class Bench:
             brick_optimization="none" if self._granularity.executed else "all",
         )
         self.target = Target(fingerprint(), self.runtime)
-        self._conditions = replace(options.conditions, exclusive=info.real)
+        exclusive = info.real and options.conditions.exclusive
+        self._conditions = replace(options.conditions, exclusive=exclusive)
         self._progress = progress
         self.store = Store.open(cache)
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
@@ -222,16 +224,26 @@ class Bench:
         """The model's latency, recomposed; with ``measure``, bricks that lack are measured first.
 
         ``target`` is another target of the cache: nothing can be measured there, so what lacks
-        stays a gap.
+        stays a gap. Raises :class:`UsageError` if the model was never decomposed there, and what
+        is executed depends on it.
         """
-        elsewhere = target is not None and target.key != self.target.key
-        key = target.key if target is not None else self.target.key
-        known = self.store.load_plan(model.digest, str(self._granularity), key, name=model.name)
+        target = self.target if target is None else target
+        elsewhere = target.key != self.target.key
+        cut = str(self._granularity)
+        known = self.store.load_plan(model.digest, cut, target.key, name=model.name)
+        if known is None and elsewhere and self._granularity.executed:
+            raise UsageError(
+                f"{model.name} was never decomposed on {target.system.name}, whose runtime may"
+                " execute another graph: decompose it there, or give --granularity N"
+            )
         plan = known[0] if known else self.decompose(model).plan
-        results = self._results(plan.keys, key)
-        if measure and not elsewhere and len(results) < len(plan.keys) + len(PROBES):
+        results = self._results(plan.keys, target.key)
+        settled = len(results) == len({*plan.keys, *PROBES.values()})
+        if self.options.retry and any(isinstance(r, Failure) for r in results.values()):
+            settled = False
+        if measure and not elsewhere and not settled:
             self._campaign([Job(model, self.decompose(model), whole=False)])
-            results = self._results(plan.keys, key)
+            results = self._results(plan.keys, target.key)
         return recompose(plan, results)
 
     def compare(self, models: Iterable[Model]) -> Comparison:

@@ -5,25 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import (
-    Batch,
-    Budget,
-    Cache,
-    Common,
-    GranularityText,
-    Json,
-    Models,
-    Precision,
-    Retry,
-    RuntimeName,
-    Seed,
-    Shapes,
-    Threads,
-    Timeout,
-    Unread,
-    open_bench,
-    read_all,
-)
+from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
 
 if TYPE_CHECKING:
@@ -31,28 +13,16 @@ if TYPE_CHECKING:
     from bricks.estimate.comparison import Compared, NotCompared
 
 
+@takes_options
 def compare(
-    models: Models,
-    json: Json = False,
-    cache: Cache = "cache",
-    runtime: RuntimeName = "onnxruntime",
-    granularity: GranularityText = "executed",
-    threads: Threads = None,
-    batch: Batch = None,
-    shape: Shapes = None,
-    seed: Seed = 0,
-    budget: Budget = None,
-    precision: Precision = 0.01,
-    timeout: Timeout = 60.0,
-    retry: Retry = False,
+    options: Measuring,
 ) -> None:
     """Compare estimates with runs of the whole models, sampled in turn with their bricks.
 
     Example: bricks compare models/ --threads 1
     """
-    common = Common(cache, runtime, granularity, threads, seed, precision, budget, timeout, retry)
-    with open_bench(common) as bench:
-        read = read_all(models, batch, shape)
+    with open_bench(options) as bench:
+        read = read_all(options)
         result = bench.compare([m for m in read if not isinstance(m, Unread)])
     compared = iter(result.rows)
     rows = [_unread(model) if isinstance(model, Unread) else _row(next(compared)) for model in read]
@@ -63,7 +33,7 @@ def compare(
         "models": rows,
         "summary": asdict(result.summary),
     }
-    if json:
+    if options.json:
         print_json(facts)
     elif result.summary.models:
         _show(result, rows)
@@ -127,4 +97,4 @@ def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
         f" {seconds(summary.bricks_wall_s)}, everything counted).",
     )
     if not result.new_models and not any(row["new_bricks"] for row in rows):
-        show("Nothing was run: all latencies are in the cache, sampled together when they were.")
+        show("Nothing was run: all latencies were in the cache.")

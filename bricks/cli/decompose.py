@@ -7,21 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import (
-    Batch,
-    Cache,
-    Common,
-    GranularityText,
-    Json,
-    Models,
-    RuntimeName,
-    Seed,
-    Shapes,
-    Threads,
-    Unread,
-    open_bench,
-    read_all,
-)
+from bricks.cli.options import Common, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError
 
@@ -45,46 +31,46 @@ class _Row:
     json: dict[str, Any]
 
 
+@takes_options
 def decompose(
-    models: Models,
+    options: Common,
     verify: Verify = False,
-    json: Json = False,
-    cache: Cache = "cache",
-    runtime: RuntimeName = "onnxruntime",
-    granularity: GranularityText = "executed",
-    threads: Threads = None,
-    batch: Batch = None,
-    shape: Shapes = None,
-    seed: Seed = 0,
 ) -> None:
     """Split models into bricks, and count how many of them are unique.
 
     Example: bricks decompose resnet50 densenet121 --verify
     """
-    common = Common(cache, runtime, granularity, threads, seed)
-    with open_bench(common) as bench:
-        rows = [_row(bench, m, verify) for m in read_all(models, batch, shape)]
+    with open_bench(options) as bench:
+        rows = [_row(bench, m, verify) for m in read_all(options)]
     union = _union([row.decomposition for row in rows if row.decomposition is not None])
     facts = [row.json for row in rows]
-    if json:
+    if options.json:
         print_json({"models": facts, "union": union})
     elif union["models"]:
         from bricks.report.tables import decomposition_table
 
-        show(decomposition_table(facts, union), *(_verdict(f) for f in facts if "exact" in f))
+        show(
+            decomposition_table(facts, union),
+            *(_verdict(f) for f in facts if f.get("exact") is not None),
+        )
     finish(fact["error"] for fact in facts if fact["error"] is not None)
 
 
 def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
+    unknown = dict.fromkeys(("exact", "max_abs_difference")) if verify else {}
+    lacking = {"model": model.name, **_nothing(), **unknown}
     if isinstance(model, Unread):
-        return _Row(None, {"model": model.name, **_nothing(), "error": model.error})
+        return _Row(None, {**lacking, "error": model.error})
     try:
         decomposition = bench.decompose(model)
-        facts = {"model": model.name, **_counts([decomposition]), "error": None}
-        if verify:
-            facts.update(_verified(bench, model))
     except BricksError as error:
-        return _Row(None, {"model": model.name, **_nothing(), "error": str(error)})
+        return _Row(None, {**lacking, "error": str(error)})
+    facts = {**lacking, **_counts([decomposition]), "error": None}
+    if verify:
+        try:
+            facts.update(_verified(bench, model))
+        except BricksError as error:
+            facts["error"] = str(error)
     return _Row(decomposition, facts)
 
 

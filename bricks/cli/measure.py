@@ -4,25 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import (
-    Batch,
-    Budget,
-    Cache,
-    Common,
-    GranularityText,
-    Json,
-    Models,
-    Precision,
-    Retry,
-    RuntimeName,
-    Seed,
-    Shapes,
-    Threads,
-    Timeout,
-    Unread,
-    open_bench,
-    read_all,
-)
+from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError
 
@@ -31,30 +13,18 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
 
 
+@takes_options
 def measure(
-    models: Models,
-    json: Json = False,
-    cache: Cache = "cache",
-    runtime: RuntimeName = "onnxruntime",
-    granularity: GranularityText = "executed",
-    threads: Threads = None,
-    batch: Batch = None,
-    shape: Shapes = None,
-    seed: Seed = 0,
-    budget: Budget = None,
-    precision: Precision = 0.01,
-    timeout: Timeout = 60.0,
-    retry: Retry = False,
+    options: Measuring,
 ) -> None:
     """Measure the bricks of models, each once per system and runtime.
 
     What the cache holds is not measured again. Example: bricks measure models/ --threads 1
     """
-    common = Common(cache, runtime, granularity, threads, seed, precision, budget, timeout, retry)
     rows: list[dict[str, Any]] = []
-    with open_bench(common) as bench:
+    with open_bench(options) as bench:
         good: list[Model] = []
-        for model in read_all(models, batch, shape):
+        for model in read_all(options):
             row = _row(bench, model)
             rows.append(row)
             if row["error"] is None and not isinstance(model, Unread):
@@ -63,7 +33,7 @@ def measure(
         facts = {
             "system": bench.target.system.to_json(),
             "runtime": bench.runtime.to_json(),
-            "granularity": common.granularity,
+            "granularity": options.granularity,
             "models": rows,
             **_totals(done),
         }
@@ -72,10 +42,10 @@ def measure(
     errors += failed
     if done.unfinished:
         errors.append(
-            f"the budget of {budget} s ended with {done.unfinished} bricks unfinished:"
+            f"the budget of {options.budget} s ended with {done.unfinished} bricks unfinished:"
             " run the same command again to go on"
         )
-    if json:
+    if options.json:
         print_json(facts)
     elif done.models:
         show(

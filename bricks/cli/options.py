@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -51,7 +51,9 @@ Shapes = Annotated[
         "--shape", metavar="NAME=1x3x224x224", help="The shape of an input; may be repeated."
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Decides synthetic weights and inputs.")]
+Seed = Annotated[
+    int, typer.Option(min=0, help="Decides weights and inputs of what is run; no part of a key.")
+]
 Budget = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Stop measuring after this time.")
 ]
@@ -67,19 +69,59 @@ Timeout = Annotated[
 Retry = Annotated[bool, typer.Option("--retry", help="Measure again what failed before.")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Common:
-    """Options of all commands that decompose or measure."""
+    """Options of all commands that decompose models."""
 
-    cache: str
-    runtime: str
-    granularity: str
-    threads: int | None
-    seed: int
-    precision: float = 0.01
-    budget: float | None = None
-    timeout: float = 60.0
-    retry: bool = False
+    models: Models
+    json: Json = False
+    cache: Cache = "cache"
+    runtime: RuntimeName = "onnxruntime"
+    granularity: GranularityText = "executed"
+    threads: Threads = None
+    batch: Batch = None
+    shape: Shapes = None
+    seed: Seed = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring(Common):
+    """Options of all commands that also measure."""
+
+    budget: Budget = None
+    precision: Precision = 0.01
+    timeout: Timeout = 60.0
+    retry: Retry = False
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let Typer see the fields of a command's first parameter, a class of options, one by one."""
+    hints = get_type_hints(command, include_extras=True)
+    first, *own = inspect.signature(command).parameters.values()
+    options = hints[first.name]
+    kinds = get_type_hints(options, include_extras=True)
+    parameters = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=kinds[field.name],
+        )
+        for field in fields(options)
+    ]
+    names = [parameter.name for parameter in parameters]
+    parameters += [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
+        for parameter in own
+    ]
+
+    def called(**values: Any) -> None:
+        command(options(**{name: values.pop(name) for name in names}), **values)
+
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
+    return called
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,56 +133,54 @@ class Unread:
 
 
 @contextmanager
-def open_bench(common: Common) -> Iterator[Bench]:
+def open_bench(options: Common) -> Iterator[Bench]:
     """A bench with these options, its progress shown on a terminal."""
     # Here, so that `bricks --help` need not import what measuring needs.
     from bricks.bench import Bench
     from bricks.measure.campaign import Conditions
     from bricks.measure.rounds import StopRule
 
-    conditions = Conditions(
-        rule=StopRule(precision=common.precision),
-        timeout_s=common.timeout,
-        budget_s=common.budget,
-    )
+    conditions, retry = Conditions(), False
+    if isinstance(options, Measuring):
+        rule = StopRule(precision=options.precision)
+        conditions = Conditions(rule=rule, timeout_s=options.timeout, budget_s=options.budget)
+        retry = options.retry
     with (
         terminal_progress() as progress,
         Bench(
-            common.cache,
+            options.cache,
             progress=progress,
-            runtime=common.runtime,
-            granularity=common.granularity,
-            threads=common.threads,
-            seed=common.seed,
+            runtime=options.runtime,
+            granularity=options.granularity,
+            threads=options.threads,
+            seed=options.seed,
             conditions=conditions,
-            retry=common.retry,
+            retry=retry,
         ) as bench,
     ):
         yield bench
 
 
-def read_all(
-    names: list[str], batch: int | None, shape_texts: list[str] | None
-) -> list[Model | Unread]:
-    """The models that ``names`` mean, in order; one that cannot be read doesn't stop the others."""
+def read_all(options: Common) -> list[Model | Unread]:
+    """The models meant, in order; one that cannot be read doesn't stop the others."""
     from bricks.graph.read import read_model
 
     shapes: dict[str, tuple[int, ...]] = {}
-    for text in shape_texts or []:
+    for text in options.shape or []:
         name, shape = parse_shape(text)
         if name in shapes:
             raise UsageError(f"--shape gives input {name!r} twice")
         shapes[name] = shape
     models: list[Model | Unread] = []
-    for name in names:
+    for name in options.models:
         try:
-            files: list[tuple[str, Path]] = find(name)
+            files = find(name)
         except BricksError as error:
             models.append(Unread(name, str(error)))
             continue
         for title, path in files:
             try:
-                models.append(read_model(path, batch=batch, shapes=shapes, name=title))
+                models.append(read_model(path, batch=options.batch, shapes=shapes, name=title))
             except BricksError as error:
                 models.append(Unread(title, str(error)))
     return models

@@ -30,7 +30,7 @@ def print_json(data: Any) -> None:
 def show(*parts: RenderableType) -> None:
     """For people, on standard output; in a pipe as wide as it needs to be."""
     width = None if sys.stdout.isatty() else 160
-    console = Console(highlight=False, width=width)
+    console = Console(highlight=False, markup=False, width=width)
     with _writing():
         for part in parts:
             console.print(part, soft_wrap=isinstance(part, str))

@@ -6,25 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import (
-    Batch,
-    Budget,
-    Cache,
-    Common,
-    GranularityText,
-    Json,
-    Models,
-    Precision,
-    Retry,
-    RuntimeName,
-    Seed,
-    Shapes,
-    Threads,
-    Timeout,
-    Unread,
-    open_bench,
-    read_all,
-)
+from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError, UsageError
 
@@ -43,41 +25,29 @@ NoMeasure = Annotated[
 ]
 
 
+@takes_options
 def predict(
-    models: Models,
+    options: Measuring,
     system: SystemName = None,
     no_measure: NoMeasure = False,
-    json: Json = False,
-    cache: Cache = "cache",
-    runtime: RuntimeName = "onnxruntime",
-    granularity: GranularityText = "executed",
-    threads: Threads = None,
-    batch: Batch = None,
-    shape: Shapes = None,
-    seed: Seed = 0,
-    budget: Budget = None,
-    precision: Precision = 0.01,
-    timeout: Timeout = 60.0,
-    retry: Retry = False,
 ) -> None:
     """Predict how fast models run, from measurements of their bricks.
 
     Bricks without a measurement are measured first. Example: bricks predict resnet50 --threads 2
     """
-    common = Common(cache, runtime, granularity, threads, seed, precision, budget, timeout, retry)
-    with open_bench(common) as bench:
+    with open_bench(options) as bench:
         target = bench.target if system is None else _target(bench, system)
         rows = [
             _row(bench, model, target, measure=not no_measure and system is None)
-            for model in read_all(models, batch, shape)
+            for model in read_all(options)
         ]
     facts = {
         "system": target.system.to_json(),
         "runtime": target.runtime.to_json(),
-        "granularity": common.granularity,
+        "granularity": options.granularity,
         "models": rows,
     }
-    if json:
+    if options.json:
         print_json(facts)
     elif any(row["coverage"] is not None for row in rows):
         from bricks.report.tables import prediction_table

@@ -45,9 +45,10 @@ class Summary:
     """A comparison over a zoo. Errors are |ratio - 1|; times are seconds.
 
     ``noise_floor`` is the median of |repeat / first - 1| of whole models measured twice in the
-    same session. ``speedup_latency`` is the paper's formula: the sum of whole-model latencies over
-    the sum of unique brick latencies. ``speedup_wall`` compares all the wall time that measuring
-    either takes, from reading to the last sample. Figures that no model stands behind are None.
+    same interleaved session: in its odd and in its even rounds. ``speedup_latency`` is the paper's
+    formula: the sum of whole-model latencies over the sum of unique brick latencies.
+    ``speedup_wall`` compares all the wall time that measuring either takes, from reading to the
+    last sample. Figures that no model stands behind are None.
     """
 
     models: int
@@ -108,12 +109,11 @@ def summarise(
 
 
 def repeat_error(measurement: Measurement) -> float | None:
-    """|repeat / first - 1| of the first two samples of each round; None with fewer per round."""
-    pairs = [samples[:2] for samples in measurement.rounds if len(samples) >= 2]
-    if not pairs:
+    """|repeat / first - 1| of the medians of every second round; None with a single round."""
+    rounds = [median(samples) for samples in measurement.rounds]
+    if len(rounds) < 2:
         return None
-    first, second = (median(column) for column in zip(*pairs, strict=True))
-    return abs(second / first - 1)
+    return abs(median(rounds[1::2]) / median(rounds[0::2]) - 1)
 
 
 def incomplete(model: str, plan: Plan, estimate: IncompleteEstimate, new: int) -> NotCompared:

@@ -52,7 +52,7 @@ def decomposition_table(rows: Sequence[Row], union: Row) -> Table:
     """What each model decomposes into, and all models together."""
     table = _table("model", "nodes", "bricks", "occurrences", "unique", "GFLOP", "weights")
     for row in rows:
-        if row["error"] is None:
+        if row["nodes"] is not None:
             table.add_row(Text(row["model"]), *_decomposition_cells(row))
     table.add_section()
     table.add_row("all", *_decomposition_cells(union))
