@@ -182,7 +182,7 @@ class Bench:
             graph,
             self._granularity,
             in_place=in_place,
-            examples=self._steering_values(model, proto, graph),
+            steering=self._steering_values(model, proto, graph),
             started=started,
         )
         self._save_target()

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,9 @@ from commands import Here
 @pytest.fixture(autouse=True)
 def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """What somebody's shell says about caches and the zoo must not decide what tests do."""
-    for name in ("BRICKS_CACHE", "BRICKS_ZOO", "BRICKS_FAKE_FAULTS", "BRICKS_FAKE_PACE"):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if name.startswith("BRICKS_"):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import onnx
 import onnxruntime as ort
 from onnx import helper, numpy_helper
 
-from bricks.decompose.identity import Piece
+from bricks.decompose.identity import Cutter, Piece
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 
@@ -215,6 +215,11 @@ def _described(graph: Graph) -> nx.MultiDiGraph:
         for port, name in enumerate(node.output):
             described.add_edge(i, ("value", name), port=port)
     return described
+
+
+def cut(graph: Graph, nodes: Sequence[int]) -> Piece:
+    """The one piece made of these nodes."""
+    return Cutter(graph).cut(nodes)
 
 
 def model_of(graph: Graph) -> onnx.ModelProto:

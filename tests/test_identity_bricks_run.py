@@ -5,9 +5,9 @@ import random
 import numpy as np
 import onnx
 import pytest
-from graphs import FLOATS, disguised, model_of, one_node, outputs_of, random_graph, run
+from graphs import FLOATS, cut, disguised, model_of, one_node, outputs_of, random_graph, run
 
-from bricks.decompose.identity import Cutter, identify
+from bricks.decompose.identity import Cutter
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 
@@ -35,7 +35,7 @@ def test_pieces_run_along_the_graph_give_what_the_whole_model_gives(
 @pytest.mark.parametrize("seed", range(8))
 def test_bricks_with_weights_filled_in_pass_the_checker_and_run(seed: int) -> None:
     graph = random_graph(seed)
-    piece = identify(graph, range(len(graph.nodes)))
+    piece = cut(graph, range(len(graph.nodes)))
     model = onnx.load_from_string(piece.brick.model)
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -49,7 +49,7 @@ def test_bricks_with_weights_filled_in_pass_the_checker_and_run(seed: int) -> No
 
 
 def test_a_brick_of_another_domain_alone_loads() -> None:
-    piece = identify(one_node("QuickGelu", FLOATS, domain="com.microsoft"), [0])
+    piece = cut(one_node("QuickGelu", FLOATS, domain="com.microsoft"), [0])
     (result,) = run(piece.brick.model, {"i0": np.ones((4, 4), np.float32)}, {})
     assert result.shape == (4, 4)
 
@@ -65,7 +65,7 @@ def test_a_brick_of_blocked_layout_loads() -> None:
         graph.nodes, graph.inputs, graph.outputs, graph.initializers, graph.types,
         {"": 17, "com.microsoft.nchwc": 1}, 8,
     )  # fmt: skip
-    piece = identify(graph, [0])
+    piece = cut(graph, [0])
     assert piece.brick.flops == 16 * 25 * (2 * 16 * 9 + 1)
     assert piece.brick.weight_bytes == kernel.nbytes
     (result,) = run(piece.brick.model, {"i0": np.ones(kind.shape, np.float32)}, {"w0": kernel})

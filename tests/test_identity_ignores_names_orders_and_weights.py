@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from graphs import FLOATS, Maker, adds, disguised, isomorphic, one_node, random_graph
+from graphs import FLOATS, Maker, adds, cut, disguised, isomorphic, one_node, random_graph
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bricks.decompose.canonical import canonical_order
-from bricks.decompose.identity import Cutter, identify, key_of
+from bricks.decompose.identity import Cutter, key_of
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 
@@ -21,7 +21,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, ma
 
 
 def key(graph: Graph, nodes: Sequence[int] | None = None) -> str:
-    return identify(graph, range(len(graph.nodes)) if nodes is None else nodes).brick.key
+    return cut(graph, range(len(graph.nodes)) if nodes is None else nodes).brick.key
 
 
 @settings(deadline=None, max_examples=60)
@@ -30,8 +30,8 @@ def test_a_disguised_graph_is_the_same_brick_to_the_byte(seed: int, other: int) 
     graph = random_graph(seed)
     hidden = disguised(graph, other)
     plain, found = (
-        identify(graph, range(len(graph.nodes))),
-        identify(hidden, range(len(graph.nodes))),
+        cut(graph, range(len(graph.nodes))),
+        cut(hidden, range(len(graph.nodes))),
     )
     assert plain.brick == found.brick
     assert isomorphic(graph, hidden)
@@ -139,16 +139,16 @@ def test_order_of_attributes_and_how_a_tensor_is_written_do_not_count() -> None:
 def test_the_format_version_is_kept_but_does_not_count() -> None:
     graph = one_node("Relu", FLOATS)
     new, old = replace(graph, ir_version=10), replace(graph, ir_version=3)
-    a, b = identify(graph, [0]).brick, identify(new, [0]).brick
+    a, b = cut(graph, [0]).brick, cut(new, [0]).brick
     assert a.key == b.key
     assert onnx.load_from_string(b.model).ir_version == 10
-    assert onnx.load_from_string(identify(old, [0]).brick.model).ir_version == 4
+    assert onnx.load_from_string(cut(old, [0]).brick.model).ir_version == 4
 
 
 def test_a_key_can_be_computed_again_from_the_brick() -> None:
     graph = random_graph(5)
     for nodes in ([0], range(len(graph.nodes))):
-        brick = identify(graph, nodes).brick
+        brick = cut(graph, nodes).brick
         assert key_of(brick.model) == brick.key
         assert brick.key.startswith("b1-") and len(brick.key) == 35
 
@@ -160,4 +160,4 @@ def test_quantised_values_are_weights_whatever_their_size() -> None:
     of = TensorType("UINT8", (4,))
     first, second = (one_node("DequantizeLinear", of, scale, z, out=out) for z in zeros)
     assert key(first) == key(second)
-    assert set(identify(first, [0]).weights) == {"k1", "k2"}
+    assert set(cut(first, [0]).weights) == {"k1", "k2"}

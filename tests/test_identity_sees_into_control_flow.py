@@ -5,13 +5,16 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from graphs import Maker, outputs_of
+from graphs import Maker, cut, model_of, outputs_of
 from onnx import TensorProto, helper, numpy_helper
 
-from bricks.decompose.identity import Cutter, identify
+from bricks.decompose.identity import Cutter, Piece, key_of
+from bricks.decompose.plan import Brick
 from bricks.errors import ModelError
 from bricks.graph.graph import Graph
+from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of
 
 SWITCH = TensorType("BOOL", ())
 
@@ -41,7 +44,14 @@ def chosen(then: onnx.GraphProto, other: onnx.GraphProto) -> Graph:
     maker.input("switch", SWITCH), maker.input("a"), maker.input("b")
     maker.initializer("w", np.full((4, 4), 3, np.float32))
     maker.outputs = [maker.node("If", ["switch"], ["y"], then_branch=then, else_branch=other)]
-    return maker.graph()
+    return read(maker.graph())
+
+
+def read(graph: Graph) -> Graph:
+    """The graph as reading leaves it: no constants in subgraphs."""
+    model = model_of(graph)
+    hoist(model.graph)
+    return graph_of(model, graph.types)
 
 
 def looped(body: list[tuple[str, list[str], str]], result: str, dim: object = 4) -> Graph:
@@ -66,11 +76,11 @@ PLAIN = branch([("Add", ["a", "w"], "t")], "t")
 
 
 def key(graph: Graph) -> str:
-    return identify(graph, range(len(graph.nodes))).brick.key
+    return cut(graph, range(len(graph.nodes))).brick.key
 
 
 def test_captured_values_become_inputs_and_weights() -> None:
-    piece = identify(chosen(PLAIN, branch([("Relu", ["b"], "e")], "e")), [0])
+    piece = cut(chosen(PLAIN, branch([("Relu", ["b"], "e")], "e")), [0])
     assert set(piece.inputs) == {"switch", "a", "b"}
     assert piece.weights == ("w",)
     assert piece.brick.operators == ("If",)
@@ -103,7 +113,7 @@ def test_order_of_nodes_inside_does_not_count() -> None:
     second = [first[2], first[1], first[0], first[3]]
     graphs = [chosen(PLAIN, branch(nodes, "e")) for nodes in (first, second)]
     assert key(graphs[0]) == key(graphs[1])
-    assert identify(graphs[0], [0]).brick.model == identify(graphs[1], [0]).brick.model
+    assert cut(graphs[0], [0]).brick.model == cut(graphs[1], [0]).brick.model
 
 
 def test_initializers_inside_are_moved_out() -> None:
@@ -136,7 +146,7 @@ def test_a_brick_with_branches_runs(switch: bool) -> None:
 
 def test_a_loop_runs_and_its_trip_count_counts() -> None:
     graph = looped([("Add", ["state", "w"], "n"), ("Add", ["n", "h"], "m")], "m")
-    piece = identify(graph, [0, 1])
+    piece = cut(graph, [0, 1])
     assert (piece.inputs, piece.weights, piece.constants) == (("a",), ("w",), ("trips",))
     onnx.checker.check_model(loadable(piece.brick.model))
     (result,) = outputs_of(piece, graph, {"a": np.ones((4, 4), np.float32)})
@@ -160,7 +170,16 @@ def test_sparse_initializers_inside_are_refused() -> None:
     then = branch([("Add", ["a", "w"], "t")], "t")
     then.sparse_initializer.add()
     with pytest.raises(ModelError, match="sparse"):
-        Cutter(chosen(then, PLAIN))
+        chosen(then, PLAIN)
+
+
+def test_initializers_inside_are_not_overlooked() -> None:
+    maker = Maker()
+    maker.input("switch", SWITCH)
+    then = branch([], "k", {"k": np.zeros((4, 4), np.float32)})
+    maker.node("If", ["switch"], ["y"], then_branch=then, else_branch=then)
+    with pytest.raises(ModelError, match="subgraph of If 'y' holds initializers"):
+        Cutter(maker.graph())
 
 
 def loadable(model: bytes) -> onnx.ModelProto:
@@ -171,3 +190,51 @@ def loadable(model: bytes) -> onnx.ModelProto:
             zeros = np.zeros(tuple(tensor.dims), helper.tensor_dtype_to_np_dtype(tensor.data_type))
             tensor.CopyFrom(numpy_helper.from_array(zeros, tensor.name))
     return proto
+
+
+def counted(how_often: str = "n") -> Graph:
+    """Two Loops alike, each with a trip count that is computed, and so an input of the piece."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["state", "state"], ["next"]),
+            helper.make_node("Identity", ["go"], ["on"]),
+        ],
+        "body",
+        [info("i", TensorProto.INT64, []), info("go", TensorProto.BOOL, []), info("state")],
+        [info("on", TensorProto.BOOL, []), info("next")],
+    )
+    maker = Maker()
+    maker.input("a"), maker.input("b")
+    for name in ("n", "m"):
+        maker.input(f"data of {name}", TensorType("INT64", (2,)))
+        maker.node("ReduceSum", [f"data of {name}"], [name], [TensorType("INT64", ())], keepdims=0)
+    maker.node("Loop", [how_often, "", "a"], ["y"], body=body)
+    maker.node("Loop", ["m", "", "b"], ["z"], body=body)
+    maker.outputs = ["y", "z"]
+    return maker.graph()
+
+
+def test_what_a_computed_trip_count_holds_counts() -> None:
+    def brick(times: int) -> Brick:
+        return Cutter(counted(), steering={"n": [times]}).cut([2]).brick
+
+    assert brick(4).key == brick(4).key != brick(1024).key
+    assert cut(counted(), [2]).brick.key not in {brick(4).key, brick(1024).key}
+    # Neither the plan nor the store is needed: the model alone says all that counts.
+    assert key_of(brick(1024).model) == brick(1024).key
+    assert brick(1024).examples == {"i0": (1024,)}
+    assert cut(counted(), [2]).brick.examples == {}
+
+
+def test_steering_values_of_alike_inputs_tell_them_apart() -> None:
+    def piece(n: int, m: int) -> Piece:
+        return Cutter(counted(), steering={"n": [n], "m": [m]}).cut([2, 3])
+
+    keys = {piece(3, 5).brick.key, piece(5, 3).brick.key}
+    assert len(keys) == 1
+    assert keys.isdisjoint({piece(3, 3).brick.key, piece(5, 5).brick.key})
+    for made in (piece(3, 5), piece(5, 3)):
+        values = [values for values in made.brick.examples.values()]
+        assert values == [values for values in piece(3, 5).brick.examples.values()]
+    # The same loop takes both counts, or two loops take the same: not the same work.
+    assert piece(3, 3).brick.key != Cutter(counted("m"), steering={"m": [3]}).cut([2, 3]).brick.key

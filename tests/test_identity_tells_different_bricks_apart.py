@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from graphs import FLOATS, Maker, one_node
+from graphs import FLOATS, Maker, cut, one_node
 
-from bricks.decompose.identity import Cutter, identify
+from bricks.decompose.identity import Cutter
 from bricks.errors import ModelError
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
@@ -16,7 +16,7 @@ ONES = np.ones((4, 4), np.float32)
 
 
 def key(graph: Graph) -> str:
-    return identify(graph, range(len(graph.nodes))).brick.key
+    return cut(graph, range(len(graph.nodes))).brick.key
 
 
 def test_operator_shape_type_attribute_and_opset_count() -> None:
@@ -56,11 +56,11 @@ def test_an_intermediate_that_leaves_the_brick_counts() -> None:
     maker.node("Exp", ["h"], ["z"])
     maker.outputs = ["y", "z"]
     whole = maker.graph()
-    kept = identify(whole, [0, 1])
+    kept = cut(whole, [0, 1])
     assert kept.outputs == ("h", "y")
-    without = identify(replace(whole, nodes=whole.nodes[:2]), [0, 1])
+    without = cut(replace(whole, nodes=whole.nodes[:2]), [0, 1])
     assert without.outputs == ("y",)
-    exposed = identify(replace(whole, nodes=whole.nodes[:2], outputs=("y", "h")), [0, 1])
+    exposed = cut(replace(whole, nodes=whole.nodes[:2], outputs=("y", "h")), [0, 1])
     assert exposed.brick.key == kept.brick.key != without.brick.key
 
 
@@ -80,7 +80,7 @@ def test_small_integer_constants_count() -> None:
     b = one_node("Reshape", FLOATS, np.array([2, -1]), out=flat)
     c = one_node("Reshape", FLOATS, np.array([8, 2]), out=tall)
     assert len({key(g) for g in (a, b, c)}) == 3
-    piece = identify(a, [0])
+    piece = cut(a, [0])
     assert (piece.constants, piece.weights) == (("k1",), ())
     assert onnx.load_from_string(piece.brick.model).graph.initializer[0].raw_data
 
@@ -125,7 +125,7 @@ def test_empty_optional_ports_stay_where_they_are() -> None:
 
     keys = {key(graph(i)) for i in (["x", "m"], ["x", "", "m"], ["x", "m", ""], ["x"])}
     assert len(keys) == 4
-    model = onnx.load_from_string(identify(graph(["x", "", "m"]), [0]).brick.model)
+    model = onnx.load_from_string(cut(graph(["x", "", "m"]), [0]).brick.model)
     assert list(model.graph.node[0].input) == ["i0", "", "i1"]
 
 
@@ -133,7 +133,7 @@ def test_only_domains_in_use_are_imported() -> None:
     plain = one_node("Relu", FLOATS)
     fused = one_node("QuickGelu", FLOATS, domain="com.microsoft")
     for graph, domain in ((plain, ""), (fused, "com.microsoft")):
-        model = onnx.load_from_string(identify(graph, [0]).brick.model)
+        model = onnx.load_from_string(cut(graph, [0]).brick.model)
         assert [o.domain for o in model.opset_import] == [domain]
     spelt = one_node("Relu", FLOATS, domain="ai.onnx")
     assert key(spelt) == key(plain)
@@ -151,12 +151,12 @@ def test_a_constant_without_values_is_refused_by_name() -> None:
 def test_an_empty_tensor_needs_no_values() -> None:
     graph = one_node("Resize", FLOATS, np.zeros(0, np.float32), np.ones(2, np.float32))
     graph.initializers["k1"].data_location = onnx.TensorProto.EXTERNAL
-    assert identify(graph, [0]).constants == ("k1", "k2")
+    assert cut(graph, [0]).constants == ("k1", "k2")
 
 
 def test_unknown_types_and_missing_opsets_are_refused() -> None:
     graph = one_node("Relu", FLOATS)
     with pytest.raises(ModelError, match="'y'"):
-        identify(replace(graph, types={"x0": FLOATS}), [0])
+        cut(replace(graph, types={"x0": FLOATS}), [0])
     with pytest.raises(ModelError, match="opset"):
-        identify(replace(graph, opsets={}), [0])
+        cut(replace(graph, opsets={}), [0])

@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -5,6 +6,7 @@ import pytest
 from factories import conv_net, mlp, save
 
 import bricks
+from bricks.store import Owner
 
 
 def test_the_five_calls(tmp_path: Path) -> None:
@@ -58,3 +60,37 @@ def test_progress_is_told_what_is_done_and_how_far(tmp_path: Path) -> None:
     shares = [share for what, share in told if what == "mlp"]
     assert shares == sorted(shares)
     assert 0 < shares[0] < shares[-1] == 1
+
+
+def test_after_an_interrupt_the_same_bench_goes_on(tmp_path: Path) -> None:
+    first = save(conv_net(), tmp_path, "conv.onnx")
+    second = save(mlp(), tmp_path, "mlp.onnx")
+    armed = [0.05, 0.3]  # while loading, and while sampling: it is the first of two models
+
+    def interrupt(what: str, share: float) -> None:
+        if what == "conv" and armed and share > armed[0]:
+            del armed[0]
+            raise KeyboardInterrupt
+
+    with bricks.Bench(tmp_path / "cache", runtime="fake", progress=interrupt) as bench:
+        models = [bench.read(first), bench.read(second)]
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                bench.measure(models)
+            keys = bench.decompose(models[0]).plan.keys
+            held = bench.store.held_by_others(bench.target.key, keys, Owner.current())
+            assert held == set()
+        assert not armed
+        done = bench.measure(models[::-1])
+        assert (done.failures, done.unfinished) == ((), 0)
+        assert isinstance(bench.predict(models[0], measure=False), bricks.Estimate)
+
+
+def test_a_bench_may_be_used_in_threads_that_end(tmp_path: Path) -> None:
+    path = save(conv_net(), tmp_path, "conv.onnx")
+    with bricks.Bench(tmp_path / "cache", runtime="onnxruntime", threads=1) as bench:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: bench.decompose(bench.read(path))).result()
+        (worker,) = psutil.Process().children()
+        assert bench.verify(bench.read(path))["exact"]
+        assert psutil.Process().children() == [worker]

@@ -1,8 +1,14 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
-from commands import Here, chain
+from commands import Here, chain, rounds
 from factories import save
+
+from bricks.errors import WorkerError
+from bricks.measure.sampler import Sampler
+from bricks.measure.supervisor import WorkerDied
+from bricks.measure.walk import single
 
 FAULTY = ("Relu", "Sigmoid", "Tanh", "Exp", "Log", "Neg")
 ORDERS = "Sigmoid=crash,Tanh=hang,Exp=memory,Log=error"
@@ -107,3 +113,49 @@ def test_a_budget_that_ends_leaves_the_rest_for_the_next_run(here: Here, tmp_pat
     assert done.json["unfinished"] > 0
     assert "run the same command again to go on" in done.complaint
     assert here("measure", path, "--json").json["new_bricks"] == 2
+
+
+def test_a_brick_that_fails_only_later_takes_nothing_with_it(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Sigmoid=later,Exp=later")
+    path = save(chain("Relu", "Sigmoid", "Neg", "Exp"), tmp_path, "later.onnx")
+    facts = here("measure", path, "--json").json
+    assert (facts["new_bricks"], facts["unfinished"]) == (2, 0)
+    assert [f["reason"] for f in facts["failures"]] == [REASONS["Log"]] * 2
+
+
+def test_what_fits_into_memory_only_alone_is_measured_alone(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Sigmoid=crowd,Exp=memory")
+    path = save(chain("Relu", "Sigmoid", "Neg", "Exp"), tmp_path, "crowd.onnx")
+    facts = here("measure", path, "--json").json
+    assert (facts["new_bricks"], facts["unfinished"]) == (3, 0)
+    assert [f["reason"] for f in facts["failures"]] == [REASONS["Exp"]]
+    assert {len(kept) for kept in rounds(here.cache).values()} == {8}
+
+
+class Together:
+    """A worker that breaks off whenever steps run unannounced, for no step's sake."""
+
+    starts = 1
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        if op == "walk" and not fields["announce"]:
+            raise WorkerDied("it crashed the process (SIGSEGV)")
+        return {"samples": [[] for _ in fields.get("steps", ())]}
+
+
+def test_bricks_that_only_break_off_together_are_no_failures() -> None:
+    sampler = Sampler(Together(), {"net": single("b1-0", b"", inputs=1, outputs=1)})  # type: ignore
+    sampler.prepare()
+    with pytest.raises(WorkerError, match="no brick is to blame: it crashed"):
+        sampler.walk("net", 2)
+    assert sampler.failures == {}
+
+
+def test_a_model_with_outputs_that_nobody_reads_runs_on_the_fake_runtime(here: Here) -> None:
+    done = here("compare", "squeezenet", "--json")
+    assert (done.status, done.err) == (0, "")
+    assert done.json["models"][0]["ratio"] == pytest.approx(1, abs=0.02)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plans import plan
@@ -7,7 +8,7 @@ from plans import plan
 from bricks.decompose.plan import Brick, Occurrence, Plan
 from bricks.graph.tensor import TensorType
 from bricks.measure.arena import arrange
-from bricks.measure.walk import walk_of
+from bricks.measure.walk import alone, grounded, walk_of
 
 
 def bricks_of(keys: str) -> dict[str, Brick]:
@@ -93,3 +94,42 @@ def test_values_that_live_at_the_same_time_never_overlap(random: Plan) -> None:
             if v < w and born[v] <= last.get(w, 0) and born[w] <= last.get(v, 0):
                 (a, b), (c, d) = extent[v], extent[w]
                 assert b <= c or d <= a, (v, w)
+
+
+IN_PLACE = plan(
+    [
+        Occurrence("a", (0,), (1,)),
+        Occurrence("b", (1,), (2,), in_place=0),
+        Occurrence("c", (2,), (3,)),
+        Occurrence("c", (3,), (4,)),
+        Occurrence("c", (4,), (5,)),
+        Occurrence("d", (5, 2), (6,), in_place=1),
+        Occurrence("e", (6,), (7,)),
+    ]
+)
+
+
+def test_what_a_step_overwrites_is_made_in_the_same_walk() -> None:
+    walk = walk_of(IN_PLACE, bricks_of("abcde"), {"e"}, optimize=False, lead_in=1)
+    assert [(step.key, step.timed) for step in walk.steps] == [
+        ("a", False), ("b", False), ("d", False), ("e", True),
+    ]  # fmt: skip
+    assert grounded(walk.steps) == list(walk.steps)
+
+
+@pytest.mark.parametrize("missing", ["a", "b"])
+def test_what_cannot_be_made_is_not_overwritten(missing: str) -> None:
+    walk = walk_of(IN_PLACE, bricks_of("abcde"), {"e"}, optimize=False, avoid={missing}, lead_in=1)
+    *before, last = grounded(walk.steps)
+    assert missing not in {step.key for step in before}
+    for step in before:
+        if step.after is not None:  # also where its source has moved to a buffer of its own
+            assert step.outputs == (None,)
+    assert last.outputs != (None,)
+
+
+def test_a_brick_alone_has_nothing_around_it() -> None:
+    walk = walk_of(IN_PLACE, bricks_of("abcde"), {"d", "e"}, optimize=False)
+    (step,) = alone(walk, "d").steps
+    assert (step.key, step.inputs, step.outputs, step.timed) == ("d", (None, None), (None,), True)
+    assert [load.key for load in alone(walk, "d").loads] == ["d"]

@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import pytest
 from factories import constant, conv_net, model, node, save, value
+from graphs import run
 from onnx import helper, numpy_helper
 
 from bricks.graph.model import Model
@@ -110,3 +111,100 @@ def test_an_input_with_a_default_is_a_constant(tmp_path):
         [constant("k", [1, 2], "FLOAT")],
     )
     assert [name for name, _ in read_model(save(proto, tmp_path)).inputs] == ["x"]
+
+
+def test_constants_in_subgraphs_are_moved_outside(tmp_path):
+    then = helper.make_graph(
+        [
+            node("Constant", [], ["k"], value=numpy_helper.from_array(np.array([2], np.float32))),
+            node("Add", ["x", "k"], ["t"]),
+        ],
+        "then", [], [value("t", [1])],
+    )  # fmt: skip
+    other = helper.make_graph([], "else", [], [value("k", [1])], [constant("k", [3], "FLOAT")])
+    proto = model(
+        [node("If", ["c"], ["y"], then_branch=then, else_branch=other)],
+        [value("c", [], "BOOL"), value("x", [1])],
+        [value("y", [1])],
+    )
+    graph = skeleton(read_model(save(proto, tmp_path))).graph
+    held = {t.name: numpy_helper.to_array(t).tolist() for t in graph.initializer}
+    assert held == {"k:0": [2], "k:1": [3]} or held == {"k:1": [2], "k:0": [3]}
+    for attribute in graph.node[0].attribute:
+        assert not attribute.g.initializer
+        # What a branch returns must be its own: a constant alone is copied.
+        assert [n.op_type for n in attribute.g.node] == [
+            "Add" if attribute.name == "then_branch" else "Identity"
+        ]
+
+
+def test_initializers_that_nobody_reads_are_dropped(tmp_path):
+    body = helper.make_graph([node("Add", ["x", "inner"], ["t"])], "b", [], [value("t", [1])])
+    names = ("read", "inner", "handed on", "unread")
+    proto = model(
+        [
+            node("If", ["c"], ["z"], then_branch=body, else_branch=body),
+            node("Add", ["z", "read"], ["y"]),
+        ],
+        [value("c", [], "BOOL"), value("x", [1])],
+        [value("y", [1]), value("handed on", [1])],
+        [constant(name, [1], "FLOAT") for name in names],
+    )
+    read = read_model(save(proto, tmp_path))
+    assert [t.name for t in skeleton(read).graph.initializer] == list(names[:3])
+    del proto.graph.initializer[3]
+    assert read_model(save(proto, tmp_path)).digest == read.digest
+
+
+def test_the_empty_domain_is_written_in_one_way(tmp_path):
+    proto = model([node("Relu", ["x"], ["y"])], [value("x", [2])], [value("y", [2])])
+    digests = set()
+    for domain in (None, "", "ai.onnx"):
+        proto.graph.node[0].ClearField("domain")
+        if domain is not None:
+            proto.graph.node[0].domain = domain
+        digests.add(read_model(save(proto, tmp_path)).digest)
+    assert len(digests) == 1
+
+
+def test_what_a_model_computes_stays_when_constants_of_nested_subgraphs_move(tmp_path):
+    """A Loop with an If in it; each graph calls a constant of its own ``k``, one is captured."""
+
+    def branch(nodes, result, *tensors):
+        return helper.make_graph(nodes, result, [], [value(result, [2])], list(tensors))
+
+    ten = numpy_helper.from_array(np.array([10, 20], np.float32))
+    then = branch([node("Add", ["state", "k"], ["t"])], "t")
+    other = branch(
+        [node("Constant", [], ["q"], value=ten), node("Mul", ["state", "q"], ["e"])], "e"
+    )
+    body = helper.make_graph(
+        [
+            node("Identity", ["go"], ["on"]),
+            node("If", ["go"], ["new"], then_branch=then, else_branch=other),
+        ],
+        "body",
+        [value("i", [], "INT64"), value("go", [], "BOOL"), value("state", [2])],
+        [value("on", [], "BOOL"), value("new", [2]), value("k", [2])],
+        [constant("k", [3, 4], "FLOAT")],
+    )
+    beside = branch([node("Neg", ["k"], ["n"])], "n", constant("k", [5, 6], "FLOAT"))
+    nodes = [
+        node("Loop", ["times", "c", "x"], ["y", "all"], body=body),
+        node("If", ["c"], ["z"], then_branch=beside, else_branch=beside),
+    ]
+    proto = model(
+        nodes,
+        [value("c", [], "BOOL"), value("x", [2])],
+        [value("y", [2]), value("all", None), value("z", [2])],
+        [constant("times", 2), constant("k:0", 0)],
+    )
+    read = skeleton(read_model(save(proto, tmp_path)))
+    held = {t.name: numpy_helper.to_array(t).tolist() for t in read.graph.initializer}
+    assert held.pop("times") == 2
+    assert sorted(held.values()) == [[3, 4], [5, 6], [5, 6], [10, 20]]
+    for switch in (True, False):
+        feeds = {"c": np.array(switch), "x": np.array([1, 2], np.float32)}
+        results = [run(m.SerializeToString(), feeds, {}) for m in (proto, read)]
+        for before, after in zip(*results, strict=True):
+            np.testing.assert_array_equal(before, after)

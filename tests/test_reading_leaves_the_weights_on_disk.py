@@ -50,7 +50,7 @@ def test_skimmed_weights_are_found_again_bit_for_bit(tmp_path):
     read = read_model(save(proto, tmp_path))
     own = own_weights(read)
     assert "conv1.w" in own
-    for name, array in own_weights(read, [t.name for t in proto.graph.initializer]).items():
+    for name, array in own.items():
         expected = numpy_helper.to_array(tensors(proto)[name])
         assert array.dtype == expected.dtype
         np.testing.assert_array_equal(array, expected)
@@ -81,7 +81,8 @@ def test_short_floats_written_as_integers_stay_inline(tmp_path):
     )
     read = read_model(save(proto, tmp_path))
     assert not is_external(tensors(onnx.load_from_string(read.skeleton))["h"])
-    np.testing.assert_array_equal(own_weights(read, ["h"])["h"], np.ones(2000, np.float16))
+    held = tensors(onnx.load_from_string(read.skeleton))["h"]
+    np.testing.assert_array_equal(numpy_helper.to_array(held), np.ones(2000, np.float16))
 
 
 def test_integers_that_may_steer_stay_inline_and_long_tables_do_not(tmp_path):
@@ -122,7 +123,7 @@ def test_weights_in_subgraphs_functions_and_attributes_are_referred_to(tmp_path)
     read = read_model(path)
     assert len(read.skeleton) < 2000
     own = own_weights(read)
-    assert {"t.w", "e.w", "k2"} < set(own)
+    assert {"t.w:0", "e.w:0", "k2"} < set(own)
     assert len(own) == 4
     for array in own.values():
         np.testing.assert_array_equal(array, big)
@@ -133,7 +134,7 @@ def test_external_weights_need_not_be_there(tmp_path):
     with_data = read_model(path)
     assert has_own_weights(with_data)
     np.testing.assert_array_equal(
-        own_weights(with_data, ["w0"])["w0"],
+        own_weights(with_data)["w0"],
         numpy_helper.to_array(tensors(mlp())["w0"]),
     )
     (tmp_path / "weights.bin").unlink()
@@ -178,6 +179,54 @@ def test_external_integers_that_are_missing_are_named(tmp_path):
         ModelError, match=r"model.onnx: initializer 'shape' .*'steer.bin' is missing"
     ):
         read_model(path)
+
+
+@pytest.mark.parametrize(
+    ("op", "steering", "shape"),
+    [
+        ("Pow", constant("k", 2, "FLOAT"), [1, 1, 4, 4]),
+        ("Resize", constant("k", [1, 1, 2, 2], "FLOAT"), [1, 1, 8, 8]),
+        ("Gather", constant("k", [0] * 20, "UINT16"), None),
+    ],
+)
+def test_external_numbers_that_count_are_read_in_or_missed(tmp_path, op, steering, shape):
+    names = ["x", "", "k"] if op == "Resize" else ["x", "k"]
+    proto = model([node(op, names, ["y"])], [value("x", [1, 1, 4, 4])], [value("y", shape)])
+    proto.graph.initializer.append(steering)
+    path = save(proto, tmp_path, external="steer.bin")
+    assert not is_external(tensors(skeleton_of(path))["k"])
+    (tmp_path / "steer.bin").unlink()
+    with pytest.raises(ModelError, match=r"model.onnx: initializer 'k' .*'steer.bin' is missing"):
+        read_model(path)
+
+
+def test_external_numbers_that_steer_inside_a_branch_are_missed_too(tmp_path):
+    inner = helper.make_graph([node("Pow", ["x", "k"], ["t"])], "b", [], [value("t", [4])])
+    proto = model(
+        [node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)],
+        [value("c", [], "BOOL"), value("x", [4])],
+        [value("y", [4])],
+        [constant("k", 3, "FLOAT")],
+    )
+    path = save(proto, tmp_path, external="steer.bin")
+    assert not is_external(tensors(skeleton_of(path))["k"])
+    (tmp_path / "steer.bin").unlink()
+    with pytest.raises(ModelError, match="initializer 'k'"):
+        read_model(path)
+
+
+def test_external_numbers_that_count_for_nothing_may_be_missing(tmp_path):
+    proto = model(
+        [node("Pow", ["x", "k"], ["p"]), node("Add", ["p", "b"], ["y"])],
+        [value("x", [4])],
+        [value("y", [4])],
+        [constant("k", [1, 2, 3, 2], "FLOAT"), constant("b", [1], "FLOAT")],
+    )
+    path = save(proto, tmp_path, external="weights.bin")
+    (tmp_path / "weights.bin").unlink()
+    found = tensors(skeleton_of(path))
+    assert is_external(found["k"])
+    assert is_external(found["b"])
 
 
 @pytest.mark.parametrize("location", ["../steer.bin", "/etc/hostname", "a/../../b", "", "C:\\x"])

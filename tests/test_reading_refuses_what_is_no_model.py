@@ -1,4 +1,5 @@
 import contextlib
+import os
 import random
 from pathlib import Path
 
@@ -53,6 +54,19 @@ def test_other_files_are_told_from_models(tmp_path, content, text):
 def test_missing_files_and_folders_are_told(tmp_path):
     fails(tmp_path / "none.onnx", "none.onnx does not exist")
     fails(tmp_path, "is a folder: give an ONNX file")
+
+
+def test_a_file_name_that_is_no_text_is_told(tmp_path):
+    path = tmp_path / os.fsdecode(b"m\xe9.onnx")
+    path.write_bytes(mlp().SerializeToString())
+    fails(path, r"m\\xe9.onnx: this name is no valid UTF-8: rename the file")
+    link = tmp_path / "link.onnx"
+    link.symlink_to(path)
+    fails(link, "no valid UTF-8")
+    # What only the name of a folder spells stays out of the model.
+    folder = tmp_path / os.fsdecode(b"\xe9")
+    folder.mkdir()
+    assert read_model(save(mlp(), folder)).name == "model"
 
 
 def test_a_download_that_stopped_is_told(tmp_path):

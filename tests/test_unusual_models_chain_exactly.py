@@ -103,8 +103,68 @@ def unnamed() -> onnx.ModelProto:
     return model(nodes, [X], [value("y", [2, 2])], opset=18)
 
 
+def weights_inside() -> onnx.ModelProto:
+    """If, whose branches hold weights: an initializer and a Constant, too large to stay inline."""
+    outputs = [value("b", [2, 600])]
+    given = constant("k", np.linspace(-1, 1, 600), "FLOAT")
+    then = helper.make_graph([node("Add", ["a", "k"], ["b"])], "then", [], outputs, [given])
+    inside = node("Constant", [], ["k"], value=constant("", np.linspace(1, 2, 600), "FLOAT"))
+    # Folding makes one more weight inside, which the source does not have.
+    nodes = [inside, node("Exp", ["k"], ["e"]), node("Mul", ["a", "e"], ["b"])]
+    other = helper.make_graph(nodes, "else", [], outputs)
+    nodes = [
+        node("Relu", ["x"], ["a"]),
+        node("If", ["yes"], ["y"], then_branch=then, else_branch=other),
+    ]
+    inputs = [value("x", [2, 600]), value("yes", [], "BOOL")]
+    return model(nodes, inputs, [value("y", [2, 600])])
+
+
+def unread_weight() -> onnx.ModelProto:
+    """A large weight that no node reads, as editing scripts leave them behind."""
+    unread = constant("unread", np.linspace(-1, 1, 600), "FLOAT")
+    nodes = [node("MatMul", ["x", "w"], ["y"])]
+    return model(nodes, [X], [value("y", [2, 4])], [WEIGHT, unread])
+
+
+def computed_trips(times: int = 5) -> onnx.ModelProto:
+    """Loop, whose trip count is computed from an input (which is at most 1)."""
+    body = helper.make_graph(
+        [node("MatMul", ["carried", "w"], ["next"]), node("Identity", ["go"], ["still"])],
+        "body",
+        [value("i", [], "INT64"), value("go", [], "BOOL"), value("carried", [2, 4])],
+        [value("still", [], "BOOL"), value("next", [2, 4])],
+    )
+    nodes = [
+        node("Min", ["n", "zero"], ["nothing"]),
+        node("Add", ["nothing", "times"], ["trips"]),
+        node("Loop", ["trips", "yes", "x"], ["y"], body=body),
+    ]
+    constants = [
+        WEIGHT, constant("zero", 0), constant("times", times), constant("yes", True, "BOOL"),
+    ]  # fmt: skip
+    return model(nodes, [X, value("n", [], "INT64")], [value("y", [2, 4])], constants)
+
+
+def quantised() -> onnx.ModelProto:
+    """A product with a weight of 8 bits, quantised before and after."""
+    weight = constant("w", np.arange(4096).reshape(64, 64) % 255 - 127, "INT8")
+    scales = [constant(name, 0.02, "FLOAT") for name in ("sx", "sw", "sy")]
+    zeros = [constant("zx", 3, "UINT8"), constant("zw", 0, "INT8"), constant("zy", 5, "UINT8")]
+    nodes = [
+        node("QuantizeLinear", ["x", "sx", "zx"], ["qx"]),
+        node("DequantizeLinear", ["qx", "sx", "zx"], ["dx"]),
+        node("DequantizeLinear", ["w", "sw", "zw"], ["dw"]),
+        node("MatMul", ["dx", "dw"], ["p"]),
+        node("QuantizeLinear", ["p", "sy", "zy"], ["qp"]),
+        node("DequantizeLinear", ["qp", "sy", "zy"], ["y"]),
+    ]
+    return model(nodes, [value("x", [2, 64])], [value("y", [2, 64])], [weight, *scales, *zeros])
+
+
 MODELS = [
     branches, loop, data_dependent, computed_shape, shared_weight, halves, embedding, unnamed,
+    weights_inside, unread_weight, computed_trips, quantised,
 ]  # fmt: skip
 
 
@@ -135,3 +195,18 @@ def test_every_brick_runs_or_is_named(
     assert [f.reason for f in done.failures] == []
     assert done.unfinished == 0
     assert bench.predict(read, measure=False).coverage == 1.0
+
+
+def test_loops_that_compute_other_trip_counts_are_other_bricks(
+    bench: Bench, tmp_path: Path
+) -> None:
+    def loops(times: int) -> dict[str, tuple[int, ...]]:
+        read = bench.read(save(computed_trips(times), tmp_path, f"{times}.onnx"))
+        bricks = bench.decompose(read).bricks.values()
+        return {
+            b.key: tuple(v) for b in bricks if "Loop" in b.operators for v in b.examples.values()
+        }
+
+    few, many = loops(4), loops(1024)
+    assert (list(few.values()), list(many.values())) == ([(4,)], [(1024,)])
+    assert few.keys().isdisjoint(many)

@@ -1,16 +1,22 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+import psutil
 import pytest
-from commands import environment
-from factories import mlp
+from commands import environment, gone, until
+from factories import mlp, model, node, value
 
+from bricks.backends.filling import filled
 from bricks.errors import WorkerError
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
+from bricks.measure.worker import Worker
 
 WORKER = [sys.executable, "-m", "bricks.measure.worker"]
 HELLO = {"op": "hello", "backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None}
@@ -40,8 +46,8 @@ def test_a_whole_conversation() -> None:
     )
     assert hello["ok"]["pid"] > 0
     assert [region, load, place, unload] == [{"ok": {}}] * 4
-    assert walk[:2] == [{"at": 0}, {"at": 1}]
-    timed, untimed = walk[2]["ok"]["samples"]
+    assert walk[:-1] == [{"at": 0}, {"at": 1}] * 4  # one pass to warm up, and three
+    timed, untimed = walk[-1]["ok"]["samples"]
     assert len(timed) == 3
     assert all(0 < sample < 1 for sample in timed)
     assert untimed == []
@@ -93,6 +99,7 @@ def test_a_program_that_cannot_be_started_is_named() -> None:
         ("raise SystemExit('no such module')", r"ended the process \(exit status 1\): no such mod"),
         ("import os; os.abort()", r"it crashed the process \(SIGABRT\)"),
         ("import os; os.kill(os.getpid(), 9)", "SIGKILL, most likely for lack of memory"),
+        ("import os; os.kill(os.getpid(), 40)", r"it crashed the process \((signal 40|SIG.*)\)"),
     ],
 )
 def test_a_worker_that_dies_says_why(program: str, text: str) -> None:
@@ -108,9 +115,19 @@ def test_a_program_that_speaks_something_else_is_told() -> None:
     command = (sys.executable, "-c", "print('hello!', flush=True); input()")
     with (
         Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
-        pytest.raises(WorkerError, match="something that is not JSON: b'hello!'"),
+        pytest.raises(WorkerDied, match="something that is not JSON: b'hello!'"),
     ):
         supervisor.ask("unload", timeout_s=30)
+
+
+def test_a_worker_that_stops_reading_is_given_up() -> None:
+    program = """import time; print('{"ok":{}}', flush=True); time.sleep(99)"""
+    command = (sys.executable, "-c", program)
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
+        pytest.raises(WorkerDied, match="did not finish"),
+    ):
+        supervisor.ask("executed", timeout_s=0.5, model="x" * (1 << 20))  # more than a pipe holds
 
 
 def test_after_a_death_the_next_question_gets_a_new_worker(supervisor: Supervisor) -> None:
@@ -127,3 +144,86 @@ def test_long_messages_pass_in_both_directions(supervisor: Supervisor) -> None:
     assert len(model) > 1 << 17  # more than a pipe holds
     answer = supervisor.ask("executed", timeout_s=60, model=model)
     assert len(answer["types"]) > 1000
+
+
+def loaded(supervisor: Supervisor) -> None:
+    """Something is loaded and placed."""
+    model = pack(mlp(widths=(4, 4)).SerializeToString())
+    supervisor.ask("region", size_bytes=1000, timeout_s=30)
+    supervisor.ask("load", id="a", key="b1-00", model=model, optimize=False, timeout_s=30)
+    supervisor.ask("place", place="a/0", id="a", inputs=[0], outputs=[64], timeout_s=30)
+
+
+def walk(supervisor: Supervisor, on_step: Callable[[int], None] | None) -> dict[str, Any]:
+    fields = {"steps": [["a/0", True]], "passes": 3, "announce": on_step is not None}
+    return supervisor.ask("walk", timeout_s=30, on_step=on_step, **fields)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, ZeroDivisionError])
+def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next(
+    supervisor: Supervisor, kind: type[BaseException]
+) -> None:
+    loaded(supervisor)
+
+    def interrupt(step: int) -> None:
+        raise kind
+
+    with pytest.raises(kind):
+        walk(supervisor, interrupt)
+    loaded(supervisor)
+    assert set(walk(supervisor, None)) == {"samples"}
+    assert supervisor.starts == 2
+
+
+def test_a_worker_that_died_while_nobody_asked_is_replaced(supervisor: Supervisor) -> None:
+    supervisor.ask("unload", timeout_s=30)
+    (worker,) = psutil.Process().children()
+    worker.kill()
+    until(lambda: gone([worker]))
+    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert supervisor.starts == 2
+
+
+def test_a_worker_outlives_the_thread_that_started_it(supervisor: Supervisor) -> None:
+    thread = threading.Thread(target=lambda: loaded(supervisor))
+    thread.start()
+    thread.join()
+    assert set(walk(supervisor, None)) == {"samples"}
+    assert supervisor.starts == 1
+
+
+def test_an_output_may_have_another_shape_in_each_run() -> None:
+    nodes = [
+        node("RandomNormalLike", ["x"], ["r"]),
+        node("Relu", ["r"], ["p"]),
+        node("NonZero", ["p"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", [64])], [value("y", [1, None], "INT64")])
+    with Supervisor(WorkerSettings("onnxruntime", threads=1, seed=0)) as supervisor:
+        fields = {"model": pack(proto.SerializeToString()), "optimize": False}
+        supervisor.ask("load", id="a", key="b1-00", timeout_s=30, **fields)
+        supervisor.ask("place", place="a/0", id="a", inputs=[None], outputs=[None], timeout_s=30)
+        fields = {"steps": [["a/0", True]], "passes": 20, "announce": False}
+        (samples,) = supervisor.ask("walk", timeout_s=30, **fields)["samples"]
+    assert len(samples) == 20
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn"])
+def test_shared_memory_holds_ordinary_numbers_of_every_type(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    numbers = np.abs(filled(1 << 16, seed=0).view(kind).astype(np.float64))
+    assert np.isfinite(numbers).all()
+    assert numbers.min() >= float(ml_dtypes.finfo(kind).smallest_normal)
+    assert len(np.unique(numbers)) > 50
+
+
+def test_every_walk_begins_with_ordinary_numbers() -> None:
+    worker = Worker(lambda message: None)
+    worker.answer({"op": "region", "size_bytes": 100_000})
+    region = worker._aligned_region()
+    assert len(region) >= 100_000
+    before = region.copy()
+    region[:] = 0xFF  # NaN, as a walk that feeds on itself ends up with
+    worker.answer({"op": "walk", "steps": [], "passes": 0, "announce": False})
+    assert np.array_equal(region, before)
+    assert np.isfinite(region[:100_000].view(np.float16)).all()

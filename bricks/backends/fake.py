@@ -6,9 +6,11 @@ so that estimates come out exact. Samples vary by a fixed pattern of ±0.4 %.
 
 Faults can be ordered by operator in the environment variable ``BRICKS_FAKE_FAULTS``, for instance
 ``Sigmoid=crash,Tanh=hang,Exp=memory,Log=error``: running such an operator then ends the process,
-never returns, exhausts memory, or fails. ``Sigmoid+Tanh=crash`` concerns only what holds both: a
-whole model, say, and none of its bricks. ``BRICKS_FAKE_PACE`` is how many seconds each run really
-takes, so that somebody can interrupt it.
+never returns, exhausts memory, or fails. With ``later`` it fails from its second run on, with
+``crowd`` it runs out of memory while anything else is loaded. ``Sigmoid+Tanh=crash`` concerns only
+what holds both: a whole model, say, and none of its bricks. A file that ``BRICKS_FAKE_STRUCK``
+names is made when a fault strikes. ``BRICKS_FAKE_PACE`` is how many seconds each run really takes,
+so that somebody can interrupt it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
+from pathlib import Path
+from weakref import WeakSet
 
 import numpy as np
 import onnx
@@ -26,6 +31,7 @@ from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
+from bricks.graph.topology import used_values
 from bricks.graph.view import graph_of
 
 CALL_OVERHEAD_S = 2e-6
@@ -35,9 +41,17 @@ _PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 class FakeBackend:
     """The backend called ``fake``."""
 
+    def __init__(self) -> None:
+        self._loaded: WeakSet[FakeLoaded] = WeakSet()
+
     def executed(self, proto: onnx.ModelProto) -> Executed:
-        """The source graph itself: this runtime optimises nothing."""
-        return Executed(proto, _typed(proto).types, {})
+        """The source graph itself: this runtime optimises nothing but unused outputs away."""
+        graph = _typed(proto)
+        executed = onnx.ModelProto()
+        executed.CopyFrom(proto)
+        del executed.graph.node[:]
+        executed.graph.node.extend(graph.nodes)
+        return Executed(executed, graph.types, {})
 
     def types(self, proto: onnx.ModelProto) -> Mapping[str, TensorType]:
         """What ``onnx.shape_inference`` finds."""
@@ -60,7 +74,9 @@ class FakeBackend:
         cutter = Cutter(graph)
         keys = [cutter.cut((i,)).brick.key for i in range(len(graph.nodes))]
         latency_s = CALL_OVERHEAD_S + sum(map(node_latency_s, keys))
-        return FakeLoaded(latency_s, _fault(graph))
+        loaded = FakeLoaded(latency_s, _fault(graph), self._loaded)
+        self._loaded.add(loaded)
+        return loaded
 
     def evaluate(
         self,
@@ -81,21 +97,28 @@ class FakeBackend:
 
 
 class FakeLoaded:
-    """Something with a latency."""
+    """Something with a latency; ``loaded`` is all that lies beside it."""
 
-    def __init__(self, latency_s: float, fault: str | None) -> None:
+    def __init__(self, latency_s: float, fault: str | None, loaded: WeakSet[FakeLoaded]) -> None:
         self._latency_s = latency_s
         self._fault = fault
+        self._everything = loaded
 
     def place(self, placement: Placement, region: np.ndarray) -> FakePlaced:
         """Placement changes nothing."""
-        return FakePlaced(self._latency_s, self._fault)
+        return FakePlaced(self, self._latency_s, self._fault)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether anything else is loaded."""
+        return len(self._everything) > 1
 
 
 class FakePlaced:
     """Something with a latency, ready to run."""
 
-    def __init__(self, latency_s: float, fault: str | None) -> None:
+    def __init__(self, loaded: FakeLoaded, latency_s: float, fault: str | None) -> None:
+        self._loaded = loaded
         self._latency_s = latency_s
         self._fault = fault
         self._turn = count()
@@ -104,15 +127,24 @@ class FakePlaced:
     def sample(self) -> float:
         """The latency in seconds, varied by a fixed pattern."""
         time.sleep(self._pace_s)
-        if self._fault == "crash":
+        turn = next(self._turn)
+        if self._fault is not None:
+            self._strike(self._fault, turn)
+        return self._latency_s * (1 + _PATTERN[turn % len(_PATTERN)])
+
+    def _strike(self, fault: str, turn: int) -> None:
+        if (fault == "later" and turn == 0) or (fault == "crowd" and not self._loaded.crowded):
+            return
+        if struck := os.environ.get("BRICKS_FAKE_STRUCK"):
+            Path(struck).touch()
+        if fault == "crash":
             os.abort()
-        if self._fault == "hang":
+        if fault == "hang":
             time.sleep(3600)
-        if self._fault == "memory":
+        if fault in ("memory", "crowd"):
             raise MemoryError("ordered by BRICKS_FAKE_FAULTS")
-        if self._fault == "error":
+        if fault in ("error", "later"):
             raise BackendError("failed as ordered by BRICKS_FAKE_FAULTS")
-        return self._latency_s * (1 + _PATTERN[next(self._turn) % len(_PATTERN)])
 
 
 def node_latency_s(key: str) -> float:
@@ -125,7 +157,7 @@ def _typed(proto: onnx.ModelProto) -> Graph:
         inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as exc:  # onnx raises several unrelated types here
         raise BackendError(f"the fake runtime needs inferable shapes: {exc}") from exc
-    graph = graph_of(inferred)
+    graph = _without_unused_outputs(graph_of(inferred))
     for node in graph.nodes:
         for name in node.output:
             if name and name not in graph.types:
@@ -135,6 +167,22 @@ def _typed(proto: onnx.ModelProto) -> Graph:
                     f" which {node.op_type}{domain} makes: choose --runtime onnxruntime"
                 )
     return graph
+
+
+def _without_unused_outputs(graph: Graph) -> Graph:
+    """The graph without outputs of no known type that nobody reads, such as masks of Dropout."""
+    kept = {name for node in graph.nodes for name in used_values(node)}
+    kept.update((*graph.outputs, *graph.types))
+    nodes = []
+    for node in graph.nodes:
+        outputs = [name if i == 0 or name in kept else "" for i, name in enumerate(node.output)]
+        while outputs and not outputs[-1]:
+            outputs.pop()
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copy.output[:] = outputs
+        nodes.append(copy)
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _fault(graph: Graph) -> str | None:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from bricks.decompose.granularity import Granularity, split
-from bricks.decompose.identity import Cutter, Piece
+from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
@@ -22,17 +21,17 @@ def build(
     granularity: Granularity,
     *,
     in_place: Mapping[str, str] | None = None,
-    examples: Mapping[str, Sequence[int]] | None = None,
+    steering: Mapping[str, Sequence[int]] | None = None,
     started: float | None = None,
 ) -> Decomposition:
     """Decompose ``graph``, the source or executed graph of ``model``.
 
-    ``in_place`` maps values to the values whose memory they take, ``examples`` integer values that
-    steer shapes to what they hold in this model. ``started`` is when the work on
-    this model began (``time.perf_counter()``), for the wall time that is recorded.
+    ``in_place`` maps values to the values whose memory they take, ``steering`` computed integers
+    that steer shapes, counts or axes to what they hold in this model. ``started`` is when the work
+    on this model began (``time.perf_counter()``), for the wall time that is recorded.
     """
     started = time.perf_counter() if started is None else started
-    cutter = Cutter(graph)
+    cutter = Cutter(graph, steering=steering)
     shared = in_place or {}
     numbers: dict[str, int] = {}
 
@@ -44,8 +43,7 @@ def build(
     occurrences = []
     for nodes in split(graph, granularity):
         piece = cutter.cut(nodes)
-        if piece.brick.key not in bricks:
-            bricks[piece.brick.key] = _with_examples(piece, examples or {})
+        bricks.setdefault(piece.brick.key, piece.brick)
         occurrences.append(
             Occurrence(
                 brick=piece.brick.key,
@@ -65,15 +63,6 @@ def build(
         occurrences=tuple(occurrences),
     )
     return Decomposition(plan, bricks, time.perf_counter() - started)
-
-
-def _with_examples(piece: Piece, examples: Mapping[str, Sequence[int]]) -> Brick:
-    held = {
-        name: tuple(examples[original])
-        for name, original in zip(piece.brick.inputs, piece.inputs, strict=True)
-        if original in examples
-    }
-    return replace(piece.brick, examples=held) if held else piece.brick
 
 
 def _in_place(

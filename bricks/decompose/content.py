@@ -1,4 +1,4 @@
-"""Which values count for the identity of a brick, and tensors and attributes in their one form.
+"""Tensors and attributes of a brick in their one form.
 
 ONNX can write the same tensor in several ways (raw or typed fields); here each gets one. What
 counts is said in ``identity``, which uses this; knows nothing of pieces, order and names.
@@ -6,32 +6,12 @@ counts is said in ``identity``, which uses this; knows nothing of pieces, order 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 from onnx import numpy_helper
 
-from bricks.decompose.subgraphs import nested
 from bricks.errors import ModelError
-from bricks.graph.tensor import TensorType
-
-# Values of larger tensors don't count, whatever their type.
-SMALL = 64
-
-# Element types whose small constants are shapes, axes, indices and switches. 8 bits and fewer are
-# quantised data.
-COUNTED = frozenset({"INT16", "INT32", "INT64", "UINT16", "UINT32", "UINT64", "BOOL"})
-
-# Inputs whose values steer shapes or the choice of an algorithm even as floating-point numbers.
-STEERING = {
-    "Resize": (1, 2, 3),  # roi, scales, sizes (before opset 11: scales)
-    "Upsample": (1,),  # scales
-    "Pow": (1,),  # exponent, if it is one number: squares and roots have fast paths
-    "Range": (0, 1, 2),  # start, limit, delta
-    "NonMaxSuppression": (2, 3, 4),  # boxes per class, thresholds
-    "TopK": (1,),  # k
-    "OneHot": (1,),  # depth
-}
+from bricks.graph.payload import is_referenced, type_of
+from bricks.graph.steering import value_counts
 
 DTYPE_NUMBER = dict(onnx.TensorProto.DataType.items())
 
@@ -48,33 +28,6 @@ _TENSORS = frozenset(
 _GRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 
-def default_domain(domain: str) -> str:
-    """The domain with the two spellings of ONNX's own made one (the empty one)."""
-    return "" if domain == "ai.onnx" else domain
-
-
-def value_counts(kind: TensorType, *, steering: bool) -> bool:
-    """Whether the values of an initializer of this type count; ``steering``: see STEERING.
-
-    Strings always count, since none can be made up; so do empty tensors, which have no values.
-    """
-    if kind.dtype == "STRING" or 0 in kind.shape:
-        return True
-    return kind.elements <= SMALL and (steering or kind.dtype in COUNTED)
-
-
-def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
-    """Names at the node's steering inputs, and whether they steer as scalars only.
-
-    Those of nodes in its subgraphs are among them.
-    """
-    for each in (node, *nested(node)):
-        if default_domain(each.domain) == "":
-            for port in STEERING.get(each.op_type, ()):
-                if port < len(each.input) and each.input[port]:
-                    yield each.input[port], each.op_type == "Pow"
-
-
 def constant(tensor: onnx.TensorProto, name: str = "") -> onnx.TensorProto:
     """The tensor with its values in their one form, named ``name``.
 
@@ -84,7 +37,7 @@ def constant(tensor: onnx.TensorProto, name: str = "") -> onnx.TensorProto:
     if 0 in tensor.dims:
         form.raw_data = b""
         return form
-    external = tensor.data_location == onnx.TensorProto.EXTERNAL
+    external = is_referenced(tensor)
     if tensor.raw_data and not external:
         form.raw_data = tensor.raw_data
         return form
@@ -150,9 +103,9 @@ def _embedded(tensor: onnx.TensorProto) -> onnx.TensorProto:
 
     An attribute can't be filled in later as a weight can, so the values have to be some.
     """
-    kind = TensorType(onnx.TensorProto.DataType.Name(tensor.data_type), tuple(tensor.dims))
+    kind = type_of(tensor)
     # A reader that keeps no weights may have dropped small ones too: those that don't count.
-    held = tensor.data_location != onnx.TensorProto.EXTERNAL
+    held = not is_referenced(tensor)
     if value_counts(kind, steering=held):
         return constant(tensor)
     form = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims)

@@ -19,10 +19,13 @@ What counts:
 * element type and shape of each input, weight, constant and output, and of each value in between
   (listed in the model's ``metadata_props``, where no runtime reads them);
 * whether a value is an input, computed elsewhere or fed, or an initializer;
+* what an input holds, where it is a computed integer of at most 64 elements that gives a shape, a
+  count or an axis in the model it was cut from (listed in the model's ``metadata_props`` too):
+  the trip count of a Loop is as much of its work as a constant one would be;
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
-  unsigned, or BOOL; those at the inputs in ``content.STEERING``, also as floating-point numbers;
-  strings; and empty tensors. The value must be an initializer at that very input: a path through
-  other nodes isn't followed;
+  unsigned, or BOOL; those at the inputs in ``STEERING`` (see ``graph.steering``), also as
+  floating-point numbers; strings; and empty tensors. The value must be an initializer at that very
+  input: a path through other nodes isn't followed;
 * of subgraphs (If, Loop, Scan): the same, nodes and wiring, and the declared types of their inputs
   and outputs. Captured values are inputs, weights or constants of the brick; initializers of
   subgraphs are moved outside first, and then captured. Types declared in between don't count.
@@ -44,6 +47,7 @@ and a brick may at worst be measured twice.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -53,19 +57,18 @@ import onnx
 from bricks.decompose.content import (
     DTYPE_NUMBER,
     constant,
-    default_domain,
     normal_type,
     plain_attributes,
-    steering_inputs,
-    value_counts,
 )
 from bricks.decompose.plan import Brick
 from bricks.decompose.structure import Path, ranks, schedule
-from bricks.decompose.subgraphs import captured, hoist, subgraphs
 from bricks.decompose.work import flops
 from bricks.errors import ModelError
 from bricks.graph.graph import Graph
+from bricks.graph.steering import steered_values, steering_inputs, value_counts
+from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.tensor import TensorType
+from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
 
 # Where a weight's values are said to be; no such file exists, the values are given at load.
 WEIGHTS_LOCATION = "weights"
@@ -90,11 +93,6 @@ class Piece:
     outputs: tuple[str, ...]
 
 
-def identify(graph: Graph, nodes: Sequence[int]) -> Piece:
-    """Cut the nodes at these positions out of ``graph``; for more than one cut see `Cutter`."""
-    return Cutter(graph).cut(nodes)
-
-
 def key_of(model: bytes) -> str:
     """The key of a brick, from its canonical model."""
     return _key(onnx.ModelProto.FromString(model))
@@ -103,16 +101,23 @@ def key_of(model: bytes) -> str:
 class Cutter:
     """Cuts pieces out of one graph.
 
-    ``graph`` is the graph given, but for initializers of subgraphs, which stand among its own: the
-    names in pieces are names of this one.
+    The subgraphs of its nodes have no initializers: reading has moved those outside. ``steering``
+    holds, by name, the flattened values of computed integers that steer the work. Raises
+    ``ModelError`` for initializers in subgraphs.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = hoist(graph)
+    def __init__(
+        self, graph: Graph, *, steering: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
+        for node in graph.nodes:
+            if holds_initializers(node):
+                raise ModelError(f"a subgraph of {label(node)} holds initializers: hoist them")
+        self.graph = graph
+        self._values = {name: tuple(map(int, held)) for name, held in (steering or {}).items()}
         self._steering = [tuple(steering_inputs(node)) for node in self.graph.nodes]
         self._readers: dict[str, list[int]] = {name: [-1] for name in graph.outputs}
         for i, node in enumerate(self.graph.nodes):
-            for name in (*node.input, *captured(node)):
+            for name in used_values(node):
                 self._readers.setdefault(name, []).append(i)
 
     def cut(self, nodes: Sequence[int]) -> Piece:
@@ -125,7 +130,7 @@ class Cutter:
         if not chosen:
             raise ValueError("a piece has at least one node")
         protos = [self.graph.nodes[i] for i in chosen]
-        content = _Content(self.graph, self._outputs(chosen), self._steered(chosen))
+        content = _Content(self.graph, self._outputs(chosen), self._steered(chosen), self._values)
         rank: dict[Path, int] = {}
         if len(chosen) > 1 or any(True for _ in subgraphs(protos[0])):
             rank = ranks(protos, content.label)
@@ -140,6 +145,7 @@ class Cutter:
             outputs={writer.names[name]: content.type(name) for name in writer.outputs},
             operators=operators,
             flops=flops(self.graph, chosen),
+            examples=writer.steering,
         )
         return Piece(
             brick,
@@ -162,21 +168,22 @@ class Cutter:
 
     def _steered(self, chosen: Sequence[int]) -> set[str]:
         """Values at steering inputs of the nodes."""
-        types = self.graph.types
-        return {
-            name
-            for i in chosen
-            for name, scalar_only in self._steering[i]
-            if not scalar_only or (name in types and types[name].elements == 1)
-        }
+        return {n for i in chosen for n in steered_values(self._steering[i], self.graph.types)}
 
 
 class _Content:
     """What the graph says of the values of one piece."""
 
-    def __init__(self, graph: Graph, produced: Mapping[str, bool], steered: set[str]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        produced: Mapping[str, bool],
+        steered: set[str],
+        steering: Mapping[str, tuple[int, ...]],
+    ) -> None:
         self.graph = graph
         self.produced = produced
+        self.steering = steering
         self._steered = steered
 
     def type(self, name: str) -> TensorType:
@@ -197,9 +204,11 @@ class _Content:
     def label(self, name: str) -> bytes:
         """All that counts of the value, apart from its place in the topology."""
         kind, of = self.kind(name), self.type(name)
-        value = b""
+        value: object = b""
         if kind == "c":
             value = self.constant(name, "").SerializeToString(deterministic=True)
+        elif kind == "i":
+            value = self.steering.get(name, b"")
         return repr((kind, of.dtype, of.shape, self.produced.get(name), value)).encode()
 
     def constant(self, name: str, canonical: str) -> onnx.TensorProto:
@@ -224,6 +233,12 @@ class _Writer:
         """Canonical names and types of the values of one kind."""
         return {self.names[name]: self._content.type(name) for name in self.met[kind]}
 
+    @property
+    def steering(self) -> dict[str, tuple[int, ...]]:
+        """What the inputs hold that steer the work, by canonical name."""
+        values = self._content.steering
+        return {self.names[name]: values[name] for name in self.met["i"] if name in values}
+
     def write(self, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
         """The canonical model."""
         model = onnx.ModelProto()
@@ -235,6 +250,8 @@ class _Writer:
         if between:
             types = [f"{self.names[name]} {self._content.type(name)}" for name in between]
             model.metadata_props.add(key="bricks.between", value="; ".join(types))
+        if self.steering:
+            model.metadata_props.add(key="bricks.steering", value=json.dumps(self.steering))
         opsets = {default_domain(d): v for d, v in self._content.graph.opsets.items()}
         for domain in sorted(self._domains):
             if domain not in opsets:
@@ -291,7 +308,7 @@ class _Writer:
     ) -> list[onnx.AttributeProto]:
         types = {a.name: a.type for a in node.attribute}
         forms: dict[str, onnx.AttributeProto] = {}
-        for attribute, position, graph in subgraphs(node):
+        for attribute, position, graph in placed_subgraphs(node):
             form = forms.setdefault(
                 attribute, onnx.AttributeProto(name=attribute, type=types[attribute])
             )

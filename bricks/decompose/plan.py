@@ -19,8 +19,8 @@ class Brick:
     ``model`` is its canonical form, a serialised ``ModelProto`` in which weights are initializers
     without values (``data_location == EXTERNAL``). ``inputs``, ``weights`` and ``outputs`` map
     the names in it to types, in canonical order. ``flops`` counts a multiply-add as two and is
-    None where an operator's work isn't known. ``examples`` holds values of integer inputs that
-    steer shapes, as one model had them; they are no part of the identity.
+    None where an operator's work isn't known. ``examples`` holds the values that integer inputs
+    must have because they steer shapes, counts or axes; they stand in the canonical form as well.
     """
 
     key: str

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 import onnx
 
 from bricks.decompose.canonical import VISITS, Edge, canonical_order
-from bricks.decompose.content import default_domain, normal_type, plain_attributes
-from bricks.decompose.subgraphs import captured, subgraphs
+from bricks.decompose.content import normal_type, plain_attributes
 from bricks.errors import ModelError
+from bricks.graph.topology import default_domain, placed_subgraphs, used_values
 
 # Where a node stands: its position among the piece's nodes; for nodes in a subgraph it follows the
 # path of the node that holds them, the attribute, the position in it, and the position in the graph
@@ -49,7 +49,7 @@ def schedule(nodes: Sequence[onnx.NodeProto], path: Path, rank: Mapping[Path, in
     waiting = []
     readers: list[list[int]] = [[] for _ in nodes]
     for i, node in enumerate(nodes):
-        needs = {producer[n] for n in (*node.input, *captured(node)) if n in producer}
+        needs = {producer[n] for n in used_values(node) if n in producer}
         waiting.append(len(needs))
         for p in needs:
             readers[p].append(i)
@@ -103,7 +103,7 @@ class _Structure:
         for port, name in enumerate(node.output):
             if name:
                 self.edges.append((vertex, self._value(name, scope), f"output {port}"))
-        for attribute, position, graph in subgraphs(node):
+        for attribute, position, graph in placed_subgraphs(node):
             held = self._add_graph(graph, (*path, attribute, position), scope)
             self.edges.append((vertex, held, f"graph {position} {attribute}"))
         return vertex

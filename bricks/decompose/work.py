@@ -25,6 +25,7 @@ import onnx
 
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
+from bricks.graph.topology import default_domain
 
 _SOFTMAX = 5
 _NORMALISE = 8
@@ -72,7 +73,7 @@ def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
     total = 0
     for i in nodes:
         proto = graph.nodes[i]
-        rule = _RULES.get((_domain(proto.domain), proto.op_type))
+        rule = _RULES.get((default_domain(proto.domain), proto.op_type))
         if rule is None:
             return None
         try:
@@ -83,10 +84,6 @@ def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
             return None
         total += work
     return total
-
-
-def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
 
 
 def _nothing(node: _Node) -> int:

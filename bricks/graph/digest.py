@@ -15,12 +15,10 @@ from bricks.graph.payload import (
     is_referenced,
     read_inline,
     store_inline,
-    tensor_type,
+    type_of,
 )
+from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
 from bricks.graph.topology import all_nodes
-
-_RESIZING = frozenset({"Resize", "Upsample"})  # their float inputs give the output's shape
-_SMALL = 64
 
 
 def digest(proto: onnx.ModelProto) -> str:
@@ -28,7 +26,8 @@ def digest(proto: onnx.ModelProto) -> str:
 
     Counted as weights, and left out: values that are references, and values of floats and of
     integers of 8 bits or less that are more than one float or 64 integers. Values of other
-    integers count, and so do scales of Resize and single floats, for fusions look at those.
+    integers count, and so do floats that steer (scales of Resize, say) and single ones, for
+    fusions look at those.
     Documentation, producer and metadata do not count; names do.
     """
     copy = onnx.ModelProto()
@@ -39,17 +38,17 @@ def digest(proto: onnx.ModelProto) -> str:
     graph = copy.graph
     for field in ("name", "doc_string", "metadata_props"):
         graph.ClearField(field)
-    resizing: set[str] = set()
     for node in all_nodes(graph):
         node.ClearField("doc_string")
         node.ClearField("metadata_props")
-        if node.op_type in _RESIZING:
-            resizing.update(node.input)
+    inputs = [each for node in graph.node for each in steering_inputs(node)]
+    types = {tensor.name: type_of(tensor) for tensor in graph.initializer}
+    steering = set(steered_values(inputs, types))
     for tensor in all_tensors(graph):
         tensor.ClearField("doc_string")
         if is_referenced(tensor):
             del tensor.external_data[:]
-        elif _is_weight(tensor, resizing):
+        elif _is_weight(tensor, steering):
             _forget_values(tensor)
         elif tensor.data_type != onnx.TensorProto.STRING:
             # The same values can be written in several forms.
@@ -58,14 +57,14 @@ def digest(proto: onnx.ModelProto) -> str:
     return "m1-" + hashlib.sha256(data).hexdigest()[:32]
 
 
-def _is_weight(tensor: onnx.TensorProto, resizing: set[str]) -> bool:
-    type = tensor_type(tensor)
-    if type.dtype == "STRING" or tensor.name in resizing:
+def _is_weight(tensor: onnx.TensorProto, steering: set[str]) -> bool:
+    type = type_of(tensor)
+    if value_counts(type, steering=tensor.name in steering):
         return False
     if type.floating or "COMPLEX" in type.dtype:
         return type.elements > 1
     narrow = type.dtype.removeprefix("U") in ("INT8", "INT4", "INT2")
-    return narrow and type.elements > _SMALL
+    return narrow and type.elements > SMALL
 
 
 def _forget_values(tensor: onnx.TensorProto) -> None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import onnx
 
 from bricks.graph.graph import Graph
-from bricks.graph.payload import is_referenced, read_inline, subgraphs
+from bricks.graph.payload import is_referenced, read_inline
+from bricks.graph.steering import SMALL
 from bricks.graph.tensor import TensorType
-from bricks.graph.topology import all_nodes
+from bricks.graph.topology import inner_nodes
 from bricks.graph.uses import MASKING, STEERING, Restriction, Scene, passes_on, restriction
 
-_STEERING_ELEMENTS = 64  # longer ones are data
 _MAX_STEPS = 10_000  # bound on the uses followed for one value; real ones have a few dozen
 
 
@@ -65,7 +65,7 @@ def steering_values(graph: Graph) -> list[str]:
     small = [
         name
         for name in names
-        if "INT" in graph.types[name].dtype and graph.types[name].elements <= _STEERING_ELEMENTS
+        if "INT" in graph.types[name].dtype and graph.types[name].elements <= SMALL
     ]
     safe = integer_ranges(graph, small)
     return [name for name in small if name not in safe]
@@ -74,17 +74,10 @@ def steering_values(graph: Graph) -> list[str]:
 class _Follower:
     def __init__(self, graph: Graph) -> None:
         self._uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-        constants = dict(graph.initializers)
-        types = dict(graph.types)
         for node in _with_inner(graph.nodes):
             for index, name in enumerate(node.input):
                 self._uses.setdefault(name, []).append((node, index))
-            for body in subgraphs(node):
-                for tensor in body.initializer:
-                    constants.setdefault(tensor.name, tensor)
-                    dtype = onnx.TensorProto.DataType.Name(tensor.data_type)
-                    types.setdefault(tensor.name, TensorType(dtype, tuple(tensor.dims)))
-        self._scene = Scene(types, constants)
+        self._scene = Scene(graph.types, graph.initializers)
 
     def range_of(self, name: str, type: TensorType) -> Range | None:
         if type.dtype == "BOOL":
@@ -158,8 +151,7 @@ class _Follower:
 def _with_inner(nodes: Collection[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     for node in nodes:
         yield node
-        for body in subgraphs(node):
-            yield from all_nodes(body)
+        yield from inner_nodes(node)
 
 
 def _limits(dtype: str) -> tuple[int, int]:

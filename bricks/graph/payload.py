@@ -17,6 +17,7 @@ from onnx import numpy_helper
 
 from bricks.errors import ModelError, first_line
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.topology import subgraphs
 
 # Types that numpy lacks are stored as unsigned integers of their width, as ONNX Runtime takes them.
 _NUMPY_NAMES = {
@@ -69,7 +70,7 @@ def storage_shape(type: TensorType) -> tuple[int, ...]:
     return type.shape if ELEMENT_BITS[type.dtype] >= 8 else (type.size_bytes,)
 
 
-def tensor_type(tensor: onnx.TensorProto) -> TensorType:
+def type_of(tensor: onnx.TensorProto) -> TensorType:
     """The type of ``tensor``; raises :class:`PayloadError` for element types that ONNX lacks."""
     try:
         dtype = onnx.TensorProto.DataType.Name(tensor.data_type)
@@ -125,7 +126,7 @@ def locate(folder: Path, location: str) -> Path | None:
 
 def read_referenced(folder: Path, tensor: onnx.TensorProto) -> np.ndarray | None:
     """The values of a referenced ``tensor`` in their storage type; None if the file is missing."""
-    type, ref = tensor_type(tensor), reference(tensor)
+    type, ref = type_of(tensor), reference(tensor)
     size = _size_bytes(tensor, type)
     path = locate(folder, ref.location)
     if path is None:
@@ -149,7 +150,7 @@ def read_referenced(folder: Path, tensor: onnx.TensorProto) -> np.ndarray | None
 
 def read_inline(tensor: onnx.TensorProto) -> np.ndarray:
     """The values of an inline ``tensor`` in their storage type and shape."""
-    type = tensor_type(tensor)
+    type = type_of(tensor)
     size = _size_bytes(tensor, type)
     try:
         if ELEMENT_BITS[type.dtype] < 8:
@@ -198,14 +199,6 @@ def all_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     for node in graph.node:
         for subgraph in subgraphs(node):
             yield from all_tensors(subgraph)
-
-
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that stand as attributes of ``node`` (bodies of If, Loop, Scan, …)."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def _size_bytes(tensor: onnx.TensorProto, type: TensorType) -> int:

@@ -24,26 +24,32 @@ from bricks.graph.payload import (
     PayloadError,
     all_tensors,
     is_referenced,
+    numpy_dtype,
     read_referenced,
     reference,
+    storage_shape,
     store_inline,
-    subgraphs,
-    tensor_type,
+    type_of,
 )
 from bricks.graph.shapes import make_concrete, parse_shape
+from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
+from bricks.graph.subgraphs import hoist
+from bricks.graph.tensor import TensorType
 from bricks.graph.topology import (
     all_nodes,
     check_names,
+    default_domain,
     initializer_names,
     label,
     sort_nodes,
+    subgraphs,
+    used_values,
 )
 from bricks.graph.wire import skim
 
 __all__ = ["parse_shape", "read_model"]
 
-STEERING_FLOATS = 8  # and numbers: the scales of a Resize, a clip's bounds
-STEERING_ELEMENTS = 64  # integers up to this many may steer shapes or axes: their values are held
+FEW_FLOATS = 8  # the bounds of a clip, say: held where they can be had, for fusions look at them
 
 _STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
 # Written into the standard domain by optimisers since long before it had such operators.
@@ -72,6 +78,8 @@ def read_model(
     if not given.is_file():
         raise ModelError(f"{given} does not exist: give an ONNX file")
     real = given.resolve()
+    title = given.stem if name is None else name
+    _check_encoding(given.name, real.name, title)
     try:
         proto = _parse(skim(real), given)
         _normalise(proto, given)
@@ -86,9 +94,18 @@ def read_model(
             raise type(exc)(first_line(exc)) from exc
         raise
     skeleton = proto.SerializeToString(deterministic=True)
-    title = given.stem if name is None else name
     read_s = time.perf_counter() - started
     return Model(title, real.parent, skeleton, inputs, key, read_s)
+
+
+def _check_encoding(*names: str) -> None:
+    """Raise for names that are no UTF-8: neither a model nor a plan could hold them."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as exc:
+            shown = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+            raise ModelError(f"{shown}: this name is no valid UTF-8: rename the file") from exc
 
 
 def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
@@ -119,18 +136,23 @@ def _normalise(proto: onnx.ModelProto, path: Path) -> None:
     if not all(isinstance(text, str) for text in _texts(proto)):
         raise ModelError(f"{path} is not an ONNX model: a name in it is no text")
     for node in all_nodes(graph):
-        if node.domain == "ai.onnx":
-            node.domain = ""
+        if not default_domain(node.domain):
+            node.ClearField("domain")
     _check_operators(proto, file)
     _constants_to_initializers(graph, file)
     if not graph.node:
         raise ModelError(f"{file}: the graph has no nodes but constants")
     _drop_initialized_inputs(proto)
+    try:
+        hoist(graph)
+    except ModelError as exc:
+        raise ModelError(f"{file}: {exc}") from exc
     check_names(graph, file)
     sort_nodes(graph, file)
+    _drop_unread_initializers(graph)
     for tensor in all_tensors(graph):
         if is_referenced(tensor):
-            tensor_type(tensor)
+            type_of(tensor)
             reference(tensor)
 
 
@@ -153,7 +175,7 @@ def _texts(proto: onnx.ModelProto) -> Iterator[object]:
 def _check_operators(proto: onnx.ModelProto, file: str) -> None:
     opsets: dict[str, int] = {}
     for entry in proto.opset_import:
-        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        domain = default_domain(entry.domain)
         opsets[domain] = max(entry.version, opsets.get(domain, 0))
     if proto.ir_version < 3:
         opsets.setdefault("", 1)  # the field came with IR version 3
@@ -181,6 +203,9 @@ def _check_operators(proto: onnx.ModelProto, file: str) -> None:
 
 
 def _constants_to_initializers(graph: onnx.GraphProto, file: str) -> None:
+    for node in graph.node:
+        for subgraph in subgraphs(node):
+            _constants_to_initializers(subgraph, file)
     kept = []
     for node in graph.node:
         tensor = _constant(node, file) if node.op_type == "Constant" and not node.domain else None
@@ -226,6 +251,17 @@ def _drop_initialized_inputs(proto: onnx.ModelProto) -> None:
     proto.ir_version = max(proto.ir_version, 4)
 
 
+def _drop_unread_initializers(graph: onnx.GraphProto) -> None:
+    """Constants that nobody reads are no work, and a runtime may refuse to be given them."""
+    read = {name for node in graph.node for name in used_values(node)}
+    read.update(value.name for value in graph.output)
+    kept = [tensor for tensor in graph.initializer if tensor.name in read]
+    if len(kept) < len(graph.initializer):
+        copies = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in kept]
+        del graph.initializer[:]
+        graph.initializer.extend(copies)
+
+
 def _drop_shapes(graph: onnx.GraphProto, *, changed: bool, inner: bool = False) -> None:
     """Drop all stored shapes but the inputs': they follow from those, and could contradict them."""
     del graph.value_info[:]
@@ -241,19 +277,29 @@ def _drop_shapes(graph: onnx.GraphProto, *, changed: bool, inner: bool = False) 
 
 
 def _hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> None:
-    """Read small integers, and a few numbers, that lie outside the skeleton into it."""
+    """Read the values that count, and a few numbers, into the skeleton from outside of it."""
+    inputs = [each for node in graph.node for each in steering_inputs(node)]
+    types = {tensor.name: type_of(tensor) for tensor in graph.initializer}
+    steering = set(steered_values(inputs, types))
     for tensor in all_tensors(graph):
-        if not is_referenced(tensor):
+        type = type_of(tensor)
+        if not is_referenced(tensor) or type.dtype == "STRING":
             continue
-        type = tensor_type(tensor)
-        limit = STEERING_FLOATS if type.floating else STEERING_ELEMENTS
-        if type.elements > limit or type.dtype == "STRING":
+        counts = value_counts(type, steering=tensor.name in steering)
+        limit = FEW_FLOATS if type.floating and not counts else SMALL
+        if type.elements > limit:
             continue
-        values = read_referenced(folder, tensor)
+        values = read_referenced(folder, tensor) if type.elements else _nothing(type)
         if values is not None:
             store_inline(tensor, values)
-        elif type.dtype in ("INT32", "INT64", "BOOL"):
+        elif counts:
             raise ModelError(
-                f"{file}: initializer '{tensor.name}' may steer shapes, but its data file"
-                f" '{reference(tensor).location}' is missing: put it beside the model"
+                f"{file}: initializer '{tensor.name}' may steer shapes or the choice of an"
+                f" algorithm, but its data file '{reference(tensor).location}' is missing:"
+                " put it beside the model"
             )
+
+
+def _nothing(type: TensorType) -> np.ndarray:
+    """The values of an empty tensor."""
+    return np.empty(storage_shape(type), numpy_dtype(type.dtype))

@@ -15,9 +15,9 @@ import onnx.shape_inference
 from bricks.errors import ModelError, ShapeError, first_line
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
-from bricks.graph.payload import PayloadError, tensor_type
+from bricks.graph.payload import PayloadError, type_of
 from bricks.graph.tensor import TensorType
-from bricks.graph.topology import label, used_values
+from bricks.graph.topology import default_domain, label, used_values
 
 
 class OpenShapes(ShapeError):
@@ -50,7 +50,7 @@ def source_graph(model: Model, known: Mapping[str, TensorType] | None = None) ->
     initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
     types = dict(model.inputs)
     try:
-        types.update((name, tensor_type(tensor)) for name, tensor in initializers.items())
+        types.update((name, type_of(tensor)) for name, tensor in initializers.items())
     except PayloadError as exc:
         raise ModelError(f"{model.name}: {exc}") from exc
     types.update(_inferred(inferred, model.name))
@@ -63,13 +63,9 @@ def source_graph(model: Model, known: Mapping[str, TensorType] | None = None) ->
         outputs=tuple(value.name for value in proto.graph.output),
         initializers=initializers,
         types=types,
-        opsets={_domain(entry.domain): entry.version for entry in proto.opset_import},
+        opsets={default_domain(entry.domain): entry.version for entry in proto.opset_import},
         ir_version=proto.ir_version,
     )
-
-
-def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
 
 
 def _declare(graph: onnx.GraphProto, known: Mapping[str, TensorType]) -> None:
@@ -108,7 +104,7 @@ def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, TensorType]
 
     Masks of Dropout and statistics of BatchNormalization are such, in models saved from training.
     """
-    opsets = {_domain(entry.domain): entry.version for entry in proto.opset_import}
+    opsets = {default_domain(entry.domain): entry.version for entry in proto.opset_import}
     used = {name for node in proto.graph.node for name in used_values(node)}
     used.update(value.name for value in proto.graph.output)
     for node in proto.graph.node:

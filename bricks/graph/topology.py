@@ -13,7 +13,6 @@ import networkx as nx
 import onnx
 
 from bricks.errors import ModelError
-from bricks.graph.payload import subgraphs
 
 
 def label(node: onnx.NodeProto) -> str:
@@ -22,25 +21,64 @@ def label(node: onnx.NodeProto) -> str:
     return f"{node.op_type} '{name}'"
 
 
-def used_values(node: onnx.NodeProto) -> list[str]:
-    """The values ``node`` needs, each once: its inputs, and what its subgraphs capture."""
-    names = dict.fromkeys(name for name in node.input if name)
-    for subgraph in subgraphs(node):
-        names.update(dict.fromkeys(_captured(subgraph)))
-    return list(names)
+def default_domain(domain: str) -> str:
+    """The domain with the two spellings of ONNX's own made one (the empty one)."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that stand as attributes of ``node`` (bodies of If, Loop, Scan, …)."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def placed_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, int, onnx.GraphProto]]:
+    """The node's graphs as (attribute, position in it, graph), attributes sorted by name."""
+    for attribute in sorted(node.attribute, key=lambda a: a.name):
+        if attribute.HasField("g"):
+            yield attribute.name, 0, attribute.g
+        for position, graph in enumerate(attribute.graphs):
+            yield attribute.name, position, graph
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Every node of ``graph`` and of the subgraphs in it."""
     for node in graph.node:
         yield node
-        for subgraph in subgraphs(node):
-            yield from all_nodes(subgraph)
+        yield from inner_nodes(node)
+
+
+def inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """All nodes in the subgraphs of ``node``, at any depth."""
+    for subgraph in subgraphs(node):
+        yield from all_nodes(subgraph)
 
 
 def initializer_names(graph: onnx.GraphProto) -> list[str]:
     """Names of the constants of ``graph``, sparse ones included."""
     return [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer]
+
+
+def captured(node: onnx.NodeProto) -> tuple[str, ...]:
+    """Names that the subgraphs of ``node`` read from outside of it, each once."""
+    names: dict[str, None] = {}
+    for graph in subgraphs(node):
+        own = {value.name for value in graph.input} | set(initializer_names(graph))
+        own.update(name for inner in graph.node for name in inner.output)
+        reads = [name for inner in graph.node for name in used_values(inner)]
+        # A branch may hand an outer value straight through.
+        reads += [output.name for output in graph.output if output.name]
+        names.update(dict.fromkeys(name for name in reads if name not in own))
+    return tuple(names)
+
+
+def used_values(node: onnx.NodeProto) -> list[str]:
+    """The values ``node`` needs, each once: its inputs, and what its subgraphs capture."""
+    names = dict.fromkeys(name for name in node.input if name)
+    names.update(dict.fromkeys(captured(node)))
+    return list(names)
 
 
 def check_names(graph: onnx.GraphProto, file: str) -> None:
@@ -91,12 +129,3 @@ def sort_nodes(graph: onnx.GraphProto, file: str) -> None:
     nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
     del graph.node[:]
     graph.node.extend(nodes)
-
-
-def _captured(graph: onnx.GraphProto) -> Iterator[str]:
-    inner = {value.name for value in graph.input} | set(initializer_names(graph))
-    inner.update(name for node in graph.node for name in node.output)
-    for node in graph.node:
-        yield from (name for name in used_values(node) if name not in inner)
-    # A branch may hand an outer value straight through.
-    yield from (value.name for value in graph.output if value.name and value.name not in inner)

@@ -13,6 +13,7 @@ import onnx
 
 from bricks.errors import ModelError
 from bricks.graph.graph import Graph
+from bricks.graph.payload import is_referenced, type_of
 from bricks.graph.tensor import TensorType
 
 
@@ -37,18 +38,9 @@ def tensor_type(info: onnx.ValueInfoProto) -> TensorType:
     return TensorType(dtype, tuple(d.dim_value for d in dims))
 
 
-def initializer_type(tensor: onnx.TensorProto) -> TensorType:
-    """The type of an initializer."""
-    return TensorType(onnx.TensorProto.DataType.Name(tensor.data_type), tuple(tensor.dims))
-
-
 def without_values(proto: onnx.ModelProto) -> dict[str, TensorType]:
     """Names and types of the graph's initializers whose values are not held: its weights."""
-    return {
-        t.name: initializer_type(t)
-        for t in proto.graph.initializer
-        if t.data_location == onnx.TensorProto.EXTERNAL
-    }
+    return {t.name: type_of(t) for t in proto.graph.initializer if is_referenced(t)}
 
 
 def without_output_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -73,7 +65,7 @@ def graph_of(proto: onnx.ModelProto, types: Mapping[str, TensorType] | None = No
             known[info.name] = tensor_type(info)
     known.update(types or {})
     for tensor in graph.initializer:
-        known[tensor.name] = initializer_type(tensor)
+        known[tensor.name] = type_of(tensor)
     return Graph(
         nodes=tuple(graph.node),
         inputs=tuple(i.name for i in graph.input),

@@ -6,8 +6,6 @@ not know who wants them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 import onnx
 
@@ -18,33 +16,20 @@ from bricks.graph.payload import (
     all_tensors,
     is_referenced,
     locate,
-    read_inline,
     read_referenced,
     reference,
-    subgraphs,
-    tensor_type,
+    type_of,
 )
-from bricks.graph.topology import all_nodes
 
 
-def own_weights(model: Model, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """The values of the initializers ``names``, as arrays of their storage types.
+def own_weights(model: Model) -> dict[str, np.ndarray]:
+    """The values that the skeleton refers to instead of holding them, by the initializer's name.
 
-    Without ``names``: all those that the skeleton refers to instead of holding them, in subgraphs
-    too. Arrays are as :class:`bricks.graph.synthesis.Pool` makes them, each a copy in memory, so
-    ask for few at a time where a model is large. Raises :class:`ModelError` for data files that are
-    missing or cut short.
+    Arrays are as :class:`bricks.graph.synthesis.Pool` makes them, each a copy in memory. Raises
+    :class:`ModelError` for data files that are missing or cut short.
     """
     graph = onnx.ModelProto.FromString(model.skeleton).graph
-    tensors = {tensor.name: tensor for tensor in _initializers(graph)}
-    if names is None:
-        wanted = [tensor for tensor in tensors.values() if is_referenced(tensor)]
-    else:
-        wanted = []
-        for name in names:
-            if name not in tensors:
-                raise ModelError(f"{model.name}: there is no initializer '{name}'")
-            wanted.append(tensors[name])
+    wanted = [tensor for tensor in graph.initializer if is_referenced(tensor)]
     try:
         _check_files(model, wanted)
         return {tensor.name: _values(model, tensor) for tensor in wanted}
@@ -60,7 +45,7 @@ def has_own_weights(model: Model) -> bool:
             if is_referenced(tensor):
                 ref = reference(tensor)
                 path = locate(model.folder, ref.location)
-                size = tensor_type(tensor).size_bytes
+                size = type_of(tensor).size_bytes
                 if path is None or path.stat().st_size < ref.offset + size:
                     return False
     except (PayloadError, OSError, KeyError):
@@ -68,17 +53,9 @@ def has_own_weights(model: Model) -> bool:
     return True
 
 
-def _initializers(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    # The model's own last, so that they win where a subgraph uses a name again.
-    for node in all_nodes(graph):
-        for body in subgraphs(node):
-            yield from body.initializer
-    yield from graph.initializer
-
-
 def _check_files(model: Model, tensors: list[onnx.TensorProto]) -> None:
     """Raise before anything is read if a data file is missing, saying how much lacks with it."""
-    locations = [reference(tensor).location for tensor in tensors if is_referenced(tensor)]
+    locations = [reference(tensor).location for tensor in tensors]
     for location in dict.fromkeys(locations):
         if locate(model.folder, location) is None:
             raise ModelError(
@@ -88,11 +65,7 @@ def _check_files(model: Model, tensors: list[onnx.TensorProto]) -> None:
 
 
 def _values(model: Model, tensor: onnx.TensorProto) -> np.ndarray:
-    values = (
-        read_referenced(model.folder, tensor)
-        if is_referenced(tensor)
-        else read_inline(tensor).copy()
-    )
+    values = read_referenced(model.folder, tensor)
     if values is None:  # it was there a moment ago
         raise ModelError(f"{model.name}: the data file of '{tensor.name}' has disappeared")
     return values

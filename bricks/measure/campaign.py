@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from bricks.decompose.plan import Decomposition
@@ -20,11 +20,14 @@ from bricks.measure.rounds import Samples, StopRule, sample_in_turn
 from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.turn import timing_turn
-from bricks.measure.walk import Walk, single, walk_of
+from bricks.measure.walk import Walk, alone, single, walk_of
 from bricks.store import Claim, Owner, Store
 
 # Part of a model's progress that loading it stands for.
 _LOADING = 0.25
+
+# Least seconds between two signs of life.
+_RENEW_S = 60.0
 
 BRICKS, WHOLE, OVERHEAD = "bricks", "whole model", "call overhead"
 
@@ -93,6 +96,7 @@ class Campaign:
         self._measured: dict[str, set[str]] = defaultdict(set)
         self._failures: list[Failure] = []
         self._unfinished: set[str] = set()
+        self._renewed = time.monotonic()
 
     def run(self, jobs: Sequence[Job]) -> Outcome:
         """Measure what the store lacks for ``jobs``, one model after another."""
@@ -109,10 +113,20 @@ class Campaign:
         budget_s = self._conditions.budget_s
         deadline = None if budget_s is None else time.monotonic() + budget_s
         for claims in self._claims(list(PROBES.values()), deadline, OVERHEAD, 0.0):
-            self._probe(claims, deadline)
+            with self._holding(claims):
+                self._probe(claims, deadline)
         for number, job in enumerate(jobs):
             for claims in self._claims(_keys(job), deadline, job.model.name, number / len(jobs)):
-                self._measure(job, claims, deadline, number, len(jobs))
+                with self._holding(claims):
+                    self._measure(job, claims, deadline, number, len(jobs))
+
+    @contextmanager
+    def _holding(self, claims: Sequence[Claim]) -> Iterator[None]:
+        """Whatever happens meanwhile, what is not settled then is free again."""
+        try:
+            yield
+        finally:
+            self._store.release(self._target, sorted(claim.key for claim in claims), self._owner)
 
     def _claims(
         self, keys: Sequence[str], deadline: float | None, what: str, share: float
@@ -164,42 +178,46 @@ class Campaign:
 
     def _sample(self, task: Task) -> set[str]:
         """Sample a task's walks in turn, keep every round, settle its claims; the keys finished."""
-        open_keys = {claim.key for claim in task.claims}
         sampler = Sampler(
             self._supervisor,
             task.walks,
             timeout_s=self._conditions.timeout_s,
             on_load=lambda share: self._sign_of_life(task, _LOADING * share),
+            on_step=self._renew,
         )
-        unbooked = set(open_keys)  # keys whose loading time is not yet part of a round
+        finished = self._rounds(sampler, task)
+        claimed = {claim.key for claim in task.claims}
+        for key in sorted(claimed & sampler.failures.keys()):
+            self._store.fail(self._target, key, sampler.failures[key], self._owner)
+            self._failures.append(Failure(key, sampler.failures[key]))
+        if not finished:
+            return set()
+        done = claimed - sampler.failures.keys() - sampler.crowded.keys()
+        self._store.finish(self._target, sorted(done), self._owner)
+        for key in sorted(claimed & sampler.crowded.keys()):
+            self._supervisor.reset()  # a runtime may keep memory that it needs no more
+            done |= self._sample(_alone(task, key))
+        return done
+
+    def _rounds(self, sampler: Sampler, task: Task) -> bool:
+        """Whether all rounds were taken before the time was up; every one is kept."""
+        preparing = sampler.prepare()
+        unbooked: dict[str, float] = {}  # what preparing cost, until it is part of a round
+        for name, wall_s in preparing.items():
+            unbooked |= _spread_out(wall_s, sampler, name, task)
 
         def keep(name: str, samples: Samples, wall_s: float) -> None:
-            prepare_s = {key: sampler.prepare_s.get(key, 0.0) for key in unbooked}
-            unbooked.difference_update(samples)
-            booked = _booked(samples, wall_s, prepare_s)
+            booked = _booked(samples, wall_s, {key: unbooked.pop(key, 0.0) for key in samples})
             self._store.append_rounds(self._target, booked, self._owner)
 
-        try:
-            sampler.prepare()
-            finished = sample_in_turn(
-                sampler,
-                task.rule,
-                rounds_before=_rounds_before(task),
-                deadline=task.deadline,
-                on_round=keep,
-                on_progress=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
-            )
-            for key in open_keys & sampler.failures.keys():
-                self._store.fail(self._target, key, sampler.failures[key], self._owner)
-                self._failures.append(Failure(key, sampler.failures[key]))
-                open_keys.discard(key)
-            if not finished:
-                return set()
-            self._store.finish(self._target, sorted(open_keys), self._owner)
-            done, open_keys = open_keys, set()
-            return done
-        finally:
-            self._store.release(self._target, sorted(open_keys), self._owner)
+        return sample_in_turn(
+            sampler,
+            task.rule,
+            rounds_before=_rounds_before(task),
+            deadline=task.deadline,
+            on_round=keep,
+            on_progress=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
+        )
 
     def _show(self, task: Task, share: float) -> None:
         begin, end = task.span
@@ -207,7 +225,34 @@ class Campaign:
 
     def _sign_of_life(self, task: Task, share: float) -> None:
         self._show(task, share)
-        self._store.renew(self._target, self._owner)
+        self._renew()
+
+    def _renew(self) -> None:
+        if time.monotonic() - self._renewed >= _RENEW_S:
+            self._renewed = time.monotonic()
+            self._store.renew(self._target, self._owner)
+
+
+def _alone(task: Task, key: str) -> Task:
+    """The part of a task that is about one key, with nothing else loaded."""
+    walks = {
+        name: alone(walk, key)
+        for name, walk in task.walks.items()
+        if any(step.key == key and step.timed for step in walk.steps)
+    }
+    claims = [claim for claim in task.claims if claim.key == key]
+    return replace(task, walks=walks, claims=claims, span=(task.span[1], task.span[1]))
+
+
+def _spread_out(wall_s: float, sampler: Sampler, name: str, task: Task) -> dict[str, float]:
+    """The seconds that preparing a walk took, by the claimed keys that they were spent for.
+
+    Loading a key is its own; what leads in, placing and rehearsing are for all alike.
+    """
+    claimed = {claim.key for claim in task.claims}
+    keys = {step.key for step in sampler.steps(name) if step.timed} & claimed
+    own_s = {key: sampler.load_s.get(key, 0.0) for key in keys}
+    return {key: own_s[key] + max(0.0, wall_s - sum(own_s.values())) / len(keys) for key in keys}
 
 
 def _booked(

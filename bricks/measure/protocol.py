@@ -27,6 +27,10 @@ from typing import Any
 
 from bricks.errors import WorkerError
 
+# The environment variable with the number of a pipe that a worker inherits. It ends when the
+# parent does, and so should the worker.
+LIFELINE = "BRICKS_LIFELINE"
+
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """A message as one line."""

@@ -1,7 +1,8 @@
 """Runs walks in the worker, and survives what their bricks do to it.
 
 A brick that fails, crashes the worker, hangs or exhausts memory is found by running the steps one
-by one, announced; it becomes a failure with its reason, and the walk goes on without it.
+by one, announced; it becomes a failure with its reason, and the walk goes on without it. Where
+memory lacks, that may be the fault of all that is loaded together: such a brick is no failure yet.
 """
 
 from __future__ import annotations
@@ -14,15 +15,27 @@ from typing import Any
 from bricks.errors import WorkerError
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerDied
-from bricks.measure.walk import Load, Step, Walk, without_region
+from bricks.measure.walk import Load, Step, Walk, grounded, without_region
 
 DEFAULT_TIMEOUT_S = 60.0
+
+# How often a walk may break off without a brick to blame.
+_PATIENCE = 3
+
+# How reasons speak of memory, the worker's and the supervisor's.
+_LACK = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
+
+
+class Lost(WorkerDied):
+    """The worker in which everything was loaded is gone, through no fault of what was asked."""
 
 
 class Sampler:
     """What is loaded in the worker for one model, and the failures met so far.
 
-    ``failures`` maps keys to reasons; ``prepare_s`` to the seconds that loading took.
+    ``failures`` maps keys to reasons, and so does ``crowded``: keys that lacked memory while others
+    were loaded. ``load_s`` maps keys to the seconds that loading them took. ``on_load`` is told the
+    share of what is loaded, ``on_step`` that a step is about to run, announced.
     """
 
     def __init__(
@@ -32,21 +45,31 @@ class Sampler:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         on_load: Callable[[float], None] = lambda share: None,
+        on_step: Callable[[], None] = lambda: None,
     ) -> None:
         self._supervisor = supervisor
         self._timeout_s = timeout_s
         self._walks = walks
         self._on_load = on_load
+        self._on_step = on_step
         self._region_bytes = max((w.region_bytes for w in walks.values()), default=0)
-        self._loads = len({load.key for walk in walks.values() for load in walk.loads})
+        self._keys = {load.key for walk in walks.values() for load in walk.loads}
+        self._placed: dict[str, Step] = {}
+        self._starts = 0  # the worker in which everything is loaded, by its number
+        self._pass_s: dict[str, float] = {}
+        self._prepare_s = dict.fromkeys(walks, 0.0)
+        self._lap = 0.0
         self.failures: dict[str, str] = {}
-        self.prepare_s: dict[str, float] = {}
+        self.crowded: dict[str, str] = {}
+        self.load_s: dict[str, float] = {}
 
-    def prepare(self) -> None:
-        """Load and place everything, run it once; afterwards ``failures`` is known."""
+    def prepare(self) -> dict[str, float]:
+        """Load and place everything, run it once; seconds spent on each walk, by name."""
+        self._lap = time.perf_counter()
         self._setup()
-        for walk in self._walks.values():
-            self._rehearse(walk)
+        for name in self._walks:
+            self._rehearse(name, passes=0)
+        return dict(self._prepare_s)
 
     @property
     def names(self) -> list[str]:
@@ -55,42 +78,83 @@ class Sampler:
 
     def steps(self, name: str) -> list[Step]:
         """The steps of a walk that have not failed."""
-        return [s for s in self._walks[name].steps if s.key not in self.failures]
+        return grounded(s for s in self._walks[name].steps if self._runs(s.key))
 
-    def walk(self, name: str, passes: int, timeout_s: float) -> dict[str, tuple[float, ...]]:
-        """One warm-up pass and ``passes`` timed ones: seconds by key, of the timed steps."""
-        for _ in range(3):
+    def walk(self, name: str, passes: int) -> dict[str, tuple[float, ...]]:
+        """One warm-up pass and ``passes`` timed ones: seconds by key, of the timed steps.
+
+        Raises :class:`WorkerError` if the worker breaks off again and again, and no step is at
+        fault when it is run by itself.
+        """
+        broken = 0
+        while True:
             steps = self.steps(name)
             if not any(step.timed for step in steps):
                 return {}
+            started = time.perf_counter()
             try:
-                samples = self._run(steps, passes, announce=False, timeout_s=timeout_s)
-            except WorkerError:
-                self.prepare()  # finds the culprit, or puts everything back
+                samples = self._run(steps, passes, timeout_s=self._limit_s(name, passes))
+            except WorkerError as error:
+                known = self._known()
+                if isinstance(error, WorkerDied):
+                    self._setup()
+                self._rehearse(name, passes)  # as many, for it may not be the first that fails
+                broken = broken + 1 if self._known() == known else 0
+                if broken == _PATIENCE:
+                    text = f"the worker broke off {broken} times, and no brick is to blame: {error}"
+                    raise WorkerError(text) from error
                 continue
+            self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
             return {
                 step.key: tuple(column)
                 for step, column in zip(steps, samples, strict=True)
                 if step.timed
             }
-        reason = "the worker died repeatedly while this and other bricks were sampled in turn"
-        self.failures.update({s.key: reason for s in self.steps(name) if s.timed})
-        return {}
+
+    def _runs(self, key: str) -> bool:
+        return key not in self.failures and key not in self.crowded
+
+    def _known(self) -> int:
+        return len(self.failures) + len(self.crowded)
+
+    def _limit_s(self, name: str, passes: int) -> float:
+        """Generous, but never more than all steps may take by themselves."""
+        runs = len(self.steps(name)) * (passes + 1)
+        return min(max(60.0, 30 * self._pass_s[name] * (passes + 1)), runs * self._timeout_s)
+
+    def _blame(self, key: str, error: WorkerError) -> None:
+        """Note why ``key`` does not run; for lack of memory only where nothing else is loaded."""
+        reason = str(error)
+        lacks = any(words in reason for words in _LACK)
+        (self.crowded if lacks and len(self._keys) > 1 else self.failures)[key] = reason
+
+    def _charge(self, name: str) -> None:
+        """Book the time since the last call on a walk."""
+        now = time.perf_counter()
+        self._prepare_s[name] += now - self._lap
+        self._lap = now
 
     def _setup(self) -> None:
-        while not self._set_up_everything():
-            pass  # what ended the worker is among the failures now, and is left out
+        """Load and place everything that has not failed, in a worker that lives through it."""
+        lost = 0
+        while True:
+            try:
+                if self._set_up_everything():
+                    return
+            except Lost:
+                lost += 1
+                if lost == _PATIENCE:
+                    raise
 
     def _set_up_everything(self) -> bool:
-        """Whether the worker lived through it."""
+        """Whether the worker lived; what ended it is among the failures now, and is left out."""
         self._make_room()
-        for walk in self._walks.values():
-            for load in walk.loads:
-                if load.key not in self.failures and not self._load(load):
-                    return False
-            for step in walk.steps:
-                if step.key not in self.failures and not self._place(step):
-                    return False
+        for name, walk in self._walks.items():
+            alive = all(self._load(load) for load in walk.loads if self._runs(load.key))
+            alive = alive and self._place_all(name)
+            self._charge(name)
+            if not alive:
+                return False
         return True
 
     def _make_room(self) -> None:
@@ -98,7 +162,8 @@ class Sampler:
 
         A model whose activations exceed memory cannot run; most of its bricks still can.
         """
-        with suppress(WorkerDied):  # one that ended while idle: the next has nothing loaded
+        self._placed.clear()
+        with suppress(WorkerDied):  # the next has nothing loaded
             self._supervisor.ask("unload", timeout_s=self._timeout_s)
         try:
             self._make_region()
@@ -108,6 +173,7 @@ class Sampler:
             self._region_bytes = 0
             self._walks = {name: without_region(walk) for name, walk in self._walks.items()}
             self._make_region()
+        self._starts = self._supervisor.starts
 
     def _make_region(self) -> None:
         size_bytes = self._region_bytes
@@ -124,9 +190,20 @@ class Sampler:
             "examples": {name: list(values) for name, values in load.examples.items()},
         }
         alive = self._try(load.key, "load", fields)
-        self.prepare_s.setdefault(load.key, time.perf_counter() - started)
-        self._on_load(len(self.prepare_s) / self._loads)
+        if load.key not in self.load_s:
+            self.load_s[load.key] = time.perf_counter() - started
+            self._on_load(len(self.load_s) / len(self._keys))
         return alive
+
+    def _place_all(self, name: str) -> bool:
+        """Place the steps that lie elsewhere, or nowhere yet; whether the worker still lives."""
+        # Where one fails, those that would have overwritten its result go elsewhere.
+        while lacking := [s for s in self.steps(name) if self._placed.get(s.place) != s]:
+            for step in lacking:
+                if self._runs(step.key) and not self._place(step):
+                    return False
+                self._placed[step.place] = step
+        return True
 
     def _place(self, step: Step) -> bool:
         fields = {
@@ -139,32 +216,46 @@ class Sampler:
 
     def _try(self, key: str, op: str, fields: Mapping[str, Any]) -> bool:
         try:
-            self._supervisor.ask(op, timeout_s=self._timeout_s, **fields)
+            self._ask(op, timeout_s=self._timeout_s, **fields)
+        except Lost:
+            raise
         except WorkerDied as death:
-            self.failures[key] = str(death)
+            self._blame(key, death)
             return False
         except WorkerError as error:
-            self.failures[key] = str(error)
+            self._blame(key, error)
         return True
 
-    def _rehearse(self, walk: Walk) -> None:
-        """Run every step once, announced, until all that remain get through."""
+    def _rehearse(self, name: str, passes: int) -> None:
+        """Run the steps once and ``passes`` times more, announced, until all that remain do it."""
+        at = -1
+
+        def on_step(number: int) -> None:
+            nonlocal at
+            at = number
+            self._on_step()
+
+        broken = 0
         while True:
-            steps = [s for s in walk.steps if s.key not in self.failures]
-            at = 0
-
-            def on_step(number: int) -> None:
-                nonlocal at
-                at = number
-
+            at = -1
             try:
-                self._run(steps, 0, announce=True, timeout_s=self._timeout_s, on_step=on_step)
-            except WorkerDied as death:
-                self.failures[steps[at].key] = str(death)
-                self._setup()
+                if not self._place_all(name):
+                    self._setup()
+                steps = self.steps(name)
+                started = time.perf_counter()
+                self._run(steps, passes, timeout_s=self._timeout_s, on_step=on_step)
             except WorkerError as error:
-                self.failures[steps[at].key] = str(error)
+                if at >= 0:
+                    self._blame(steps[at].key, error)
+                else:
+                    broken += 1
+                    if broken == _PATIENCE:
+                        raise
+                if isinstance(error, WorkerDied):
+                    self._setup()
             else:
+                self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
+                self._charge(name)
                 return
 
     def _run(
@@ -172,17 +263,29 @@ class Sampler:
         steps: list[Step],
         passes: int,
         *,
-        announce: bool,
         timeout_s: float,
         on_step: Callable[[int], None] | None = None,
     ) -> list[list[float]]:
-        answer = self._supervisor.ask(
+        answer = self._ask(
             "walk",
             timeout_s=timeout_s,
             on_step=on_step,
             steps=[[step.place, step.timed] for step in steps],
             passes=passes,
-            announce=announce,
+            announce=on_step is not None,
         )
         samples: list[list[float]] = answer["samples"]
         return samples
+
+    def _ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """As the supervisor's, of the worker in which everything is loaded."""
+        refused = None
+        try:
+            answer = self._supervisor.ask(op, **fields)
+        except WorkerError as error:
+            refused = error
+        if self._supervisor.starts != self._starts:
+            raise Lost("the worker ended while it was idle") from refused
+        if refused is not None:
+            raise refused
+        return answer

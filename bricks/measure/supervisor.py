@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks.errors import WorkerError
-from bricks.measure.protocol import decode, encode
+from bricks.measure.protocol import LIFELINE, decode, encode
 
 START_TIMEOUT_S = 120.0
 
@@ -45,6 +45,7 @@ class Supervisor:
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline: int | None = None
         self._log = tempfile.TemporaryFile()
         self._pending = b""
         self.starts = 0
@@ -67,39 +68,31 @@ class Supervisor:
 
         ``timeout_s`` is the longest silence: it starts anew with every step that is announced to
         ``on_step``. Raises :class:`WorkerError` where the worker refuses, :class:`WorkerDied` where
-        it ends or stays silent too long.
+        it ends or stays silent too long. Whatever else breaks off the exchange, such as Ctrl-C,
+        ends the worker: its answer would be taken for that to the next request.
         """
+        if self._process is not None and self._process.poll() is not None:
+            self.reset()  # it ended while nobody asked
         if self._process is None:
             self._start()
-        return self._exchange({"op": op, **fields}, timeout_s, on_step)
+        message = self._exchange({"op": op, **fields}, timeout_s, on_step)
+        if "error" in message:
+            raise WorkerError(str(message["error"]))
+        answer: dict[str, Any] = message["ok"]
+        return answer
+
+    def reset(self) -> None:
+        """End the worker, at once; the next request starts a fresh one."""
+        self._end()
 
     def close(self) -> None:
-        """End the worker, at once."""
+        """End the worker for good."""
         self._end()
         self._log.close()
 
     def _start(self) -> None:
         settings = self._settings
-        environment = dict(os.environ, PYTHONUNBUFFERED="1")
-        # The package may be imported from a source tree that is not installed.
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        paths = [root, environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
-        self._log.seek(0)
-        self._log.truncate()
-        self._pending = b""
-        try:
-            self._process = subprocess.Popen(
-                list(settings.command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                env=environment,
-                bufsize=0,
-                start_new_session=True,  # Ctrl-C is for the parent alone
-            )
-        except OSError as exc:
-            raise WorkerError(f"the worker cannot be started: {exc}") from exc
+        self._spawn()
         self.starts += 1
         hello = {
             "op": "hello",
@@ -108,43 +101,83 @@ class Supervisor:
             "seed": settings.seed,
             "memory_bytes": settings.memory_bytes,
         }
-        try:
-            self._exchange(hello, START_TIMEOUT_S, None)
-        except WorkerError:
+        message = self._exchange(hello, START_TIMEOUT_S, None)
+        if "error" in message:
             self._end()  # it would have no backend
-            raise
+            raise WorkerError(str(message["error"]))
+
+    def _spawn(self) -> None:
+        environment = dict(os.environ, PYTHONUNBUFFERED="1")
+        # The package may be imported from a source tree that is not installed.
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        paths = [root, environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
+        self._log.seek(0)
+        self._log.truncate()
+        self._pending = b""
+        # Nobody writes to it: it ends when this process does, however that comes about.
+        watched, self._lifeline = os.pipe()
+        environment[LIFELINE] = str(watched)
+        try:
+            self._process = subprocess.Popen(
+                list(self._settings.command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=environment,
+                bufsize=0,
+                pass_fds=(watched,),
+                start_new_session=True,  # Ctrl-C is for the parent alone
+            )
+        except OSError as exc:
+            self._end()
+            raise WorkerError(f"the worker cannot be started: {exc}") from exc
+        finally:
+            os.close(watched)
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
 
     def _exchange(
         self, request: dict[str, Any], timeout_s: float, on_step: Callable[[int], None] | None
     ) -> dict[str, Any]:
-        process = self._process
-        assert process is not None and process.stdin is not None
+        """The message that ends the exchange, ``ok`` or ``error``; anything else ends the worker.
+
+        So a worker that lives afterwards has nothing left to say.
+        """
         try:
-            line = memoryview(encode(request))
-            while line:  # an unbuffered pipe may take less than all of it
-                line = line[process.stdin.write(line) or 0 :]
+            deadline = time.monotonic() + timeout_s
+            self._send(encode(request), deadline, timeout_s)
+            while True:
+                line = self._line(deadline, timeout_s)
+                try:
+                    message = decode(line)
+                except WorkerError as error:
+                    raise WorkerDied(str(error)) from error
+                if "ok" in message or "error" in message:
+                    return message
+                if on_step is not None:
+                    on_step(int(message.get("at", 0)))
+                deadline = time.monotonic() + timeout_s
+        except BaseException:
+            self._end()
+            raise
+
+    def _send(self, line: bytes, deadline: float, timeout_s: float) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        pipe = self._process.stdin.fileno()
+        left = memoryview(line)
+        try:
+            while left:  # a pipe takes less than all of a long line
+                _wait([], [pipe], deadline, timeout_s)
+                left = left[os.write(pipe, left) :]
         except OSError:
             raise self._died() from None
-        while True:
-            message = decode(self._line(timeout_s))
-            if "at" in message:
-                if on_step is not None:
-                    on_step(int(message["at"]))
-            elif "error" in message:
-                raise WorkerError(str(message["error"]))
-            else:
-                answer: dict[str, Any] = message["ok"]
-                return answer
 
-    def _line(self, timeout_s: float) -> bytes:
+    def _line(self, deadline: float, timeout_s: float) -> bytes:
         assert self._process is not None and self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        deadline = time.monotonic() + timeout_s
         while b"\n" not in self._pending:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                self._end()
-                raise WorkerDied(f"it did not finish within {timeout_s:.0f} s")
+            _wait([pipe], [], deadline, timeout_s)
             chunk = os.read(pipe, 1 << 20)
             if not chunk:
                 raise self._died()
@@ -160,9 +193,8 @@ class Supervisor:
         code = self._process.returncode
         self._log.seek(0)
         tail = self._log.read().decode(errors="replace").strip().splitlines()
-        self._end()
         if code is not None and code < 0:
-            name = signal.Signals(-code).name
+            name = _signal_name(-code)
             cause = ", most likely for lack of memory" if -code == signal.SIGKILL else ""
             return WorkerDied(f"it crashed the process ({name}{cause})")
         said = f": {tail[-1][:200]}" if tail else ""
@@ -170,6 +202,9 @@ class Supervisor:
 
     def _end(self) -> None:
         process, self._process = self._process, None
+        lifeline, self._lifeline = self._lifeline, None
+        if lifeline is not None:
+            os.close(lifeline)
         if process is None:
             return
         with suppress(ProcessLookupError):
@@ -178,3 +213,20 @@ class Supervisor:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def _wait(readable: list[int], writable: list[int], deadline: float, timeout_s: float) -> None:
+    """Until one of the pipes is ready; :class:`WorkerDied` if that is not before ``deadline``."""
+    left = deadline - time.monotonic()
+    if left > 0:
+        ready = select.select(readable, writable, [], left)
+        if ready[0] or ready[1]:
+            return
+    raise WorkerDied(f"it did not finish within {timeout_s:.0f} s")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names
+        return f"signal {number}"

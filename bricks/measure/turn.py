@@ -1,6 +1,7 @@
 """One timing at a time: runs on the same host that time at once would slow each other down.
 
-A lock file, released by the operating system even if its holder is killed.
+A lock file, released by the operating system even if its holder is killed. It is per user: what
+others run on the same host is not waited for.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ def timing_turn(on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
         return
     path = Path(tempfile.gettempdir()) / f"bricks-timing-{os.getuid()}.lock"
     try:
-        handle = path.open("w")
+        # Anybody may put a link in the folder of temporary files: it is not followed.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as exc:
         raise WorkerError(f"the lock file {path} cannot be opened: {exc.strerror}") from exc
-    with handle:
+    with open(descriptor, "r+b") as handle:
         waited = False
         while True:
             try:

@@ -8,7 +8,8 @@ before each place are run along, untimed, so that a brick that is measured alone
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bricks.decompose.plan import Brick, Plan
@@ -33,7 +34,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something loaded, at a place: offsets into the shared region, or None for own buffers."""
+    """Something loaded, at a place: offsets into the shared region, or None for own buffers.
+
+    ``after`` is the place that makes the value which the first output overwrites, if it does.
+    """
 
     place: str
     key: str
@@ -41,6 +45,7 @@ class Step:
     outputs: tuple[int | None, ...]
     timed: bool
     multiplicity: int = 1
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +66,33 @@ def walk_of(
     avoid: Collection[str] = (),
     lead_in: int = LEAD_IN,
 ) -> Walk:
-    """The walk that times the ``wanted`` bricks of ``plan``; ``avoid`` are known not to run."""
+    """The walk that times the ``wanted`` bricks of ``plan``; ``avoid`` are known not to run.
+
+    What a step overwrites is made anew in each pass: its producer is run along too.
+    """
     arena = arrange(plan)
-    timed: dict[int, str] = {}
-    count: dict[str, int] = {}
-    for i, occurrence in enumerate(plan.occurrences):
-        key = occurrence.brick
-        count[key] = count.get(key, 0) + 1
-        if key in wanted and count[key] == 1:
-            timed[i] = key
+    count = Counter(occurrence.brick for occurrence in plan.occurrences)
+    timed = {first for key, first in _firsts(plan).items() if key in wanted}
+    overwritten = _overwritten(plan)
     needed = {j for i in timed for j in range(max(0, i - lead_in), i + 1)}
+    for i in list(needed):
+        while (i := overwritten.get(i, -1)) >= 0:
+            needed.add(i)
     steps = []
     for i in sorted(needed):
         occurrence = plan.occurrences[i]
-        key = occurrence.brick
-        if i not in timed and key in avoid:
+        if i not in timed and occurrence.brick in avoid:
             continue
+        source = overwritten.get(i)
         steps.append(
             Step(
                 place=f"{plan.digest}/{i}",
-                key=key,
+                key=occurrence.brick,
                 inputs=tuple(arena.offsets[v] for v in occurrence.inputs),
                 outputs=tuple(arena.offsets[v] for v in occurrence.outputs),
                 timed=i in timed,
-                multiplicity=count[key],
+                multiplicity=count[occurrence.brick],
+                after=None if source is None else f"{plan.digest}/{source}",
             )
         )
     keys = dict.fromkeys(step.key for step in steps)
@@ -92,10 +100,54 @@ def walk_of(
     return Walk(loads, tuple(steps), arena.size_bytes)
 
 
+def _firsts(plan: Plan) -> dict[str, int]:
+    firsts: dict[str, int] = {}
+    for i, occurrence in enumerate(plan.occurrences):
+        firsts.setdefault(occurrence.brick, i)
+    return firsts
+
+
+def _overwritten(plan: Plan) -> dict[int, int]:
+    """Occurrences that work in place, by the occurrence whose result they overwrite.
+
+    It is -1 where that is an input of the model, which no runtime overwrites.
+    """
+    producer = {v: i for i, o in enumerate(plan.occurrences) for v in o.outputs}
+    return {
+        i: producer.get(o.inputs[o.in_place], -1)
+        for i, o in enumerate(plan.occurrences)
+        if o.in_place is not None
+    }
+
+
+def grounded(steps: Iterable[Step]) -> list[Step]:
+    """``steps``, none of which works on its own result of the pass before.
+
+    A step in place whose source nobody writes in this walk would apply its operator again and
+    again, until its values are zero or infinite. It gets a buffer of its own for its output.
+    """
+    written: set[str] = set()
+    safe = []
+    for step in steps:
+        if step.after is None or step.after in written:
+            written.add(step.place)
+        else:
+            step = replace(step, outputs=(None, *step.outputs[1:]))
+        safe.append(step)
+    return safe
+
+
+def alone(walk: Walk, key: str) -> Walk:
+    """The walk of one brick of ``walk``, with buffers of its own and nothing around it."""
+    loads = tuple(load for load in walk.loads if load.key == key)
+    steps = tuple(step for step in walk.steps if step.key == key and step.timed)
+    return without_region(Walk(loads, steps))
+
+
 def without_region(walk: Walk) -> Walk:
     """The same walk, every value in a buffer of its own."""
     steps = (
-        replace(s, inputs=(None,) * len(s.inputs), outputs=(None,) * len(s.outputs))
+        replace(s, inputs=(None,) * len(s.inputs), outputs=(None,) * len(s.outputs), after=None)
         for s in walk.steps
     )
     return Walk(walk.loads, tuple(steps))

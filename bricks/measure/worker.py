@@ -8,11 +8,11 @@ Run as ``python -m bricks.measure.worker``; speaks on standard input and output.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO
@@ -21,12 +21,11 @@ import numpy as np
 
 from bricks import backends
 from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.backends.filling import PERIOD, filled
 from bricks.errors import BricksError, WorkerError, first_line
 from bricks.graph.view import parse_model
-from bricks.measure.protocol import decode, encode, pack, unpack
+from bricks.measure.protocol import LIFELINE, decode, encode, pack, unpack
 from bricks.measure.verify import verify_model
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Worker:
@@ -37,7 +36,7 @@ class Worker:
         self._backend: Backend | None = None
         self._loaded: dict[str, Loaded] = {}
         self._placed: dict[str, Placed] = {}
-        self._region = np.zeros(0, np.uint8)
+        self._region = np.zeros((0, PERIOD), np.uint8)
         self._seed = 0
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -83,10 +82,17 @@ class Worker:
         return verify_model(self.backend, seed=self._seed, **job)
 
     def _do_region(self, size_bytes: int) -> dict[str, Any]:
-        # Real numbers, neither denormal nor infinite, for whatever float type reads them.
-        block = np.random.default_rng(self._seed).uniform(0.5, 1.0, 4096).astype(np.float32)
-        self._region = np.resize(block.view(np.uint8), size_bytes + 64)
+        self._region = np.zeros((-(-(size_bytes + 64) // PERIOD), PERIOD), np.uint8)
+        self._refill()
         return {}
+
+    def _refill(self) -> None:
+        """Ordinary numbers in all of the region.
+
+        A walk over some of a model's bricks may begin with what its end has left behind. From walk
+        to walk such values would grow without end, or vanish.
+        """
+        self._region[:] = filled(PERIOD, self._seed)
 
     def _do_load(
         self,
@@ -118,28 +124,36 @@ class Worker:
         self, steps: list[tuple[str, bool]], passes: int, announce: bool
     ) -> dict[str, Any]:
         """Run the steps in order: one pass to warm up, then ``passes`` that count."""
-        runs = [(self._placed[place].sample, timed) for place, timed in steps]
-        for number, (run, _) in enumerate(runs):
-            if announce:
+        runs = [self._placed[place].sample for place, _ in steps]
+
+        def announced() -> list[float]:
+            taken = []
+            for number, run in enumerate(runs):
                 self._say({"at": number})
-            run()
-        taken = []
+                taken.append(run())
+            return taken
+
+        def silent() -> list[float]:
+            return [run() for run in runs]
+
+        self._refill()
+        one_pass = announced if announce else silent
+        one_pass()
         gc.disable()
         try:
-            for _ in range(passes):
-                taken.append([run() for run, _ in runs])
+            taken = [one_pass() for _ in range(passes)]
         finally:
             gc.enable()
         samples = [list(column) for column in zip(*taken, strict=True)] or [[] for _ in runs]
         return {
             "samples": [
-                column if timed else [] for column, (_, timed) in zip(samples, runs, strict=True)
+                column if timed else [] for column, (_, timed) in zip(samples, steps, strict=True)
             ]
         }
 
     def _aligned_region(self) -> np.ndarray:
         start = -self._region.ctypes.data % 64
-        return self._region[start:]
+        return self._region.reshape(-1)[start:]
 
 
 def _limit_memory(memory_bytes: int) -> None:
@@ -151,9 +165,20 @@ def _limit_memory(memory_bytes: int) -> None:
 
 
 def _die_with_parent() -> None:
-    """Never outlive the parent, not even one that was killed (Linux; elsewhere: end of input)."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Never outlive the parent, not even one that was killed while a brick runs.
+
+    A thread waits for the end of a pipe that only the parent holds; it takes no time while it
+    waits, and its turn as soon as the runtime lets Python run beside it.
+    """
+    lifeline = os.environ.pop(LIFELINE, "")
+    if lifeline:
+        threading.Thread(target=_end_with, args=(int(lifeline),), daemon=True).start()
+
+
+def _end_with(lifeline: int) -> None:
+    while os.read(lifeline, 1):
+        pass
+    os._exit(1)
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

@@ -3,7 +3,8 @@
 All sessions share one global thread pool and one arena: sessions with pools of their own spin
 against each other (microsoft/onnxruntime #17011), and in a whole model all nodes share both.
 Weights come from the pool of synthetic numbers as OrtValues: nothing is serialised, and no weight
-file has to exist.
+file has to exist. They do take memory where bricks are run, each as much as its type says; only to
+learn what a graph looks like do weights share it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import onnxruntime as ort
 
 from bricks.backends.base import Executed
 from bricks.backends.onnxruntime.inplace import in_place_values
-from bricks.backends.onnxruntime.optimized import inferred_types, save_optimized
+from bricks.backends.onnxruntime.optimized import (
+    inferred_types,
+    save_optimized,
+    structural_weights,
+)
 from bricks.backends.onnxruntime.sessions import (
     LoadedSession,
     create_session,
     session_options,
-    stand_ins,
     to_array,
     to_value,
     translated,
@@ -45,8 +49,8 @@ class OnnxRuntimeBackend:
         self._pool = Pool(seed)
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
-        """The graph after all optimisations; no weight is read, and none written."""
-        optimized, _ = save_optimized(proto, self._structural(proto), keep=False)
+        """The graph after all optimisations; no weight is read, and none reaches a disk."""
+        optimized, _ = save_optimized(proto, structural_weights(proto, self._pool), keep=False)
         return self._described(optimized)
 
     def materialised(
@@ -98,7 +102,7 @@ class OnnxRuntimeBackend:
 
     def types(self, proto: onnx.ModelProto) -> dict[str, TensorType]:
         """Every value's type, as the runtime infers it or as one run shows it."""
-        types, open_values = inferred_types(proto, self._structural(proto))
+        types, open_values = inferred_types(proto, structural_weights(proto, self._pool))
         if open_values:
             for name, value in self._observed(proto, open_values).items():
                 dtype = onnx.TensorProto.DataType.Name(value.element_type())
@@ -121,17 +125,6 @@ class OnnxRuntimeBackend:
         with translated("running the model once to learn what depends on data"):
             results = session.run_with_ort_values(list(names), feeds)
         return dict(zip(names, results, strict=True))
-
-    def _structural(self, proto: onnx.ModelProto) -> dict[str, np.ndarray]:
-        """Weights that take no memory; only integers have values that mean something."""
-        graph = graph_of(proto)
-        types = without_values(proto)
-        integers = {name: type_ for name, type_ in types.items() if not type_.floating}
-        ranges = integer_ranges(graph, integers)
-        weights = stand_ins({n: t for n, t in types.items() if t.floating})
-        for name, type_ in integers.items():
-            weights[name] = self._pool.weight(name, type_, ranges.get(name))
-        return weights
 
     def _synthesised(
         self, proto: onnx.ModelProto, key: str

@@ -2,58 +2,85 @@
 
 Its allocation planner is not open to callers, so the rules of its kernels' registrations stand
 here: views never move data (a Reshape costs nothing inside a model, and a copy outside of it), and
-element-wise kernels write over an input that nobody else reads. Getting one wrong changes where a
+some kernels write over an input that nobody reads any more. Getting one wrong changes where a
 brick's output lies while it is measured, never what it computes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import onnx
 
 from bricks.graph.graph import Graph
-from bricks.graph.topology import used_values
+from bricks.graph.topology import captured, default_domain
 
-VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
-
-# Operators by the inputs that the first output may overwrite.
+# By domain and operator. The first output of these is their first input, seen otherwise.
+_VIEWS = frozenset(
+    ("", op) for op in ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout")
+)
 _UNARY = (
     "Abs", "Ceil", "Clip", "Elu", "Erf", "Exp", "Floor", "HardSigmoid", "HardSwish", "LeakyRelu",
     "Log", "Neg", "Not", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Softplus",
     "Softsign", "Sqrt", "Tanh", "ThresholdedRelu",
 )  # fmt: skip
 _BINARY = ("Add", "Div", "Mul", "Sub", "Sum", "Max", "Min", "Pow", "And", "Or", "Xor")
-OVERWRITES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(_UNARY, (0,)),
-    **dict.fromkeys(_BINARY, (0, 1)),
+# The inputs that the first output may overwrite.
+_OVERWRITES: dict[tuple[str, str], tuple[int, ...]] = {
+    **{("", op): (0,) for op in _UNARY},
+    **{("", op): (0, 1) for op in _BINARY},
+    # The summand of a fused residual connection.
+    ("com.microsoft", "FusedConv"): (3,),
+    ("com.microsoft", "NhwcFusedConv"): (3,),
+    ("com.microsoft.nchwc", "Conv"): (3,),
 }
 
 
 def in_place_values(graph: Graph) -> dict[str, str]:
-    """Values by the value whose memory they take."""
-    readers = Counter(name for node in graph.nodes for name in used_values(node))
+    """Values by the value whose memory they take.
+
+    Counted as the runtime's planner does: node by node in their order, the readers that a piece
+    of memory still has, through whichever of the values that share it.
+    """
+    left = Counter(name for node in graph.nodes for name in _reads(node))
     # The caller owns the memory of inputs and outputs, and weights are kept.
     fixed = {*graph.inputs, *graph.outputs, *graph.initializers}
+    owner: dict[str, str] = {}  # values by the first value that had their memory
     shared = {}
     for node in graph.nodes:
-        if not node.output or not node.output[0] or node.output[0] in fixed:
-            continue
-        output = node.output[0]
-        for position in _candidates(node):
-            source = node.input[position] if position < len(node.input) else ""
-            if not source or source in fixed:
-                continue
-            same_size = graph.types[source].size_bytes == graph.types[output].size_bytes
-            if same_size and (node.op_type in VIEWS or readers[source] == 1):
-                shared[output] = source
-                break
+        output = node.output[0] if node.output else ""
+        source = _source(node, graph, fixed, left, owner) if output not in fixed else ""
+        if output and source:
+            shared[output] = source
+            owner[output] = owner.get(source, source)
+            left[owner[output]] += left[output]
+        for name in _reads(node):
+            left[owner.get(name, name)] -= 1
     return shared
 
 
-def _candidates(node: onnx.NodeProto) -> tuple[int, ...]:
-    if node.op_type in VIEWS:
-        return (0,)
-    if node.op_type == "Conv" and node.domain == "com.microsoft.nchwc":
-        return (3,)  # the summand of a fused residual connection
-    return OVERWRITES.get(node.op_type, ())
+def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    """What ``node`` reads, as often as it does: the planner counts ports."""
+    yield from (name for name in node.input if name)
+    yield from captured(node)
+
+
+def _source(
+    node: onnx.NodeProto,
+    graph: Graph,
+    fixed: set[str],
+    left: Counter[str],
+    owner: dict[str, str],
+) -> str:
+    """The input whose memory the first output of ``node`` takes, or nothing."""
+    kind = (default_domain(node.domain), node.op_type)
+    view = kind in _VIEWS
+    for position in (0,) if view else _OVERWRITES.get(kind, ()):
+        source = node.input[position] if position < len(node.input) else ""
+        if not source or source in fixed:
+            continue
+        same_size = graph.types[source].size_bytes == graph.types[node.output[0]].size_bytes
+        if same_size and (view or left[owner.get(source, source)] == 1):
+            return source
+    return ""

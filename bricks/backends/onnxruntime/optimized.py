@@ -1,8 +1,9 @@
 """The graph that ONNX Runtime really executes: fusions, folded constants, blocked layouts.
 
 The runtime saves its optimised model, whose weights are thrown away as they are written, or kept
-where a caller wants to compute with them. It holds only on processors with the same blocked
-layout, so a plan made from it belongs to a system.
+where a caller wants to compute with them. Until then they are in memory: what the runtime folds or
+reorders is written anew, whatever the weights it was given share. The graph holds only on
+processors with the same blocked layout, so a plan made from it belongs to a system.
 """
 
 from __future__ import annotations
@@ -21,16 +22,44 @@ from bricks.backends.onnxruntime.sessions import (
     DTYPES,
     create_session,
     session_options,
+    stand_ins,
     static_type,
     translated,
 )
 from bricks.errors import BackendError
-from bricks.graph.synthesis import numpy_dtype
+from bricks.graph.domains import Range, integer_ranges
+from bricks.graph.payload import is_referenced, numpy_dtype, type_of
+from bricks.graph.subgraphs import hoist
+from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
-from bricks.graph.view import graph_of, initializer_type, parse_model
+from bricks.graph.view import graph_of, parse_model, without_values
 
 # Smaller constants stay inside the optimised model, with values: they may steer results.
 INLINE_BYTES = 1024
+
+
+def structural_weights(proto: onnx.ModelProto, pool: Pool) -> dict[str, np.ndarray]:
+    """Weights to understand a graph with; those whose values say nothing share one memory.
+
+    These are floats and 8-bit integers of any value (quantised data): all together they take as
+    much memory as the largest of them. Other integers are drawn from ``pool``, each array its own,
+    within what the graph can take.
+    """
+    types = without_values(proto)
+    integers = [name for name, type_ in types.items() if not type_.floating]
+    ranges = integer_ranges(graph_of(proto), integers)
+    data = {n: t for n, t in types.items() if t.floating or _any_byte(t, ranges.get(n))}
+    weights = stand_ins(data)
+    for name, type_ in types.items():
+        if name not in data:
+            weights[name] = pool.weight(name, type_, ranges.get(name))
+    return weights
+
+
+def _any_byte(type_: TensorType, range_: Range | None) -> bool:
+    if type_.dtype not in ("INT8", "UINT8") or range_ is None:
+        return False
+    return range_.high - range_.low == 256
 
 
 def save_optimized(
@@ -55,10 +84,12 @@ def save_optimized(
         create_session(proto, weights, options)
         with translated("saving the optimised model"):
             optimized = parse_model(path.read_bytes())
+        # Folding leaves constants in subgraphs, which have no place where weights are given.
+        hoist(optimized.graph)
         arrays = {}
         for tensor in optimized.graph.initializer if keep else ():
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                storage = numpy_dtype(initializer_type(tensor).dtype)
+            if is_referenced(tensor):
+                storage = numpy_dtype(type_of(tensor).dtype)
                 arrays[tensor.name] = numpy_helper.to_array(tensor, str(folder)).view(storage)
     return optimized, arrays
 

@@ -6,7 +6,7 @@ The only place that touches ONNX Runtime's session objects; its errors are trans
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,6 +14,7 @@ import onnx
 import onnxruntime as ort
 
 from bricks.backends.base import Placed, Placement
+from bricks.backends.filling import filled
 from bricks.errors import BackendError, first_line
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import TensorType
@@ -84,13 +85,12 @@ def create_session(
 
 
 def stand_ins(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
-    """Arrays for weights whose values don't matter; all share one piece of memory.
+    """Arrays for weights whose values don't matter: views of one piece, as large as the largest.
 
-    Not zero, one or equal: the runtime simplifies the graph for such constants.
+    Elements are not zero, one or all equal: the runtime simplifies the graph for such constants.
     """
     largest = max((t.size_bytes for t in types.values()), default=0)
-    ramp = np.linspace(0.5, 0.75, 4099, dtype=np.float32).view(np.uint8)
-    memory = np.resize(ramp, largest + 8)
+    memory = filled(largest, seed=0)
     return {name: at(memory, 0, type_) for name, type_ in types.items()}
 
 
@@ -144,6 +144,7 @@ class LoadedSession:
         """Bind every input and output ahead of the runs, so that a run allocates nothing."""
         binding = self._session.io_binding()
         keep: list[object] = [self._session, binding, self._weights]
+        unsure = []
         for (name, (array, type_)), offset in zip(
             self._inputs.items(), placement.inputs, strict=True
         ):
@@ -154,31 +155,43 @@ class LoadedSession:
         for output, offset in zip(self._session.get_outputs(), placement.outputs, strict=True):
             known = static_type(output)
             if known is None:
-                binding.bind_output(output.name)  # the runtime allocates what depends on data
+                unsure.append(output.name)  # the runtime allocates what depends on data
                 continue
             memory = np.zeros(known.size_bytes, np.uint8) if offset is None else region
             buffer = at(memory, offset or 0, known)
             value = to_value(buffer, known)
             keep += (buffer, value)
             binding.bind_ortvalue_output(output.name, value)
-        return PlacedSession(self._session, binding, keep)
+        return PlacedSession(self._session, binding, unsure, keep)
 
 
 class PlacedSession:
-    """A session bound to its memory."""
+    """A session bound to its memory, but for outputs whose shapes are ``unsure`` until it runs."""
 
     def __init__(
-        self, session: ort.InferenceSession, binding: ort.IOBinding, keep: list[object]
+        self,
+        session: ort.InferenceSession,
+        binding: ort.IOBinding,
+        unsure: Sequence[str],
+        keep: list[object],
     ) -> None:
         # The public wrapper adds Python calls of its own to each run, microseconds that a small
         # brick would be charged for.
         self._run = session._sess.run_with_iobinding
         self._binding = binding._iobinding
+        self._unsure = unsure
+        self._bind_output = binding.bind_output
         self._keep = keep
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""
+        for name in self._unsure:  # what was allocated for the last run may be of another shape
+            self._bind_output(name)
         run, binding, clock = self._run, self._binding, time.perf_counter_ns
-        start = clock()
-        run(binding, None)
-        return (clock() - start) * 1e-9
+        try:
+            start = clock()
+            run(binding, None)
+            return (clock() - start) * 1e-9
+        except Exception:
+            with translated("running it"):
+                raise

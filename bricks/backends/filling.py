@@ -1,0 +1,23 @@
+"""Bytes that are ordinary numbers for whatever floating-point type reads them.
+
+Memory that many values of many types share cannot hold what each would like. Must not know what
+lies in it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# After so many bytes all begins again. Twice a prime, so that rows of a matrix are not equal.
+PERIOD = 2 * 4099
+
+
+def filled(size_bytes: int, seed: int) -> np.ndarray:
+    """Random bytes, none of which makes a zero, denormal, infinite or NaN of 8 bits or more.
+
+    Each pair of bytes is a float16 between 0.5 and 1 and a bfloat16 between 3e-5 and 4e-3, which
+    float32 is too; float64 is between 2e-38 and 2e-22. Each byte is a normal float8.
+    """
+    random = np.random.default_rng(seed)
+    pairs = random.integers(0x38, 0x3C, PERIOD // 2) << 8 | random.integers(0x20, 0x60, PERIOD // 2)
+    return np.resize(pairs.astype("<u2").view(np.uint8), size_bytes)

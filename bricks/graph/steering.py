@@ -1,0 +1,64 @@
+"""Which constants steer the work of a graph, so that their values are held and count.
+
+A weight may be any number, but a shape, an axis or an exponent may not. Reading asks here which
+values it must not leave on disk; the digest of models and the identity of bricks ask which values
+make a difference. Must not know how values are read, or what a brick is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import onnx
+
+from bricks.graph.tensor import TensorType
+from bricks.graph.topology import default_domain, inner_nodes
+
+# Values of larger tensors don't count, whatever their type: they are data.
+SMALL = 64
+
+# Element types whose small constants are shapes, axes, indices and switches. 8 bits and fewer are
+# quantised data.
+COUNTED = frozenset({"INT16", "INT32", "INT64", "UINT16", "UINT32", "UINT64", "BOOL"})
+
+# Inputs whose values steer shapes or the choice of an algorithm even as floating-point numbers.
+STEERING = {
+    "Resize": (1, 2, 3),  # roi, scales, sizes (before opset 11: scales)
+    "Upsample": (1,),  # scales
+    "Pow": (1,),  # exponent, if it is one number: squares and roots have fast paths
+    "Range": (0, 1, 2),  # start, limit, delta
+    "NonMaxSuppression": (2, 3, 4),  # boxes per class, thresholds
+    "TopK": (1,),  # k
+    "OneHot": (1,),  # depth
+}
+
+
+def value_counts(kind: TensorType, *, steering: bool) -> bool:
+    """Whether the values of an initializer of this type count; ``steering``: see STEERING.
+
+    Strings always count, since none can be made up; so do empty tensors, which have no values.
+    """
+    if kind.dtype == "STRING" or 0 in kind.shape:
+        return True
+    return kind.elements <= SMALL and (steering or kind.dtype in COUNTED)
+
+
+def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
+    """Names at the node's steering inputs, and whether they steer as scalars only.
+
+    Those of nodes in its subgraphs are among them.
+    """
+    for each in (node, *inner_nodes(node)):
+        if default_domain(each.domain) == "":
+            for port in STEERING.get(each.op_type, ()):
+                if port < len(each.input) and each.input[port]:
+                    yield each.input[port], each.op_type == "Pow"
+
+
+def steered_values(
+    inputs: Iterable[tuple[str, bool]], types: Mapping[str, TensorType]
+) -> Iterator[str]:
+    """Those of ``inputs`` (see :func:`steering_inputs`) that steer, given what type they have."""
+    for name, scalar_only in inputs:
+        if not scalar_only or (name in types and types[name].elements == 1):
+            yield name

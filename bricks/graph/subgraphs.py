@@ -1,0 +1,91 @@
+"""Constants of the graphs inside nodes (If, Loop, Scan), moved outside.
+
+A node with its subgraphs is one node to whoever cuts, so all that it reads must be visible from
+outside: the constants of its subgraphs become initializers of the whole graph, which they capture
+(that means the same). Must not know what operators do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import onnx
+
+from bricks.errors import ModelError
+from bricks.graph.topology import all_nodes, initializer_names, subgraphs
+
+
+def hoist(graph: onnx.GraphProto) -> None:
+    """Move the initializers of the subgraphs of ``graph`` among its own, in place.
+
+    A moved initializer ``x`` is named ``x:0``, or the first of ``x:1``, … that is free.
+    Raises ``ModelError`` for sparse initializers in a subgraph.
+    """
+    holders = [node for node in graph.node if holds_initializers(node)]
+    if holders:
+        move = _Move(graph)
+        for node in holders:
+            move.node(node, {})
+        graph.initializer.extend(move.found)
+
+
+def holds_initializers(node: onnx.NodeProto) -> bool:
+    """Whether a subgraph of ``node`` has initializers of its own."""
+    return any(
+        graph.initializer or graph.sparse_initializer or any(map(holds_initializers, graph.node))
+        for graph in subgraphs(node)
+    )
+
+
+class _Move:
+    """Rewrites nodes so that their subgraphs hold no initializers; gathers those in ``found``."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.found: list[onnx.TensorProto] = []
+        self._taken = {*initializer_names(graph), *_names(graph)}
+        for node in all_nodes(graph):
+            self._taken.update(node.input, node.output)
+            for subgraph in subgraphs(node):
+                self._taken.update(_names(subgraph))
+
+    def node(self, node: onnx.NodeProto, renames: Mapping[str, str]) -> None:
+        """Let ``node`` read the moved initializers under their new names."""
+        for port, name in enumerate(node.input):
+            node.input[port] = renames.get(name, name)
+        for graph in subgraphs(node):
+            self._graph(graph, renames)
+
+    def _graph(self, graph: onnx.GraphProto, outer: Mapping[str, str]) -> None:
+        if graph.sparse_initializer:
+            raise ModelError(
+                f"subgraph {graph.name!r} holds sparse initializers: make them dense first"
+            )
+        own = {i.name for i in graph.input} | {o for n in graph.node for o in n.output}
+        renames = {old: new for old, new in outer.items() if old not in own}
+        for tensor in graph.initializer:
+            if tensor.name not in own:
+                renames[tensor.name] = self._add(tensor)
+        del graph.initializer[:]
+        for node in graph.node:
+            self.node(node, renames)
+        for name in dict.fromkeys(output.name for output in graph.output):
+            if name in renames:
+                # A subgraph may not return a value of the outer scope as it is.
+                graph.node.append(onnx.helper.make_node("Identity", [renames[name]], [name]))
+
+    def _add(self, tensor: onnx.TensorProto) -> str:
+        # Always a new name: subgraphs beside this one may use the old one for something else.
+        name, suffix = f"{tensor.name}:0", 0
+        while name in self._taken:
+            suffix += 1
+            name = f"{tensor.name}:{suffix}"
+        self._taken.add(name)
+        moved = onnx.TensorProto()
+        moved.CopyFrom(tensor)
+        moved.name = name
+        self.found.append(moved)
+        return name
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    yield from (value.name for value in (*graph.input, *graph.output))
