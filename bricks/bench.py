@@ -44,11 +44,16 @@ from bricks.zoo import find
 
 # Work on a graph (reading it, optimising it) that takes longer than this has gone wrong.
 GRAPH_TIMEOUT_S = 600.0
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What measuring did. ``bricks`` are all that the models need; ``new_bricks`` were lacking."""
+    """What measuring did. ``bricks`` are all that the models need; ``new_bricks`` were lacking.
+
+    ``foreign_cores`` is how many cores other processes kept busy meanwhile, which makes latencies
+    too high; None if nothing had to be measured.
+    """
 
     models: int
     occurrences: int
@@ -57,17 +62,22 @@ class Measured:
     failures: tuple[Failure, ...]
     unfinished: int
     wall_s: float
+    foreign_cores: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Estimates beside whole-model runs on one target; ``new_models`` were run for it."""
+    """Estimates beside whole-model runs on one target; ``new_models`` were run for it.
+
+    ``foreign_cores`` is as in :class:`Measured`.
+    """
 
     target: Target
     granularity: str
     rows: tuple[Compared | NotCompared, ...]
     summary: Summary
     new_models: int
+    foreign_cores: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +121,8 @@ class Bench:
         self.options = options = replace(options or Options(), **changes)
         self._granularity = Granularity.parse(options.granularity)
         threads = physical_cores() if options.threads is None else options.threads
-        if threads < 1:
-            raise UsageError(f"{threads} threads cannot run anything: give at least 1")
+        if not 1 <= threads <= MOST_THREADS:
+            raise UsageError(f"{threads} threads cannot be had: give 1 to {MOST_THREADS}")
         info = backends.describe(options.runtime)
         self.runtime = Runtime(
             backend=info.name,
@@ -191,6 +201,7 @@ class Bench:
 
     def verify(self, model: Model) -> dict[str, Any]:
         """Chain the model's bricks and compare with the whole model; see ``measure.verify``."""
+        decomposition = self.decompose(model)
         self._progress(f"verifying {model.name}", 0.0)
         return self._ask(
             model,
@@ -198,7 +209,8 @@ class Bench:
             name=model.name,
             folder=str(model.folder),
             model=pack(model.skeleton),
-            granularity=str(self._granularity),
+            plan=decomposition.plan.to_json(),
+            bricks={key: pack(brick.model) for key, brick in decomposition.bricks.items()},
         )
 
     def measure(self, models: Iterable[Model]) -> Measured:
@@ -216,6 +228,7 @@ class Bench:
             failures=tuple(r for r in results.values() if isinstance(r, Failure)),
             unfinished=len(outcome.unfinished),
             wall_s=time.perf_counter() - started,
+            foreign_cores=outcome.foreign_cores,
         )
 
     def predict(
@@ -274,7 +287,8 @@ class Bench:
             read_s={j.model.digest: j.model.read_s for j in jobs.values()},
         )
         new = sum(digest in keys for digest, keys in outcome.measured.items())
-        return Comparison(self.target, str(self._granularity), ordered, summary, new)
+        cut, foreign = str(self._granularity), outcome.foreign_cores
+        return Comparison(self.target, cut, ordered, summary, new, foreign)
 
     def _row(self, job: Job, results: Results, outcome: Outcome) -> Compared | NotCompared:
         plan, name = job.decomposition.plan, job.model.name
@@ -285,7 +299,8 @@ class Bench:
             return incomplete(name, plan, estimate, new)
         if not isinstance(whole, Measurement):
             reason = "not measured within the budget" if whole is None else whole.reason
-            return NotCompared(name, f"{name}: the whole model was not run: {reason}", plan, new)
+            error = f"{name}: the whole model was not run: {reason}{_batch_hint(job.model)}"
+            return NotCompared(name, error, plan, new)
         return Compared(name, plan, new, round_spread(whole), estimate)
 
     def _campaign(self, jobs: Sequence[Job]) -> Outcome:
@@ -332,9 +347,15 @@ class Bench:
         try:
             return self._supervisor.ask(op, timeout_s=GRAPH_TIMEOUT_S, **fields)
         except WorkerError as error:
-            raise WorkerError(f"{of.name}: {error}") from error
+            raise WorkerError(f"{of.name}: {error}{_batch_hint(of)}") from error
 
     def _save_target(self) -> None:
         if not self._target_saved:
             self.store.save_target(self.target)
             self._target_saved = True
+
+
+def _batch_hint(model: Model) -> str:
+    if not model.rebatched:
+        return ""
+    return " (its batch size was fixed, and another was asked for: the model may not allow that)"

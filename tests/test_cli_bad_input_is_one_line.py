@@ -9,6 +9,8 @@ from commands import Here, bricks, chain, started
 from factories import conv_net, mlp, model, node, save, value
 from sqlalchemy import Engine, event
 
+from bricks import __version__
+
 X, Y = value("x", [1]), value("y", [1])
 FOREIGN = model([node("Gelu", ["x"], ["y"], domain="org.x")], [X], [Y], domains=["org.x"])
 COMMANDS = ("decompose", "measure", "predict", "compare")
@@ -97,6 +99,8 @@ def test_what_onnxruntime_refuses_is_one_line(here: Here, tmp_path: Path, granul
             "no file, folder or zoo model is called 'squeeznet': did you mean squeezenet?",
         ),
         ("a/b", "no file or folder is called 'a/b': check the path"),
+        ("~nobody-here/b", "no file or folder is called '~nobody-here/b': check the path"),
+        ("", "the name of a model is empty: give a file, a folder or a zoo model"),
     ],
 )
 def test_a_model_that_is_not_there_is_one_line(here: Here, name: str, text: str) -> None:
@@ -138,7 +142,13 @@ def test_one_bad_model_does_not_stop_the_others(
     [
         (["--threads", "0"], "Invalid value for '--threads'"),
         (["--threads", "two"], "Invalid value for '--threads'"),
+        (["--threads", "1025"], "Invalid value for '--threads'"),
+        (["--threads", "99999999999999"], "Invalid value for '--threads'"),
         (["--batch", "0"], "Invalid value for '--batch'"),
+        (["--batch", "2147483648"], "Invalid value for '--batch'"),
+        (["--batch", "9223372036854775807"], "Invalid value for '--batch'"),
+        (["--batch", "9999999999999999999999"], "Invalid value for '--batch'"),
+        (["--cache", ""], "is empty: give a folder or a database URL"),
         (["--budget", "-1"], "Invalid value for '--budget'"),
         (["--precision", "0"], "Invalid value for '--precision'"),
         (["--granularity", "0"], "granularity '0' is neither 'executed' nor a number"),
@@ -146,7 +156,9 @@ def test_one_bad_model_does_not_stop_the_others(
         (["--runtime", "nonsense"], "no runtime is called 'nonsense': choose one of onnxruntime"),
         (["--shape", "1x2"], "not a shape: '1x2': give NAME=1x3x224x224"),
         (["--shape", "x=1xa"], "not a shape: 'x=1xa': '1xa' is not a list like 1x3x224x224"),
-        (["--shape", "x=1x0"], "not a shape: 'x=1x0': dimensions are whole numbers from 1"),
+        (["--shape", "x=1x0"], "not a shape: 'x=1x0': dimensions are whole numbers from 1 to"),
+        (["--shape", "x=2147483648"], "dimensions are whole numbers from 1 to 2147483647"),
+        (["--shape", "x=" + "9" * 22], "dimensions are whole numbers from 1 to 2147483647"),
         (["--shape", "x=1x32", "--shape", "x=1x32"], "--shape gives input 'x' twice"),
         (["--treads", "1"], "No such option: --treads"),
     ],
@@ -154,8 +166,9 @@ def test_one_bad_model_does_not_stop_the_others(
 def test_options_that_cannot_be_meant_are_wrong_usage(
     here: Here, good: Path, options: list[str], text: str
 ) -> None:
-    runtime = None if "--runtime" in options else "fake"
-    done = here("measure", good, *options, runtime=runtime)
+    runtime = [] if "--runtime" in options else ["--runtime", "fake"]
+    cache = [] if "--cache" in options else ["--cache", here.cache]
+    done = here.plain("measure", good, *options, *runtime, *cache)
     assert done.status == 2
     assert text in done.complaint
     assert done.complaint.endswith("--help')")
@@ -191,6 +204,11 @@ def test_without_a_command_the_help_is_shown(here: Here, arguments: list[str]) -
     assert done.status == 2
     assert "Usage:" in done.out + done.err
     assert "Traceback" not in done.err
+
+
+def test_the_version_is_told_without_a_command(here: Here) -> None:
+    done = here.plain("--version")
+    assert (done.status, done.out, done.err) == (0, f"bricks {__version__}\n", "")
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "systems", "cache stats", "cache verify"])
@@ -233,6 +251,27 @@ def test_a_cache_of_a_newer_schema_is_left_alone(here: Here, good: Path) -> None
     with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
         connection.execute("UPDATE bricks_cache_info SET value = '1' WHERE name = 'schema_version'")
     no_file_of_ours_is_lost(here, good)
+
+
+@pytest.mark.parametrize("command", ["stats", "verify"])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_looking_into_a_cache_that_is_not_there_makes_none(
+    here: Here, command: str, options: list[str]
+) -> None:
+    done = here.plain("cache", command, *options, "--cache", here.cache)
+    assert (done.status, done.out) == (1, "")
+    assert done.complaint == f"there is no cache in {here.cache}: give another --cache"
+    assert not here.cache.exists()
+
+
+def test_systems_of_a_cache_that_is_not_there_are_this_host_alone(here: Here) -> None:
+    done = here.plain("systems", "--cache", here.cache)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("This host is ")
+    assert "The cache knows no system yet" in done.out
+    done = here.plain("systems", "--json", "--cache", here.cache)
+    assert done.json["systems"] == []
+    assert not here.cache.exists()
 
 
 def test_a_cache_that_cannot_be_made_is_one_line(here: Here, good: Path) -> None:

@@ -70,6 +70,40 @@ def test_a_changed_batch_reaches_every_value(tmp_path):
     assert graph.types["conv0.w"] == TensorType("FLOAT", (8, 3, 3, 3))
 
 
+def test_a_model_knows_whether_its_fixed_batch_was_replaced(tmp_path):
+    fixed = save(conv_net(batch=1), tmp_path, "fixed.onnx")
+    assert read_model(fixed, batch=4).rebatched
+    assert not read_model(fixed, batch=1).rebatched
+    assert not read_model(fixed).rebatched
+    assert not read_model(save(conv_net(batch="N"), tmp_path, "open.onnx"), batch=4).rebatched
+
+
+def test_hints_can_be_pasted_into_a_shell(tmp_path):
+    def told(name: str, dims: list[object] | None) -> str:
+        proto = model([node("Relu", [name], ["y"])], [value(name, dims)], [value("y", None)])
+        with pytest.raises(ShapeError) as caught:
+            read_model(save(proto, tmp_path))
+        return str(caught.value)
+
+    assert told("a b", ["N", 4]).endswith("give --batch N or --shape 'a b=?x4'")
+    assert told("a b", None).endswith("give --shape 'a b=…'")
+    assert told("$(x)", [1, "T"]).endswith("give --shape '$(x)=1x?'")
+    assert told("a.b/c:0", [1, "T"]).endswith("give --shape a.b/c:0=1x?")
+
+
+def test_an_input_without_a_name_gets_no_hint_that_cannot_work(tmp_path):
+    def hint(dims: list[object] | None) -> str:
+        nodes = [node("Relu", ["x"], ["y"])]
+        inputs = [value("x", [1]), value("", dims)]
+        with pytest.raises(ShapeError) as caught:
+            read_model(save(model(nodes, inputs, [value("y", None)]), tmp_path))
+        return str(caught.value)
+
+    assert hint(["N", 4]).endswith("(axis 0): give --batch N")
+    assert hint([1, "T"]).endswith("(axis 1): give the input a name in the file, then --shape")
+    assert hint(None).endswith("a rank: give the input a name in the file, then --shape")
+
+
 def test_one_symbol_is_one_number(tmp_path):
     path = save(embedding_net(batch="B", tokens="T"), tmp_path)
     assert shapes_of(path, shapes={"ids": (2, 7)}) == {"ids": (2, 7), "mask": (2, 7)}
@@ -92,6 +126,10 @@ def test_shapes_that_do_not_fit_are_told(tmp_path):
     fails(path, "shape 1x-8 for input 'ids' makes no sense", shapes={"ids": (1, -8)})
     fails(path, "batch 0 makes no sense", batch=0)
     fails(path, "batch -3 makes no sense", batch=-3)
+    fails(path, "batch 2147483648 makes no sense: .* from 1 to 2147483647", batch=2**31)
+    fails(path, "batch 9+ makes no sense", batch=10**22 - 1)
+    fails(path, "shape 1x2147483648 for input 'ids' makes no sense", shapes={"ids": (1, 2**31)})
+    fails(path, "shape 9+x8 for input 'ids' makes no sense", shapes={"ids": (10**22 - 1, 8)})
 
 
 @pytest.mark.parametrize(
@@ -101,6 +139,7 @@ def test_shapes_that_do_not_fit_are_told(tmp_path):
         ("x=7", ("x", (7,))),
         ("x=", ("x", ())),
         ("a=b:0/c=2X3", ("a=b:0/c", (2, 3))),
+        ("x=2147483647", ("x", (2**31 - 1,))),
     ],
 )
 def test_shape_options_are_parsed(text, expected):
@@ -109,7 +148,20 @@ def test_shape_options_are_parsed(text, expected):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "=1x2", "x=1x", "x=ax2", "x=-1", "x=0", "x=1,2", "x=1_0", "x=²", "x=" + "9" * 99],
+    [
+        "",
+        "x",
+        "=1x2",
+        "x=1x",
+        "x=ax2",
+        "x=-1",
+        "x=0",
+        "x=1,2",
+        "x=1_0",
+        "x=²",
+        "x=2147483648",
+        "x=" + "9" * 99,
+    ],
 )
 def test_texts_that_are_no_shape_options_are_refused(text):
     with pytest.raises(UsageError, match="not a shape") as caught:

@@ -215,3 +215,27 @@ def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> 
             store.save_target(TARGET)
     finally:
         other.close()
+
+
+def test_asking_whether_a_cache_is_there_makes_none(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    assert not Store.exists(folder)
+    assert not Store.exists(str(folder))
+    assert not Store.exists("~nobody-here/cache")
+    assert not folder.exists()
+    folder.mkdir()
+    assert not Store.exists(folder)
+    Store.open(folder).close()
+    assert Store.exists(folder)
+
+
+def test_a_database_url_is_taken_to_exist() -> None:
+    assert Store.exists("postgresql+psycopg://user@nowhere/bricks")
+
+
+def test_a_place_that_cannot_be_looked_at_is_left_to_opening(tmp_path: Path) -> None:
+    location = tmp_path / ("x" * 300)  # longer than file systems allow
+    assert Store.exists(location)
+    with pytest.raises(StoreError, match="cannot be created") as error:
+        Store.open(location)
+    one_line(error)

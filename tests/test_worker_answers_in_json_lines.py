@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import psutil
 import pytest
-from commands import environment, gone, until
+from commands import environment
 from factories import mlp, model, node, value
 
 from bricks.backends.filling import filled
@@ -179,7 +179,7 @@ def test_a_worker_that_died_while_nobody_asked_is_replaced(supervisor: Superviso
     supervisor.ask("unload", timeout_s=30)
     (worker,) = psutil.Process().children()
     worker.kill()
-    until(lambda: gone([worker]))
+    worker.wait(timeout=30)
     assert supervisor.ask("unload", timeout_s=30) == {}
     assert supervisor.starts == 2
 

@@ -67,6 +67,16 @@ def test_a_folder_of_folders_names_models_after_their_folder(tmp_path: Path) -> 
     assert [name for name, _ in find(str(tmp_path))] == ["a", "b", "c/one", "c/two"]
 
 
+def test_an_empty_name_is_not_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path / "a.onnx")
+    monkeypatch.chdir(tmp_path)
+    assert [name for name, _ in find(".")] == ["a"]
+    with pytest.raises(ModelError, match="the name of a model is empty"):
+        find("")
+
+
 def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"holds no \.onnx file"):
         find(str(tmp_path))

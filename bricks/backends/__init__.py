@@ -6,6 +6,7 @@ before a worker exists (its version, so that the store can be asked) comes from 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -47,6 +48,8 @@ def create(name: str, *, threads: int, seed: int) -> Backend:
 
         return FakeBackend()
     if name == "onnxruntime":
+        # Whether a model is measured is the user's own affair; and it would write to the disk.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         try:
             from bricks.backends.onnxruntime import OnnxRuntimeBackend
         except ImportError as exc:

@@ -9,9 +9,11 @@ import typer
 
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import finish, print_json, show
+from bricks.errors import StoreError
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
+    from bricks.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="Look into the cache of measurements, and check it.")
 
@@ -22,9 +24,7 @@ def stats(json: Json = False, cache: Cache = "cache") -> None:
 
     Example: bricks cache stats
     """
-    from bricks.store import Store
-
-    with Store.open(cache) as store:
+    with _open(cache) as store:
         facts = asdict(store.stats())
     if json:
         print_json(facts)
@@ -40,9 +40,7 @@ def verify(json: Json = False, cache: Cache = "cache") -> None:
 
     Example: bricks cache verify
     """
-    from bricks.store import Store
-
-    with Store.open(cache) as store:
+    with _open(cache) as store:
         problems = store.verify(rekey=_rekey)
         path = store.path
     if json:
@@ -50,6 +48,15 @@ def verify(json: Json = False, cache: Cache = "cache") -> None:
     elif not problems:
         show(f"{path} is sound.")
     finish(problems)
+
+
+def _open(cache: str) -> Store:
+    """The cache, which must be there: looking into one that is mistyped must not create it."""
+    from bricks.store import Store
+
+    if not Store.exists(cache):
+        raise StoreError(f"there is no cache in {cache}: give another --cache")
+    return Store.open(cache)
 
 
 def _rekey(brick: Brick) -> str:

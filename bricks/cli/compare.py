@@ -76,7 +76,7 @@ def _row(row: Compared | NotCompared) -> dict[str, Any]:
 
 
 def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
-    from bricks.report.tables import comparison_table, number, percent, seconds
+    from bricks.report.tables import comparison_table, disturbance, number, percent, seconds
 
     runtime, summary = result.target.runtime, result.summary
     show(
@@ -96,5 +96,6 @@ def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
         f" measuring the bricks ({seconds(summary.models_wall_s)} against"
         f" {seconds(summary.bricks_wall_s)}, everything counted).",
     )
+    show(*disturbance(result.foreign_cores))
     if not result.new_models and not any(row["new_bricks"] for row in rows):
         show("Nothing was run: all latencies were in the cache.")

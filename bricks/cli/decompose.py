@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
 
-# How far pieces of the source graph may be from the whole model: relative to the greatest
-# magnitude of an output. Their float32 sums are ordered otherwise.
-TOLERANCE = 1e-3
-
 Verify = Annotated[
     bool, typer.Option("--verify", help="Chain the bricks and compare outputs with the model's.")
 ]
@@ -77,13 +73,12 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
 def _verified(bench: Bench, model: Model) -> dict[str, Any]:
     result = bench.verify(model)
     relative = result["max_rel_difference"]
-    bound = 0.0 if bench.options.granularity == "executed" else TOLERANCE
     error = None
-    if not result["exact"] and (relative is None or relative > bound):
+    if not result["exact"] and (relative is None or relative > result["tolerance"]):
         distance = "in kind" if relative is None else f"by {relative:.1e} of the greatest value"
         error = f"{model.name}: the chained bricks differ from the whole model {distance}"
     elif not result["finite"]:
-        error = f"{model.name}: outputs are not finite numbers, so equality proves nothing"
+        error = f"{model.name}: outputs hold no finite number, so equality proves nothing"
     return {**result, "error": error}
 
 

@@ -12,7 +12,7 @@ from bricks.cli.cache import app as cache_app
 from bricks.cli.compare import compare
 from bricks.cli.decompose import decompose
 from bricks.cli.measure import measure
-from bricks.cli.output import complain, drop_output
+from bricks.cli.output import complain, drop_output, show
 from bricks.cli.predict import predict
 from bricks.cli.systems import systems
 from bricks.errors import BricksError, UsageError, first_line
@@ -33,16 +33,22 @@ for command in (decompose, measure, predict, compare, systems):
 app.add_typer(cache_app, name="cache")
 
 
-@app.callback()
-def version(
-    show: bool = typer.Option(False, "--version", is_eager=True, help="Print the version."),
-) -> None:
-    """Options of the program itself."""
-    if show:
+def _print_version(asked: bool) -> None:
+    if asked:
         from bricks import __version__
 
-        print(f"bricks {__version__}")
+        show(f"bricks {__version__}")
         raise typer.Exit(DONE)
+
+
+# The option's own callback, for that of the program runs only when a command follows.
+@app.callback()
+def program(
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_print_version, help="Print the version."
+    ),
+) -> None:
+    """Options of the program itself."""
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
@@ -24,9 +25,11 @@ def measure(
     rows: list[dict[str, Any]] = []
     with open_bench(options) as bench:
         good: list[Model] = []
+        needed: set[str] = set()
         for model in read_all(options):
-            row = _row(bench, model)
+            row, keys = _row(bench, model)
             rows.append(row)
+            needed |= keys
             if row["error"] is None and not isinstance(model, Unread):
                 good.append(model)
         done = bench.measure(good)
@@ -38,33 +41,52 @@ def measure(
             **_totals(done),
         }
         failed = _failed(bench, done)
+        # Not done.unfinished: that counts the probes of the call overhead too, which are no bricks.
+        lacking = len(needed - bench.store.results(bench.target.key, sorted(needed)).keys())
     errors = [row["error"] for row in rows if row["error"] is not None]
     errors += failed
     if done.unfinished:
+        left = f"with {lacking} bricks unfinished" if lacking else "before the overhead of a call"
         errors.append(
-            f"the budget of {options.budget} s ended with {done.unfinished} bricks unfinished:"
-            " run the same command again to go on"
+            f"the budget of {options.budget} s ended {left}: run the same command again to go on"
         )
     if options.json:
         print_json(facts)
     elif done.models:
+        from bricks.report.tables import disturbance
+
         show(
-            f"{done.new_bricks} bricks measured, {done.bricks - done.new_bricks} were not measured"
-            f" again; {done.bricks} bricks stand for {done.occurrences} occurrences in"
-            f" {done.models} models ({done.wall_s:.1f} s)"
+            f"{_counted(done, lacking)}; they stand for {done.occurrences} occurrences in"
+            f" {done.models} models ({done.wall_s:.1f} s)",
+            *disturbance(done.foreign_cores),
         )
     finish(errors)
 
 
-def _row(bench: Bench, model: Model | Unread) -> dict[str, Any]:
+def _row(bench: Bench, model: Model | Unread) -> tuple[dict[str, Any], Set[str]]:
+    """The facts of a model, and the keys of its bricks."""
     row: dict[str, Any] = {"model": model.name, "bricks": None, "occurrences": None, "error": None}
     if isinstance(model, Unread):
-        return {**row, "error": model.error}
+        return {**row, "error": model.error}, set()
     try:
         plan = bench.decompose(model).plan
     except BricksError as error:
-        return {**row, "error": str(error)}
-    return {**row, "bricks": len(plan.keys), "occurrences": len(plan.occurrences)}
+        return {**row, "error": str(error)}, set()
+    facts = {**row, "bricks": len(plan.keys), "occurrences": len(plan.occurrences)}
+    return facts, set(plan.keys)
+
+
+def _counted(done: Measured, lacking: int) -> str:
+    """What became of every brick, in words."""
+    failed = len(done.failures)
+    counts = {
+        "measured now": done.new_bricks,
+        "known before": done.bricks - done.new_bricks - failed - lacking,
+        "failed": failed,
+        "left unfinished": lacking,
+    }
+    said = [f"{count} {what}" for what, count in counts.items() if count]
+    return f"{done.bricks} bricks: {', '.join(said)}"
 
 
 def _failed(bench: Bench, done: Measured) -> list[str]:
@@ -85,4 +107,5 @@ def _totals(done: Measured) -> dict[str, Any]:
         "unfinished": done.unfinished,
         "failures": [{"brick": f.key, "reason": f.reason} for f in done.failures],
         "wall_s": done.wall_s,
+        "foreign_cores": done.foreign_cores,
     }

@@ -12,12 +12,21 @@ import typer
 
 from bricks.cli.progress import terminal_progress
 from bricks.errors import BricksError, UsageError
-from bricks.graph.shapes import parse_shape
+from bricks.graph.shapes import LARGEST_DIM, parse_shape
 from bricks.zoo import find
 
 if TYPE_CHECKING:
     from bricks.bench import Bench
     from bricks.graph.model import Model
+
+MOST_THREADS = 1024  # more than any host has cores; starting them would take minutes
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise typer.BadParameter("is empty: give a folder or a database URL")
+    return text
+
 
 Models = Annotated[
     list[str],
@@ -26,7 +35,12 @@ Models = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON on standard output.")]
 Cache = Annotated[
     str,
-    typer.Option(metavar="PATH_OR_URL", envvar="BRICKS_CACHE", help="Where measurements are kept."),
+    typer.Option(
+        metavar="PATH_OR_URL",
+        envvar="BRICKS_CACHE",
+        callback=_not_empty,
+        help="Where measurements are kept.",
+    ),
 ]
 RuntimeName = Annotated[
     str, typer.Option("--runtime", metavar="onnxruntime|fake", help="What runs the models.")
@@ -40,10 +54,12 @@ GranularityText = Annotated[
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="Threads of the runtime. [default: physical cores]")
+    int | None,
+    typer.Option(min=1, max=MOST_THREADS, help="Threads of the runtime. [default: physical cores]"),
 ]
 Batch = Annotated[
-    int | None, typer.Option(min=1, help="Size of the first dimension of the models' inputs.")
+    int | None,
+    typer.Option(min=1, max=LARGEST_DIM, help="Size of the first dimension of the models' inputs."),
 ]
 Shapes = Annotated[
     list[str] | None,
@@ -55,7 +71,12 @@ Seed = Annotated[
     int, typer.Option(min=0, help="Decides weights and inputs of what is run; no part of a key.")
 ]
 Budget = Annotated[
-    float | None, typer.Option(min=0, metavar="SECONDS", help="Stop measuring after this time.")
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="Stop measuring after this time; looked at between rounds, so the last one ends.",
+    ),
 ]
 Precision = Annotated[
     float,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import print_json, show
+
+if TYPE_CHECKING:
+    from bricks.system import System, Target
 
 
 def systems(json: Json = False, cache: Cache = "cache") -> None:
@@ -15,9 +20,11 @@ def systems(json: Json = False, cache: Cache = "cache") -> None:
     from bricks.system import fingerprint
 
     here = fingerprint()
-    with Store.open(cache) as store:
-        known = store.systems()
-        targets = store.targets()
+    known: list[System] = []
+    targets: list[Target] = []
+    if Store.exists(cache):  # one that is not there must not come from being asked about
+        with Store.open(cache) as store:
+            known, targets = store.systems(), store.targets()
     rows = [
         {
             **system.to_json(),

@@ -83,7 +83,7 @@ def summarise(
     parts = [_measurement(results, key) for key in bricks]
     unique_s = sum(round_spread(m).median_s for m in parts)
     whole_s = sum(round_spread(m).median_s for m in wholes.values())
-    reading_s = sum(read_s[digest] for digest in wholes)
+    reading_s = sum((read_s[digest] for digest in wholes), 0.0)
     bricks_wall_s = (
         reading_s + sum(decompose_s[digest] for digest in wholes) + sum(m.wall_s for m in parts)
     )

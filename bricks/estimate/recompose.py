@@ -33,7 +33,8 @@ def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:
     counts = Counter(o.brick for o in plan.occurrences)
     gaps = [gap for key, n in counts.items() if (gap := _gap(key, n, results)) is not None]
     probe_gaps = [g for key in PROBES.values() if (g := _gap(key, 0, results)) is not None]
-    overhead_s = 0.0 if probe_gaps else _overhead(results)
+    overhead = Spread(0.0, 0.0, 0.0, 0) if probe_gaps else _overhead(results)
+    overhead_s = overhead.median_s
     spreads = {
         key: round_spread(m) for key in counts if isinstance(m := results.get(key), Measurement)
     }
@@ -43,7 +44,7 @@ def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:
         return max(0.0, latency_s - overhead_s)
 
     known = {key: counts[key] * net(s.median_s) for key, s in spreads.items()}
-    total = sum(known.values())
+    total = sum(known.values(), 0.0)
     shares = tuple(
         Share(key, counts[key], known[key], known[key] / total if total else 0.0)
         for key in sorted(known, key=lambda k: -known[k])
@@ -53,15 +54,17 @@ def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:
         coverage = covered / max(1, sum(counts.values()))
         every = (*gaps, *probe_gaps)
         return IncompleteEstimate(plan.model, plan.granularity, total, coverage, every, shares)
-    low = sum(counts[key] * net(s.low_s) for key, s in spreads.items())
-    high = sum(counts[key] * net(s.high_s) for key, s in spreads.items())
+    low, high = overhead.low_s, overhead.high_s
+    for key, s in spreads.items():  # the more a call costs, the less is left for a brick
+        low += counts[key] * max(0.0, s.low_s - overhead.high_s)
+        high += counts[key] * max(0.0, s.high_s - overhead.low_s)
     path = critical_path(plan, {key: net(s.median_s) for key, s in spreads.items()})
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
         estimate_s=overhead_s + total,
-        low_s=overhead_s + low,
-        high_s=overhead_s + high,
+        low_s=low,
+        high_s=high,
         critical_path_s=overhead_s + path,
         call_overhead_s=overhead_s,
         shares=shares,
@@ -82,10 +85,13 @@ def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
     return float(nx.dag_longest_path_length(graph, weight="weight"))
 
 
-def _overhead(results: Results) -> float:
-    chains = {n: results[key] for n, key in PROBES.items()}
-    medians = {n: round_spread(m).median_s for n, m in chains.items() if isinstance(m, Measurement)}
-    return call_overhead_s(medians[SHORT], medians[LONG])
+def _overhead(results: Results) -> Spread:
+    found = {n: results[key] for n, key in PROBES.items()}
+    chains = {n: round_spread(m) for n, m in found.items() if isinstance(m, Measurement)}
+    short, long = chains[SHORT], chains[LONG]
+    overhead_s = call_overhead_s(short.median_s, long.median_s)
+    low_s = max(0.0, overhead_s - (short.median_s - short.low_s))
+    return Spread(overhead_s, low_s, overhead_s + (short.high_s - short.median_s), short.count)
 
 
 def _gap(key: str, occurrences: int, results: Results) -> Gap | None:

@@ -18,7 +18,8 @@ class Model:
     ``folder``, offset and length in bytes), also where the file held it inline.
     ``digest`` (``m1-…``) covers the skeleton without those references: two files that differ only
     in the values or the place of their weights have one digest. ``read_s`` is the wall time in
-    seconds that reading took.
+    seconds that reading took. ``rebatched`` says that the batch size asked for replaced a first
+    dimension that the file fixes, so what else the file fixes may contradict it.
     """
 
     name: str
@@ -27,3 +28,4 @@ class Model:
     inputs: tuple[tuple[str, TensorType], ...]
     digest: str
     read_s: float = field(default=0.0, compare=False)
+    rebatched: bool = field(default=False, compare=False)

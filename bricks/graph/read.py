@@ -83,8 +83,8 @@ def read_model(
     try:
         proto = _parse(skim(real), given)
         _normalise(proto, given)
-        inputs, changed = make_concrete(proto.graph, batch, shapes or {}, given.name)
-        _drop_shapes(proto.graph, changed=changed)
+        inputs, rebatched = make_concrete(proto.graph, batch, shapes or {}, given.name)
+        _drop_shapes(proto.graph, changed=rebatched)
         _hold_steering_values(proto.graph, real.parent, given.name)
         key = digest(proto)
     except PayloadError as exc:
@@ -95,7 +95,7 @@ def read_model(
         raise
     skeleton = proto.SerializeToString(deterministic=True)
     read_s = time.perf_counter() - started
-    return Model(title, real.parent, skeleton, inputs, key, read_s)
+    return Model(title, real.parent, skeleton, inputs, key, read_s, rebatched)
 
 
 def _check_encoding(*names: str) -> None:

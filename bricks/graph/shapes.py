@@ -6,6 +6,7 @@ measure. Must not know nodes or weights.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 import onnx
@@ -13,6 +14,10 @@ import onnx
 from bricks.errors import ModelError, ShapeError, UsageError
 from bricks.graph.tensor import TensorType
 
+# Of what options may ask for: runtimes count in 32 bits here and there, and protobuf in 64.
+LARGEST_DIM = 2**31 - 1
+
+_RANGE = f"dimensions are whole numbers from 1 to {LARGEST_DIM}"
 _Dim = onnx.TensorShapeProto.Dimension
 
 
@@ -28,8 +33,9 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     # isdecimal alone admits digits of other scripts, and int() alone admits "1_0" and "+1".
     if not all(size.isascii() and size.isdecimal() for size in sizes):
         raise UsageError(f"not a shape: '{text}': '{dims}' is not a list like 1x3x224x224")
-    if any(len(size) > 18 or int(size) == 0 for size in sizes):
-        raise UsageError(f"not a shape: '{text}': dimensions are whole numbers from 1")
+    # The length first: Python refuses to read numbers of thousands of digits.
+    if any(len(size) > 18 or not 1 <= int(size) <= LARGEST_DIM for size in sizes):
+        raise UsageError(f"not a shape: '{text}': {_RANGE}")
     return name, tuple(int(size) for size in sizes)
 
 
@@ -41,7 +47,7 @@ def make_concrete(
 ) -> tuple[tuple[tuple[str, TensorType], ...], bool]:
     """Set every dimension of the inputs of ``graph``; return their types.
 
-    The second result says whether a dimension that the file fixes was changed. Raises
+    The second result says whether ``batch`` replaced a dimension that the file fixes. Raises
     :class:`ShapeError` for options that do not fit and for dimensions that stay open.
     """
     _check_options(graph, batch, shapes, file)
@@ -72,17 +78,16 @@ def element_type(value: onnx.ValueInfoProto, file: str) -> str:
 def _check_options(
     graph: onnx.GraphProto, batch: int | None, shapes: Mapping[str, Sequence[int]], file: str
 ) -> None:
-    if batch is not None and batch < 1:
-        raise ShapeError(f"{file}: batch {batch} makes no sense: give a whole number from 1")
+    if batch is not None and not 1 <= batch <= LARGEST_DIM:
+        raise ShapeError(f"{file}: batch {batch} makes no sense: {_RANGE}")
     names = [value.name for value in graph.input]
     for name, shape in shapes.items():
         if name not in names:
             listed = ", ".join(f"'{known}'" for known in names) or "none"
             raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
-        if any(dim < 1 for dim in shape):
+        if not all(1 <= dim <= LARGEST_DIM for dim in shape):
             raise ShapeError(
-                f"{file}: shape {_shown(shape)} for input '{name}' makes no sense:"
-                " dimensions are whole numbers from 1"
+                f"{file}: shape {_shown(shape)} for input '{name}' makes no sense: {_RANGE}"
             )
 
 
@@ -108,7 +113,7 @@ class _Binding:
         if dims is None:
             self._dims[name] = list(shape)
             return
-        given = f"--shape {name}={_shown(shape)}"
+        given = _option(name, _shown(shape))
         if len(dims) != len(shape):
             raise ShapeError(
                 f"{self._file}: {given} has {len(shape)} dimensions, input '{name}' has {len(dims)}"
@@ -143,7 +148,7 @@ class _Binding:
             if dims is None:
                 raise ShapeError(
                     f"{self._file}: input '{name}' has no shape, not even a rank:"
-                    f" give --shape {name}=…"
+                    f" {_hint(name, '…')}"
                 )
             sizes = [self._bound.get(d, (d, ""))[0] if isinstance(d, str) else d for d in dims]
             concrete = tuple(size for size in sizes if isinstance(size, int))
@@ -173,10 +178,9 @@ class _Binding:
         axis = next(i for i, size in enumerate(sizes) if isinstance(size, str))
         symbol = f" '{sizes[axis]}'" if sizes[axis] else ""
         shown = "x".join("?" if isinstance(size, str) else str(size) for size in sizes)
-        batch = "--batch N or " if axis == 0 else ""
         return (
             f"{self._file}: input '{name}' has an open dimension{symbol} (axis {axis}):"
-            f" give {batch}--shape {name}={shown}"
+            f" {_hint(name, shown, batch=axis == 0)}"
         )
 
 
@@ -186,6 +190,19 @@ def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:
         return dim.dim_value
     symbol: str = dim.dim_param
     return symbol
+
+
+def _hint(name: str, shown: str, *, batch: bool = False) -> str:
+    """What to do for input ``name``, whose shape is to look like ``shown``."""
+    if name:
+        return f"give {'--batch N or ' if batch else ''}{_option(name, shown)}"
+    return "give --batch N" if batch else "give the input a name in the file, then --shape"
+
+
+def _option(name: str, shown: str) -> str:
+    """The option for a shell: quoted where the name needs it; a ``?`` is there to be replaced."""
+    text = f"{name}={shown}"
+    return f"--shape {text if shlex.quote(name) == name else shlex.quote(text)}"
 
 
 def _shown(dims: Sequence[int | str]) -> str:

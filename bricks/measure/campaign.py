@@ -22,6 +22,7 @@ from bricks.measure.supervisor import Supervisor
 from bricks.measure.turn import timing_turn
 from bricks.measure.walk import Walk, alone, single, walk_of
 from bricks.store import Claim, Owner, Store
+from bricks.system import ForeignLoad
 
 # Part of a model's progress that loading it stands for.
 _LOADING = 0.25
@@ -69,11 +70,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a campaign did: keys newly measured by model digest, failures, and what is left."""
+    """What a campaign did: keys newly measured by model digest, failures, and what is left.
+
+    ``foreign_cores`` is how many cores other processes kept busy meanwhile; None if nothing ran.
+    """
 
     measured: Mapping[str, frozenset[str]]
     failures: tuple[Failure, ...]
     unfinished: frozenset[str]
+    foreign_cores: float | None
 
 
 class Campaign:
@@ -100,14 +105,18 @@ class Campaign:
 
     def run(self, jobs: Sequence[Job]) -> Outcome:
         """Measure what the store lacks for ``jobs``, one model after another."""
+        foreign_cores = None
         keys = [key for job in jobs for key in _keys(job)]
         if jobs and self._lacking([*PROBES.values(), *keys]):
             exclusive = self._conditions.exclusive
             waiting = "waiting for another process that is measuring on this host"
             with timing_turn(lambda: self._progress(waiting, 0.0)) if exclusive else nullcontext():
+                load = ForeignLoad(self._supervisor.processor_s)
                 self._run(jobs)
+                foreign_cores = load.cores()
         measured = {digest: frozenset(keys) for digest, keys in self._measured.items()}
-        return Outcome(measured, tuple(self._failures), frozenset(self._unfinished))
+        unfinished = frozenset(self._unfinished)
+        return Outcome(measured, tuple(self._failures), unfinished, foreign_cores)
 
     def _run(self, jobs: Sequence[Job]) -> None:
         budget_s = self._conditions.budget_s

@@ -13,7 +13,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     place    place, id, inputs, outputs                → {}
     walk     steps: [[place, timed]…], passes, announce → samples: [[seconds…] per step]
     unload   {}                                        → {}
-    verify   (see bricks.measure.verify)             → exact, max_abs_difference
+    verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …
 
 Models travel as base64 of their bytes, without weights.
 """
@@ -30,6 +30,9 @@ from bricks.errors import WorkerError
 # The environment variable with the number of a pipe that a worker inherits. It ends when the
 # parent does, and so should the worker.
 LIFELINE = "BRICKS_LIFELINE"
+# The environment variable that names a folder for the worker's temporary files; the parent made
+# it, and removes it.
+SCRATCH = "BRICKS_SCRATCH"
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

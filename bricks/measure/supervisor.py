@@ -18,8 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
+
 from bricks.errors import WorkerError
-from bricks.measure.protocol import LIFELINE, decode, encode
+from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode
 
 START_TIMEOUT_S = 120.0
 
@@ -46,6 +48,7 @@ class Supervisor:
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._log = tempfile.TemporaryFile()
         self._pending = b""
         self.starts = 0
@@ -80,6 +83,16 @@ class Supervisor:
             raise WorkerError(str(message["error"]))
         answer: dict[str, Any] = message["ok"]
         return answer
+
+    def processor_s(self) -> float:
+        """Processor time in seconds that the live worker has taken; 0 if there is none."""
+        if self._process is None:
+            return 0.0
+        try:
+            times = psutil.Process(self._process.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return float(times.user + times.system)
 
     def reset(self) -> None:
         """End the worker, at once; the next request starts a fresh one."""
@@ -118,6 +131,8 @@ class Supervisor:
         # Nobody writes to it: it ends when this process does, however that comes about.
         watched, self._lifeline = os.pipe()
         environment[LIFELINE] = str(watched)
+        self._scratch = tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True)
+        environment[SCRATCH] = self._scratch.name
         try:
             self._process = subprocess.Popen(
                 list(self._settings.command),
@@ -205,14 +220,15 @@ class Supervisor:
         lifeline, self._lifeline = self._lifeline, None
         if lifeline is not None:
             os.close(lifeline)
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        if process is not None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
 
 def _wait(readable: list[int], writable: list[int], deadline: float, timeout_s: float) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -22,9 +25,11 @@ import numpy as np
 from bricks import backends
 from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.filling import PERIOD, filled
+from bricks.decompose.plan import Plan
 from bricks.errors import BricksError, WorkerError, first_line
-from bricks.graph.view import parse_model
-from bricks.measure.protocol import LIFELINE, decode, encode, pack, unpack
+from bricks.graph.model import Model
+from bricks.graph.view import parse_model, tensor_type
+from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
 from bricks.measure.verify import verify_model
 
 
@@ -78,8 +83,18 @@ class Worker:
     def _do_integers(self, model: str, names: list[str]) -> dict[str, Any]:
         return {"values": self.backend.integers(parse_model(unpack(model)), names)}
 
-    def _do_verify(self, **job: Any) -> dict[str, Any]:
-        return verify_model(self.backend, seed=self._seed, **job)
+    def _do_verify(
+        self, name: str, folder: str, model: str, plan: dict[str, Any], bricks: dict[str, str]
+    ) -> dict[str, Any]:
+        skeleton = unpack(model)
+        inputs = tuple((i.name, tensor_type(i)) for i in parse_model(skeleton).graph.input)
+        return verify_model(
+            self.backend,
+            seed=self._seed,
+            model=Model(name, Path(folder), skeleton, inputs, digest=plan["digest"]),
+            plan=Plan.from_json(plan),
+            bricks={key: parse_model(unpack(text)) for key, text in bricks.items()},
+        )
 
     def _do_region(self, size_bytes: int) -> dict[str, Any]:
         self._region = np.zeros((-(-(size_bytes + 64) // PERIOD), PERIOD), np.uint8)
@@ -178,6 +193,8 @@ def _die_with_parent() -> None:
 def _end_with(lifeline: int) -> None:
     while os.read(lifeline, 1):
         pass
+    if tempfile.tempdir is not None:  # nobody is left to remove it
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
     os._exit(1)
 
 
@@ -204,6 +221,7 @@ def main() -> None:
     """Serve on standard input and output; what libraries print goes to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
     _die_with_parent()
+    tempfile.tempdir = os.environ.pop(SCRATCH, None)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(sys.stdin.buffer, answers)

@@ -10,6 +10,9 @@ from rich.text import Text
 
 Row = Mapping[str, Any]
 
+# Below this, other processes are the ordinary murmur of an operating system.
+NOTABLE_CORES = 0.1
+
 
 def seconds(value: float | None) -> str:
     """A duration with a unit that suits it: ``1.23 ms``."""
@@ -41,6 +44,16 @@ def percent(value: float | None, digits: int = 1) -> str:
 def number(value: float | None, digits: int = 2) -> str:
     """A number with fixed digits."""
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def disturbance(foreign_cores: float | None) -> list[str]:
+    """A line for people if others kept the host busy while something was measured; else none."""
+    if foreign_cores is None or foreign_cores < NOTABLE_CORES:
+        return []
+    return [
+        f"Other processes kept {foreign_cores:.1f} cores busy meanwhile: latencies are higher than"
+        " on a quiet host, and uneven. The cache keeps them; give another --cache to start anew."
+    ]
 
 
 def giga(value: float | None) -> str:

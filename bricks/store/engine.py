@@ -7,6 +7,7 @@ know the tables.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
@@ -48,17 +49,17 @@ _SQLITE_ERRORS = {
 
 def locate(location: str | Path) -> URL:
     """The database URL of ``location``; the folder of a path is created."""
-    if isinstance(location, str) and "://" in location:
+    if _is_url(location):
         try:
-            return make_url(location)
+            return make_url(str(location))
         except (ArgumentError, ValueError) as exc:
             # Not shown whole: it may hold a password, and could not be taken apart to hide it.
-            scheme = location.partition("://")[0]
+            scheme = str(location).partition("://")[0]
             raise StoreError(
                 f"the cache URL {scheme}://… cannot be read: write it as "
                 "postgresql+psycopg://user:password@host:port/database"
             ) from exc
-    folder = Path(location).expanduser()
+    folder = _folder(location)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -66,6 +67,24 @@ def locate(location: str | Path) -> URL:
             f"the cache folder {folder} cannot be created ({exc.strerror}): give another --cache"
         ) from exc
     return URL.create("sqlite", database=str(folder / FILE_NAME))
+
+
+def exists(location: str | Path) -> bool:
+    """Whether a folder holds a database file; creates nothing. True for URLs: a server knows."""
+    if _is_url(location):
+        return True
+    try:
+        return (_folder(location) / FILE_NAME).exists()
+    except OSError:  # not allowed to look, say: opening it tells what is wrong
+        return True
+
+
+def _is_url(location: str | Path) -> bool:
+    return isinstance(location, str) and "://" in location
+
+
+def _folder(location: str | Path) -> Path:
+    return Path(os.path.expanduser(location))  # pathlib's own raises for unknown users
 
 
 def label_of(url: URL) -> str:

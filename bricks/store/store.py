@@ -99,6 +99,14 @@ class Store:
             raise
         return cls(engine, label, lease_s)
 
+    @staticmethod
+    def exists(location: str | Path) -> bool:
+        """Whether there is a cache to open at ``location``; unlike :meth:`open`, makes none.
+
+        True for every database URL: only connecting would tell.
+        """
+        return database.exists(location)
+
     def close(self) -> None:
         """Close all connections."""
         with database.translated(self.path):

@@ -4,9 +4,11 @@ Here so that measurements of different hosts are never mixed. Must not know any 
 """
 
 from bricks.system.fingerprint import available_memory_bytes, fingerprint, physical_cores
+from bricks.system.load import ForeignLoad
 from bricks.system.target import Runtime, System, Target
 
 __all__ = [
+    "ForeignLoad",
     "Runtime",
     "System",
     "Target",

@@ -60,7 +60,9 @@ def find(name_or_path: str) -> list[tuple[str, Path]]:
     itself holds none, its subfolders are looked into, one level deep). Then names of the zoo.
     Raises :class:`ModelError` if nothing is meant.
     """
-    path = Path(name_or_path).expanduser()
+    if not name_or_path:  # to pathlib this is the current folder, which nobody meant
+        raise ModelError("the name of a model is empty: give a file, a folder or a zoo model")
+    path = Path(os.path.expanduser(name_or_path))  # pathlib's own raises for unknown users
     if path.is_dir():
         return _models_in(path)
     if path.is_file():

@@ -9,6 +9,7 @@ processors with the same blocked layout, so a plan made from it belongs to a sys
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,9 @@ from bricks.graph.view import graph_of, parse_model, without_values
 
 # Smaller constants stay inside the optimised model, with values: they may steer results.
 INLINE_BYTES = 1024
+
+# Less than this is no room at all.
+_ROOM_BYTES = 1 << 20
 
 
 def structural_weights(proto: onnx.ModelProto, pool: Pool) -> dict[str, np.ndarray]:
@@ -81,7 +85,15 @@ def save_optimized(
         }
         for entry, value in entries.items():
             options.add_session_config_entry(entry, value)
-        create_session(proto, weights, options)
+        try:
+            create_session(proto, weights, options)
+        except BackendError as error:
+            if shutil.disk_usage(folder).free < _ROOM_BYTES:
+                place = tempfile.gettempdir()
+                raise BackendError(
+                    f"the disk of temporary files ({place}) is full: free some space, or set TMPDIR"
+                ) from error
+            raise
         with translated("saving the optimised model"):
             optimized = parse_model(path.read_bytes())
         # Folding leaves constants in subgraphs, which have no place where weights are given.
@@ -117,7 +129,7 @@ def inferred_types(
     open_values = []
     for value in session.get_outputs():
         if value.type not in DTYPES:
-            raise BackendError(f"value {value.name!r} is a {value.type}, not a tensor")
+            raise BackendError(f"value {value.name!r} is a {value.type}, not a tensor of numbers")
         type_ = static_type(value)
         if type_ is None:
             open_values.append(value.name)

@@ -5,6 +5,7 @@ The only place that touches ONNX Runtime's session objects; its errors are trans
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,10 @@ DTYPES = {
 _FOREIGN = frozenset(name for name in DTYPES.values() if name.startswith(("BFLOAT", "FLOAT8")))
 
 
+# How the runtime begins its messages, which says nothing to anybody.
+_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+
+
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
     """Turn whatever ONNX Runtime raises into a :class:`BackendError` of one line."""
@@ -48,7 +53,7 @@ def translated(doing: str) -> Iterator[None]:
     except MemoryError as exc:
         raise BackendError(f"onnxruntime ran out of memory while {doing}") from exc
     except Exception as exc:  # its errors have no common base of their own
-        text = first_line(exc)
+        text = _CODE.sub("", first_line(exc))
         if "bad_alloc" in text or "Failed to allocate memory" in text:
             raise BackendError(f"onnxruntime ran out of memory while {doing}: {text}") from exc
         raise BackendError(f"onnxruntime failed while {doing}: {text}") from exc
