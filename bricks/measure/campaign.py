@@ -72,7 +72,8 @@ class Task:
 class Outcome:
     """What a campaign did: keys newly measured by model digest, failures, and what is left.
 
-    ``foreign_cores`` is how many cores other processes kept busy meanwhile; None if nothing ran.
+    ``foreign_cores`` is how many cores other processes kept busy meanwhile; None if nothing was
+    timed.
     """
 
     measured: Mapping[str, frozenset[str]]
@@ -113,7 +114,7 @@ class Campaign:
             with timing_turn(lambda: self._progress(waiting, 0.0)) if exclusive else nullcontext():
                 load = ForeignLoad(self._supervisor.processor_s)
                 self._run(jobs)
-                foreign_cores = load.cores()
+                foreign_cores = load.cores() if exclusive else None
         measured = {digest: frozenset(keys) for digest, keys in self._measured.items()}
         unfinished = frozenset(self._unfinished)
         return Outcome(measured, tuple(self._failures), unfinished, foreign_cores)
