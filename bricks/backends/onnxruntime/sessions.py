@@ -197,6 +197,6 @@ class PlacedSession:
             start = clock()
             run(binding, None)
             return (clock() - start) * 1e-9
-        except Exception:
+        except Exception:  # translated only now: setting that up would be part of the latency
             with translated("running it"):
                 raise
