@@ -296,10 +296,11 @@ class Bench:
         whole = results.get(plan.digest)
         estimate = recompose(plan, results)
         if isinstance(estimate, IncompleteEstimate):
-            return incomplete(name, plan, estimate, new)
+            lacking = incomplete(name, plan, estimate, new)
+            return replace(lacking, error=lacking.error + batch_hint(job.model))
         if not isinstance(whole, Measurement):
             reason = "not measured within the budget" if whole is None else whole.reason
-            error = f"{name}: the whole model was not run: {reason}{_batch_hint(job.model)}"
+            error = f"{name}: the whole model was not run: {reason}{batch_hint(job.model)}"
             return NotCompared(name, error, plan, new)
         return Compared(name, plan, new, round_spread(whole), estimate)
 
@@ -347,7 +348,7 @@ class Bench:
         try:
             return self._supervisor.ask(op, timeout_s=GRAPH_TIMEOUT_S, **fields)
         except WorkerError as error:
-            raise WorkerError(f"{of.name}: {error}{_batch_hint(of)}") from error
+            raise WorkerError(f"{of.name}: {error}{batch_hint(of)}") from error
 
     def _save_target(self) -> None:
         if not self._target_saved:
@@ -355,7 +356,8 @@ class Bench:
             self._target_saved = True
 
 
-def _batch_hint(model: Model) -> str:
+def batch_hint(model: Model) -> str:
+    """What to add to an error of a model whose fixed batch size was changed; else nothing."""
     if not model.rebatched:
         return ""
     return " (its batch size was fixed, and another was asked for: the model may not allow that)"

@@ -6,7 +6,7 @@ from pathlib import Path
 import onnx
 import pytest
 from commands import Here, bricks, chain, started
-from factories import conv_net, mlp, model, node, save, value
+from factories import constant, conv_net, mlp, model, node, save, value
 from sqlalchemy import Engine, event
 
 from bricks import __version__
@@ -383,3 +383,13 @@ def test_a_terminal_without_unicode_gets_replacements(good: Path, tmp_path: Path
     done = bricks("predict", good, *cache, PYTHONIOENCODING="ascii")
     assert (done.status, done.err) == (0, "")
     assert "estimate" in done.out
+
+
+def test_a_batch_size_that_the_model_does_not_allow_is_named(here: Here, tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["a"]), node("Reshape", ["a", "shape"], ["y"])]
+    proto = model(nodes, [value("x", [1, 4, 2])], [value("y", [1, 8])], [constant("shape", [1, 8])])
+    path = save(proto, tmp_path, "fixed.onnx")
+    for command in ("predict", "compare"):
+        done = here(command, path, "--threads", 1, "--batch", 3, runtime="onnxruntime")
+        assert done.status == 1
+        assert "its batch size was fixed" in done.complaint

@@ -86,7 +86,12 @@ def _row(bench: Bench, model: Model | Unread, target: Target, *, measure: bool) 
         estimate = bench.predict(model, measure=measure, target=target)
     except BricksError as error:
         return {**empty, "error": str(error)}
-    return {**empty, **_facts(estimate)}
+    facts = {**empty, **_facts(estimate)}
+    if facts["error"] is not None:
+        from bricks.bench import batch_hint
+
+        facts["error"] += batch_hint(model)
+    return facts
 
 
 def _facts(estimate: Estimate | IncompleteEstimate) -> dict[str, Any]:
