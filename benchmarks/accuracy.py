@@ -40,6 +40,7 @@ round, with a fresh cache; a brick that an earlier model of the list shares is n
 Latencies are medians; intervals are those of the medians (95 %), from the samples' spread alone.
 Nothing was fitted: there is no parameter that these models could have decided, save the rules
 described in [measuring](measuring.md), which were found with the same nine models.
+This is one session: from one to the next, single models move by a few percent.
 """
 
 

@@ -17,7 +17,7 @@ def compared(whole_s: float, latencies: dict[str, float]) -> tuple[Compared, dic
     estimate = recompose(PLAN, found)
     assert isinstance(estimate, Estimate)
     whole = found[PLAN.digest]
-    return Compared("net", PLAN, 2, round_spread(whole), estimate), found  # type: ignore[arg-type]
+    return Compared("net", PLAN, 2, round_spread(whole), estimate), found
 
 
 def test_the_summary_is_what_its_names_say() -> None:

@@ -11,7 +11,7 @@ DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3],
 
 
 def estimate(*args: object) -> Estimate:
-    result = recompose(*args)  # type: ignore[arg-type]
+    result = recompose(*args)
     assert isinstance(result, Estimate)
     return result
 

@@ -148,7 +148,7 @@ class Together:
 
 
 def test_bricks_that_only_break_off_together_are_no_failures() -> None:
-    sampler = Sampler(Together(), {"net": single("b1-0", b"", inputs=1, outputs=1)})  # type: ignore
+    sampler = Sampler(Together(), {"net": single("b1-0", b"", inputs=1, outputs=1)})
     sampler.prepare()
     with pytest.raises(WorkerError, match="no brick is to blame: it crashed"):
         sampler.walk("net", 2)

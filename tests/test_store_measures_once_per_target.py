@@ -166,7 +166,7 @@ def test_released_claims_are_gone_on_with(tmp_path: Path) -> None:
         store.release(TARGET.key, KEYS[:2], one)  # not its own any more: nothing happens
         store.finish(TARGET.key, KEYS[:1], two)
         measured = store.results(TARGET.key, KEYS)[KEYS[0]]
-        assert measured.rounds == ((0.5,), (0.25,))  # type: ignore[union-attr]  # no failure
+        assert measured.rounds == ((0.5,), (0.25,))  # no failure
 
 
 def test_on_another_host_only_the_lease_tells(tmp_path: Path) -> None:

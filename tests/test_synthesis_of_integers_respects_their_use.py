@@ -6,10 +6,11 @@ import pytest
 from factories import constant, embedding_net, model, node, one_node, save, value
 from onnx import TensorProto, helper
 
-from bricks.graph.domains import Range, integer_ranges
+from bricks.graph.domains import Range, assumptions, integer_ranges
 from bricks.graph.read import read_model
 from bricks.graph.source import source_graph
 from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of
 
 
 def ranges(tmp_path: Path, proto: onnx.ModelProto) -> dict[str, tuple[int, int]]:
@@ -188,3 +189,21 @@ def test_uses_that_contradict_each_other_leave_nothing(tmp_path):
     ]
     proto = model(nodes, [value("i", [1], "INT64")], [value("y", None), value("z", None)], held)
     assert ranges(tmp_path, proto) == {}
+
+
+def test_what_is_assumed_is_said():
+    nodes = [
+        node("Gather", ["table", "ids"], ["a"]),
+        node("Add", ["free", "free"], ["b"]),
+        node("Expand", ["a", "shape"], ["c"]),
+    ]
+    proto = model(
+        nodes,
+        [value("ids", [3], "INT64"), value("free", [2], "INT64"), value("shape", [2], "INT64")],
+        [value("b", [2], "INT64"), value("c", None)],
+        [constant("table", [[0.0], [1.0]], "FLOAT")],
+    )
+    assert assumptions(graph_of(proto)) == [
+        "input 'free': nothing in the graph restricts it: assumed 0 or 1",
+        "input 'shape' gives a shape, count or axis, and is made up all the same",
+    ]

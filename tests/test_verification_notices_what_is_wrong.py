@@ -42,7 +42,7 @@ def changed(made: Decomposition, operator: str, **changes: object) -> Decomposit
         for i in reversed(range(len(occurrences)))
         if made.bricks[occurrences[i].brick].operators == (operator,)
     ]
-    occurrences[at] = replace(occurrences[at], **changes)  # type: ignore[arg-type]
+    occurrences[at] = replace(occurrences[at], **changes)
     return replace(made, plan=replace(made.plan, occurrences=tuple(occurrences)))
 
 

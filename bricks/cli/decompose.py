@@ -48,13 +48,14 @@ def decompose(
         show(
             decomposition_table(facts, union),
             *(_verdict(f) for f in facts if f.get("exact") is not None),
+            *(f"{f['model']}: {line}" for f in facts for line in f["assumed"]),
         )
     finish(fact["error"] for fact in facts if fact["error"] is not None)
 
 
 def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
     unknown = dict.fromkeys(("exact", "max_abs_difference")) if verify else {}
-    lacking = {"model": model.name, **_nothing(), **unknown}
+    lacking: dict[str, Any] = {"model": model.name, **_nothing(), **unknown, "assumed": []}
     if isinstance(model, Unread):
         return _Row(None, {**lacking, "error": model.error})
     try:
@@ -62,12 +63,21 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
     except BricksError as error:
         return _Row(None, {**lacking, "error": str(error)})
     facts = {**lacking, **_counts([decomposition]), "error": None}
+    facts["assumed"] = _assumed(model)
     if verify:
         try:
             facts.update(_verified(bench, model))
         except BricksError as error:
             facts["error"] = str(error)
     return _Row(decomposition, facts)
+
+
+def _assumed(model: Model) -> list[str]:
+    # Here, so that the other commands need not import it.
+    from bricks.graph.domains import assumptions
+    from bricks.graph.view import graph_of, parse_model
+
+    return assumptions(graph_of(parse_model(model.skeleton)))
 
 
 def _verified(bench: Bench, model: Model) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.topology import inner_nodes
 from bricks.graph.uses import MASKING, STEERING, Restriction, Scene, passes_on, restriction
 
+_UNRESTRICTED = "nothing in the graph restricts it: assumed 0 or 1"
 _MAX_STEPS = 10_000  # bound on the uses followed for one value; real ones have a few dozen
 
 
@@ -57,6 +58,19 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
         if found is not None:
             ranges[name] = found
     return ranges
+
+
+def assumptions(graph: Graph) -> list[str]:
+    """What is assumed of integer inputs where the graph doesn't say what they may hold."""
+    names = [name for name in graph.inputs if "INT" in graph.types[name].dtype]
+    ranges = integer_ranges(graph, names)
+    said = []
+    for name in names:
+        if name not in ranges:
+            said.append(f"input {name!r} gives a shape, count or axis, and is made up all the same")
+        elif ranges[name].why == _UNRESTRICTED:
+            said.append(f"input {name!r}: {_UNRESTRICTED}")
+    return said
 
 
 def steering_values(graph: Graph) -> list[str]:
@@ -101,7 +115,7 @@ class _Follower:
             if type.dtype in ("INT8", "UINT8"):
                 return Range(low, high, f"{masks[0]}: any {type.dtype} will do")
             return Range(1, 2, f"{masks[0]}: everything valid")
-        return Range(0, 2, "nothing in the graph restricts it: assumed 0 or 1")
+        return Range(0, 2, _UNRESTRICTED)
 
     def _restrictions(self, start: str) -> Iterator[tuple[_Affine, Restriction]]:
         waiting = [(start, _Affine(1, 0, 0))]
