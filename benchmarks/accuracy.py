@@ -81,7 +81,7 @@ def samples(bench: Bench, comparison: Comparison) -> dict[str, Any]:
     wanted = [*names, *keys, *PROBES.values()]
     for key, result in bench.store.results(comparison.target.key, wanted).items():
         if isinstance(result, Measurement):
-            rounds = [[float(f"{s * 1e6:.4g}") for s in r] for r in result.rounds]
+            rounds = [[float(f"{s * 1e6:.4g}") for s in r.samples] for r in result.rounds]
             kept[names.get(key, key)] = rounds
     return kept
 

@@ -52,7 +52,8 @@ class Measured:
     """What measuring did. ``bricks`` are all that the models need; ``new_bricks`` were lacking.
 
     ``foreign_cores`` is how many cores other processes kept busy meanwhile, which makes latencies
-    too high; None if nothing had to be measured.
+    too high; None if nothing had to be measured. ``disturbed_rounds`` of the ``rounds`` taken are
+    those in which the worker itself was kept from running.
     """
 
     models: int
@@ -63,13 +64,15 @@ class Measured:
     unfinished: int
     wall_s: float
     foreign_cores: float | None
+    rounds: int
+    disturbed_rounds: int
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Estimates beside whole-model runs on one target; ``new_models`` were run for it.
 
-    ``foreign_cores`` is as in :class:`Measured`.
+    ``foreign_cores``, ``rounds`` and ``disturbed_rounds`` are as in :class:`Measured`.
     """
 
     target: Target
@@ -78,6 +81,8 @@ class Comparison:
     summary: Summary
     new_models: int
     foreign_cores: float | None
+    rounds: int
+    disturbed_rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +234,8 @@ class Bench:
             unfinished=len(outcome.unfinished),
             wall_s=time.perf_counter() - started,
             foreign_cores=outcome.foreign_cores,
+            rounds=outcome.rounds,
+            disturbed_rounds=outcome.disturbed,
         )
 
     def predict(
@@ -287,8 +294,16 @@ class Bench:
             read_s={j.model.digest: j.model.read_s for j in jobs.values()},
         )
         new = sum(digest in keys for digest, keys in outcome.measured.items())
-        cut, foreign = str(self._granularity), outcome.foreign_cores
-        return Comparison(self.target, cut, ordered, summary, new, foreign)
+        return Comparison(
+            target=self.target,
+            granularity=str(self._granularity),
+            rows=ordered,
+            summary=summary,
+            new_models=new,
+            foreign_cores=outcome.foreign_cores,
+            rounds=outcome.rounds,
+            disturbed_rounds=outcome.disturbed,
+        )
 
     def _row(self, job: Job, results: Results, outcome: Outcome) -> Compared | NotCompared:
         plan, name = job.decomposition.plan, job.model.name

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bricks.decompose.plan import Occurrence, Plan
 from bricks.graph.tensor import TensorType
-from bricks.measure.measurement import Failure, Measurement
+from bricks.measure.measurement import Failure, Measurement, Round
 from bricks.measure.probes import LONG, PROBES, SHORT
 
 Place = tuple[str, Sequence[int], Sequence[int]]
@@ -40,7 +40,7 @@ def plan(
 def measurement(key: str, *rounds: float | tuple[float, ...], wall_s: float = 1.0) -> Measurement:
     """A measurement with one sample per round, unless a round is a tuple of samples."""
     taken = tuple(r if isinstance(r, tuple) else (r,) for r in rounds)
-    return Measurement(key, taken, wall_s)
+    return Measurement(key, tuple(map(Round, taken)), wall_s)
 
 
 def results(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
 from bricks.graph.tensor import TensorType
+from bricks.measure.measurement import Round
 from bricks.store import Owner, Store
 from bricks.system.target import Runtime, System, Target
 
@@ -61,5 +62,5 @@ def open_with_target(folder: Path, *targets: Target, lease_s: float = 600.0) -> 
 def measure(store: Store, target: Target, keys: Sequence[str], sample_s: float = 0.5) -> None:
     owner = Owner.current()
     store.claim(target.key, keys, owner)
-    store.append_rounds(target.key, {key: ((sample_s,), 1.0) for key in keys}, owner)
+    store.append_rounds(target.key, {key: (Round((sample_s,)), 1.0) for key in keys}, owner)
     store.finish(target.key, keys, owner)

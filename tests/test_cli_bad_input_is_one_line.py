@@ -249,7 +249,7 @@ def test_a_cache_of_a_newer_schema_is_left_alone(here: Here, good: Path) -> None
     assert "has schema version 99" in done.complaint
     assert "update bricks, or give another --cache" in done.complaint
     with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
-        connection.execute("UPDATE bricks_cache_info SET value = '1' WHERE name = 'schema_version'")
+        connection.execute("UPDATE bricks_cache_info SET value = '2' WHERE name = 'schema_version'")
     no_file_of_ours_is_lost(here, good)
 
 

@@ -115,6 +115,7 @@ def test_measure(here: Here, models: list[Path]) -> None:
             "granularity": TEXT, "models": list, "occurrences": COUNT, "bricks": COUNT,
             "new_bricks": COUNT, "unfinished": COUNT, "failures": list, "wall_s": NUMBER,
             "foreign_cores": type(None),  # nothing is timed with the fake runtime
+            "rounds": COUNT, "disturbed_rounds": COUNT,
         },
     )  # fmt: skip
     for row in facts["models"]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,32 +10,46 @@ import pytest
 
 from bricks.errors import WorkerError
 from bricks.measure import turn
-from bricks.measure.campaign import Task, _spread_out
-from bricks.measure.rounds import StopRule, sample_in_turn
+from bricks.measure.campaign import Task, _spread_out, demands
+from bricks.measure.rounds import Goal, StopRule, sample_in_turn
+from bricks.measure.sampler import Taken
 from bricks.measure.walk import Step
 from bricks.store import Claim
 
 
 class Walks:
-    """Walks whose samples are made up: steady ones, and ``noisy`` ones that never settle."""
+    """Walks whose samples are made up: steady ones, and ``noisy`` ones that never settle.
+
+    A walk has one brick for each letter after a dash, all alike but ``n``, which is noisy. Every
+    second round of ``busy`` ones is disturbed.
+    """
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
         self.order: list[str] = []
+        self.rounds: Counter[str] = Counter()
 
     def steps(self, name: str) -> list[Step]:
         return [Step(name, name, (), (), timed=True)]
 
-    def walk(self, name: str, passes: int) -> dict[str, tuple[float, ...]]:
+    def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> Taken:
         self.order.append(name)
         if name == "broken":
-            return {}
-        noise = self.order.count(name) % 5 if name.startswith("noisy") else 0
-        return {name: (1.0 + noise,) * passes}
+            return Taken({})
+        turn = self.order.count(name)
+        samples = {}
+        for key in name.partition("-")[2] or [name]:
+            noisy = key.startswith("noisy") or key == "n"
+            if keys is None or key in keys:
+                samples[key] = (1.0 + (turn % 5 if noisy else 0),) * passes
+                self.rounds[key] += 1
+        waited = 0.5 if name.startswith("busy") and turn % 2 else 0.0
+        return Taken(samples, 1e-3, waited)
 
     def sample(self, rule: StopRule, **before: int) -> Counter[str]:
         """How many rounds each walk got."""
-        options: Any = {"rounds_before": before, "deadline": None, "on_round": lambda *_: None}
+        goals = {name: Goal(rounds_before=n) for name, n in before.items()}
+        options: Any = {"goals": goals, "deadline": None, "on_round": lambda *_: None}
         assert sample_in_turn(self, rule, **options)
         return Counter(self.order)
 
@@ -59,6 +74,51 @@ def test_a_walk_of_which_nothing_runs_ends_alone() -> None:
 @pytest.mark.parametrize(("before", "more"), [(0, 8), (1, 7), (2, 6), (3, 9), (7, 9), (20, 4)])
 def test_precision_is_looked_at_every_four_rounds(before: int, more: int) -> None:
     assert Walks("steady").sample(StopRule(precision=0.01), steady=before) == {"steady": more}
+
+
+def test_a_brick_that_adds_little_rests_while_the_others_go_on() -> None:
+    walks = Walks("net-abn")
+    walks.sample(StopRule(precision=0.01))
+    assert walks.rounds == {"a": 8, "b": 8, "n": 24}
+
+
+def test_what_a_brick_adds_is_what_its_most_demanding_model_says() -> None:
+    walks = Walks("net-an")
+    goal = Goal(demands={"n": 1.0, "a": 1.0}, known_s=1e6)  # a small part of a large model
+    assert sample_in_turn(
+        walks,
+        StopRule(),
+        goals={"net-an": goal},
+        deadline=None,
+        on_round=lambda *_: None,
+    )
+    assert walks.rounds == {"a": 8, "n": 8}
+
+
+def test_disturbed_rounds_do_not_count_but_end_some_time() -> None:
+    assert Walks("busy").sample(StopRule()) == {"busy": 16}
+    walks = Walks("busy-n")
+    assert walks.sample(StopRule(max_rounds=24)) == {"busy-n": 36}
+
+
+def test_demands_compare_models_by_their_work() -> None:
+    large = job("large", {"a": 1, "b": 1}, flops=2000)
+    small = job("small", {"a": 2}, flops=2000)
+    found = demands([large, small])
+    assert found["small"] == {"a": 2.0}
+    assert found["large"]["b"] == 1.0
+    assert found["large"]["a"] == pytest.approx(2.0, rel=0.02)  # it is all of the small one
+
+
+def job(name: str, counts: dict[str, int], flops: int) -> Any:
+    brick = SimpleNamespace(flops=flops, bytes_moved=0)
+    occurrences = [SimpleNamespace(brick=key) for key, n in counts.items() for _ in range(n)]
+    return SimpleNamespace(
+        model=SimpleNamespace(digest=name),
+        decomposition=SimpleNamespace(
+            plan=SimpleNamespace(occurrences=occurrences), bricks=dict.fromkeys(counts, brick)
+        ),
+    )
 
 
 def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:

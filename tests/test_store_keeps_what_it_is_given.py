@@ -14,7 +14,7 @@ from store_examples import (
 )
 
 from bricks.errors import StoreError
-from bricks.measure.measurement import PROTOCOL, Failure, Measurement
+from bricks.measure.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store
 from bricks.store import measurements as ledger
 
@@ -83,16 +83,42 @@ def test_raw_samples_come_back_bit_for_bit_in_rounds(tmp_path: Path) -> None:
     with open_with_target(tmp_path) as store:
         store.claim(TARGET.key, keys, owner)
         for samples in rounds:
-            walk = {key: (samples, 0.25) for key in keys}
+            walk = {key: (Round(samples), 0.25) for key in keys}
             store.append_rounds(TARGET.key, walk, owner)
-        store.append_rounds(TARGET.key, {keys[0]: ((), 1.25)}, owner)
+        store.append_rounds(TARGET.key, {keys[0]: (Round(()), 1.25)}, owner)
         assert store.results(TARGET.key, keys) == {}
         store.finish(TARGET.key, keys, owner)
     with Store.open(tmp_path) as store:
         found = store.results(TARGET.key, [*reversed(keys), "b1-none"])
     assert list(found) == keys[::-1]
-    assert found[keys[0]] == Measurement(keys[0], tuple(rounds), 2.0)
-    assert found[keys[2]] == Measurement(keys[2], tuple(rounds), 0.75)
+    assert found[keys[0]] == Measurement(keys[0], tuple(map(Round, rounds)), 2.0)
+    assert found[keys[2]] == Measurement(keys[2], tuple(map(Round, rounds)), 0.75)
+
+
+def test_the_conditions_of_a_round_come_back(tmp_path: Path) -> None:
+    owner = Owner.current()
+    rounds = (Round((0.5,), 0.001, 0.25), Round((0.5,), None, 0.0), Round((0.5,)))
+    with open_with_target(tmp_path) as store:
+        store.claim(TARGET.key, ["b1-0001"], owner)
+        for taken in rounds:
+            store.append_rounds(TARGET.key, {"b1-0001": (taken, 1.0)}, owner)
+        store.finish(TARGET.key, ["b1-0001"], owner)
+        (found,) = store.results(TARGET.key, ["b1-0001"]).values()
+    assert found == Measurement("b1-0001", rounds, 3.0)
+
+
+@pytest.mark.parametrize(
+    "conditions", [(0.0, None), (-1.0, None), (float("inf"), None), (None, -0.1)]
+)
+def test_conditions_that_cannot_be_are_not_kept(
+    tmp_path: Path, conditions: tuple[float | None, float | None]
+) -> None:
+    owner = Owner.current()
+    with open_with_target(tmp_path) as store:
+        store.claim(TARGET.key, ["b1-0001"], owner)
+        walk = {"b1-0001": (Round((0.5,), *conditions), 1.0)}
+        with pytest.raises(StoreError, match="b1-0001"):
+            store.append_rounds(TARGET.key, walk, owner)
 
 
 @pytest.mark.parametrize("sample", [0.0, -1.0, float("nan"), float("inf"), True, "0.1"])
@@ -100,7 +126,7 @@ def test_what_is_no_latency_is_not_kept(tmp_path: Path, sample: float) -> None:
     owner = Owner.current()
     with open_with_target(tmp_path) as store:
         store.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
-        walk = {"b1-0001": ((0.5,), 1.0), "b1-0002": ((sample,), 1.0)}
+        walk = {"b1-0001": (Round((0.5,)), 1.0), "b1-0002": (Round((sample,)), 1.0)}
         with pytest.raises(StoreError, match="b1-0002: the sample"):
             store.append_rounds(TARGET.key, walk, owner)
         assert store.stats().samples == 0
@@ -115,8 +141,10 @@ def test_results_never_mix_targets(tmp_path: Path) -> None:
         assert store.results(many.key, ["b1-0001"]) == {}
         measure(store, many, ["b1-0001", "b1-0002"], 0.125)
         found = [store.results(t.key, ["b1-0001", "b1-0002"]) for t in (one, many)]
-    assert found[0] == {"b1-0001": Measurement("b1-0001", ((0.5,),), 1.0)}
-    assert {m.rounds for m in found[1].values() if isinstance(m, Measurement)} == {((0.125,),)}
+    assert found[0] == {"b1-0001": Measurement("b1-0001", (Round((0.5,)),), 1.0)}
+    assert {m.rounds for m in found[1].values() if isinstance(m, Measurement)} == {
+        (Round((0.125,)),)
+    }
     assert len(found[1]) == 2
 
 
@@ -134,7 +162,7 @@ def test_failures_are_reported_and_can_be_forgotten(tmp_path: Path) -> None:
     owner = Owner.current()
     with open_with_target(tmp_path) as store:
         store.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
-        store.append_rounds(TARGET.key, {"b1-0001": ((0.5,), 1.0)}, owner)
+        store.append_rounds(TARGET.key, {"b1-0001": (Round((0.5,)), 1.0)}, owner)
         store.fail(TARGET.key, "b1-0001", "out of\n  memory", owner)
         failed = {"b1-0001": Failure("b1-0001", "out of memory")}
         assert store.results(TARGET.key, ["b1-0001", "b1-0002"]) == failed

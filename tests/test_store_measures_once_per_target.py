@@ -11,6 +11,7 @@ import pytest
 from store_examples import keys_up_to, make_target, measure, open_with_target
 
 from bricks.errors import StoreError
+from bricks.measure.measurement import Round
 from bricks.store import Claim, Owner, Store, alive
 
 TARGET = make_target()
@@ -34,16 +35,17 @@ with Store.open(folder) as store:
 
 HOLDER = """
 import sys
+from bricks.measure.measurement import Round
 from bricks.store import Owner, Store
 folder, target = sys.argv[1:]
 store = Store.open(folder)
 owner = Owner.current()
 keys = [f"b1-{number:04x}" for number in range(200)]
 store.claim(target, keys, owner)
-store.append_rounds(target, {key: ((0.5, 0.25), 1.5) for key in keys}, owner)
+store.append_rounds(target, {key: (Round((0.5, 0.25)), 1.5) for key in keys}, owner)
 print("ready", flush=True)
 while True:
-    store.append_rounds(target, {key: ((0.125,), 0.5) for key in keys[:20]}, owner)
+    store.append_rounds(target, {key: (Round((0.125,)), 0.5) for key in keys[:20]}, owner)
 """
 
 OPENER = """
@@ -124,12 +126,12 @@ def test_a_killed_run_leaves_its_rounds_and_blocks_nobody(tmp_path: Path) -> Non
         assert store.held_by_others(TARGET.key, KEYS, me) == set()
         claims = store.claim(TARGET.key, KEYS, me)
         assert [claim.key for claim in claims] == KEYS
-        assert {claim.rounds[0] for claim in claims} == {(0.5, 0.25)}
+        assert {claim.rounds[0] for claim in claims} == {Round((0.5, 0.25))}
         assert {len(claim.rounds) for claim in claims[20:]} == {1}
         # The walk that was being written when the kill came is there for all of its keys, or none.
         assert len({claim.rounds for claim in claims[:20]}) == 1
         assert {c.wall_s for c in claims} <= {1.5, 1 + len(claims[0].rounds) * 0.5}
-        store.append_rounds(TARGET.key, {KEYS[0]: ((1.0,), 1.0)}, me)
+        store.append_rounds(TARGET.key, {KEYS[0]: (Round((1.0,)), 1.0)}, me)
         store.finish(TARGET.key, KEYS, me)
         assert list(store.results(TARGET.key, KEYS)) == KEYS
         unknown = "the brick is unknown"  # since this test measures bricks that it never saved
@@ -157,16 +159,16 @@ def test_released_claims_are_gone_on_with(tmp_path: Path) -> None:
     one, two = Owner.current(), Owner.current()
     with open_with_target(tmp_path) as store:
         store.claim(TARGET.key, KEYS[:2], one)
-        store.append_rounds(TARGET.key, {KEYS[0]: ((0.5,), 2.0)}, one)
+        store.append_rounds(TARGET.key, {KEYS[0]: (Round((0.5,)), 2.0)}, one)
         store.release(TARGET.key, KEYS[:2], one)
         assert store.held_by_others(TARGET.key, KEYS, two) == set()
-        expected = [Claim(KEYS[0], ((0.5,),), 2.0), Claim(KEYS[1], (), 0.0)]
+        expected = [Claim(KEYS[0], (Round((0.5,)),), 2.0), Claim(KEYS[1], (), 0.0)]
         assert store.claim(TARGET.key, KEYS[:2], two) == expected
-        store.append_rounds(TARGET.key, {KEYS[0]: ((0.25,), 1.0)}, two)
+        store.append_rounds(TARGET.key, {KEYS[0]: (Round((0.25,)), 1.0)}, two)
         store.release(TARGET.key, KEYS[:2], one)  # not its own any more: nothing happens
         store.finish(TARGET.key, KEYS[:1], two)
         measured = store.results(TARGET.key, KEYS)[KEYS[0]]
-        assert measured.rounds == ((0.5,), (0.25,))  # no failure
+        assert measured.rounds == (Round((0.5,)), Round((0.25,)))  # no failure
 
 
 def test_on_another_host_only_the_lease_tells(tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_a_round_renews_the_lease_of_all_that_its_owner_holds(tmp_path: Path) ->
     with open_with_target(tmp_path, lease_s=-1.0) as store:
         store.claim(TARGET.key, KEYS[:2], far)
     with Store.open(tmp_path) as store:
-        store.append_rounds(TARGET.key, {KEYS[0]: ((0.5,), 1.0)}, far)
+        store.append_rounds(TARGET.key, {KEYS[0]: (Round((0.5,)), 1.0)}, far)
         assert store.claim(TARGET.key, KEYS[:2], me) == []
 
 
@@ -196,12 +198,12 @@ def test_who_was_taken_over_is_told_and_changes_nothing(tmp_path: Path, action: 
     slow, fast = Owner.current(), Owner.current()
     with open_with_target(tmp_path, lease_s=-1.0) as store:
         store.claim(TARGET.key, KEYS[:2], slow)
-        store.append_rounds(TARGET.key, {key: ((0.5,), 1.0) for key in KEYS[:2]}, slow)
+        store.append_rounds(TARGET.key, {key: (Round((0.5,)), 1.0) for key in KEYS[:2]}, slow)
         store.claim(TARGET.key, KEYS[1:2], fast)
         before = store.stats()
         with pytest.raises(StoreError, match=f"{KEYS[1]}.*another run took"):
             if action == "append":
-                walk = {key: ((0.5,), 1.0) for key in KEYS[:2]}
+                walk = {key: (Round((0.5,)), 1.0) for key in KEYS[:2]}
                 store.append_rounds(TARGET.key, walk, slow)
             elif action == "finish":
                 store.finish(TARGET.key, KEYS[:2], slow)

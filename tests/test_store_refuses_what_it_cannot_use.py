@@ -1,4 +1,5 @@
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,8 @@ from sqlalchemy import Connection
 from store_examples import make_decomposition, make_target, measure, open_with_target
 
 from bricks.errors import StoreError
-from bricks.store import Owner, Store, migrations
+from bricks.measure.measurement import Measurement, Round
+from bricks.store import SCHEMA_VERSION, Owner, Store, migrations
 
 TARGET = make_target()
 
@@ -23,15 +25,22 @@ def one_line(error: pytest.ExceptionInfo[StoreError]) -> str:
     return text
 
 
+NEXT = SCHEMA_VERSION + 1
+
+
 def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     open_with_target(tmp_path).close()
     set_version(tmp_path, 99)
     with pytest.raises(StoreError) as error:
         Store.open(tmp_path)
     text = one_line(error)
-    assert str(tmp_path / "bricks.sqlite") in text and "99" in text and "up to 1" in text
+    assert (
+        str(tmp_path / "bricks.sqlite") in text
+        and "99" in text
+        and f"up to {SCHEMA_VERSION}" in text
+    )
     assert "update bricks" in text
-    set_version(tmp_path, 1)
+    set_version(tmp_path, SCHEMA_VERSION)
     with Store.open(tmp_path) as store:
         assert store.targets() == [TARGET]
 
@@ -61,8 +70,8 @@ def test_an_older_schema_is_migrated_step_by_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old_cache(tmp_path)
-    monkeypatch.setattr(migrations, "SCHEMA_VERSION", 3)
-    monkeypatch.setattr(migrations, "MIGRATIONS", {3: copy_note, 2: add_note})
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", NEXT + 1)
+    monkeypatch.setattr(migrations, "MIGRATIONS", {NEXT + 1: copy_note, NEXT: add_note})
     for _ in range(2):  # the second time there is nothing left to do
         with Store.open(tmp_path) as store:
             assert store.targets() == [TARGET]
@@ -75,8 +84,8 @@ def test_a_migration_that_fails_leaves_the_old_cache(
 ) -> None:
     old_cache(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "SCHEMA_VERSION", 3)
-        patch.setattr(migrations, "MIGRATIONS", {2: add_note, 3: add_note})
+        patch.setattr(migrations, "SCHEMA_VERSION", NEXT + 1)
+        patch.setattr(migrations, "MIGRATIONS", {NEXT: add_note, NEXT + 1: add_note})
         with pytest.raises(StoreError, match="duplicate column"):
             Store.open(tmp_path)
     with pytest.raises(sqlite3.OperationalError, match="no such column"):
@@ -89,9 +98,25 @@ def test_an_older_schema_without_a_way_up_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old_cache(tmp_path)
-    monkeypatch.setattr(migrations, "SCHEMA_VERSION", 2)
-    with pytest.raises(StoreError, match=r"version 1, which this bricks \(version 2\) cannot"):
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", NEXT)
+    found = rf"version {SCHEMA_VERSION}, which this bricks \(version {NEXT}\) cannot"
+    with pytest.raises(StoreError, match=found):
         Store.open(tmp_path)
+
+
+def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
+    with open_with_target(tmp_path) as store:
+        store.save_decomposition(make_decomposition(), TARGET.key)
+        measure(store, TARGET, ["b1-0001"])
+    with closing(sqlite3.connect(tmp_path / "bricks.sqlite")) as connection, connection:
+        for column in ("reference_s", "waited_share"):
+            connection.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
+    set_version(tmp_path, 1)
+    with Store.open(tmp_path) as store:
+        assert store.stats().schema_version == SCHEMA_VERSION
+        (found,) = store.results(TARGET.key, ["b1-0001"]).values()
+        assert found == Measurement("b1-0001", (Round((0.5,)),), 1.0)
+        measure(store, TARGET, ["b1-0002"])
 
 
 @pytest.mark.parametrize("content", [b"not a database, just text\n" * 400, b"\x00\xff" * 5000])
@@ -189,7 +214,7 @@ def test_a_full_disk_loses_the_one_call_and_nothing_before(tmp_path: Path) -> No
         with store._engine.connect() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
-        walk = {"b1-0002": ((0.5,) * 5000, 1.0)}
+        walk = {"b1-0002": (Round((0.5,) * 5000), 1.0)}
         with pytest.raises(StoreError, match="the disk is full: free some space") as error:
             store.append_rounds(TARGET.key, walk, owner)
         one_line(error)

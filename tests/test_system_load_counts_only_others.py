@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from bricks.report.tables import disturbance
-from bricks.system import ForeignLoad
+from bricks.system import ForeignLoad, Waiting
 from bricks.system import load as module
 
 
@@ -25,6 +28,36 @@ def test_it_reads_the_real_clocks() -> None:
     assert 0 <= ForeignLoad().cores()
 
 
-@pytest.mark.parametrize(("cores", "lines"), [(None, 0), (0.02, 0), (0.7, 1)])
-def test_people_are_told_when_it_matters(cores: float | None, lines: int) -> None:
-    assert len(disturbance(cores)) == lines
+@pytest.mark.parametrize(
+    ("cores", "disturbed", "lines"), [(None, 0, 0), (0.02, 0, 0), (0.7, 0, 1), (0.7, 3, 2)]
+)
+def test_people_are_told_when_it_matters(cores: float | None, disturbed: int, lines: int) -> None:
+    assert len(disturbance(cores, 100, disturbed)) == lines
+
+
+def tasks(folder: Path, *waited_ns: int) -> None:
+    for number, waited in enumerate(waited_ns):
+        (folder / str(number)).mkdir(exist_ok=True)
+        (folder / str(number) / "schedstat").write_text(f"123456 {waited} 7\n", encoding="ascii")
+
+
+def test_waiting_of_all_threads_and_stolen_time_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, stolen = iter([10.0, 12.0]), iter([5.0, 5.5])
+    monkeypatch.setattr(module, "_TASKS", tmp_path)
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(module.psutil, "cpu_times", lambda: SimpleNamespace(steal=next(stolen)))
+    tasks(tmp_path, 1_000_000, 500_000_000)
+    waiting = Waiting()
+    tasks(tmp_path, 101_000_000, 700_000_000)
+    assert waiting.share() == pytest.approx((0.1 + 0.2 + 0.5) / 2.0)
+
+
+def test_a_system_that_does_not_tell_is_not_taken_for_a_quiet_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TASKS", tmp_path / "none")
+    assert Waiting().share() is None
+    monkeypatch.setattr(module, "_TASKS", tmp_path)
+    assert Waiting().share() is None

@@ -96,6 +96,6 @@ def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
         f" measuring the bricks ({seconds(summary.models_wall_s)} against"
         f" {seconds(summary.bricks_wall_s)}, everything counted).",
     )
-    show(*disturbance(result.foreign_cores))
+    show(*disturbance(result.foreign_cores, result.rounds, result.disturbed_rounds))
     if not result.new_models and not any(row["new_bricks"] for row in rows):
         show("Nothing was run: all latencies were in the cache.")

@@ -58,7 +58,7 @@ def measure(
         show(
             f"{_counted(done, lacking)}; they stand for {done.occurrences} occurrences in"
             f" {done.models} models ({done.wall_s:.1f} s)",
-            *disturbance(done.foreign_cores),
+            *disturbance(done.foreign_cores, done.rounds, done.disturbed_rounds),
         )
     finish(errors)
 
@@ -108,4 +108,6 @@ def _totals(done: Measured) -> dict[str, Any]:
         "failures": [{"brick": f.key, "reason": f.reason} for f in done.failures],
         "wall_s": done.wall_s,
         "foreign_cores": done.foreign_cores,
+        "rounds": done.rounds,
+        "disturbed_rounds": done.disturbed_rounds,
     }

@@ -37,6 +37,12 @@ class Brick:
         """Bytes of all weights."""
         return sum(t.size_bytes for t in self.weights.values())
 
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of all that is read and written once: weights, inputs and outputs but texts."""
+        values = (*self.weights.values(), *self.inputs.values(), *self.outputs.values())
+        return sum(t.size_bytes for t in values if t.dtype != "STRING")
+
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:

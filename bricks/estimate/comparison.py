@@ -110,7 +110,7 @@ def summarise(
 
 def repeat_error(measurement: Measurement) -> float | None:
     """|repeat / first - 1| of the medians of every second round; None with a single round."""
-    rounds = [median(samples) for samples in measurement.rounds]
+    rounds = [median(r.samples) for r in measurement.used_rounds]
     if len(rounds) < 2:
         return None
     return abs(median(rounds[1::2]) / median(rounds[0::2]) - 1)

@@ -21,7 +21,7 @@ Results = Mapping[str, Measurement | Failure]
 
 def round_spread(measurement: Measurement) -> Spread:
     """Median and interval over rounds: samples of one round are not independent."""
-    return spread([median(samples) for samples in measurement.rounds])
+    return spread([median(r.samples) for r in measurement.used_rounds])
 
 
 def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:

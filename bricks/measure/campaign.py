@@ -7,17 +7,18 @@ and settles them. However it ends, what was sampled stays: the next campaign goe
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from bricks.decompose.plan import Decomposition
+from bricks.decompose.plan import Decomposition, Plan
 from bricks.graph.model import Model
-from bricks.measure.measurement import Failure
+from bricks.measure.measurement import Failure, Measurement, Round
 from bricks.measure.probes import PROBES, probe_walk
-from bricks.measure.rounds import Samples, StopRule, sample_in_turn
-from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler
+from bricks.measure.rounds import Goal, StopRule, sample_in_turn
+from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, Taken
+from bricks.measure.statistics import median
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.turn import timing_turn
 from bricks.measure.walk import Walk, alone, single, walk_of
@@ -65,6 +66,7 @@ class Task:
     claims: Sequence[Claim]
     rule: StopRule
     deadline: float | None
+    goals: Mapping[str, Goal] = field(default_factory=dict)
     span: tuple[float, float] = (0.0, 0.0)
 
 
@@ -73,13 +75,15 @@ class Outcome:
     """What a campaign did: keys newly measured by model digest, failures, and what is left.
 
     ``foreign_cores`` is how many cores other processes kept busy meanwhile; None if nothing was
-    timed.
+    timed. ``disturbed`` of the ``rounds`` met such load and are set aside.
     """
 
     measured: Mapping[str, frozenset[str]]
     failures: tuple[Failure, ...]
     unfinished: frozenset[str]
     foreign_cores: float | None
+    rounds: int = 0
+    disturbed: int = 0
 
 
 class Campaign:
@@ -102,6 +106,8 @@ class Campaign:
         self._measured: dict[str, set[str]] = defaultdict(set)
         self._failures: list[Failure] = []
         self._unfinished: set[str] = set()
+        self._demands: Mapping[str, Mapping[str, float]] = {}
+        self._rounds_taken = self._disturbed = 0
         self._renewed = time.monotonic()
 
     def run(self, jobs: Sequence[Job]) -> Outcome:
@@ -111,13 +117,21 @@ class Campaign:
         if jobs and self._lacking([*PROBES.values(), *keys]):
             exclusive = self._conditions.exclusive
             waiting = "waiting for another process that is measuring on this host"
+            self._demands = demands(jobs)
             with timing_turn(lambda: self._progress(waiting, 0.0)) if exclusive else nullcontext():
                 load = ForeignLoad(self._supervisor.processor_s)
                 self._run(jobs)
                 foreign_cores = load.cores() if exclusive else None
         measured = {digest: frozenset(keys) for digest, keys in self._measured.items()}
         unfinished = frozenset(self._unfinished)
-        return Outcome(measured, tuple(self._failures), unfinished, foreign_cores)
+        return Outcome(
+            measured,
+            tuple(self._failures),
+            unfinished,
+            foreign_cores,
+            self._rounds_taken,
+            self._disturbed,
+        )
 
     def _run(self, jobs: Sequence[Job]) -> None:
         budget_s = self._conditions.budget_s
@@ -169,8 +183,8 @@ class Campaign:
         plan = job.decomposition.plan
         wanted = {claim.key for claim in claims}
         walks: dict[str, Walk] = {}
+        settled = self._store.results(self._target, plan.keys)
         if wanted - {plan.digest}:
-            settled = self._store.results(self._target, plan.keys)
             walks[BRICKS] = walk_of(
                 plan,
                 job.decomposition.bricks,
@@ -183,7 +197,15 @@ class Campaign:
             skeleton = job.model.skeleton
             walks[WHOLE] = single(plan.digest, skeleton, inputs=inputs, outputs=outputs)
         span = (number / of, (number + 1) / of)
-        task = Task(job.model.name, walks, claims, self._conditions.rule, deadline, span)
+        goals = {
+            name: Goal(
+                rounds_before=_rounds_before(walk, claims),
+                demands=self._demands[plan.digest] if name == BRICKS else {},
+                known_s=_known_s(plan, settled) if name == BRICKS else 0.0,
+            )
+            for name, walk in walks.items()
+        }
+        task = Task(job.model.name, walks, claims, self._conditions.rule, deadline, goals, span)
         self._measured[plan.digest] |= self._sample(task)
 
     def _sample(self, task: Task) -> set[str]:
@@ -216,14 +238,17 @@ class Campaign:
         for name, wall_s in preparing.items():
             unbooked |= _spread_out(wall_s, sampler, name, task)
 
-        def keep(name: str, samples: Samples, wall_s: float) -> None:
-            booked = _booked(samples, wall_s, {key: unbooked.pop(key, 0.0) for key in samples})
+        def keep(name: str, taken: Taken, wall_s: float) -> None:
+            prepare_s = {key: unbooked.pop(key, 0.0) for key in taken.samples}
+            booked = _booked(taken, wall_s, prepare_s)
+            self._rounds_taken += 1
+            self._disturbed += any(taken_round.disturbed for taken_round, _ in booked.values())
             self._store.append_rounds(self._target, booked, self._owner)
 
         return sample_in_turn(
             sampler,
             task.rule,
-            rounds_before=_rounds_before(task),
+            goals=task.goals,
             deadline=task.deadline,
             on_round=keep,
             on_progress=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
@@ -266,14 +291,53 @@ def _spread_out(wall_s: float, sampler: Sampler, name: str, task: Task) -> dict[
 
 
 def _booked(
-    samples: Samples, wall_s: float, prepare_s: Mapping[str, float]
-) -> dict[str, tuple[tuple[float, ...], float]]:
-    """Samples with the wall time that each key has to answer for."""
-    total = sum(map(sum, samples.values())) or 1.0
+    taken: Taken, wall_s: float, prepare_s: Mapping[str, float]
+) -> dict[str, tuple[Round, float]]:
+    """A round of each key, with the wall time that it has to answer for."""
+    total = sum(map(sum, taken.samples.values())) or 1.0
     return {
-        key: (taken, wall_s * sum(taken) / total + prepare_s.get(key, 0.0))
-        for key, taken in samples.items()
+        key: (
+            Round(samples, taken.reference_s, taken.waited_share),
+            wall_s * sum(samples) / total + prepare_s.get(key, 0.0),
+        )
+        for key, samples in taken.samples.items()
     }
+
+
+def demands(jobs: Sequence[Job]) -> dict[str, dict[str, float]]:
+    """By model and brick: how often its latency counts, in whichever of ``jobs`` needs it most.
+
+    A brick's uncertainty matters in proportion to its share of a model. Before anything has run,
+    models are compared by the work in their graphs; that decides where samples go, and never what
+    they say.
+    """
+    counts = {
+        j.model.digest: Counter(o.brick for o in j.decomposition.plan.occurrences) for j in jobs
+    }
+    works = {j.model.digest: _work(j, counts[j.model.digest]) for j in jobs}
+    share: dict[str, float] = {}
+    for digest, count in counts.items():
+        for key, n in count.items():
+            share[key] = max(share.get(key, 0.0), n / works[digest])
+    return {d: {key: share[key] * works[d] for key in count} for d, count in counts.items()}
+
+
+def _work(job: Job, count: Mapping[str, int]) -> float:
+    """About how much there is to do: bytes moved, and operations at twenty for a byte."""
+    bricks = job.decomposition.bricks
+    return 1.0 + sum(
+        n * ((bricks[k].flops or 0) / 20 + bricks[k].bytes_moved) for k, n in count.items()
+    )
+
+
+def _known_s(plan: Plan, settled: Mapping[str, Measurement | Failure]) -> float:
+    """Seconds of the model's latency that were measured before."""
+    count = Counter(o.brick for o in plan.occurrences)
+    return sum(
+        count[key] * median([median(r.samples) for r in result.used_rounds])
+        for key, result in settled.items()
+        if isinstance(result, Measurement)
+    )
 
 
 def _keys(job: Job) -> list[str]:
@@ -281,10 +345,7 @@ def _keys(job: Job) -> list[str]:
     return [*plan.keys, plan.digest] if job.whole else list(plan.keys)
 
 
-def _rounds_before(task: Task) -> dict[str, int]:
-    """Rounds that all claimed keys of a walk have from an interrupted run."""
-    rounds = {claim.key: len(claim.rounds) for claim in task.claims}
-    return {
-        name: min((rounds[s.key] for s in walk.steps if s.timed and s.key in rounds), default=0)
-        for name, walk in task.walks.items()
-    }
+def _rounds_before(walk: Walk, claims: Sequence[Claim]) -> int:
+    """Undisturbed rounds that all claimed keys of a walk have from an interrupted run."""
+    rounds = {claim.key: sum(not r.disturbed for r in claim.rounds) for claim in claims}
+    return min((rounds[s.key] for s in walk.steps if s.timed and s.key in rounds), default=0)

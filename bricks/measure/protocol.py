@@ -11,7 +11,8 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     region   size_bytes                                → {}
     load     id, key, model, optimize, examples?       → {}
     place    place, id, inputs, outputs                → {}
-    walk     steps: [[place, timed]…], passes, announce → samples: [[seconds…] per step]
+    walk     steps: [[place, timed]…], passes, announce → samples: [[seconds…] per step],
+                                                         reference_s, waited_share
     unload   {}                                        → {}
     verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …
 

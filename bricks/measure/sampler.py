@@ -8,14 +8,15 @@ memory lacks, that may be the fault of all that is loaded together: such a brick
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from bricks.errors import WorkerError
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerDied
-from bricks.measure.walk import Load, Step, Walk, grounded, without_region
+from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
 
 DEFAULT_TIMEOUT_S = 60.0
 
@@ -28,6 +29,18 @@ _LACK = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
 
 class Lost(WorkerDied):
     """The worker in which everything was loaded is gone, through no fault of what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one walk yields: seconds by key, of the timed steps, and the conditions as they were.
+
+    ``reference_s`` and ``waited_share`` are as in :class:`~bricks.measure.measurement.Round`.
+    """
+
+    samples: Mapping[str, tuple[float, ...]]
+    reference_s: float | None = None
+    waited_share: float | None = None
 
 
 class Sampler:
@@ -80,8 +93,8 @@ class Sampler:
         """The steps of a walk that have not failed."""
         return grounded(s for s in self._walks[name].steps if self._runs(s.key))
 
-    def walk(self, name: str, passes: int) -> dict[str, tuple[float, ...]]:
-        """One warm-up pass and ``passes`` timed ones: seconds by key, of the timed steps.
+    def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> Taken:
+        """One warm-up pass and ``passes`` timed ones; of ``keys`` alone, if they are given.
 
         Raises :class:`WorkerError` if the worker breaks off again and again, and no step is at
         fault when it is run by itself.
@@ -89,11 +102,13 @@ class Sampler:
         broken = 0
         while True:
             steps = self.steps(name)
+            if keys is not None:
+                steps = grounded(narrowed(steps, keys))
             if not any(step.timed for step in steps):
-                return {}
+                return Taken({})
             started = time.perf_counter()
             try:
-                samples = self._run(steps, passes, timeout_s=self._limit_s(name, passes))
+                answer = self._run(steps, passes, timeout_s=self._limit_s(name, passes))
             except WorkerError as error:
                 known = self._known()
                 if isinstance(error, WorkerDied):
@@ -104,12 +119,14 @@ class Sampler:
                     text = f"the worker broke off {broken} times, and no brick is to blame: {error}"
                     raise WorkerError(text) from error
                 continue
-            self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
-            return {
+            if keys is None:
+                self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
+            samples = {
                 step.key: tuple(column)
-                for step, column in zip(steps, samples, strict=True)
+                for step, column in zip(steps, answer["samples"], strict=True)
                 if step.timed
             }
+            return Taken(samples, answer["reference_s"], answer["waited_share"])
 
     def _runs(self, key: str) -> bool:
         return key not in self.failures and key not in self.crowded
@@ -265,8 +282,8 @@ class Sampler:
         *,
         timeout_s: float,
         on_step: Callable[[int], None] | None = None,
-    ) -> list[list[float]]:
-        answer = self._ask(
+    ) -> dict[str, Any]:
+        return self._ask(
             "walk",
             timeout_s=timeout_s,
             on_step=on_step,
@@ -274,8 +291,6 @@ class Sampler:
             passes=passes,
             announce=on_step is not None,
         )
-        samples: list[list[float]] = answer["samples"]
-        return samples
 
     def _ask(self, op: str, **fields: Any) -> dict[str, Any]:
         """As the supervisor's, of the worker in which everything is loaded."""

@@ -9,7 +9,7 @@ before each place are run along, untimed, so that a brick that is measured alone
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bricks.decompose.plan import Brick, Plan
@@ -37,6 +37,7 @@ class Step:
     """Something loaded, at a place: offsets into the shared region, or None for own buffers.
 
     ``after`` is the place that makes the value which the first output overwrites, if it does.
+    ``position`` is where in the model the step stands.
     """
 
     place: str
@@ -46,6 +47,7 @@ class Step:
     timed: bool
     multiplicity: int = 1
     after: str | None = None
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def walk_of(
                 timed=i in timed,
                 multiplicity=count[occurrence.brick],
                 after=None if source is None else f"{plan.digest}/{source}",
+                position=i,
             )
         )
     keys = dict.fromkeys(step.key for step in steps)
@@ -118,6 +121,21 @@ def _overwritten(plan: Plan) -> dict[int, int]:
         for i, o in enumerate(plan.occurrences)
         if o.in_place is not None
     }
+
+
+def narrowed(steps: Sequence[Step], keys: Collection[str], lead_in: int = LEAD_IN) -> list[Step]:
+    """Those of ``steps`` that are needed to go on timing ``keys`` alone."""
+    wanted = [step for step in steps if step.timed and step.key in keys]
+    near = {p for step in wanted for p in range(step.position - lead_in, step.position + 1)}
+    places = {step.place for step in steps if step.position in near}
+    for step in reversed(steps):  # what is overwritten stands before what overwrites it
+        if step.place in places and step.after is not None:
+            places.add(step.after)
+    return [
+        step if step.key in keys else replace(step, timed=False)
+        for step in steps
+        if step.place in places
+    ]
 
 
 def grounded(steps: Iterable[Step]) -> list[Step]:

@@ -25,12 +25,14 @@ import numpy as np
 from bricks import backends
 from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.filling import PERIOD, filled
+from bricks.backends.reference import REFERENCE, reference
 from bricks.decompose.plan import Plan
 from bricks.errors import BricksError, WorkerError, first_line
 from bricks.graph.model import Model
 from bricks.graph.view import parse_model, tensor_type
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
 from bricks.measure.verify import verify_model
+from bricks.system import Waiting, logical_cpus
 
 
 class Worker:
@@ -42,6 +44,8 @@ class Worker:
         self._loaded: dict[str, Loaded] = {}
         self._placed: dict[str, Placed] = {}
         self._region = np.zeros((0, PERIOD), np.uint8)
+        self._reference: Placed | None = None
+        self._threads = 1
         self._seed = 0
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +68,7 @@ class Worker:
     ) -> dict[str, Any]:
         if memory_bytes is not None:
             _limit_memory(memory_bytes)
-        self._seed = seed
+        self._seed, self._threads = seed, threads
         self._backend = backends.create(backend, threads=threads, seed=seed)
         return {"pid": os.getpid()}
 
@@ -138,7 +142,11 @@ class Worker:
     def _do_walk(
         self, steps: list[tuple[str, bool]], passes: int, announce: bool
     ) -> dict[str, Any]:
-        """Run the steps in order: one pass to warm up, then ``passes`` that count."""
+        """Run the steps in order: one pass to warm up, then ``passes`` that count.
+
+        Beside them, as long as it is known that they run: the reference workload, and how long
+        threads had to wait for a processor.
+        """
         runs = [self._placed[place].sample for place, _ in steps]
 
         def announced() -> list[float]:
@@ -153,18 +161,34 @@ class Worker:
 
         self._refill()
         one_pass = announced if announce else silent
+        reference_s = self._reference_s() if runs and not announce else None
         one_pass()
         gc.disable()
+        waiting = Waiting()
         try:
             taken = [one_pass() for _ in range(passes)]
         finally:
             gc.enable()
+        # More threads than processors wait for each other: that says nothing of others.
+        alone = self._threads <= len(logical_cpus())
+        waited_share = waiting.share() if alone else None
         samples = [list(column) for column in zip(*taken, strict=True)] or [[] for _ in runs]
         return {
             "samples": [
                 column if timed else [] for column, (_, timed) in zip(samples, steps, strict=True)
-            ]
+            ],
+            "reference_s": reference_s,
+            "waited_share": waited_share,
         }
+
+    def _reference_s(self) -> float:
+        """Seconds that the reference workload takes now; its first run only warms up."""
+        if self._reference is None:
+            loaded = self.backend.load(reference(), key=REFERENCE, optimize=False, examples={})
+            nothing = np.zeros(0, np.uint8)
+            self._reference = loaded.place(Placement((None,), (None,)), nothing)
+        self._reference.sample()
+        return self._reference.sample()
 
     def _aligned_region(self) -> np.ndarray:
         start = -self._region.ctypes.data % 64

@@ -46,14 +46,21 @@ def number(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def disturbance(foreign_cores: float | None) -> list[str]:
-    """A line for people if others kept the host busy while something was measured; else none."""
-    if foreign_cores is None or foreign_cores < NOTABLE_CORES:
-        return []
-    return [
-        f"Other processes kept {foreign_cores:.1f} cores busy meanwhile: latencies are higher than"
-        " on a quiet host, and uneven. The cache keeps them; give another --cache to start anew."
-    ]
+def disturbance(foreign_cores: float | None, rounds: int, disturbed_rounds: int) -> list[str]:
+    """Lines for people if others kept the host busy while something was measured; else none."""
+    lines = []
+    if disturbed_rounds:
+        lines.append(
+            f"{disturbed_rounds} of {rounds} rounds were disturbed by other processes:"
+            " they are kept, and left out wherever there are enough others."
+        )
+    if foreign_cores is not None and foreign_cores >= NOTABLE_CORES:
+        lines.append(
+            f"Other processes kept {foreign_cores:.1f} cores busy meanwhile: latencies are higher"
+            " than on a quiet host, and uneven. The cache keeps them; give another --cache to"
+            " start anew."
+        )
+    return lines
 
 
 def giga(value: float | None) -> str:

@@ -17,7 +17,7 @@ from bricks.store.rows import (
     brick_of,
     decoding,
     plan_of,
-    samples_of,
+    round_of,
     system_of,
     target_of,
     weight_bytes_of,
@@ -141,7 +141,7 @@ def _of_rounds(connection: Connection) -> Iterator[str]:
         name = f"measurement of {row.brick_key} on {row.target_key}, round {row.number}"
         try:
             with decoding(name):
-                samples = samples_of(row.samples)
+                samples = round_of(row).samples
         except StoreError as exc:
             yield str(exc)
             continue

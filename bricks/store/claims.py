@@ -16,6 +16,8 @@ from pathlib import Path
 
 import psutil
 
+from bricks.measure.measurement import Round
+
 LEASE_S = 600.0
 
 # psutil derives the start of a process from the boot time, which moves a little when the clock is
@@ -50,7 +52,7 @@ class Claim:
     """
 
     key: str
-    rounds: tuple[tuple[float, ...], ...]
+    rounds: tuple[Round, ...]
     wall_s: float
 
 

@@ -15,14 +15,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, select, update
 
 from bricks.errors import StoreError, first_line
-from bricks.measure.measurement import PROTOCOL, Failure, Measurement
+from bricks.measure.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.claims import Claim, Owner, holds
 from bricks.store.engine import chunks, insert_or_ignore
-from bricks.store.rows import checked_samples, decoding, samples_of, to_text
+from bricks.store.rows import decoding, round_of, round_row
 from bricks.store.schema import DONE, FAILED, NOBODY, OPEN, measurements, rounds
 
-# Samples in seconds of one round, and the wall time in seconds that it took in all.
-Round = tuple[tuple[float, ...], float]
+# A round, and the wall time in seconds that it took in all.
+Booked = tuple[Round, float]
 
 
 def _among(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
@@ -95,22 +95,20 @@ def _take_over(connection: Connection, row: Row[Any], mine: Mapping[str, Any]) -
     return result.rowcount == 1
 
 
-def _rounds_of(
-    connection: Connection, rows: Sequence[Row[Any]]
-) -> dict[int, tuple[tuple[float, ...], ...]]:
+def _rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tuple[Round, ...]]:
     """The rounds of each measurement, by its number, in the order they were taken."""
     keys = {row.id: row.brick_key for row in rows}
-    found: dict[int, list[tuple[float, ...]]] = {}
+    found: dict[int, list[Round]] = {}
     for chunk in chunks(keys):
         query = (
-            select(rounds.c.measurement_id, rounds.c.samples)
+            select(rounds)
             .where(rounds.c.measurement_id.in_(chunk))
             .order_by(rounds.c.measurement_id, rounds.c.number)
         )
-        for number, text in connection.execute(query):
-            with decoding(f"the measurement of {keys[number]}"):
-                found.setdefault(number, []).append(samples_of(text))
-    return {number: tuple(samples) for number, samples in found.items()}
+        for row in connection.execute(query):
+            with decoding(f"the measurement of {keys[row.measurement_id]}"):
+                found.setdefault(row.measurement_id, []).append(round_of(row))
+    return {number: tuple(taken) for number, taken in found.items()}
 
 
 def renew(connection: Connection, target_key: str, owner: Owner, lease_s: float) -> None:
@@ -141,21 +139,21 @@ def _ids_owned(
 
 
 def append(
-    connection: Connection, target_key: str, walk: Mapping[str, Round], owner: Owner
+    connection: Connection, target_key: str, walk: Mapping[str, Booked], owner: Owner
 ) -> None:
     """Add one round to each measurement in ``walk``."""
     ids = _ids_owned(connection, target_key, list(walk), owner)
     counts = _round_counts(connection, list(ids.values()))
     added: list[dict[str, Any]] = []
-    for key, (samples, _) in walk.items():
-        if not samples:  # time was spent, on creating a session say, and nothing sampled
+    for key, (taken, _) in walk.items():
+        if not taken.samples:  # time was spent, on creating a session say, and nothing sampled
             continue
         try:
-            text = to_text(checked_samples(samples))
+            columns = round_row(taken)
         except ValueError as exc:
             raise StoreError(f"cannot keep a round of {key}: {exc}") from exc
         row = {"measurement_id": ids[key], "number": counts.get(ids[key], 0)}
-        added.append({**row, "samples": text, "sample_count": len(samples)})
+        added.append({**row, **columns})
     if added:
         connection.execute(rounds.insert(), added)
     if walk:

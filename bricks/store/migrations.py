@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import Connection, Engine, inspect, select, update
+from sqlalchemy import Connection, Engine, inspect, select, text, update
 
 from bricks.errors import StoreError
 from bricks.store.engine import lock_schema, prefer_write_ahead_log, reading, writing
@@ -17,9 +17,15 @@ from bricks.store.schema import SCHEMA_VERSION, cache_info, metadata
 
 Migration = Callable[[Connection], None]
 
+
+def _rounds_get_conditions(connection: Connection) -> None:
+    for column in ("reference_s", "waited_share"):
+        connection.execute(text(f"ALTER TABLE rounds ADD COLUMN {column} DOUBLE PRECISION"))
+
+
 # MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or
-# with tables of its own, not with schema.py, which moves on. Version 1 was the first: no steps yet.
-MIGRATIONS: dict[int, Migration] = {}
+# with tables of its own, not with schema.py, which moves on. Version 1 was the first.
+MIGRATIONS: dict[int, Migration] = {2: _rounds_get_conditions}
 
 
 def prepare(engine: Engine, label: str, busy_timeout_s: float) -> None:

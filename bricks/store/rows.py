@@ -17,6 +17,7 @@ from sqlalchemy import Row
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
 from bricks.graph.tensor import TensorType
+from bricks.measure.measurement import Round
 from bricks.system.target import Runtime, System, Target
 
 # What decoding text raises when the text isn't what was written.
@@ -111,15 +112,35 @@ def plan_of(text: str) -> Plan:
     return Plan.from_json(_mapping(text))
 
 
-def samples_of(text: str) -> tuple[float, ...]:
-    """The raw samples of one round; ValueError unless all are finite positive numbers."""
-    data = json.loads(text)
+def round_row(taken: Round) -> dict[str, Any]:
+    """The columns of a round; ValueError unless its numbers can be what they say."""
+    checked = _checked_round(taken)
+    return {
+        "samples": to_text(checked.samples),
+        "sample_count": len(checked.samples),
+        "reference_s": checked.reference_s,
+        "waited_share": checked.waited_share,
+    }
+
+
+def round_of(row: Row[Any]) -> Round:
+    """The round in a row of the table of rounds; ValueError if its numbers can't be true."""
+    data = json.loads(row.samples)
     if not isinstance(data, list):
         raise ValueError("not a list of samples")
-    return checked_samples(data)
+    return _checked_round(Round(tuple(data), row.reference_s, row.waited_share))
 
 
-def checked_samples(samples: Iterable[object]) -> tuple[float, ...]:
+def _checked_round(taken: Round) -> Round:
+    reference_s, waited_share = taken.reference_s, taken.waited_share
+    if reference_s is not None and not (math.isfinite(reference_s) and reference_s > 0):
+        raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
+    if waited_share is not None and not (math.isfinite(waited_share) and waited_share >= 0):
+        raise ValueError(f"the share waited, {waited_share!r}, is no share")
+    return Round(_checked_samples(taken.samples), reference_s, waited_share)
+
+
+def _checked_samples(samples: Iterable[object]) -> tuple[float, ...]:
     """``samples`` as they are, in seconds; ValueError unless all are finite positive numbers."""
     found: list[float] = []
     for value in samples:

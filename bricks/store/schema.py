@@ -24,7 +24,8 @@ from sqlalchemy import (
 
 # History. Every change of a table below raises the version and adds a step to migrations.py.
 #   1  first layout
-SCHEMA_VERSION = 1
+#   2  rounds have the conditions they met: reference_s, waited_share
+SCHEMA_VERSION = 2
 
 # States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.
 OPEN, DONE, FAILED = "open", "done", "failed"
@@ -121,4 +122,6 @@ rounds = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("samples", Text, nullable=False),  # JSON list of seconds, raw
     Column("sample_count", Integer, nullable=False),
+    Column("reference_s", Double),  # seconds of the reference workload; null: it wasn't run
+    Column("waited_share", Double),  # of the round's time; null: not known
 )

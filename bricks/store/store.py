@@ -226,7 +226,7 @@ class Store:
             return ledger.take(connection, target_key, keys, owner, self._lease_s)
 
     def append_rounds(
-        self, target_key: str, walk: Mapping[str, ledger.Round], owner: Owner
+        self, target_key: str, walk: Mapping[str, ledger.Booked], owner: Owner
     ) -> None:
         """Add one round to each key of a walk: its raw samples and wall time, in seconds.
 

@@ -4,7 +4,8 @@ Here so that measurements of different hosts are never mixed. Must not know any 
 """
 
 from bricks.system.fingerprint import available_memory_bytes, fingerprint, physical_cores
-from bricks.system.load import ForeignLoad
+from bricks.system.limits import logical_cpus
+from bricks.system.load import ForeignLoad, Waiting
 from bricks.system.target import Runtime, System, Target
 
 __all__ = [
@@ -12,7 +13,9 @@ __all__ = [
     "Runtime",
     "System",
     "Target",
+    "Waiting",
     "available_memory_bytes",
     "fingerprint",
+    "logical_cpus",
     "physical_cores",
 ]
