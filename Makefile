@@ -4,7 +4,8 @@
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 BIN := .venv/bin
 READY := .venv/ready
-DEMO_MODELS ?= models
+# Nine that take a minute together; the whole zoo takes several.
+DEMO_MODELS ?= alexnet densenet121 inception_v1 inception_v2 resnet50 shufflenet squeezenet vgg19 zfnet512
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint format lock models clean
@@ -52,9 +53,20 @@ lock: ## resolve pyproject.toml into requirements.lock again (UPGRADE=1: newest 
 		--output-file requirements.lock pyproject.toml > /dev/null
 	rm -rf .venv/lock
 
-models: setup ## rebuild the zoo from its recipes
+# Exporters cannot share an environment with bricks, nor with each other.
+models: setup ## rebuild the zoo from its recipes (EXPORT=1: those that need PyTorch and MXNet too)
 	$(BIN)/python models/recipes/onnx_light.py
+	$(if $(EXPORT),$(call export,torch,torch_transformers))
+	$(if $(EXPORT),$(call export,mxnet,mxnet_gluon))
+
+# $(call export,ENVIRONMENT,RECIPE)
+define export
+$(PYTHON) -m venv .venv-models/$(1) \
+	&& .venv-models/$(1)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-r models/recipes/requirements-$(1).txt \
+	&& .venv-models/$(1)/bin/python models/recipes/$(2).py
+endef
 
 clean: ## remove the environment and what tools left behind; the cache stays
-	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-models dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

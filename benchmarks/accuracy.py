@@ -4,22 +4,30 @@ Writes docs/accuracy.md, the table in the README, and raw samples.
 
     .venv/bin/python benchmarks/accuracy.py
 
-For every thread count a fresh cache is filled: bricks and whole models are sampled in turn, model
-by model. Raw samples go to benchmarks/results/accuracy.json, in microseconds. Takes about a minute
-per thread count; run nothing else meanwhile.
+For every number of threads and every batch size a fresh cache is filled: bricks and whole models
+are sampled in turn, model by model. Then a part of the zoo is cut at several granularities. Raw
+results go to benchmarks/results/accuracy.json, in microseconds. Takes about half an hour; run
+nothing else meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bricks import Bench, Compared, Comparison, Measurement
-from bricks.measure.probes import PROBES
+from bricks.estimate.uncertainty import CALL_SHARE, STATE_SHARE, composition_s
+from bricks.measure.campaign import Conditions
+from bricks.measure.rounds import StopRule
+from bricks.measure.statistics import median
 from bricks.report.tables import number, percent, seconds
 from bricks.zoo import entries
 
@@ -29,67 +37,237 @@ PAGE = ROOT / "docs" / "accuracy.md"
 README = ROOT / "README.md"
 MARKS = ("<!-- accuracy: written by benchmarks/accuracy.py -->", "<!-- /accuracy -->")
 
+FAMILIES = {entry.name: entry.family for entry in entries()}
+# What is cut at several granularities: a model of each kind, none of them large.
+CUT = (
+    "squeezenet", "resnet18", "mobilenet_v2", "shufflenet", "inception_v1", "gluon_mobilenet025",
+    "bert_mini", "gpt2", "vit_tiny", "convnext", "poolformer", "wav2vec2",
+)  # fmt: skip
+GRANULARITIES = ("executed", "1", "2", "3", "5", "10")
+
 HEAD = """# How exact estimates are
 
 Written by `benchmarks/accuracy.py` on {date}, on {system} with {backend}
-{version}; raw samples are in `benchmarks/results/accuracy.json`, in microseconds.
+{version}; raw results are in `benchmarks/results/accuracy.json`, in microseconds.
 
-Every model's latency is recomposed from its bricks (granularity `{granularity}`) and set beside
+Every model's latency is recomposed from its bricks (granularity `executed`) and set beside
 runs of the whole model on the same machine. Bricks and whole model are sampled in turn, round by
-round, with a fresh cache; a brick that an earlier model of the list shares is not measured again.
-Latencies are medians; intervals are those of the medians (95 %), from the samples' spread alone.
-Nothing was fitted: there is no parameter that these models could have decided, save the rules
-described in [measuring](measuring.md), which were found with the same nine models.
-This is one session: from one to the next, single models move by a few percent.
+round (`--precision {precision}`), with a fresh cache for each number of threads and batch size; a
+brick that an earlier model of the list shares is not measured again. Latencies are medians. This is
+one session: from one to the next, single models move by a few percent, and more with two threads
+where the host moves virtual processors about.
+
+Estimates have no parameter that is fitted. The width of their intervals has two, see
+[below](#intervals).
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A comparison of the zoo with so many threads and such a batch."""
+
+    threads: int
+    batch: int
+    comparison: Comparison
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{self.threads} {'thread' if self.threads == 1 else 'threads'}, batch {self.batch}"
+
+    @property
+    def rows(self) -> list[Compared]:
+        """The models that could be compared."""
+        return [row for row in self.comparison.rows if isinstance(row, Compared)]
+
+
 def main() -> None:
-    """Measure, and write the page and the raw samples."""
+    """Measure, and write the page and the raw results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--precision", type=float, default=0.02)
+    parser.add_argument("--models", nargs="+", default=list(FAMILIES))
     arguments = parser.parse_args()
-    sections, raw, comparisons = [], {}, {}
-    for threads in arguments.threads:
-        with tempfile.TemporaryDirectory() as cache, Bench(cache, threads=threads) as bench:
-            models = [bench.read(entry.name) for entry in entries()]
-            comparison = bench.compare(models)
-            raw[f"{threads} threads"] = samples(bench, comparison)
-        sections.append(section(threads, comparison))
-        comparisons[threads] = comparison
-    # First of all, so that nothing measured is lost whatever follows.
+    cases, raw = [], {}
     RAW.parent.mkdir(exist_ok=True)
-    RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
-    target = comparison.target
+    for batch in arguments.batches:
+        for threads in arguments.threads:
+            with fresh(arguments.precision, threads=threads) as bench:
+                models = [bench.read(name, batch=batch) for name in arguments.models]
+                case = Case(threads, batch, bench.compare(models))
+                raw[case.title] = samples(bench, case)
+            cases.append(case)
+            # At once, so that nothing measured is lost whatever follows.
+            RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
+    cuts = granularities([n for n in CUT if n in arguments.models], arguments.precision)
+    target = cases[0].comparison.target
     head = HEAD.format(
         date=datetime.now(UTC).date(),
         system=target.system.name,
         backend=target.runtime.backend,
         version=target.runtime.version,
-        granularity=comparison.granularity,
+        precision=arguments.precision,
     )
-    PAGE.write_text("\n".join([head, *sections]), encoding="utf-8")
-    write_readme(comparisons)
+    parts = [head, overview(cases), "", intervals(cases), cuts, *map(section, cases)]
+    PAGE.write_text("\n".join(parts), encoding="utf-8")
+    write_readme(cases)
 
 
-def samples(bench: Bench, comparison: Comparison) -> dict[str, Any]:
-    """Rounds of every brick, probe and model in microseconds, to four digits."""
-    rows = [row for row in comparison.rows if isinstance(row, Compared)]
-    names = {row.plan.digest: row.model for row in rows}
-    keys = sorted({key for row in rows for key in row.plan.keys})
-    kept = {}
-    wanted = [*names, *keys, *PROBES.values()]
-    for key, result in bench.store.results(comparison.target.key, wanted).items():
-        if isinstance(result, Measurement):
-            rounds = [[float(f"{s * 1e6:.4g}") for s in r.samples] for r in result.rounds]
-            kept[names.get(key, key)] = rounds
+@contextmanager
+def fresh(precision: float, **changes: Any) -> Iterator[Bench]:
+    """A bench with an empty cache."""
+    conditions = Conditions(rule=StopRule(precision=precision))
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        Bench(cache, conditions=conditions, **changes) as bench,
+    ):
+        yield bench
+
+
+def samples(bench: Bench, case: Case) -> dict[str, Any]:
+    """Rounds of every model, and every brick's median, in microseconds to four digits."""
+    names = {row.plan.digest: row.model for row in case.rows}
+    keys = sorted({key for row in case.rows for key in row.plan.keys})
+    kept: dict[str, Any] = {"models": {}, "bricks": {}}
+    found = bench.store.results(case.comparison.target.key, [*names, *keys])
+    for key, result in found.items():
+        if not isinstance(result, Measurement):
+            continue
+        rounds = [_micro(median(r.samples)) for r in result.rounds]
+        if key in names:
+            kept["models"][names[key]] = rounds
+        else:
+            kept["bricks"][key] = _micro(median([median(r.samples) for r in result.used_rounds]))
     return kept
 
 
-def section(threads: int, comparison: Comparison) -> str:
-    """The table of one thread count."""
+def _micro(latency_s: float) -> float:
+    return float(f"{latency_s * 1e6:.4g}")
+
+
+def overview(cases: Sequence[Case]) -> str:
+    """One row for each case, one for all of them."""
     lines = [
-        f"## {threads} {'thread' if threads == 1 else 'threads'}",
+        "| | median error | 95th percentile | worst | geometric mean | noise floor"
+        " | inside the interval |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for case in cases:
+        s = case.comparison.summary
+        values = (s.median_abs_error, s.p95_abs_error, s.max_abs_error)
+        lines.append(
+            f"| {case.title} | {' | '.join(percent(v) for v in values)}"
+            f" | {number(s.geomean_ratio, 3)} | {percent(s.noise_floor)}"
+            f" | {percent(s.interval_hit_rate, 0)} |"
+        )
+    rows = [row for case in cases for row in case.rows]
+    errors = sorted(abs(row.ratio - 1) for row in rows)
+    late = errors[math.ceil(0.95 * len(errors)) - 1]
+    geomean = math.exp(sum(math.log(row.ratio) for row in rows) / len(rows))
+    inside = sum(abs(_miss_s(row)) <= _half_s(row) for row in rows) / len(rows)
+    lines.append(
+        f"| all {len(rows)} | {percent(median(errors))} | {percent(late)} | {percent(errors[-1])}"
+        f" | {number(geomean, 3)} | | {percent(inside, 0)} |"
+    )
+    lines += [
+        "",
+        "Error is |estimate / measured - 1|. The noise floor is that of whole models against"
+        " themselves: two series that were sampled in turn, in the same session.",
+    ]
+    lost = [f"{case.title}: {r.error}" for case in cases for r in case.comparison.rows
+            if not isinstance(r, Compared)]  # fmt: skip
+    return "\n".join([*lines, *(f"\nNot compared: {text}" for text in lost)])
+
+
+def _miss_s(row: Compared) -> float:
+    return row.measured.median_s - row.estimate.estimate_s
+
+
+def _half_s(row: Compared) -> float:
+    return (row.estimate.high_s - row.estimate.low_s) / 2
+
+
+def _needed(row: Compared) -> float:
+    """How many times as wide the composing part of the interval would have to be."""
+    part = _composing_s(row)
+    return max(0.0, abs(_miss_s(row)) - (_half_s(row) - part)) / part
+
+
+def _composing_s(row: Compared) -> float:
+    estimate = row.estimate
+    total_s = estimate.estimate_s - estimate.call_overhead_s
+    return composition_s(total_s, len(row.plan.occurrences), estimate.call_overhead_s)
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def intervals(cases: Sequence[Case]) -> str:
+    """How often intervals hold the latency, with families left out of what widens them."""
+    rows = [row for case in cases for row in case.rows]
+    bare = sum(abs(_miss_s(r)) <= _half_s(r) - _composing_s(r) for r in rows) / len(rows)
+    shipped = sum(abs(_miss_s(r)) <= _half_s(r) for r in rows) / len(rows)
+    hits, widths = [], []
+    for family in sorted({FAMILIES[row.model] for row in rows}):
+        others = [_needed(row) for row in rows if FAMILIES[row.model] != family]
+        scale = _quantile(others, 0.95)
+        for row in rows:
+            if FAMILIES[row.model] == family:
+                half_s = _half_s(row) + (scale - 1) * _composing_s(row)
+                hits.append(abs(_miss_s(row)) <= half_s)
+                widths.append(half_s / row.estimate.estimate_s)
+    left_out = percent(sum(hits) / len(hits), 0)
+    everything = _quantile([_needed(row) for row in rows], 0.95)
+    shown = median([_half_s(row) / row.estimate.estimate_s for row in rows])
+    return f"""## Intervals
+
+An interval is meant to hold the latency with 95 %. It adds the spread of the samples and what
+composing may be wrong by: {percent(STATE_SHARE)} of the latency, and {number(CALL_SHARE)} times a
+call's overhead for each occurrence (`bricks/estimate/uncertainty.py`).
+
+| width | inside | median half-width |
+|---|--:|--:|
+| samples alone | {percent(bare, 0)} | |
+| as shipped | {percent(shipped, 0)} | {percent(shown)} |
+| second part scaled, by 95 % of *other* families | {left_out} | {percent(median(widths))} |
+
+In this session the second part would have to be {number(everything)} times as wide to hold 95 % of
+all cases.
+"""
+
+
+def granularities(names: Sequence[str], precision: float) -> str:
+    """What estimates of some models are worth and cost, by how models are cut; one thread."""
+    lines = [
+        "## Granularities",
+        "",
+        f"{len(names)} models ({', '.join(names)}), 1 thread, batch 1: bricks of `executed` nodes,"
+        " and of at most N layers of the source graph as in the DLBricks paper, each run with all"
+        " of the runtime's optimisations.",
+        "",
+        "| granularity | bricks | occurrences | median error | worst | geometric mean"
+        " | latencies, models / bricks | wall time of bricks |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for granularity in GRANULARITIES:
+        with fresh(precision, threads=1, granularity=granularity) as bench:
+            s = bench.compare([bench.read(name) for name in names]).summary
+        lines.append(
+            f"| {granularity} | {s.bricks} | {s.occurrences} | {percent(s.median_abs_error)}"
+            f" | {percent(s.max_abs_error)} | {number(s.geomean_ratio, 3)}"
+            f" | {number(s.speedup_latency)} | {seconds(s.bricks_wall_s)} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def section(case: Case) -> str:
+    """The table of one case."""
+    comparison = case.comparison
+    lines = [
+        f"## {case.title[0].upper()}{case.title[1:]}",
         "",
         "| model | occurrences | bricks | measured | estimate | interval | estimate / measured |",
         "|---|--:|--:|--:|--:|--:|--:|",
@@ -112,12 +290,8 @@ def section(threads: int, comparison: Comparison) -> str:
     s = comparison.summary
     lines += [
         "",
-        f"Error |estimate / measured - 1|: median {percent(s.median_abs_error)}, 95th percentile"
-        f" {percent(s.p95_abs_error)}, worst {percent(s.max_abs_error)}; geometric mean of the"
-        f" ratios {number(s.geomean_ratio, 3)}. Noise floor (whole models measured twice in the"
-        f" same session): {percent(s.noise_floor)}. The interval holds the measured latency for"
-        f" {percent(s.interval_hit_rate, 0)} of the models.",
-        "",
+        f"{comparison.disturbed_rounds} of {comparison.rounds} rounds were disturbed by other"
+        " processes and set aside.",
         f"Latencies of all models over latencies of all unique bricks: {number(s.speedup_latency)}."
         f" Wall time of measuring models over that of measuring bricks: {number(s.speedup_wall)}"
         f" ({seconds(s.models_wall_s)} against {seconds(s.bricks_wall_s)}).",
@@ -126,33 +300,16 @@ def section(threads: int, comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def write_readme(comparisons: dict[int, Comparison]) -> None:
+def write_readme(cases: Sequence[Case]) -> None:
     """Put what users want to see first between the marks in the README."""
-    counts = list(comparisons)
-    head = [f"measured, {n} thr. | estimate | ratio" for n in counts]
-    lines = [f"| model | {' | '.join(head)} |", "|---" + "|--:|--:|--:" * len(counts) + "|"]
-    for rows in zip(*(c.rows for c in comparisons.values()), strict=True):
-        cells = [rows[0].model]
-        for row in rows:
-            if not isinstance(row, Compared):
-                raise SystemExit(f"{row.model} could not be compared: {row.error}")
-            cells += [
-                seconds(row.measured.median_s),
-                seconds(row.estimate.estimate_s),
-                number(row.ratio, 3),
-            ]
-        lines.append(f"| {' | '.join(cells)} |")
-    errors = ", ".join(
-        f"{percent(c.summary.median_abs_error)} (worst {percent(c.summary.max_abs_error)}) with {n}"
-        f" {'thread' if n == 1 else 'threads'}"
-        for n, c in comparisons.items()
-    )
-    target = comparisons[counts[0]].target
-    lines += [
+    target = cases[0].comparison.target
+    models = len(cases[0].comparison.rows)
+    lines = [
+        overview(cases).split("\n\n")[0],
         "",
-        f"Median error {errors}, on {target.system.name} with {target.runtime.backend}"
-        f" {target.runtime.version}. From `benchmarks/accuracy.py`; see"
-        " [how exact estimates are](docs/accuracy.md).",
+        f"The {models} shipped models, CNNs and transformers, on {target.system.name} with"
+        f" {target.runtime.backend} {target.runtime.version}: |estimate / measured - 1|. From"
+        " `benchmarks/accuracy.py`; see [how exact estimates are](docs/accuracy.md).",
     ]
     text = README.read_text(encoding="utf-8")
     before, rest = text.split(MARKS[0])

@@ -46,6 +46,9 @@ from bricks.zoo import find
 GRAPH_TIMEOUT_S = 600.0
 MOST_THREADS = 1024
 
+# What measuring may hold beyond twice the weights of the largest model.
+_ROOM_BYTES = 1 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -90,8 +93,8 @@ class Options:
     """How a bench measures. ``threads`` None means one per physical core.
 
     ``seed`` decides synthetic weights and inputs, and is no part of any key. ``retry`` measures
-    again what failed before; ``memory_bytes`` limits the worker (default: nine tenths of what is
-    available).
+    again what failed before; ``memory_bytes`` limits the worker (default: while measuring, twice
+    the weights of the largest model and 1 GiB; never more than nine tenths of what is available).
     """
 
     runtime: str = "onnxruntime"
@@ -324,6 +327,9 @@ class Bench:
         if self.options.retry:
             keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.model.digest)}
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
+        if jobs and self.options.memory_bytes is None:
+            heaviest = max(_weight_bytes(job.decomposition) for job in jobs)
+            self._supervisor.limit_memory(2 * heaviest + _ROOM_BYTES)
         campaign = Campaign(
             self.store, self._supervisor, self.target.key, self._conditions, self._progress
         )
@@ -369,6 +375,15 @@ class Bench:
         if not self._target_saved:
             self.store.save_target(self.target)
             self._target_saved = True
+
+
+def _weight_bytes(decomposition: Decomposition) -> int:
+    """Bytes of a model's weights, as its executed graph has them; texts do not count."""
+    sizes = {
+        key: sum(t.size_bytes for t in brick.weights.values() if t.dtype != "STRING")
+        for key, brick in decomposition.bricks.items()
+    }
+    return sum(sizes[occurrence.brick] for occurrence in decomposition.plan.occurrences)
 
 
 def batch_hint(model: Model) -> str:

@@ -5,6 +5,7 @@ from plans import measurement, plan, results
 
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import recompose
+from bricks.estimate.uncertainty import composition_s
 
 CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
@@ -51,7 +52,16 @@ def test_the_interval_follows_from_the_samples() -> None:
     wide = estimate(CHAIN, measured)
     assert wide.low_s < wide.estimate_s < wide.high_s or wide.low_s == wide.estimate_s
     steady = estimate(CHAIN, results({"a": 2e-3, "b": 5e-3}))
-    assert steady.low_s == pytest.approx(steady.estimate_s) == pytest.approx(steady.high_s)
+    assert steady.high_s - steady.low_s < wide.high_s - wide.low_s
+
+
+def test_the_interval_holds_what_recomposing_may_be_wrong_by() -> None:
+    known = results({"a": 2e-3, "b": 5e-3}, overhead_s=1e-5)
+    found = estimate(CHAIN, known)
+    half = composition_s(9e-3 - 3e-5, 3, 1e-5)
+    assert found.high_s - found.estimate_s == pytest.approx(half, rel=1e-3)
+    assert found.estimate_s - found.low_s == pytest.approx(half, rel=1e-3)
+    assert composition_s(1.0, 100, 1e-5) > composition_s(1.0, 10, 1e-5) > 0
 
 
 def test_a_lacking_brick_makes_the_estimate_incomplete_by_name() -> None:

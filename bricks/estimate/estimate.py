@@ -28,7 +28,8 @@ class Gap:
 class Estimate:
     """A model's latency in seconds, recomposed from measurements of all of its bricks.
 
-    ``low_s`` and ``high_s`` follow from the samples' spread alone. ``critical_path_s`` is the
+    ``low_s`` and ``high_s`` are meant to hold the model's latency with 95 %: they follow from the
+    samples' spread and from what recomposing may be wrong by. ``critical_path_s`` is the
     longest chain of occurrences that depend on each other: no schedule can beat it.
     """
 

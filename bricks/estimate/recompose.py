@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+from bricks.estimate.uncertainty import composition_s
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
 from bricks.measure.statistics import Spread, median, spread
@@ -28,7 +29,8 @@ def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:
     """The latency of ``plan`` from ``results`` by key, the probes' among them.
 
     The intervals of bricks are added up as they are, not in quadrature: a machine's drift moves
-    all bricks together, so their errors do not cancel.
+    all bricks together, so their errors do not cancel. To that comes what recomposing itself may
+    be wrong by.
     """
     counts = Counter(o.brick for o in plan.occurrences)
     gaps = [gap for key, n in counts.items() if (gap := _gap(key, n, results)) is not None]
@@ -58,13 +60,14 @@ def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:
     for key, s in spreads.items():  # the more a call costs, the less is left for a brick
         low += counts[key] * max(0.0, s.low_s - overhead.high_s)
         high += counts[key] * max(0.0, s.high_s - overhead.low_s)
+    composition = composition_s(total, sum(counts.values()), overhead_s)
     path = critical_path(plan, {key: net(s.median_s) for key, s in spreads.items()})
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
         estimate_s=overhead_s + total,
-        low_s=low,
-        high_s=high,
+        low_s=max(0.0, low - composition),
+        high_s=high + composition,
         critical_path_s=overhead_s + path,
         call_overhead_s=overhead_s,
         shares=shares,

@@ -184,6 +184,11 @@ class Campaign:
         wanted = {claim.key for claim in claims}
         walks: dict[str, Walk] = {}
         settled = self._store.results(self._target, plan.keys)
+        # The model first: loading it takes the most memory, while there is still most of it.
+        if plan.digest in wanted:
+            inputs, outputs = len(plan.inputs), len(plan.outputs)
+            skeleton = job.model.skeleton
+            walks[WHOLE] = single(plan.digest, skeleton, inputs=inputs, outputs=outputs)
         if wanted - {plan.digest}:
             walks[BRICKS] = walk_of(
                 plan,
@@ -192,10 +197,6 @@ class Campaign:
                 optimize=plan.granularity != "executed",
                 avoid={k for k, r in settled.items() if isinstance(r, Failure)},
             )
-        if plan.digest in wanted:
-            inputs, outputs = len(plan.inputs), len(plan.outputs)
-            skeleton = job.model.skeleton
-            walks[WHOLE] = single(plan.digest, skeleton, inputs=inputs, outputs=outputs)
         span = (number / of, (number + 1) / of)
         goals = {
             name: Goal(

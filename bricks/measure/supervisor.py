@@ -46,6 +46,7 @@ class Supervisor:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
+        self._memory_bytes = settings.memory_bytes
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -84,6 +85,13 @@ class Supervisor:
         answer: dict[str, Any] = message["ok"]
         return answer
 
+    def limit_memory(self, memory_bytes: int) -> None:
+        """Limit the worker's data to this from now on, and never to more than its settings say."""
+        most = self._settings.memory_bytes
+        self._memory_bytes = memory_bytes if most is None else min(memory_bytes, most)
+        if self._process is not None:
+            self.ask("limit", timeout_s=START_TIMEOUT_S, memory_bytes=self._memory_bytes)
+
     def processor_s(self) -> float:
         """Processor time in seconds that the live worker has taken; 0 if there is none."""
         if self._process is None:
@@ -112,7 +120,7 @@ class Supervisor:
             "backend": settings.backend,
             "threads": settings.threads,
             "seed": settings.seed,
-            "memory_bytes": settings.memory_bytes,
+            "memory_bytes": self._memory_bytes,
         }
         message = self._exchange(hello, START_TIMEOUT_S, None)
         if "error" in message:

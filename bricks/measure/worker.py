@@ -8,6 +8,7 @@ Run as ``python -m bricks.measure.worker``; speaks on standard input and output.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import shutil
@@ -72,8 +73,13 @@ class Worker:
         self._backend = backends.create(backend, threads=threads, seed=seed)
         return {"pid": os.getpid()}
 
+    def _do_limit(self, memory_bytes: int) -> dict[str, Any]:
+        _limit_memory(memory_bytes)
+        return {}
+
     def _do_executed(self, model: str) -> dict[str, Any]:
         executed = self.backend.executed(parse_model(unpack(model)))
+        _give_back_memory()
         return {
             "model": pack(executed.proto.SerializeToString()),
             "types": {name: type_.to_json() for name, type_ in executed.types.items()},
@@ -137,6 +143,7 @@ class Worker:
         self._placed.clear()
         self._loaded.clear()
         gc.collect()
+        _give_back_memory()
         return {}
 
     def _do_walk(
@@ -200,7 +207,13 @@ def _limit_memory(memory_bytes: int) -> None:
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, resource.RLIM_INFINITY))
+
+
+def _give_back_memory() -> None:
+    """What the C library keeps of freed memory counts as this process's until it is given back."""
+    with suppress(OSError, AttributeError):  # glibc alone has this
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _die_with_parent() -> None:

@@ -4,7 +4,8 @@ The onnx package carries well-known networks whose weights are computed at run t
 ``ConstantOfShape`` nodes, so that the files stay small. That suits a checker, not a benchmark: a
 runtime would see hundreds of nodes that no deployed model has. This recipe turns each of those
 nodes back into a weight that is declared (name, type, dimensions, place in a weights file) but
-not shipped, and leaves the operators of the network as they are.
+not shipped, and leaves the operators of the network as they are. Where a Reshape fixes the batch,
+it is made to take it from its input, so that the batch can be changed.
 
 Knows the files of the onnx package only; nothing of bricks. Run from anywhere:
 
@@ -14,18 +15,16 @@ Knows the files of the onnx package only; nothing of bricks. Run from anywhere:
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx.numpy_helper
 import onnx_graphsurgeon as gs
 from onnx.backend import test as onnx_backend_test
+from zoo_files import REPOSITORY_MODELS, Origin, leave_out_values, write, write_manifest
 
-REPOSITORY_MODELS = Path(__file__).resolve().parent.parent
 LIGHT_MODELS = Path(onnx_backend_test.__file__).parent / "data" / "light"
 
 # The first version in which an initializer need not be an input as well, which is what allows a
@@ -41,18 +40,19 @@ class Recipe:
     name: str
     light: str
     family: str
+    version: int = 1
 
 
 RECIPES = (
-    Recipe("alexnet", "light_bvlc_alexnet", "AlexNet"),
+    Recipe("alexnet", "light_bvlc_alexnet", "AlexNet", version=2),
     Recipe("densenet121", "light_densenet121", "DenseNet"),
-    Recipe("inception_v1", "light_inception_v1", "Inception"),
-    Recipe("inception_v2", "light_inception_v2", "Inception"),
-    Recipe("resnet50", "light_resnet50", "ResNet"),
-    Recipe("shufflenet", "light_shufflenet", "ShuffleNet"),
+    Recipe("inception_v1", "light_inception_v1", "Inception", version=2),
+    Recipe("inception_v2", "light_inception_v2", "Inception", version=2),
+    Recipe("resnet50", "light_resnet50", "ResNet", version=2),
+    Recipe("shufflenet", "light_shufflenet", "ShuffleNet", version=2),
     Recipe("squeezenet", "light_squeezenet", "SqueezeNet"),
-    Recipe("vgg19", "light_vgg19", "VGG"),
-    Recipe("zfnet512", "light_zfnet512", "ZFNet"),
+    Recipe("vgg19", "light_vgg19", "VGG", version=2),
+    Recipe("zfnet512", "light_zfnet512", "ZFNet", version=2),
 )
 
 
@@ -71,7 +71,8 @@ def build(recipe: Recipe, source: Path = LIGHT_MODELS) -> onnx.ModelProto:
     graph.producer_name = PRODUCER
 
     model: onnx.ModelProto = gs.export_onnx(graph)
-    leave_out_values(model, f"{recipe.name}.weights")
+    open_batch(model)
+    leave_out_values(model, f"{recipe.name}.weights", most_kept=0)
     check_operators(light, model)
     return model
 
@@ -83,27 +84,19 @@ def declare_weight(output: gs.Variable, shape: tuple[int, ...]) -> None:
     output.to_constant(gs.ir.tensor.LazyValues(tensor))
 
 
-def leave_out_values(model: onnx.ModelProto, location: str) -> None:
-    """Replace the values of all floating-point weights by a place in the file ``location``.
+def open_batch(model: onnx.ModelProto) -> None:
+    """Let each Reshape to a batch of one copy the batch of its input (0 stands for that).
 
-    Integer constants steer shapes, so they stay. Places are given out in the order of the
-    initializers, without gaps, so that a file of random bytes of the right length will do.
+    In these networks the first dimension of every value that is reshaped is the batch.
     """
-    offset = 0
-    for tensor in model.graph.initializer:
-        if tensor.data_type != onnx.TensorProto.FLOAT:
-            continue
-        length = 4 * math.prod(tensor.dims)
-        place = {"location": location, "offset": str(offset), "length": str(length)}
-        declared = onnx.TensorProto(
-            name=tensor.name,
-            data_type=tensor.data_type,
-            dims=tensor.dims,
-            data_location=onnx.TensorProto.EXTERNAL,
-            external_data=[onnx.StringStringEntryProto(key=k, value=v) for k, v in place.items()],
-        )
-        tensor.CopyFrom(declared)
-        offset += length
+    shapes = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Reshape":
+            shape = onnx.numpy_helper.to_array(shapes[node.input[1]]).copy()
+            if shape[0] == 1:
+                shape[0] = 0
+                name = node.input[1]
+                shapes[name].CopyFrom(onnx.numpy_helper.from_array(shape, name))
 
 
 def check_operators(light: onnx.ModelProto, model: onnx.ModelProto) -> None:
@@ -121,50 +114,18 @@ def check_operators(light: onnx.ModelProto, model: onnx.ModelProto) -> None:
         raise ValueError(f"{model.graph.name}: more than the weights would change")
 
 
-def entry(recipe: Recipe, model: onnx.ModelProto, content: bytes) -> dict[str, Any]:
-    """What the manifest says about a model: where it comes from and what it takes."""
-    weights = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT]
-    return {
-        "name": recipe.name,
-        "version": 1,
-        "task": "image classification",
-        "family": recipe.family,
-        "framework": "caffe2",
-        "source": f"onnx package, backend/test/data/light/{recipe.light}.onnx",
-        "inputs": {value.name: input_type(value) for value in model.graph.input},
-        "parameters": sum(math.prod(tensor.dims) for tensor in weights),
-        "file": f"{recipe.name}.onnx",
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-
-
-def input_type(value: onnx.ValueInfoProto) -> list[Any]:
-    """``[dtype, [d0, d1, …]]`` of a graph input whose shape is concrete."""
-    tensor = value.type.tensor_type
-    return [
-        onnx.TensorProto.DataType.Name(tensor.elem_type),
-        [dim.dim_value for dim in tensor.shape.dim],
-    ]
-
-
 def rebuild(out: Path, source: Path = LIGHT_MODELS) -> list[dict[str, Any]]:
     """Write all models and the manifest into ``out``; returns the entries of these models.
 
     Entries that other recipes put into the manifest are kept.
     """
-    out.mkdir(parents=True, exist_ok=True)
     entries = []
     for recipe in RECIPES:
-        model = build(recipe, source)
-        content = model.SerializeToString(deterministic=True)
-        (out / f"{recipe.name}.onnx").write_bytes(content)
-        entries.append(entry(recipe, model, content))
-
-    manifest = out / "manifest.json"
-    others = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else []
-    merged = {item["name"]: item for item in [*others, *entries]}
-    lines = json.dumps([merged[name] for name in sorted(merged)], indent=1)
-    manifest.write_text(lines + "\n", encoding="utf-8")
+        source_file = f"onnx package, backend/test/data/light/{recipe.light}.onnx"
+        task = "image classification"
+        origin = Origin(recipe.name, recipe.version, task, recipe.family, "caffe2", source_file)
+        entries.append(write(out, build(recipe, source), origin))
+    write_manifest(out, entries)
     return entries
 
 

@@ -3,8 +3,8 @@
 All sessions share one global thread pool and one arena: sessions with pools of their own spin
 against each other (microsoft/onnxruntime #17011), and in a whole model all nodes share both.
 Weights come from the pool of synthetic numbers as OrtValues: nothing is serialised, and no weight
-file has to exist. They do take memory where bricks are run, each as much as its type says; only to
-learn what a graph looks like do weights share it.
+file has to exist. A session copies what it is given, so each has weights of its own, as cold in the
+caches as a model's; the large arrays that they are copied from share one block.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bricks.backends.onnxruntime.optimized import (
 )
 from bricks.backends.onnxruntime.sessions import (
     LoadedSession,
+    at,
     create_session,
     session_options,
     to_array,
@@ -35,6 +36,13 @@ from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_output_shapes, without_values
 
+# The runtime's name for an arena that grows by what is asked of it.
+_AS_REQUESTED = 1
+# The fan-in that the numbers of the shared block suit; and below this, weights have memory of
+# their own, with numbers that suit them.
+_BLOCK_ROW = 4096
+_LEAST_SHARED_BYTES = 1 << 20
+
 
 class OnnxRuntimeBackend:
     """ONNX Runtime's CPU execution provider with a fixed number of threads."""
@@ -45,8 +53,11 @@ class OnnxRuntimeBackend:
         memory = ort.OrtMemoryInfo(
             "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
         )
-        ort.create_and_register_allocator(memory, None)
+        # By default it grows to powers of two, up to twice of what is needed.
+        arena = ort.OrtArenaCfg({"arena_extend_strategy": _AS_REQUESTED})
+        ort.create_and_register_allocator(memory, arena)
         self._pool = Pool(seed)
+        self._block = np.empty(0, np.uint8)
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph after all optimisations; no weight is read, and none reaches a disk."""
@@ -74,7 +85,7 @@ class OnnxRuntimeBackend:
         examples: Mapping[str, Sequence[int]],
     ) -> LoadedSession:
         """A session with synthetic weights and inputs."""
-        weights, inputs = self._synthesised(proto, key)
+        weights, inputs = self._synthesised(proto, key, share=True)
         for name, values in examples.items():
             array, type_ = inputs[name]
             inputs[name] = (np.array(values, array.dtype).reshape(array.shape), type_)
@@ -127,15 +138,20 @@ class OnnxRuntimeBackend:
         return dict(zip(names, results, strict=True))
 
     def _synthesised(
-        self, proto: onnx.ModelProto, key: str
+        self, proto: onnx.ModelProto, key: str, *, share: bool = False
     ) -> tuple[dict[str, np.ndarray], dict[str, tuple[np.ndarray, TensorType]]]:
-        """Weights, and inputs with their types, that ``proto`` can take; decided by ``key``."""
+        """Weights, and inputs with their types, that ``proto`` can take; decided by ``key``.
+
+        With ``share``, large weights are views of one block: only for sessions, which copy them.
+        """
         graph = graph_of(proto)
         types = without_values(proto)
         integers = [name for name, type_ in types.items() if not type_.floating]
         ranges = integer_ranges(graph, [*graph.inputs, *integers])
         weights = {
-            name: self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
+            name: self._shared(type_)
+            if share and type_.dtype == "FLOAT" and type_.size_bytes >= _LEAST_SHARED_BYTES
+            else self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
             for name, type_ in types.items()
         }
         inputs = {
@@ -146,3 +162,11 @@ class OnnxRuntimeBackend:
             for name in graph.inputs
         }
         return weights, inputs
+
+    def _shared(self, type_: TensorType) -> np.ndarray:
+        """An array of ``type_`` in the block that large weights share."""
+        if self._block.size < type_.size_bytes:
+            rows = -(-type_.size_bytes // (4 * _BLOCK_ROW))
+            block = self._pool.weight("block", TensorType("FLOAT", (rows, 1, _BLOCK_ROW)))
+            self._block = block.reshape(-1).view(np.uint8)
+        return at(self._block, 0, type_)

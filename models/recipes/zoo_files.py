@@ -1,0 +1,115 @@
+"""The form that models have in the zoo: weight-free files, and a manifest that says what they are.
+
+Recipes bring networks from many places into this one form. Knows ONNX files; nothing of where a
+network comes from, and nothing of bricks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+REPOSITORY_MODELS = Path(__file__).resolve().parent.parent
+
+# Floating-point constants of so few numbers (an epsilon, a scale) are part of what a network
+# computes, and stay.
+MOST_KEPT = 16
+
+_FLOATS = {
+    onnx.TensorProto.FLOAT: 4,
+    onnx.TensorProto.DOUBLE: 8,
+    onnx.TensorProto.FLOAT16: 2,
+    onnx.TensorProto.BFLOAT16: 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the manifest says of a model beyond what its file shows."""
+
+    name: str
+    version: int
+    task: str
+    family: str
+    framework: str
+    source: str
+
+
+def leave_out_values(model: onnx.ModelProto, location: str, *, most_kept: int = MOST_KEPT) -> None:
+    """Replace the values of floating-point weights by a place in the file ``location``.
+
+    Weights of up to ``most_kept`` numbers stay, and so do integers, for they steer shapes. Places
+    are given out in the order of the initializers, without gaps, so that a file of random bytes of
+    the right length will do.
+    """
+    offset = 0
+    for tensor in model.graph.initializer:
+        count = math.prod(tensor.dims)
+        if tensor.data_type not in _FLOATS or count <= most_kept:
+            continue
+        length = _FLOATS[tensor.data_type] * count
+        place = {"location": location, "offset": str(offset), "length": str(length)}
+        declared = onnx.TensorProto(
+            name=tensor.name,
+            data_type=tensor.data_type,
+            dims=tensor.dims,
+            data_location=onnx.TensorProto.EXTERNAL,
+            external_data=[onnx.StringStringEntryProto(key=k, value=v) for k, v in place.items()],
+        )
+        tensor.CopyFrom(declared)
+        offset += length
+
+
+def leave_out_notes(model: onnx.ModelProto) -> None:
+    """Remove what exporters write down for themselves: notes, traces, shapes of inner values."""
+    del model.graph.value_info[:]
+    graph = model.graph
+    parts = (model, graph, *graph.node, *graph.initializer, *graph.input, *graph.output)
+    for part in parts:
+        for field in ("doc_string", "metadata_props"):
+            if field in part.DESCRIPTOR.fields_by_name:  # older versions of onnx have fewer
+                part.ClearField(field)
+
+
+def write(folder: Path, model: onnx.ModelProto, origin: Origin) -> dict[str, Any]:
+    """Write ``NAME.onnx`` into ``folder``; the model's entry for the manifest."""
+    content = model.SerializeToString(deterministic=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{origin.name}.onnx").write_bytes(content)
+    weights = [t for t in model.graph.initializer if t.data_type in _FLOATS]
+    return {
+        "name": origin.name,
+        "version": origin.version,
+        "task": origin.task,
+        "family": origin.family,
+        "framework": origin.framework,
+        "source": origin.source,
+        "inputs": {value.name: input_type(value) for value in model.graph.input},
+        "parameters": sum(math.prod(tensor.dims) for tensor in weights),
+        "file": f"{origin.name}.onnx",
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+
+
+def input_type(value: onnx.ValueInfoProto) -> list[Any]:
+    """``[dtype, [d0, d1, …]]`` of a graph input whose shape is concrete."""
+    tensor = value.type.tensor_type
+    return [
+        onnx.TensorProto.DataType.Name(tensor.elem_type),
+        [dim.dim_value for dim in tensor.shape.dim],
+    ]
+
+
+def write_manifest(folder: Path, entries: list[dict[str, Any]]) -> None:
+    """Put ``entries`` into the manifest of ``folder``; those of other models are kept."""
+    manifest = folder / "manifest.json"
+    others = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else []
+    merged = {item["name"]: item for item in [*others, *entries]}
+    lines = json.dumps([merged[name] for name in sorted(merged)], indent=1)
+    manifest.write_text(lines + "\n", encoding="utf-8")

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import onnx
+import psutil
+import pytest
+from factories import model, node, value
+from onnx import TensorProto
+
+from bricks import Bench
+from bricks.estimate.comparison import Compared
+from bricks.measure.campaign import Conditions
+from bricks.measure.rounds import StopRule
+
+QUICK = Conditions(rule=StopRule(min_rounds=2, max_rounds=2))
+MIB = 1 << 20
+LAYERS, WIDTH = 3, 4096  # a layer's weight takes 64 MiB
+
+
+def wide(folder: Path) -> Path:
+    """Matrix products with large weights, whose values are nowhere."""
+    weights = [
+        TensorProto(
+            name=f"w{i}",
+            data_type=TensorProto.FLOAT,
+            dims=[WIDTH, WIDTH],
+            data_location=TensorProto.EXTERNAL,
+            external_data=[onnx.StringStringEntryProto(key="location", value="none.weights")],
+        )
+        for i in range(LAYERS)
+    ]
+    nodes = [node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(LAYERS)]
+    proto = model(nodes, [value("v0", [2, WIDTH])], [value(f"v{LAYERS}", [2, WIDTH])])
+    proto.graph.initializer.extend(weights)
+    path = folder / "wide.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+def test_a_model_and_its_bricks_take_twice_its_weights(tmp_path: Path) -> None:
+    with Bench(tmp_path / "cache", threads=1, conditions=QUICK) as bench:
+        done = bench.compare([bench.read(wide(tmp_path))])
+        (worker,) = psutil.Process().children()
+        status = Path(f"/proc/{worker.pid}/status").read_text(encoding="ascii")
+    assert isinstance(done.rows[0], Compared)
+    (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+    assert int(peak) * 1024 < 2 * LAYERS * 64 * MIB + 512 * MIB
+
+
+def test_the_limit_follows_the_heaviest_model_and_what_is_asked_for(tmp_path: Path) -> None:
+    path = wide(tmp_path)
+    limits = {}
+    for asked in (None, 700 * MIB):
+        with Bench(tmp_path / "cache", threads=1, conditions=QUICK, memory_bytes=asked) as bench:
+            bench.compare([bench.read(path, batch=2)])
+            limits[asked] = bench._supervisor._memory_bytes
+    assert limits[None] == 2 * 64 * MIB * LAYERS + 1024 * MIB  # the same brick three times
+    assert limits[700 * MIB] == 700 * MIB

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bricks import Bench
+from bricks.graph.read import read_model
+from bricks.zoo import ZooEntry, entries
+
+ZOO = entries()
+# One of each exporter, and each that once fixed its batch in another way.
+SOME = ("resnet50", "shufflenet", "bert_mini", "swin", "wav2vec2", "gluon_mobilenet025")
+
+
+def test_the_zoo_is_varied() -> None:
+    assert len(ZOO) >= 29
+    assert {entry.framework for entry in ZOO} == {"caffe2", "mxnet", "pytorch"}
+    assert {entry.task for entry in ZOO} >= {"image classification", "speech", "text"}
+    assert len({entry.family for entry in ZOO}) >= 15
+
+
+@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)
+def test_a_model_can_be_read_with_another_batch(entry: ZooEntry) -> None:
+    model = read_model(entry.path, batch=4)
+    assert {type_.shape[0] for _, type_ in model.inputs} == {4}
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_model_of_another_batch_really_runs(name: str, tmp_path: Path) -> None:
+    with Bench(tmp_path, threads=1) as bench:
+        found = bench.verify(bench.read(name, batch=4))
+    assert found["exact"]
