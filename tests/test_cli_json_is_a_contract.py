@@ -86,7 +86,8 @@ def test_decompose(here: Here, models: list[Path]) -> None:
     facts = done.json
     assert facts.keys() == {"models", "union"}
     for row in facts["models"]:
-        has(row, {"model": TEXT, **COUNTS, "assumed": list, "error": NOTHING})
+        known = {"assumed": list, "denormal_share": (float, NOTHING)}
+        has(row, {"model": TEXT, **COUNTS, **known, "error": NOTHING})
     has(facts["union"], {**COUNTS, "models": COUNT})
     for name in ("nodes", "occurrences", "flops", "weight_bytes"):
         assert facts["union"][name] == sum(row[name] for row in facts["models"])

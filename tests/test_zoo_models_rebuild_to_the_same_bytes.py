@@ -31,6 +31,10 @@ def recipe() -> Iterator[ModuleType]:
     sys.path.remove(str(RECIPES))
 
 
+def dim_values(type_: onnx.TypeProto.Tensor) -> list[int]:
+    return [dim.dim_value for dim in type_.shape.dim]
+
+
 def skeleton(entry: ZooEntry) -> onnx.ModelProto:
     return onnx.load(str(entry.path), load_external_data=False)
 
@@ -57,10 +61,38 @@ def test_rebuilding_keeps_entries_of_other_recipes(recipe: ModuleType, tmp_path:
 def test_a_shipped_model_is_what_the_manifest_says(entry: ZooEntry) -> None:
     content = entry.path.read_bytes()
     assert hashlib.sha256(content).hexdigest() == entry.sha256
-    assert len(content) < 800_000
+    assert len(content) <= 600_000
     model = skeleton(entry)
     assert model.ir_version >= 4
-    assert [value.name for value in model.graph.input] == [name for name, _, _ in entry.inputs]
+    types = {value.name: value.type.tensor_type for value in model.graph.input}
+    assert entry.inputs == tuple(
+        (name, onnx.TensorProto.DataType.Name(type_.elem_type), tuple(dim_values(type_)))
+        for name, type_ in types.items()
+    )
+    assert {shape[0] for _, _, shape in entry.inputs} == {1}
+    assert all(size > 0 for _, _, shape in entry.inputs for size in shape)
+
+
+def test_the_zoo_is_small_enough_to_ship() -> None:
+    assert sum(entry.path.stat().st_size for entry in ZOO) < 8_000_000
+    assert {path.name for path in MODELS.glob("*.onnx")} == {entry.path.name for entry in ZOO}
+
+
+@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)
+def test_a_shipped_model_has_nothing_that_its_exporter_noted(entry: ZooEntry) -> None:
+    model = skeleton(entry)
+    graph = model.graph
+    assert model.producer_name == "bricks zoo" and not model.producer_version
+    for part in (model, graph, *graph.node, *graph.initializer, *graph.input, *graph.output):
+        assert not part.doc_string
+        assert not part.metadata_props
+
+
+@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)
+def test_a_shipped_model_holds_no_large_numbers_in_attributes(entry: ZooEntry) -> None:
+    for node in skeleton(entry).graph.node:
+        for attribute in node.attribute:
+            assert attribute.ByteSize() < 4096, f"{node.name}: {attribute.name}"
 
 
 @pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)
@@ -71,6 +103,7 @@ def test_a_shipped_model_declares_its_weights_and_holds_no_values(entry: ZooEntr
     kept = 0 if entry.framework == "caffe2" else 16  # an epsilon is no weight
     for tensor in graph.initializer:
         assert tensor.name in consumed
+        assert tensor.data_type not in (onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
         size = int(np.prod(tensor.dims))
         if tensor.data_type == onnx.TensorProto.FLOAT and size <= kept:
             parameters += size

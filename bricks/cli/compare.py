@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.warnings import warn_of_denormals
 
 if TYPE_CHECKING:
     from bricks.bench import Comparison
@@ -23,7 +24,10 @@ def compare(
     """
     with open_bench(options) as bench:
         read = read_all(options)
-        result = bench.compare([m for m in read if not isinstance(m, Unread)])
+        models = [model for model in read if not isinstance(model, Unread)]
+        for model in models:
+            warn_of_denormals(model)
+        result = bench.compare(models)
     compared = iter(result.rows)
     rows = [_unread(model) if isinstance(model, Unread) else _row(next(compared)) for model in read]
     facts = {

@@ -9,6 +9,7 @@ import typer
 
 from bricks.cli.options import Common, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
@@ -55,7 +56,13 @@ def decompose(
 
 def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
     unknown = dict.fromkeys(("exact", "max_abs_difference")) if verify else {}
-    lacking: dict[str, Any] = {"model": model.name, **_nothing(), **unknown, "assumed": []}
+    lacking: dict[str, Any] = {
+        "model": model.name,
+        **_nothing(),
+        **unknown,
+        "assumed": [],
+        "denormal_share": None,
+    }
     if isinstance(model, Unread):
         return _Row(None, {**lacking, "error": model.error})
     try:
@@ -64,6 +71,7 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
         return _Row(None, {**lacking, "error": str(error)})
     facts = {**lacking, **_counts([decomposition]), "error": None}
     facts["assumed"] = _assumed(model)
+    facts["denormal_share"] = warn_of_denormals(model)
     if verify:
         try:
             facts.update(_verified(bench, model))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def measure(
             needed |= keys
             if row["error"] is None and not isinstance(model, Unread):
                 good.append(model)
+                warn_of_denormals(model)
         done = bench.measure(good)
         facts = {
             "system": bench.target.system.to_json(),

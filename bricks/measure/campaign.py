@@ -201,6 +201,7 @@ class Campaign:
         goals = {
             name: Goal(
                 rounds_before=_rounds_before(walk, claims),
+                counts=Counter(o.brick for o in plan.occurrences) if name == BRICKS else {},
                 demands=self._demands[plan.digest] if name == BRICKS else {},
                 known_s=_known_s(plan, settled) if name == BRICKS else 0.0,
             )

@@ -47,12 +47,14 @@ class StopRule:
 class Goal:
     """What a walk's samples are for.
 
-    ``rounds_before`` counts rounds already kept from an interrupted run. ``demands`` says by key
-    how often its latency counts, in the model that needs it most; once where nothing is said.
-    ``known_s`` is the part of that model's latency that was measured earlier.
+    ``rounds_before`` counts rounds already kept from an interrupted run. ``counts`` says by key how
+    often its latency counts in the model, ``demands`` how often it does in the model that needs it
+    most, once both are of one size; once where nothing is said. ``known_s`` is the part of the
+    model's latency that was measured earlier.
     """
 
     rounds_before: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
     demands: Mapping[str, float] = field(default_factory=dict)
     known_s: float = 0.0
 
@@ -87,9 +89,10 @@ class Progressing:
     def look(self, precision: float) -> None:
         """Let those keys rest that add little to the interval, and see whether it is narrow."""
         known = {key: spread(values) for key, values in self._medians.items()}
-        total_s = self._goal.known_s + sum(self._demand(k) * s.median_s for k, s in known.items())
+        counts, demands = self._goal.counts, self._goal.demands
+        total_s = self._goal.known_s + sum(counts.get(k, 1) * s.median_s for k, s in known.items())
         # Widths are added, not their squares: a machine's drift moves all bricks together.
-        widths = {key: self._demand(key) * _half_width_s(s) for key, s in known.items()}
+        widths = {key: demands.get(key, 1.0) * _half_width_s(s) for key, s in known.items()}
         allowed_s = precision * total_s
         self.content = sum(widths.values()) <= allowed_s
         resting_s = 0.0
@@ -101,9 +104,6 @@ class Progressing:
                 self.active = set(known)
             if len(self.active) > 1:  # the walk goes on as long as others do
                 self.active.discard(key)
-
-    def _demand(self, key: str) -> float:
-        return self._goal.demands.get(key, 1.0)
 
 
 def sample_in_turn(

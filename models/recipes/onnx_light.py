@@ -21,6 +21,7 @@ from typing import Any
 
 import onnx
 import onnx.numpy_helper
+import onnx.shape_inference
 import onnx_graphsurgeon as gs
 from onnx.backend import test as onnx_backend_test
 from zoo_files import REPOSITORY_MODELS, Origin, leave_out_values, write, write_manifest
@@ -31,6 +32,7 @@ LIGHT_MODELS = Path(onnx_backend_test.__file__).parent / "data" / "light"
 # runtime to treat it as a constant.
 IR_VERSION = 4
 PRODUCER = "bricks zoo"
+BATCH = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def build(recipe: Recipe, source: Path = LIGHT_MODELS) -> onnx.ModelProto:
 
     model: onnx.ModelProto = gs.export_onnx(graph)
     open_batch(model)
+    check_batch(model)
     leave_out_values(model, f"{recipe.name}.weights", most_kept=0)
     check_operators(light, model)
     return model
@@ -87,16 +90,43 @@ def declare_weight(output: gs.Variable, shape: tuple[int, ...]) -> None:
 def open_batch(model: onnx.ModelProto) -> None:
     """Let each Reshape to a batch of one copy the batch of its input (0 stands for that).
 
-    In these networks the first dimension of every value that is reshaped is the batch.
+    That the dimension is the batch is for :func:`check_batch` to prove.
     """
     shapes = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
-        if node.op_type == "Reshape":
+        if node.op_type == "Reshape" and node.input[0] not in shapes:
             shape = onnx.numpy_helper.to_array(shapes[node.input[1]]).copy()
             if shape[0] == 1:
                 shape[0] = 0
                 name = node.input[1]
                 shapes[name].CopyFrom(onnx.numpy_helper.from_array(shape, name))
+
+
+def check_batch(model: onnx.ModelProto) -> None:
+    """Raise ``ValueError`` unless the batch goes through every Reshape to every output.
+
+    The batch is given a name, and shape inference must find that name in front of all that is
+    reshaped and all that comes out. It then is the batch that a Reshape copies.
+    """
+    named = onnx.ModelProto()
+    named.CopyFrom(model)
+    for value in named.graph.input:
+        value.type.tensor_type.shape.dim[0].dim_param = BATCH
+    for value in named.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del named.graph.value_info[:]
+    graph = onnx.shape_inference.infer_shapes(named, strict_mode=True).graph
+    shapes = {
+        value.name: value.type.tensor_type.shape.dim
+        for value in (*graph.input, *graph.value_info, *graph.output)
+    }
+    weights = {tensor.name for tensor in graph.initializer}  # one may be reshaped as well
+    reshaped = [node.input[0] for node in graph.node if node.op_type == "Reshape"]
+    reshaped = [name for name in reshaped if name not in weights]
+    for name in (*reshaped, *(value.name for value in graph.output)):
+        dims = shapes.get(name, ())
+        if not dims or dims[0].dim_param != BATCH:
+            raise ValueError(f"{graph.name}: the first dimension of {name} is not the batch")
 
 
 def check_operators(light: onnx.ModelProto, model: onnx.ModelProto) -> None:

@@ -26,6 +26,7 @@ import transformers as hf
 from zoo_files import (
     REPOSITORY_MODELS,
     Origin,
+    keep_equal_constants_once,
     leave_out_notes,
     leave_out_values,
     write,
@@ -263,6 +264,7 @@ def export(recipe: Recipe) -> onnx.ModelProto:
         model = onnx.load(str(path))
     leave_out_notes(model)
     leave_out_values(model, f"{recipe.name}.weights")
+    keep_equal_constants_once(model)
     model.producer_name, model.producer_version = "bricks zoo", ""
     for value in model.graph.input:
         value.type.tensor_type.shape.dim[0].dim_value = 1

@@ -17,6 +17,9 @@ import onnx
 
 REPOSITORY_MODELS = Path(__file__).resolve().parent.parent
 
+# Equal constants of more bytes than this are kept once: exporters write a copy for each use.
+MOST_REPEATED = 4096
+
 # Floating-point constants of so few numbers (an epsilon, a scale) are part of what a network
 # computes, and stay.
 MOST_KEPT = 16
@@ -64,6 +67,35 @@ def leave_out_values(model: onnx.ModelProto, location: str, *, most_kept: int = 
         )
         tensor.CopyFrom(declared)
         offset += length
+
+
+def keep_equal_constants_once(model: onnx.ModelProto) -> None:
+    """Let all uses of equal large constants, whose values stay, refer to the first of them.
+
+    A table of indices that every layer has a copy of can be most of a file. For constants of the
+    main graph alone; call it after :func:`leave_out_values`.
+    """
+    graph = model.graph
+    first: dict[bytes, str] = {}
+    renamed: dict[str, str] = {}
+    shown = {value.name for value in (*graph.input, *graph.output)}
+    for tensor in graph.initializer:
+        content = onnx.TensorProto()
+        content.CopyFrom(tensor)
+        content.ClearField("name")
+        stays = tensor.data_location != onnx.TensorProto.EXTERNAL
+        if stays and tensor.name not in shown and content.ByteSize() > MOST_REPEATED:
+            kept = first.setdefault(content.SerializeToString(deterministic=True), tensor.name)
+            if kept != tensor.name:
+                renamed[tensor.name] = kept
+    for node in graph.node:
+        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+            raise ValueError(f"{graph.name}: node {node.name} holds a graph of its own")
+        for index, name in enumerate(node.input):
+            node.input[index] = renamed.get(name, name)
+    unique = [tensor for tensor in graph.initializer if tensor.name not in renamed]
+    del graph.initializer[:]
+    graph.initializer.extend(unique)
 
 
 def leave_out_notes(model: onnx.ModelProto) -> None:

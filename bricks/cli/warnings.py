@@ -1,0 +1,32 @@
+"""What people should know of their models before they believe a latency."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bricks.cli.output import complain
+from bricks.errors import BricksError
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+
+# A trained network has a few; where they are more than this, they slow whole layers down.
+MANY_DENORMALS = 0.01
+
+
+def warn_of_denormals(model: Model) -> float | None:
+    """Say so if many of a model's own weights are denormal; their share, None if not known."""
+    from bricks.graph.denormals import denormal_share
+
+    try:
+        share = denormal_share(model)
+    except BricksError as error:
+        complain(f"warning: {error}")
+        return None
+    if share is not None and share > MANY_DENORMALS:
+        complain(
+            f"warning: {model.name}: {100 * share:.0f} % of its weights are denormal; here they"
+            " count as zero, and a runtime that does not do so"
+            " (onnxruntime: session.set_denormal_as_zero) may be many times slower"
+        )
+    return share

@@ -1,0 +1,64 @@
+"""How many of a model's own weights are denormal: numbers too small for a full mantissa.
+
+Arithmetic on them may be a hundred times slower, so a model with many of them runs slower than the
+same architecture with ordinary weights, unless its runtime takes them for zero. Reads weight files
+piece by piece; must not know what is done about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from bricks.errors import ModelError
+from bricks.graph.model import Model
+from bricks.graph.payload import PayloadError, is_referenced, locate, reference, type_of
+
+# By type: unsigned integers of its width, and the greatest denormal among them. A FLOAT16 is not
+# here, for what is denormal in it is ordinary in the float32 that processors compute with.
+_GREATEST: dict[str, tuple[type[np.unsignedinteger], int]] = {
+    "FLOAT": (np.uint32, (1 << 23) - 1),
+    "DOUBLE": (np.uint64, (1 << 52) - 1),
+    "BFLOAT16": (np.uint16, (1 << 7) - 1),
+}
+_PIECE_BYTES = 16 << 20
+
+
+def denormal_share(model: Model) -> float | None:
+    """The share of denormals among the model's floating-point weights, from 0 to 1.
+
+    None where it has no such weights, or a file of them is not there. Raises :class:`ModelError`
+    for files that cannot be read.
+    """
+    graph = onnx.ModelProto.FromString(model.skeleton).graph
+    denormal = total = 0
+    try:
+        for tensor in graph.initializer:
+            type_ = type_of(tensor) if is_referenced(tensor) else None
+            if type_ is None or type_.dtype not in _GREATEST:
+                continue
+            ref = reference(tensor)
+            path = locate(model.folder, ref.location)
+            if path is None or path.stat().st_size < ref.offset + type_.size_bytes:
+                return None
+            kind, greatest = _GREATEST[type_.dtype]
+            for values in _pieces(path, ref.offset, type_.size_bytes, kind):
+                magnitude = values & kind(np.iinfo(kind).max >> 1)  # without the sign
+                # Zero becomes the greatest number of all, and is none of them.
+                denormal += int(np.count_nonzero(magnitude - kind(1) < kind(greatest)))
+                total += values.size
+    except (PayloadError, OSError) as exc:
+        raise ModelError(f"{model.name}: its weights cannot be read: {exc}") from exc
+    return denormal / total if total else None
+
+
+def _pieces(
+    path: Path, offset: int, size_bytes: int, kind: type[np.unsignedinteger]
+) -> Iterator[np.ndarray]:
+    width = np.dtype(kind).itemsize
+    for start in range(0, size_bytes, _PIECE_BYTES):
+        count = min(_PIECE_BYTES, size_bytes - start) // width
+        yield np.fromfile(path, kind, count, offset=offset + start)
