@@ -52,8 +52,8 @@ Written by `benchmarks/accuracy.py` on {date}, on {system} with {backend}
 
 Every model's latency is recomposed from its bricks (granularity `executed`) and set beside
 runs of the whole model on the same machine. Bricks and whole model are sampled in turn, round by
-round (`--precision {precision}`), with a fresh cache for each number of threads and batch size; a
-brick that an earlier model of the list shares is not measured again. Latencies are medians. This is
+round (to a precision of {precision}, 8 to {rounds} rounds), with a fresh cache for each number of
+threads and batch size; a brick that an earlier model of the list shares is not measured again. Latencies are medians. This is
 one session: from one to the next, single models move by a few percent, and more with two threads
 where the host moves virtual processors about.
 
@@ -87,20 +87,22 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--precision", type=float, default=0.02)
+    parser.add_argument("--max-rounds", type=int, default=12)
     parser.add_argument("--models", nargs="+", default=list(FAMILIES))
     arguments = parser.parse_args()
+    rule = StopRule(precision=arguments.precision, max_rounds=arguments.max_rounds)
     cases, raw = [], {}
     RAW.parent.mkdir(exist_ok=True)
     for batch in arguments.batches:
         for threads in arguments.threads:
-            with fresh(arguments.precision, threads=threads) as bench:
+            with fresh(rule, threads=threads) as bench:
                 models = [bench.read(name, batch=batch) for name in arguments.models]
                 case = Case(threads, batch, bench.compare(models))
                 raw[case.title] = samples(bench, case)
             cases.append(case)
             # At once, so that nothing measured is lost whatever follows.
             RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
-    cuts = granularities([n for n in CUT if n in arguments.models], arguments.precision)
+    cuts = granularities([n for n in CUT if n in arguments.models], rule)
     target = cases[0].comparison.target
     head = HEAD.format(
         date=datetime.now(UTC).date(),
@@ -108,6 +110,7 @@ def main() -> None:
         backend=target.runtime.backend,
         version=target.runtime.version,
         precision=arguments.precision,
+        rounds=arguments.max_rounds,
     )
     parts = [head, overview(cases), "", intervals(cases), cuts, *map(section, cases)]
     PAGE.write_text("\n".join(parts), encoding="utf-8")
@@ -115,9 +118,9 @@ def main() -> None:
 
 
 @contextmanager
-def fresh(precision: float, **changes: Any) -> Iterator[Bench]:
+def fresh(rule: StopRule, **changes: Any) -> Iterator[Bench]:
     """A bench with an empty cache."""
-    conditions = Conditions(rule=StopRule(precision=precision))
+    conditions = Conditions(rule=rule)
     with (
         tempfile.TemporaryDirectory() as cache,
         Bench(cache, conditions=conditions, **changes) as bench,
@@ -239,7 +242,7 @@ all cases.
 """
 
 
-def granularities(names: Sequence[str], precision: float) -> str:
+def granularities(names: Sequence[str], rule: StopRule) -> str:
     """What estimates of some models are worth and cost, by how models are cut; one thread."""
     lines = [
         "## Granularities",
@@ -253,7 +256,7 @@ def granularities(names: Sequence[str], precision: float) -> str:
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for granularity in GRANULARITIES:
-        with fresh(precision, threads=1, granularity=granularity) as bench:
+        with fresh(rule, threads=1, granularity=granularity) as bench:
             s = bench.compare([bench.read(name) for name in names]).summary
         lines.append(
             f"| {granularity} | {s.bricks} | {s.occurrences} | {percent(s.median_abs_error)}"
