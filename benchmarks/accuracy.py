@@ -53,9 +53,9 @@ Written by `benchmarks/accuracy.py` on {date}, on {system} with {backend}
 Every model's latency is recomposed from its bricks (granularity `executed`) and set beside
 runs of the whole model on the same machine. Bricks and whole model are sampled in turn, round by
 round (to a precision of {precision}, 8 to {rounds} rounds), with a fresh cache for each number of
-threads and batch size; a brick that an earlier model of the list shares is not measured again. Latencies are medians. This is
-one session: from one to the next, single models move by a few percent, and more with two threads
-where the host moves virtual processors about.
+threads and batch size; a brick that an earlier model of the list shares is not measured again.
+Latencies are medians. This is one session: from one to the next, single models move by a few
+percent, and more with two threads where the host moves virtual processors about.
 
 Estimates have no parameter that is fitted. The width of their intervals has two, see
 [below](#intervals).

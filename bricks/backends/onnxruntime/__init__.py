@@ -9,7 +9,8 @@ caches as a model's; the large arrays that they are copied from share one block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import onnx
@@ -32,7 +33,7 @@ from bricks.backends.onnxruntime.sessions import (
     translated,
 )
 from bricks.graph.domains import integer_ranges
-from bricks.graph.synthesis import Pool
+from bricks.graph.synthesis import Pool, numpy_dtype
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_output_shapes, without_values
 
@@ -87,8 +88,9 @@ class OnnxRuntimeBackend:
         """A session with synthetic weights and inputs."""
         weights, inputs = self._synthesised(proto, key, share=True)
         for name, values in examples.items():
-            array, type_ = inputs[name]
-            inputs[name] = (np.array(values, array.dtype).reshape(array.shape), type_)
+            _, type_ = inputs[name]
+            example = np.array(values, numpy_dtype(type_.dtype)).reshape(type_.shape)
+            inputs[name] = (partial(np.copy, example), type_)
         # What a brick states of its outputs was true of one model's data. Without that the runtime
         # itself tells which shapes are sure, and makes room for the others as it runs.
         session = create_session(
@@ -131,7 +133,8 @@ class OnnxRuntimeBackend:
         del exposed.graph.output[:]
         exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
         weights, inputs = self._synthesised(proto, "observed")
-        feeds = {name: to_value(array, type_) for name, (array, type_) in inputs.items()}
+        arrays = {name: make() for name, (make, _) in inputs.items()}
+        feeds = {name: to_value(arrays[name], type_) for name, (_, type_) in inputs.items()}
         session = create_session(exposed, weights, session_options(optimize=False))
         with translated("running the model once to learn what depends on data"):
             results = session.run_with_ort_values(list(names), feeds)
@@ -139,8 +142,8 @@ class OnnxRuntimeBackend:
 
     def _synthesised(
         self, proto: onnx.ModelProto, key: str, *, share: bool = False
-    ) -> tuple[dict[str, np.ndarray], dict[str, tuple[np.ndarray, TensorType]]]:
-        """Weights, and inputs with their types, that ``proto`` can take; decided by ``key``.
+    ) -> tuple[dict[str, np.ndarray], dict[str, tuple[Callable[[], np.ndarray], TensorType]]]:
+        """Weights, and what makes inputs, that ``proto`` can take; ``key`` decides them.
 
         With ``share``, large weights are views of one block: only for sessions, which copy them.
         """
@@ -154,9 +157,9 @@ class OnnxRuntimeBackend:
             else self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
             for name, type_ in types.items()
         }
-        inputs = {
+        inputs: dict[str, tuple[Callable[[], np.ndarray], TensorType]] = {
             name: (
-                self._pool.input(f"{key}/{name}", graph.types[name], ranges.get(name)),
+                partial(self._pool.input, f"{key}/{name}", graph.types[name], ranges.get(name)),
                 graph.types[name],
             )
             for name in graph.inputs

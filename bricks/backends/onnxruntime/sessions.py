@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -141,21 +141,24 @@ class LoadedSession:
         self,
         session: ort.InferenceSession,
         weights: Mapping[str, np.ndarray],
-        inputs: Mapping[str, tuple[np.ndarray, TensorType]],
+        inputs: Mapping[str, tuple[Callable[[], np.ndarray], TensorType]],
     ) -> None:
         self._session = session
         self._weights = weights
         self._inputs = inputs
+        self._own: dict[str, np.ndarray] = {}  # made when a placement needs them: most don't
 
     def place(self, placement: Placement, region: np.ndarray) -> Placed:
         """Bind every input and output ahead of the runs, so that a run allocates nothing."""
         binding = self._session.io_binding()
         keep: list[object] = [self._session, binding, self._weights]
         unsure = []
-        for (name, (array, type_)), offset in zip(
+        for (name, (make, type_)), offset in zip(
             self._inputs.items(), placement.inputs, strict=True
         ):
-            buffer = array if offset is None else at(region, offset, type_)
+            if offset is None and name not in self._own:
+                self._own[name] = make()
+            buffer = self._own[name] if offset is None else at(region, offset, type_)
             value = to_value(buffer, type_)
             keep += (buffer, value)
             binding.bind_ortvalue_input(name, value)
