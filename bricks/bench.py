@@ -19,7 +19,7 @@ from bricks.decompose.plan import Decomposition, Plan
 from bricks.errors import BackendError, ModelError, UsageError, WorkerError
 from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplete, summarise
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
-from bricks.estimate.recompose import Results, recompose, round_spread
+from bricks.estimate.recompose import Results, recompose, round_spread, state_of
 from bricks.graph.domains import steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
@@ -56,7 +56,8 @@ class Measured:
 
     ``foreign_cores`` is how many cores other processes kept busy meanwhile, which makes latencies
     too high; None if nothing had to be measured. ``disturbed_rounds`` of the ``rounds`` taken are
-    those in which the worker itself was kept from running.
+    those in which the worker itself was kept from running, or the machine changed.
+    ``remeasured_bricks`` had been measured, but in another state of the machine.
     """
 
     models: int
@@ -69,13 +70,15 @@ class Measured:
     foreign_cores: float | None
     rounds: int
     disturbed_rounds: int
+    remeasured_bricks: int
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Estimates beside whole-model runs on one target; ``new_models`` were run for it.
 
-    ``foreign_cores``, ``rounds`` and ``disturbed_rounds`` are as in :class:`Measured`.
+    ``foreign_cores``, ``rounds``, ``disturbed_rounds`` and ``remeasured_bricks`` are as in
+    :class:`Measured`.
     """
 
     target: Target
@@ -86,6 +89,7 @@ class Comparison:
     foreign_cores: float | None
     rounds: int
     disturbed_rounds: int
+    remeasured_bricks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +243,7 @@ class Bench:
             foreign_cores=outcome.foreign_cores,
             rounds=outcome.rounds,
             disturbed_rounds=outcome.disturbed,
+            remeasured_bricks=len(outcome.again),
         )
 
     def predict(
@@ -306,13 +311,15 @@ class Bench:
             foreign_cores=outcome.foreign_cores,
             rounds=outcome.rounds,
             disturbed_rounds=outcome.disturbed,
+            remeasured_bricks=len(outcome.again),
         )
 
     def _row(self, job: Job, results: Results, outcome: Outcome) -> Compared | NotCompared:
         plan, name = job.decomposition.plan, job.model.name
         new = len(outcome.measured.get(plan.digest, frozenset()) & set(plan.keys))
         whole = results.get(plan.digest)
-        estimate = recompose(plan, results)
+        state_s = state_of(plan, results, whole if isinstance(whole, Measurement) else None)
+        estimate = recompose(plan, results, state_s)
         if isinstance(estimate, IncompleteEstimate):
             lacking = incomplete(name, plan, estimate, new)
             return replace(lacking, error=lacking.error + batch_hint(job.model))
@@ -320,7 +327,7 @@ class Bench:
             reason = "not measured within the budget" if whole is None else whole.reason
             error = f"{name}: the whole model was not run: {reason}{batch_hint(job.model)}"
             return NotCompared(name, error, plan, new)
-        return Compared(name, plan, new, round_spread(whole), estimate)
+        return Compared(name, plan, new, round_spread(whole, state_s), estimate)
 
     def _campaign(self, jobs: Sequence[Job]) -> Outcome:
         self._save_target()

@@ -31,6 +31,8 @@ class Estimate:
     ``low_s`` and ``high_s`` are meant to hold the model's latency with 95 %: they follow from the
     samples' spread and from what recomposing may be wrong by. ``critical_path_s`` is the
     longest chain of occurrences that depend on each other: no schedule can beat it.
+    ``other_state_share`` is the share of the latency that comes from bricks which were measured in
+    another state of the machine only.
     """
 
     model: str
@@ -40,6 +42,7 @@ class Estimate:
     high_s: float
     critical_path_s: float
     call_overhead_s: float
+    other_state_share: float
     shares: tuple[Share, ...]
 
     @property

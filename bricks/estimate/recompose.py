@@ -9,24 +9,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
 from bricks.estimate.uncertainty import composition_s
-from bricks.measure.measurement import Failure, Measurement
+from bricks.measure.measurement import Failure, Measurement, common_state
 from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
 from bricks.measure.statistics import Spread, median, spread
 
 Results = Mapping[str, Measurement | Failure]
 
 
-def round_spread(measurement: Measurement) -> Spread:
-    """Median and interval over rounds: samples of one round are not independent."""
-    return spread([median(r.samples) for r in measurement.used_rounds])
+def round_spread(measurement: Measurement, state_s: float | None = None) -> Spread:
+    """Median and interval over rounds: samples of one round are not independent.
+
+    Of the rounds of ``state_s``, if there are enough, else of the state most rounds are of.
+    """
+    return spread([median(r.samples) for r in measurement.used_rounds(state_s)])
 
 
-def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:
+def state_of(plan: Plan, results: Results, whole: Measurement | None = None) -> float | None:
+    """The state of the machine in which most is known of what ``plan`` needs.
+
+    With ``whole``, among the states in which that was measured.
+    """
+    parts = {key: m for key in plan.keys if isinstance(m := results.get(key), Measurement)}
+    anchors = parts.values() if whole is None else [whole]
+    return common_state(anchors, parts, Counter(o.brick for o in plan.occurrences))
+
+
+def recompose(
+    plan: Plan, results: Results, state_s: float | None = None
+) -> Estimate | IncompleteEstimate:
     """The latency of ``plan`` from ``results`` by key, the probes' among them.
+
+    ``state_s`` is the state of the machine to speak of; if None, the one most is known in. A brick
+    that was not measured in that state counts with what it took in another; then its interval
+    reaches to where it would be if it changed as much as the machine's reference does.
 
     The intervals of bricks are added up as they are, not in quadrature: a machine's drift moves
     all bricks together, so their errors do not cancel. To that comes what recomposing itself may
@@ -37,9 +57,9 @@ def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:
     probe_gaps = [g for key in PROBES.values() if (g := _gap(key, 0, results)) is not None]
     overhead = Spread(0.0, 0.0, 0.0, 0) if probe_gaps else _overhead(results)
     overhead_s = overhead.median_s
-    spreads = {
-        key: round_spread(m) for key in counts if isinstance(m := results.get(key), Measurement)
-    }
+    state_s = state_of(plan, results) if state_s is None else state_s
+    parts = {key: m for key in counts if isinstance(m := results.get(key), Measurement)}
+    spreads = {key: _spread_in(m, state_s) for key, m in parts.items()}
 
     def net(latency_s: float) -> float:
         # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
@@ -70,8 +90,19 @@ def recompose(plan: Plan, results: Results) -> Estimate | IncompleteEstimate:
         high_s=high + composition,
         critical_path_s=overhead_s + path,
         call_overhead_s=overhead_s,
+        other_state_share=sum(s.share for s in shares if not parts[s.brick].known_in(state_s)),
         shares=shares,
     )
+
+
+def _spread_in(measurement: Measurement, state_s: float | None) -> Spread:
+    found = round_spread(measurement, state_s)
+    own_s = measurement.state_s
+    if measurement.known_in(state_s) or state_s is None or own_s is None:
+        return found
+    factor = state_s / own_s
+    low_s, high_s = found.low_s * min(1.0, factor), found.high_s * max(1.0, factor)
+    return replace(found, low_s=low_s, high_s=high_s)
 
 
 def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:

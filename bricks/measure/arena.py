@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from bricks.decompose.plan import Plan
+from bricks.graph.tensor import TensorType
 
 ALIGNMENT = 64
 
@@ -60,45 +61,82 @@ class _Memory:
         self._free = merged
 
 
+class _Buffer:
+    """Memory that values take one after the other; ``type_`` is that of the first."""
+
+    def __init__(self, type_: TensorType) -> None:
+        self.type_ = type_
+        self.users = 0  # values that hold it now
+        self.last = 0  # the occurrence after which nobody does
+
+
 def arrange(plan: Plan) -> Arena:
-    """Lay out the activations of ``plan`` as a runtime would while executing it in order."""
+    """Lay out the activations of ``plan`` as a runtime would while executing it in order.
+
+    As ONNX Runtime's planner does: an output takes over the memory of an input where its operator
+    allows that; or else a buffer that is free, and was made for a value of the same type, the last
+    that came free first; or else new memory. Buffers live from their first value to their last, and
+    lie where they fit best.
+    """
+    buffers = _buffers(plan)
     memory = _Memory()
-    offsets: list[int | None] = [None] * len(plan.types)
+    offsets: dict[_Buffer, int] = {}
+    for value in (*plan.inputs, *plan.outputs):  # the caller's memory, all the time
+        if (buffer := buffers.get(value)) is not None and buffer not in offsets:
+            buffer.last = len(plan.occurrences)
+            offsets[buffer] = memory.take(_bytes(buffer))
+    for number, occurrence in enumerate(plan.occurrences):
+        for value in occurrence.outputs:
+            if (buffer := buffers.get(value)) is not None and buffer not in offsets:
+                offsets[buffer] = memory.take(_bytes(buffer))
+        for buffer in {
+            buffers[v] for v in (*occurrence.inputs, *occurrence.outputs) if v in buffers
+        }:
+            if buffer.last == number:
+                memory.give(offsets[buffer], _bytes(buffer))
+    placed = [offsets[buffers[v]] if v in buffers else None for v in range(len(plan.types))]
+    return Arena(tuple(placed), memory.end)
+
+
+def _bytes(buffer: _Buffer) -> int:
+    return -(-max(buffer.type_.size_bytes, 1) // ALIGNMENT) * ALIGNMENT
+
+
+def _buffers(plan: Plan) -> dict[int, _Buffer]:
+    """The buffer of each floating-point value, by the value's number."""
     left = Counter(v for o in plan.occurrences for v in o.inputs)
-    for value in (*plan.inputs, *plan.outputs):
-        left[value] += 1  # the caller's memory: never reused
-    users: Counter[int] = Counter()  # values that hold a block, by the block's offset
-    sizes: dict[int, int] = {}
+    fixed = {*plan.inputs, *plan.outputs}
+    found: dict[int, _Buffer] = {}
+    free: list[_Buffer] = []  # the last that came free at the end
 
     def place(value: int, beside: int | None) -> None:
         type_ = plan.types[value]
-        if offsets[value] is not None or not type_.floating:
+        if value in found or not type_.floating:
             return
-        shared = None if beside is None else offsets[beside]
-        if shared is None:
-            size = -(-max(type_.size_bytes, 1) // ALIGNMENT) * ALIGNMENT
-            shared = memory.take(size)
-            sizes[shared] = size
-        offsets[value] = shared
-        users[shared] += 1
+        buffer = None if beside is None else found.get(beside)
+        if buffer is None and value not in fixed:
+            buffer = next((b for b in reversed(free) if b.type_ == type_), None)
+            if buffer is not None:
+                free.remove(buffer)
+        if buffer is None:
+            buffer = _Buffer(type_)
+        found[value] = buffer
+        buffer.users += 1
 
-    def release(value: int) -> None:
-        offset = offsets[value]
-        if offset is None or left[value] > 0:
-            return
-        users[offset] -= 1
-        if not users[offset]:
-            memory.give(offset, sizes.pop(offset))
-
-    for value in plan.inputs:
+    for value in fixed:
         place(value, None)
-    for occurrence in plan.occurrences:
+    for number, occurrence in enumerate(plan.occurrences):
         for position, value in enumerate(occurrence.outputs):
-            first_in_place = position == 0 and occurrence.in_place is not None
-            source = occurrence.inputs[occurrence.in_place or 0] if first_in_place else None
-            place(value, source)
+            in_place = occurrence.in_place if position == 0 else None
+            place(value, None if in_place is None else occurrence.inputs[in_place])
         for value in occurrence.inputs:
             left[value] -= 1
-        for value in {*occurrence.inputs, *occurrence.outputs}:
-            release(value)
-    return Arena(tuple(offsets), memory.end)
+        for value in dict.fromkeys((*occurrence.inputs, *occurrence.outputs)):
+            buffer = found.get(value)
+            if buffer is None or value in fixed or left[value] > 0:
+                continue
+            buffer.users -= 1
+            if not buffer.users:
+                buffer.last = number
+                free.append(buffer)
+    return found

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.graph.model import Model
-from bricks.measure.measurement import Failure, Measurement, Round
+from bricks.measure.measurement import Failure, Measurement, Round, common_state
 from bricks.measure.probes import PROBES, probe_walk
 from bricks.measure.rounds import Goal, StopRule, sample_in_turn
 from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, Taken
-from bricks.measure.statistics import median
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.turn import timing_turn
 from bricks.measure.walk import Walk, alone, single, walk_of
@@ -27,6 +26,9 @@ from bricks.system import ForeignLoad
 
 # Part of a model's progress that loading it stands for.
 _LOADING = 0.25
+
+# How often a model whose bricks are known in different states of the machine is gone over again.
+_MOST_VISITS = 2
 
 # Least seconds between two signs of life.
 _RENEW_S = 60.0
@@ -69,16 +71,23 @@ class Task:
     goals: Mapping[str, Goal] = field(default_factory=dict)
     span: tuple[float, float] = (0.0, 0.0)
 
+    @property
+    def claimed(self) -> set[str]:
+        """Keys that are claimed; what is timed beside them is measured again."""
+        return {claim.key for claim in self.claims}
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a campaign did: keys newly measured by model digest, failures, and what is left.
 
+    ``again`` are those that had been measured, and were again, in another state of the machine.
     ``foreign_cores`` is how many cores other processes kept busy meanwhile; None if nothing was
-    timed. ``disturbed`` of the ``rounds`` met such load and are set aside.
+    timed. ``disturbed`` of the ``rounds`` met such load, or the machine changed in them.
     """
 
     measured: Mapping[str, frozenset[str]]
+    again: frozenset[str]
     failures: tuple[Failure, ...]
     unfinished: frozenset[str]
     foreign_cores: float | None
@@ -104,6 +113,7 @@ class Campaign:
         self._progress = progress
         self._owner = Owner.current()
         self._measured: dict[str, set[str]] = defaultdict(set)
+        self._again: set[str] = set()
         self._failures: list[Failure] = []
         self._unfinished: set[str] = set()
         self._demands: Mapping[str, Mapping[str, float]] = {}
@@ -126,6 +136,7 @@ class Campaign:
         unfinished = frozenset(self._unfinished)
         return Outcome(
             measured,
+            frozenset(self._again),
             tuple(self._failures),
             unfinished,
             foreign_cores,
@@ -140,9 +151,17 @@ class Campaign:
             with self._holding(claims):
                 self._probe(claims, deadline)
         for number, job in enumerate(jobs):
-            for claims in self._claims(_keys(job), deadline, job.model.name, number / len(jobs)):
+            span = (number / len(jobs), (number + 1) / len(jobs))
+            new: set[str] = set()
+            for claims in self._claims(_keys(job), deadline, job.model.name, span[0]):
                 with self._holding(claims):
-                    self._measure(job, claims, deadline, number, len(jobs))
+                    stale = self._stale(job, self._state_now())
+                    self._measure(job, claims, stale, deadline, span)
+                    new |= {claim.key for claim in claims}
+            for _ in range(_MOST_VISITS if new else 0):
+                stale = self._stale(job, self._state_of(job, new))
+                if stale and (deadline is None or time.monotonic() < deadline):
+                    self._measure(job, [], stale, deadline, span)
 
     @contextmanager
     def _holding(self, claims: Sequence[Claim]) -> Iterator[None]:
@@ -171,6 +190,31 @@ class Campaign:
         unique = list(dict.fromkeys(keys))
         return set(unique) - self._store.results(self._target, unique).keys()
 
+    def _state_now(self) -> float:
+        answer = self._supervisor.ask("reference", timeout_s=self._conditions.timeout_s)
+        reference_s: float = answer["reference_s"]
+        return reference_s
+
+    def _state_of(self, job: Job, new: Collection[str]) -> float | None:
+        """The state that a model's bricks should be known in: that of what is ``new``.
+
+        With the model itself run too, it is the state of that.
+        """
+        plan = job.decomposition.plan
+        known = self._known([*plan.keys, plan.digest])
+        anchors = [plan.digest] if job.whole and plan.digest in known else sorted(new)
+        parts = {key: known[key] for key in plan.keys if key in known}
+        return common_state((known[key] for key in anchors if key in known), parts, _counts(plan))
+
+    def _stale(self, job: Job, state_s: float | None) -> set[str]:
+        """Bricks that were measured, but not in this state of the machine."""
+        known = self._known(job.decomposition.plan.keys)
+        return {key for key, m in known.items() if not m.known_in(state_s)}
+
+    def _known(self, keys: Sequence[str]) -> dict[str, Measurement]:
+        results = self._store.results(self._target, keys)
+        return {key: m for key, m in results.items() if isinstance(m, Measurement)}
+
     def _probe(self, claims: list[Claim], deadline: float | None) -> None:
         walks = {OVERHEAD: probe_walk([c.key for c in claims])}
         # Probes take microseconds: many rounds cost nothing.
@@ -178,14 +222,21 @@ class Campaign:
         self._sample(Task(OVERHEAD, walks, claims, rule, deadline))
 
     def _measure(
-        self, job: Job, claims: list[Claim], deadline: float | None, number: int, of: int
+        self,
+        job: Job,
+        claims: list[Claim],
+        again: set[str],
+        deadline: float | None,
+        span: tuple[float, float],
     ) -> None:
+        """Measure what is claimed, and ``again`` what was measured in another state."""
         plan = job.decomposition.plan
-        wanted = {claim.key for claim in claims}
+        wanted = {claim.key for claim in claims} | again
         walks: dict[str, Walk] = {}
         settled = self._store.results(self._target, plan.keys)
         # The model first: loading it takes the most memory, while there is still most of it.
-        if plan.digest in wanted:
+        # Where bricks are measured again, so is the model: both in turn.
+        if plan.digest in wanted or (job.whole and again):
             inputs, outputs = len(plan.inputs), len(plan.outputs)
             skeleton = job.model.skeleton
             walks[WHOLE] = single(plan.digest, skeleton, inputs=inputs, outputs=outputs)
@@ -197,18 +248,19 @@ class Campaign:
                 optimize=plan.granularity != "executed",
                 avoid={k for k, r in settled.items() if isinstance(r, Failure)},
             )
-        span = (number / of, (number + 1) / of)
+        known = {key: r for key, r in settled.items() if key not in again}
         goals = {
             name: Goal(
-                rounds_before=_rounds_before(walk, claims),
-                counts=Counter(o.brick for o in plan.occurrences) if name == BRICKS else {},
+                before=_states_before(walk, claims),
+                counts=_counts(plan) if name == BRICKS else {},
                 demands=self._demands[plan.digest] if name == BRICKS else {},
-                known_s=_known_s(plan, settled) if name == BRICKS else 0.0,
+                known_s=_known_s(plan, known) if name == BRICKS else 0.0,
             )
             for name, walk in walks.items()
         }
         task = Task(job.model.name, walks, claims, self._conditions.rule, deadline, goals, span)
         self._measured[plan.digest] |= self._sample(task)
+        self._again |= again
 
     def _sample(self, task: Task) -> set[str]:
         """Sample a task's walks in turn, keep every round, settle its claims; the keys finished."""
@@ -220,7 +272,7 @@ class Campaign:
             on_step=self._renew,
         )
         finished = self._rounds(sampler, task)
-        claimed = {claim.key for claim in task.claims}
+        claimed = task.claimed
         for key in sorted(claimed & sampler.failures.keys()):
             self._store.fail(self._target, key, sampler.failures[key], self._owner)
             self._failures.append(Failure(key, sampler.failures[key]))
@@ -238,14 +290,19 @@ class Campaign:
         preparing = sampler.prepare()
         unbooked: dict[str, float] = {}  # what preparing cost, until it is part of a round
         for name, wall_s in preparing.items():
-            unbooked |= _spread_out(wall_s, sampler, name, task)
+            unbooked |= _spread_out(wall_s, sampler, name)
 
         def keep(name: str, taken: Taken, wall_s: float) -> None:
             prepare_s = {key: unbooked.pop(key, 0.0) for key in taken.samples}
             booked = _booked(taken, wall_s, prepare_s)
             self._rounds_taken += 1
             self._disturbed += any(taken_round.disturbed for taken_round, _ in booked.values())
-            self._store.append_rounds(self._target, booked, self._owner)
+            new = {key: book for key, book in booked.items() if key in task.claimed}
+            if new:
+                self._store.append_rounds(self._target, new, self._owner)
+            if len(new) < len(booked):
+                again = {key: book for key, book in booked.items() if key not in new}
+                self._store.supplement(self._target, again)
 
         return sample_in_turn(
             sampler,
@@ -281,13 +338,12 @@ def _alone(task: Task, key: str) -> Task:
     return replace(task, walks=walks, claims=claims, span=(task.span[1], task.span[1]))
 
 
-def _spread_out(wall_s: float, sampler: Sampler, name: str, task: Task) -> dict[str, float]:
-    """The seconds that preparing a walk took, by the claimed keys that they were spent for.
+def _spread_out(wall_s: float, sampler: Sampler, name: str) -> dict[str, float]:
+    """The seconds that preparing a walk took, by the keys that they were spent for.
 
     Loading a key is its own; what leads in, placing and rehearsing are for all alike.
     """
-    claimed = {claim.key for claim in task.claims}
-    keys = {step.key for step in sampler.steps(name) if step.timed} & claimed
+    keys = {step.key for step in sampler.steps(name) if step.timed}
     own_s = {key: sampler.load_s.get(key, 0.0) for key in keys}
     return {key: own_s[key] + max(0.0, wall_s - sum(own_s.values())) / len(keys) for key in keys}
 
@@ -298,11 +354,8 @@ def _booked(
     """A round of each key, with the wall time that it has to answer for."""
     total = sum(map(sum, taken.samples.values())) or 1.0
     return {
-        key: (
-            Round(samples, taken.reference_s, taken.waited_share),
-            wall_s * sum(samples) / total + prepare_s.get(key, 0.0),
-        )
-        for key, samples in taken.samples.items()
+        key: (of_key, wall_s * sum(of_key.samples) / total + prepare_s.get(key, 0.0))
+        for key, of_key in taken.rounds().items()
     }
 
 
@@ -313,9 +366,7 @@ def demands(jobs: Sequence[Job]) -> dict[str, dict[str, float]]:
     models are compared by the work in their graphs; that decides where samples go, and never what
     they say.
     """
-    counts = {
-        j.model.digest: Counter(o.brick for o in j.decomposition.plan.occurrences) for j in jobs
-    }
+    counts = {j.model.digest: _counts(j.decomposition.plan) for j in jobs}
     works = {j.model.digest: _work(j, counts[j.model.digest]) for j in jobs}
     share: dict[str, float] = {}
     for digest, count in counts.items():
@@ -334,12 +385,17 @@ def _work(job: Job, count: Mapping[str, int]) -> float:
 
 def _known_s(plan: Plan, settled: Mapping[str, Measurement | Failure]) -> float:
     """Seconds of the model's latency that were measured before."""
-    count = Counter(o.brick for o in plan.occurrences)
+    counts = _counts(plan)
     return sum(
-        count[key] * median([median(r.samples) for r in result.used_rounds])
+        counts[key] * result.latency_s()
         for key, result in settled.items()
         if isinstance(result, Measurement)
     )
+
+
+def _counts(plan: Plan) -> Counter[str]:
+    """How often each brick occurs."""
+    return Counter(occurrence.brick for occurrence in plan.occurrences)
 
 
 def _keys(job: Job) -> list[str]:
@@ -347,7 +403,9 @@ def _keys(job: Job) -> list[str]:
     return [*plan.keys, plan.digest] if job.whole else list(plan.keys)
 
 
-def _rounds_before(walk: Walk, claims: Sequence[Claim]) -> int:
-    """Undisturbed rounds that all claimed keys of a walk have from an interrupted run."""
-    rounds = {claim.key: sum(not r.disturbed for r in claim.rounds) for claim in claims}
-    return min((rounds[s.key] for s in walk.steps if s.timed and s.key in rounds), default=0)
+def _states_before(walk: Walk, claims: Sequence[Claim]) -> list[float | None]:
+    """States of the undisturbed rounds that a walk's keys all have from an interrupted run."""
+    timed = {step.key for step in walk.steps if step.timed}
+    claimed = {c.key: [r.state_s for r in c.rounds if not r.disturbed] for c in claims}
+    before = [claimed.get(key, []) for key in timed]
+    return min(before, key=len, default=[])

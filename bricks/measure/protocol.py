@@ -13,7 +13,9 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     load     id, key, model, optimize, examples?       → {}
     place    place, id, inputs, outputs                → {}
     walk     steps: [[place, timed]…], passes, announce → samples: [[seconds…] per step],
-                                                         reference_s, waited_share
+                                                         reference_s, reference_end_s,
+                                                         waited_share
+    reference {}                                       → reference_s
     unload   {}                                        → {}
     verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bricks.measure.measurement import DISTURBED_SHARE
 from bricks.measure.sampler import Sampler, Taken
+from bricks.measure.state import alike, prevailing
 from bricks.measure.statistics import Spread, median, spread
 
 # Rounds between two looks at the precision, and how many of this run it needs to stand on.
@@ -27,7 +27,8 @@ class StopRule:
 
     ``precision`` is half the width of a model's interval, relative to its latency, that comes from
     the samples' spread; sampling stops there, but not before ``min_rounds`` and at ``max_rounds``
-    in any case. Disturbed rounds do not count, but half as many again end it too. The interval is
+    in any case. What counts are undisturbed rounds of that state of the machine which prevails;
+    half as many again of whatever kind end it too. The interval is
     nominal: sampling that stops when it is narrow finds it narrower than it should be. So it is
     looked at only every few rounds. ``passes`` samples are taken in each round, after one warm-up.
     """
@@ -47,48 +48,65 @@ class StopRule:
 class Goal:
     """What a walk's samples are for.
 
-    ``rounds_before`` counts rounds already kept from an interrupted run. ``counts`` says by key how
-    often its latency counts in the model, ``demands`` how often it does in the model that needs it
-    most, once both are of one size; once where nothing is said. ``known_s`` is the part of the
-    model's latency that was measured earlier.
+    ``before`` holds the states of undisturbed rounds already kept from an interrupted run.
+    ``counts`` says by key how often its latency counts in the model, ``demands`` how often it does
+    in the model that needs it most, once both are of one size; once where nothing is said.
+    ``known_s`` is the part of the model's latency that was measured earlier.
     """
 
-    rounds_before: int = 0
+    before: Sequence[float | None] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     demands: Mapping[str, float] = field(default_factory=dict)
     known_s: float = 0.0
 
 
 class Progressing:
-    """How far a walk's sampling is: medians of its undisturbed rounds, by key."""
+    """How far a walk's sampling is: its undisturbed rounds, with the medians of each key."""
 
     def __init__(self, name: str, goal: Goal) -> None:
         self.name = name
-        self.rounds = self.quiet = goal.rounds_before
+        self.rounds = len(goal.before)
         self.runs = True
         self.content = False  # whether it is known well enough
         self.active: set[str] | None = None  # keys still sampled; None: all
         self._goal = goal
-        self._medians: dict[str, list[float]] = {}
+        self._quiet: list[tuple[float | None, dict[str, float]]] = [(s, {}) for s in goal.before]
 
     @property
-    def fresh(self) -> int:
-        """Undisturbed rounds of this run."""
-        return self.quiet - self._goal.rounds_before
+    def states(self) -> list[float | None]:
+        """The states in which the undisturbed rounds were taken."""
+        return [state_s for state_s, _ in self._quiet]
+
+    def quiet(self, state_s: float | None) -> int:
+        """Undisturbed rounds of a state."""
+        return sum(alike(s, state_s) for s in self.states)
+
+    def fresh(self, state_s: float | None) -> int:
+        """Those among them that are of this run."""
+        return sum(bool(medians) and alike(s, state_s) for s, medians in self._quiet)
 
     def advance(self, taken: Taken) -> None:
         """Take a round into account."""
         self.rounds += 1
-        self.runs = bool(taken.samples)
-        if taken.waited_share is not None and taken.waited_share > DISTURBED_SHARE:
-            return
-        self.quiet += 1
-        for key, samples in taken.samples.items():
-            self._medians.setdefault(key, []).append(median(samples))
+        rounds = taken.rounds()
+        self.runs = bool(rounds)
+        for first in list(rounds.values())[:1]:
+            if not first.disturbed:
+                medians = {key: median(r.samples) for key, r in rounds.items()}
+                self._quiet.append((first.state_s, medians))
 
-    def look(self, precision: float) -> None:
+    def look(self, precision: float, state_s: float | None, least: int) -> None:
         """Let those keys rest that add little to the interval, and see whether it is narrow."""
-        known = {key: spread(values) for key, values in self._medians.items()}
+        medians: dict[str, list[float]] = {}
+        for round_state_s, of_round in self._quiet:
+            for key, value in of_round.items():
+                of_key = medians.setdefault(key, [])
+                if alike(round_state_s, state_s):
+                    of_key.append(value)
+        if any(len(values) < least for values in medians.values()):
+            self.active = None  # some rested in another state, and are not known in this
+            return
+        known = {key: spread(values) for key, values in medians.items()}
         counts, demands = self._goal.counts, self._goal.demands
         total_s = self._goal.known_s + sum(counts.get(k, 1) * s.median_s for k, s in known.items())
         # Widths are added, not their squares: a machine's drift moves all bricks together.
@@ -120,37 +138,40 @@ def sample_in_turn(
     They end together: none goes on without the others. ``on_round`` receives a walk's name, what
     was taken, and the wall seconds it took.
     """
-    states = [Progressing(name, goals.get(name, Goal())) for name in sampler.names]
-    while states:
-        for state in states:
+    walks = [Progressing(name, goals.get(name, Goal())) for name in sampler.names]
+    while walks:
+        for walk in walks:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
             started = time.perf_counter()
-            taken = sampler.walk(state.name, rule.passes, state.active)
+            taken = sampler.walk(walk.name, rule.passes, walk.active)
             wall_s = time.perf_counter() - started
             if taken.samples:
-                on_round(state.name, taken, wall_s)
-            state.advance(taken)
-        states = [state for state in reversed(states) if state.runs]
-        finished = _finished(states, rule)
-        on_progress(1.0 if finished else min(s.quiet for s in states) / rule.max_rounds)
+                on_round(walk.name, taken, wall_s)
+            walk.advance(taken)
+        walks = [walk for walk in reversed(walks) if walk.runs]
+        state_s = prevailing(s for walk in walks for s in walk.states)
+        quiet = min((walk.quiet(state_s) for walk in walks), default=rule.max_rounds)
+        finished = _finished(walks, rule, quiet, state_s)
+        on_progress(1.0 if finished else quiet / rule.max_rounds)
         if finished:
             break
     return True
 
 
-def _finished(states: Sequence[Progressing], rule: StopRule) -> bool:
-    quiet = min((state.quiet for state in states), default=rule.max_rounds)
-    if quiet >= rule.max_rounds or max(state.rounds for state in states) >= rule.most_rounds:
+def _finished(
+    walks: Sequence[Progressing], rule: StopRule, quiet: int, state_s: float | None
+) -> bool:
+    if quiet >= rule.max_rounds or max(walk.rounds for walk in walks) >= rule.most_rounds:
         return True
     if quiet < rule.min_rounds or (quiet - rule.min_rounds) % _LOOK_EVERY:
         return False
-    enough = min(_LEAST, rule.min_rounds)
-    if any(state.fresh < enough for state in states):
+    least = min(_LEAST, rule.min_rounds)
+    if any(walk.fresh(state_s) < least for walk in walks):
         return False
-    for state in states:
-        state.look(rule.precision)
-    return all(state.content for state in states)
+    for walk in walks:
+        walk.look(rule.precision, state_s, least)
+    return all(walk.content for walk in walks)
 
 
 def _half_width_s(known: Spread) -> float:

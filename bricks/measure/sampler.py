@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks.errors import WorkerError
+from bricks.measure.measurement import Round
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerDied
 from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
@@ -35,12 +36,20 @@ class Lost(WorkerDied):
 class Taken:
     """What one walk yields: seconds by key, of the timed steps, and the conditions as they were.
 
-    ``reference_s`` and ``waited_share`` are as in :class:`~bricks.measure.measurement.Round`.
+    The conditions are as in :class:`~bricks.measure.measurement.Round`.
     """
 
     samples: Mapping[str, tuple[float, ...]]
     reference_s: float | None = None
     waited_share: float | None = None
+    reference_end_s: float | None = None
+
+    def rounds(self) -> dict[str, Round]:
+        """The round that this is for each key."""
+        return {
+            key: Round(samples, self.reference_s, self.waited_share, self.reference_end_s)
+            for key, samples in self.samples.items()
+        }
 
 
 class Sampler:
@@ -126,7 +135,12 @@ class Sampler:
                 for step, column in zip(steps, answer["samples"], strict=True)
                 if step.timed
             }
-            return Taken(samples, answer["reference_s"], answer["waited_share"])
+            return Taken(
+                samples,
+                answer["reference_s"],
+                answer["waited_share"],
+                answer["reference_end_s"],
+            )
 
     def _runs(self, key: str) -> bool:
         return key not in self.failures and key not in self.crowded

@@ -35,6 +35,9 @@ from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unp
 from bricks.measure.verify import verify_model
 from bricks.system import Waiting, logical_cpus
 
+# Runs of the reference workload: at first a thread of the pool may be asleep.
+_REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
+
 
 class Worker:
     """One backend, what it has loaded, and the shared activation region."""
@@ -151,8 +154,8 @@ class Worker:
     ) -> dict[str, Any]:
         """Run the steps in order: one pass to warm up, then ``passes`` that count.
 
-        Beside them, as long as it is known that they run: the reference workload, and how long
-        threads had to wait for a processor.
+        Beside them, as long as it is known that they run: the reference workload, before and
+        after, and how long threads had to wait for a processor.
         """
         runs = [self._placed[place].sample for place, _ in steps]
 
@@ -168,7 +171,8 @@ class Worker:
 
         self._refill()
         one_pass = announced if announce else silent
-        reference_s = self._reference_s() if runs and not announce else None
+        timed = runs and not announce
+        reference_s = self._reference_s() if timed else None
         one_pass()
         gc.disable()
         waiting = Waiting()
@@ -182,20 +186,25 @@ class Worker:
         samples = [list(column) for column in zip(*taken, strict=True)] or [[] for _ in runs]
         return {
             "samples": [
-                column if timed else [] for column, (_, timed) in zip(samples, steps, strict=True)
+                column if wanted else [] for column, (_, wanted) in zip(samples, steps, strict=True)
             ],
             "reference_s": reference_s,
+            "reference_end_s": self._reference_s() if timed else None,
             "waited_share": waited_share,
         }
 
+    def _do_reference(self) -> dict[str, Any]:
+        return {"reference_s": self._reference_s()}
+
     def _reference_s(self) -> float:
-        """Seconds that the reference workload takes now; its first run only warms up."""
+        """Seconds that the reference workload takes now, all threads awake and undisturbed."""
         if self._reference is None:
             loaded = self.backend.load(reference(), key=REFERENCE, optimize=False, examples={})
             nothing = np.zeros(0, np.uint8)
             self._reference = loaded.place(Placement((None,), (None,)), nothing)
-        self._reference.sample()
-        return self._reference.sample()
+        for _ in range(_REFERENCE_WARM_UPS):
+            self._reference.sample()
+        return min(self._reference.sample() for _ in range(_REFERENCE_RUNS))
 
     def _aligned_region(self) -> np.ndarray:
         start = -self._region.ctypes.data % 64

@@ -141,8 +141,25 @@ def _ids_owned(
 def append(
     connection: Connection, target_key: str, walk: Mapping[str, Booked], owner: Owner
 ) -> None:
-    """Add one round to each measurement in ``walk``."""
-    ids = _ids_owned(connection, target_key, list(walk), owner)
+    """Add one round to each measurement in ``walk``, which ``owner`` holds."""
+    _add(connection, _ids_owned(connection, target_key, list(walk), owner), walk)
+
+
+def supplement(connection: Connection, target_key: str, walk: Mapping[str, Booked]) -> None:
+    """Add one round to each measurement in ``walk`` that is done; others are left alone.
+
+    Needs no claim: whoever measures something again does no harm to whoever does it too.
+    """
+    ids: dict[str, int] = {}
+    for chunk in chunks(walk):
+        query = select(measurements.c.brick_key, measurements.c.id).where(
+            _among(target_key, chunk), measurements.c.state == DONE
+        )
+        ids.update((key, number) for key, number in connection.execute(query.with_for_update()))
+    _add(connection, ids, {key: walk[key] for key in ids})
+
+
+def _add(connection: Connection, ids: Mapping[str, int], walk: Mapping[str, Booked]) -> None:
     counts = _round_counts(connection, list(ids.values()))
     added: list[dict[str, Any]] = []
     for key, (taken, _) in walk.items():

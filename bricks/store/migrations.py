@@ -23,9 +23,13 @@ def _rounds_get_conditions(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE rounds ADD COLUMN {column} DOUBLE PRECISION"))
 
 
+def _rounds_get_an_end(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE rounds ADD COLUMN reference_end_s DOUBLE PRECISION"))
+
+
 # MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or
 # with tables of its own, not with schema.py, which moves on. Version 1 was the first.
-MIGRATIONS: dict[int, Migration] = {2: _rounds_get_conditions}
+MIGRATIONS: dict[int, Migration] = {2: _rounds_get_conditions, 3: _rounds_get_an_end}
 
 
 def prepare(engine: Engine, label: str, busy_timeout_s: float) -> None:

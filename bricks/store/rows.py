@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row
@@ -120,6 +121,7 @@ def round_row(taken: Round) -> dict[str, Any]:
         "sample_count": len(checked.samples),
         "reference_s": checked.reference_s,
         "waited_share": checked.waited_share,
+        "reference_end_s": checked.reference_end_s,
     }
 
 
@@ -128,16 +130,18 @@ def round_of(row: Row[Any]) -> Round:
     data = json.loads(row.samples)
     if not isinstance(data, list):
         raise ValueError("not a list of samples")
-    return _checked_round(Round(tuple(data), row.reference_s, row.waited_share))
+    conditions = (row.reference_s, row.waited_share, row.reference_end_s)
+    return _checked_round(Round(tuple(data), *conditions))
 
 
 def _checked_round(taken: Round) -> Round:
-    reference_s, waited_share = taken.reference_s, taken.waited_share
-    if reference_s is not None and not (math.isfinite(reference_s) and reference_s > 0):
-        raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
+    for reference_s in (taken.reference_s, taken.reference_end_s):
+        if reference_s is not None and not (math.isfinite(reference_s) and reference_s > 0):
+            raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
+    waited_share = taken.waited_share
     if waited_share is not None and not (math.isfinite(waited_share) and waited_share >= 0):
         raise ValueError(f"the share waited, {waited_share!r}, is no share")
-    return Round(_checked_samples(taken.samples), reference_s, waited_share)
+    return replace(taken, samples=_checked_samples(taken.samples))
 
 
 def _checked_samples(samples: Iterable[object]) -> tuple[float, ...]:

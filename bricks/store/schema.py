@@ -25,7 +25,8 @@ from sqlalchemy import (
 # History. Every change of a table below raises the version and adds a step to migrations.py.
 #   1  first layout
 #   2  rounds have the conditions they met: reference_s, waited_share
-SCHEMA_VERSION = 2
+#   3  rounds have the reference's latency after them too: reference_end_s
+SCHEMA_VERSION = 3
 
 # States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.
 OPEN, DONE, FAILED = "open", "done", "failed"
@@ -124,4 +125,5 @@ rounds = Table(
     Column("sample_count", Integer, nullable=False),
     Column("reference_s", Double),  # seconds of the reference workload; null: it wasn't run
     Column("waited_share", Double),  # of the round's time; null: not known
+    Column("reference_end_s", Double),  # the same as reference_s, after the round
 )

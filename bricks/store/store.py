@@ -237,6 +237,14 @@ class Store:
             ledger.append(connection, target_key, walk, owner)
             ledger.renew(connection, target_key, owner, self._lease_s)
 
+    def supplement(self, target_key: str, walk: Mapping[str, ledger.Booked]) -> None:
+        """Add one round to each key of a walk that is measured already.
+
+        For what must be measured again, since the machine has come into another state.
+        """
+        with self._writing() as connection:
+            ledger.supplement(connection, target_key, walk)
+
     def renew(self, target_key: str, owner: Owner) -> None:
         """Give a sign of life where a long time passes without a round."""
         with self._writing() as connection:

@@ -43,6 +43,8 @@ _AS_REQUESTED = 1
 # their own, with numbers that suit them.
 _BLOCK_ROW = 4096
 _LEAST_SHARED_BYTES = 1 << 20
+# Bytes between the beginnings of two arrays in the block, and room for some thousands of them.
+_BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 
 
 class OnnxRuntimeBackend:
@@ -152,10 +154,10 @@ class OnnxRuntimeBackend:
         integers = [name for name, type_ in types.items() if not type_.floating]
         ranges = integer_ranges(graph, [*graph.inputs, *integers])
         weights = {
-            name: self._shared(type_)
+            name: self._shared(type_, number)
             if share and type_.dtype == "FLOAT" and type_.size_bytes >= _LEAST_SHARED_BYTES
             else self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
-            for name, type_ in types.items()
+            for number, (name, type_) in enumerate(types.items())
         }
         inputs: dict[str, tuple[Callable[[], np.ndarray], TensorType]] = {
             name: (
@@ -166,10 +168,16 @@ class OnnxRuntimeBackend:
         }
         return weights, inputs
 
-    def _shared(self, type_: TensorType) -> np.ndarray:
-        """An array of ``type_`` in the block that large weights share."""
-        if self._block.size < type_.size_bytes:
-            rows = -(-type_.size_bytes // (4 * _BLOCK_ROW))
+    def _shared(self, type_: TensorType, number: int) -> np.ndarray:
+        """An array of ``type_`` in the block that large weights share.
+
+        Another for each ``number``: of weights with equal values in one session, the runtime keeps
+        a single prepacked copy, which then stays in the caches as no real model's weights would.
+        """
+        offset = number * _BLOCK_STEP
+        if self._block.size < offset + type_.size_bytes:
+            size_bytes = type_.size_bytes + max(offset, _BLOCK_SLACK)
+            rows = -(-size_bytes // (4 * _BLOCK_ROW))
             block = self._pool.weight("block", TensorType("FLOAT", (rows, 1, _BLOCK_ROW)))
             self._block = block.reshape(-1).view(np.uint8)
-        return at(self._block, 0, type_)
+        return at(self._block, offset, type_)

@@ -1,0 +1,45 @@
+"""States of a machine, as the reference workload shows them.
+
+A machine is not always the same one: a hypervisor moves virtual processors between cores that
+share a cache and cores that don't, and a clock is lowered when it gets hot. Latencies of one state
+say little of another, so what is compared must come from one. A state is known by the latency of
+the reference workload in seconds; None where nothing is known, which goes with everything.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+# Rounds whose references are within this factor are of one state. Ordinary drift stays well below;
+# cores that share a cache and cores that don't are a factor of two apart.
+ALIKE = 1.25
+
+
+def alike(one_s: float | None, other_s: float | None) -> bool:
+    """Whether two reference latencies are of one state."""
+    if one_s is None or other_s is None:
+        return True
+    return max(one_s, other_s) <= ALIKE * min(one_s, other_s)
+
+
+def prevailing(references_s: Iterable[float | None]) -> float | None:
+    """The state in which most of the rounds were taken; None if none says."""
+    known = sorted(s for s in references_s if s is not None)
+    first, last = 0, 0
+    for i, low_s in enumerate(known):
+        end = bisect_right(known, low_s * ALIKE)
+        if end - i > last - first:
+            first, last = i, end
+    return known[(first + last) // 2] if known else None
+
+
+def states(references_s: Iterable[float | None]) -> list[float | None]:
+    """All states, those with the most rounds first; ``[None]`` if no round says."""
+    left = [s for s in references_s if s is not None]
+    found: list[float | None] = []
+    while left:
+        state_s = prevailing(left)
+        found.append(state_s)
+        left = [s for s in left if not alike(s, state_s)]
+    return found or [None]
