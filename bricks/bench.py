@@ -144,8 +144,12 @@ class Bench:
             brick_optimization="none" if self._granularity.executed else "all",
         )
         self.target = Target(fingerprint(), self.runtime)
-        exclusive = info.real and options.conditions.exclusive
-        self._conditions = replace(options.conditions, exclusive=exclusive)
+        given = options.conditions
+        self._conditions = replace(
+            given,
+            exclusive=info.real and given.exclusive,
+            most_ballast_bytes=_most_ballast_bytes(self.target, given.most_ballast_bytes),
+        )
         self._progress = progress
         self.store = Store.open(cache)
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
@@ -335,7 +339,7 @@ class Bench:
             keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.model.digest)}
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
         if jobs and self.options.memory_bytes is None:
-            heaviest = max(_weight_bytes(job.decomposition) for job in jobs)
+            heaviest = max(job.decomposition.weight_bytes for job in jobs)
             self._supervisor.limit_memory(2 * heaviest + _ROOM_BYTES)
         campaign = Campaign(
             self.store, self._supervisor, self.target.key, self._conditions, self._progress
@@ -384,13 +388,11 @@ class Bench:
             self._target_saved = True
 
 
-def _weight_bytes(decomposition: Decomposition) -> int:
-    """Bytes of a model's weights, as its executed graph has them; texts do not count."""
-    sizes = {
-        key: sum(t.size_bytes for t in brick.weights.values() if t.dtype != "STRING")
-        for key, brick in decomposition.bricks.items()
-    }
-    return sum(sizes[occurrence.brick] for occurrence in decomposition.plan.occurrences)
+def _most_ballast_bytes(target: Target, most_bytes: int) -> int:
+    """Twice what all caches hold, or ``most_bytes`` if that is less, or they are not known."""
+    sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
+    known = [size for size in sizes.values() if size is not None]
+    return min(most_bytes, 2 * sum(known)) if known else most_bytes
 
 
 def batch_hint(model: Model) -> str:

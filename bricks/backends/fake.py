@@ -26,6 +26,7 @@ from weakref import WeakSet
 import numpy as np
 import onnx
 
+from bricks.backends.ballast import BALLAST
 from bricks.backends.base import Executed, Placement
 from bricks.backends.reference import REFERENCE
 from bricks.decompose.identity import Cutter
@@ -76,7 +77,7 @@ class FakeBackend:
         keys = [cutter.cut((i,)).brick.key for i in range(len(graph.nodes))]
         latency_s = CALL_OVERHEAD_S + sum(map(node_latency_s, keys))
         loaded = FakeLoaded(latency_s, _fault(graph), self._loaded)
-        if key != REFERENCE:  # it is there whatever else is
+        if key not in (REFERENCE, BALLAST):  # they are there whatever else is
             self._loaded.add(loaded)
         return loaded
 

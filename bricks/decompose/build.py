@@ -34,6 +34,7 @@ def build(
     cutter = Cutter(graph, steering=steering)
     shared = in_place or {}
     numbers: dict[str, int] = {}
+    weights: dict[str, int] = {}
 
     def number(name: str) -> int:
         return numbers.setdefault(name, len(numbers))
@@ -51,6 +52,7 @@ def build(
                 outputs=tuple(map(number, piece.outputs)),
                 nodes=len(nodes),
                 in_place=_in_place(piece.inputs, piece.outputs, shared),
+                weights=tuple(weights.setdefault(name, len(weights)) for name in piece.weights),
             )
         )
     plan = Plan(

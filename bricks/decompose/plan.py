@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from bricks.graph.tensor import TensorType
@@ -48,9 +49,10 @@ class Brick:
 class Occurrence:
     """A place in a model where a brick stands.
 
-    ``inputs`` and ``outputs`` number the model's values, in the brick's canonical order.
-    ``in_place`` names the input (by position) whose memory the runtime gives to the first output,
-    or is None where the output has memory of its own.
+    ``inputs`` and ``outputs`` number the model's values, in the brick's canonical order, and
+    ``weights`` its weights: two places may share them (none where that isn't known). ``in_place``
+    names the input (by position) whose memory the runtime gives to the first output, or is None
+    where the output has memory of its own.
     """
 
     brick: str
@@ -58,6 +60,7 @@ class Occurrence:
     outputs: tuple[int, ...]
     nodes: int = 1
     in_place: int | None = None
+    weights: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class Plan:
         data = asdict(self)
         data["types"] = [t.to_json() for t in self.types]
         data["occurrences"] = [
-            [o.brick, list(o.inputs), list(o.outputs), o.nodes, o.in_place]
+            [o.brick, list(o.inputs), list(o.outputs), o.nodes, o.in_place, list(o.weights)]
             for o in self.occurrences
         ]
         return data
@@ -115,8 +118,10 @@ class Plan:
             outputs=tuple(data["outputs"]),
             types=tuple(TensorType.from_json(t) for t in data["types"]),
             occurrences=tuple(
-                Occurrence(brick, tuple(inputs), tuple(outputs), nodes, in_place)
-                for brick, inputs, outputs, nodes, in_place in data["occurrences"]
+                Occurrence(
+                    brick, tuple(inputs), tuple(outputs), nodes, in_place, tuple(*weights)
+                )  # plans of earlier versions say nothing of weights
+                for brick, inputs, outputs, nodes, in_place, *weights in data["occurrences"]
             ),
         )
 
@@ -128,3 +133,17 @@ class Decomposition:
     plan: Plan
     bricks: Mapping[str, Brick]
     wall_s: float
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the model's weights, each counted once; texts do not count."""
+        total, seen = 0, set()
+        for occurrence in self.plan.occurrences:
+            types = self.bricks[occurrence.brick].weights.values()
+            for number, type_ in zip_longest(occurrence.weights, types):
+                if number in seen or type_.dtype == "STRING":
+                    continue
+                total += type_.size_bytes
+                if number is not None:
+                    seen.add(number)
+        return total

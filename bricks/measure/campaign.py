@@ -51,12 +51,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How to measure: when to stop, how long a step may take, and the time there is for all."""
+    """How to measure: when to stop, how long a step may take, and the time there is for all.
+
+    ``most_ballast_bytes`` is the most that is read in place of weights that a walk lacks: more than
+    the caches hold is in vain.
+    """
 
     rule: StopRule = field(default_factory=StopRule)
     timeout_s: float = DEFAULT_TIMEOUT_S
     budget_s: float | None = None
     exclusive: bool = True
+    most_ballast_bytes: int = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +247,11 @@ class Campaign:
             walks[WHOLE] = single(plan.digest, skeleton, inputs=inputs, outputs=outputs)
         if wanted - {plan.digest}:
             walks[BRICKS] = walk_of(
-                plan,
-                job.decomposition.bricks,
+                job.decomposition,
                 wanted,
                 optimize=plan.granularity != "executed",
                 avoid={k for k, r in settled.items() if isinstance(r, Failure)},
+                most_ballast_bytes=self._conditions.most_ballast_bytes,
             )
         known = {key: r for key, r in settled.items() if key not in again}
         goals = {

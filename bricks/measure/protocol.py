@@ -12,7 +12,8 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     region   size_bytes                                → {}
     load     id, key, model, optimize, examples?       → {}
     place    place, id, inputs, outputs                → {}
-    walk     steps: [[place, timed]…], passes, announce → samples: [[seconds…] per step],
+    walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
+             announce, ballast_bytes?
                                                          reference_s, reference_end_s,
                                                          waited_share
     reference {}                                       → reference_s

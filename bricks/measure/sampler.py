@@ -8,7 +8,7 @@ memory lacks, that may be the fault of all that is loaded together: such a brick
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +76,8 @@ class Sampler:
         self._on_step = on_step
         self._region_bytes = max((w.region_bytes for w in walks.values()), default=0)
         self._keys = {load.key for walk in walks.values() for load in walk.loads}
+        self._to_load = len({load.name for walk in walks.values() for load in walk.loads})
+        self._loaded: set[str] = set()
         self._placed: dict[str, Step] = {}
         self._starts = 0  # the worker in which everything is loaded, by its number
         self._pass_s: dict[str, float] = {}
@@ -117,7 +119,7 @@ class Sampler:
                 return Taken({})
             started = time.perf_counter()
             try:
-                answer = self._run(steps, passes, timeout_s=self._limit_s(name, passes))
+                answer = self._run(name, steps, passes, timeout_s=self._limit_s(name, passes))
             except WorkerError as error:
                 known = self._known()
                 if isinstance(error, WorkerDied):
@@ -130,11 +132,7 @@ class Sampler:
                 continue
             if keys is None:
                 self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
-            samples = {
-                step.key: tuple(column)
-                for step, column in zip(steps, answer["samples"], strict=True)
-                if step.timed
-            }
+            samples = _by_key(steps, answer["samples"])
             return Taken(
                 samples,
                 answer["reference_s"],
@@ -214,16 +212,18 @@ class Sampler:
         """Whether the worker still lives; a failure is noted."""
         started = time.perf_counter()
         fields = {
-            "id": load.key,
+            "id": load.name,
             "key": load.key,
             "model": pack(load.model),
             "optimize": load.optimize,
             "examples": {name: list(values) for name, values in load.examples.items()},
         }
         alive = self._try(load.key, "load", fields)
-        if load.key not in self.load_s:
-            self.load_s[load.key] = time.perf_counter() - started
-            self._on_load(len(self.load_s) / len(self._keys))
+        if load.name not in self._loaded:
+            self._loaded.add(load.name)
+            seconds = time.perf_counter() - started
+            self.load_s[load.key] = self.load_s.get(load.key, 0.0) + seconds
+            self._on_load(len(self._loaded) / self._to_load)
         return alive
 
     def _place_all(self, name: str) -> bool:
@@ -239,7 +239,7 @@ class Sampler:
     def _place(self, step: Step) -> bool:
         fields = {
             "place": step.place,
-            "id": step.key,
+            "id": step.load,
             "inputs": list(step.inputs),
             "outputs": list(step.outputs),
         }
@@ -274,7 +274,7 @@ class Sampler:
                     self._setup()
                 steps = self.steps(name)
                 started = time.perf_counter()
-                self._run(steps, passes, timeout_s=self._timeout_s, on_step=on_step)
+                self._run(name, steps, passes, timeout_s=self._timeout_s, on_step=on_step)
             except WorkerError as error:
                 if at >= 0:
                     self._blame(steps[at].key, error)
@@ -291,6 +291,7 @@ class Sampler:
 
     def _run(
         self,
+        name: str,
         steps: list[Step],
         passes: int,
         *,
@@ -302,6 +303,7 @@ class Sampler:
             timeout_s=timeout_s,
             on_step=on_step,
             steps=[[step.place, step.timed] for step in steps],
+            ballast_bytes=self._walks[name].ballast_bytes(steps),
             passes=passes,
             announce=on_step is not None,
         )
@@ -318,3 +320,17 @@ class Sampler:
         if refused is not None:
             raise refused
         return answer
+
+
+def _by_key(
+    steps: Sequence[Step], columns: Sequence[Sequence[float]]
+) -> dict[str, tuple[float, ...]]:
+    """Samples by key: in each pass, the mean over the places where it was timed."""
+    timed: dict[str, list[Sequence[float]]] = {}
+    for step, column in zip(steps, columns, strict=True):
+        if step.timed:
+            timed.setdefault(step.key, []).append(column)
+    return {
+        key: tuple(sum(samples) / len(samples) for samples in zip(*of_key, strict=True))
+        for key, of_key in timed.items()
+    }

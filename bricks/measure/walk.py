@@ -2,18 +2,26 @@
 
 Bricks are not measured in loops of their own. They are run in the order in which their model runs
 them, on the addresses that their values have there, so that each one meets the caches as its
-neighbours leave them. Each brick is timed at its first place in the model; a few occurrences
-before each place are run along, untimed, so that a brick that is measured alone has neighbours.
+neighbours leave them. Each brick is timed at a few of its places in the model; a few occurrences
+before each are run along, so that a brick that is measured alone has neighbours. Where places have
+weights of their own in the model, they have them in the walk too.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bricks.decompose.plan import Brick, Plan
+from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.measure.arena import arrange
+
+# Places at which a brick is timed, if it has so many.
+PLACES = 2
+
+# Weights of fewer bytes are as warm as anything: places share them.
+_HEAVY_BYTES = 1 << 16
 
 # Occurrences that are run before each timed one. See docs/measuring.md for what they do.
 LEAD_IN = 2
@@ -26,13 +34,21 @@ LONG_LEAD_IN = 8
 class Load:
     """Something to make ready: ``model`` is a serialised ``ModelProto`` without weights.
 
-    ``examples`` are values that integer inputs must have.
+    ``examples`` are values that integer inputs must have. The same thing may be loaded several
+    times, as ``copy`` 0, 1 and so on, with ``weight_bytes`` of weights each.
     """
 
     key: str
     model: bytes
     optimize: bool
     examples: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    copy: int = 0
+    weight_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """What tells it from everything else that is loaded."""
+        return name_of(self.key, self.copy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +64,66 @@ class Step:
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
     timed: bool
-    multiplicity: int = 1
     after: str | None = None
     position: int = 0
+    copy: int = 0
+
+    @property
+    def load(self) -> str:
+        """The name of what is run."""
+        return name_of(self.key, self.copy)
+
+
+def name_of(key: str, copy: int) -> str:
+    """How a copy of a key is called."""
+    return f"{key}/{copy}" if copy else key
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Steps in order, what they need loaded, and the size of the region they share."""
+    """Steps in order, what they need loaded, and the size of the region they share.
+
+    ``weight_bytes`` is what the whole model has of weights, ``most_ballast_bytes`` the most that is
+    worth reading in place of those that the walk lacks.
+    """
 
     loads: tuple[Load, ...]
     steps: tuple[Step, ...]
     region_bytes: int = 0
+    weight_bytes: int = 0
+    most_ballast_bytes: int = 0
+
+    def ballast_bytes(self, steps: Iterable[Step]) -> int:
+        """Bytes to read before a pass over ``steps``, for the weights that they lack."""
+        run = {step.load for step in steps}
+        held = sum(load.weight_bytes for load in self.loads if load.name in run)
+        lacking = max(0, self.weight_bytes - held)
+        return min(lacking, self.most_ballast_bytes) if lacking >= _HEAVY_BYTES else 0
 
 
 def walk_of(
-    plan: Plan,
-    bricks: Mapping[str, Brick],
+    decomposition: Decomposition,
     wanted: Collection[str],
     *,
     optimize: bool,
     avoid: Collection[str] = (),
     lead_in: int = LEAD_IN,
+    places: int = PLACES,
+    most_ballast_bytes: int = 0,
 ) -> Walk:
-    """The walk that times the ``wanted`` bricks of ``plan``; ``avoid`` are known not to run.
+    """The walk that times the ``wanted`` bricks; ``avoid`` are known not to run.
 
     What a step overwrites is made anew in each pass: its producer is run along too.
     """
+    plan, bricks = decomposition.plan, decomposition.bricks
     arena = arrange(plan)
-    count = Counter(occurrence.brick for occurrence in plan.occurrences)
-    timed = {first for key, first in _firsts(plan).items() if key in wanted}
+    timed = _timed(plan, wanted, places)
     overwritten = _overwritten(plan)
     needed = {j for i in timed for j in range(max(0, i - lead_in), i + 1)}
     for i in list(needed):
         while (i := overwritten.get(i, -1)) >= 0:
             needed.add(i)
+    copies = _copies(decomposition, timed)
     steps = []
     for i in sorted(needed):
         occurrence = plan.occurrences[i]
@@ -96,21 +137,59 @@ def walk_of(
                 inputs=tuple(arena.offsets[v] for v in occurrence.inputs),
                 outputs=tuple(arena.offsets[v] for v in occurrence.outputs),
                 timed=i in timed,
-                multiplicity=count[occurrence.brick],
                 after=None if source is None else f"{plan.digest}/{source}",
                 position=i,
+                copy=copies.get((occurrence.brick, occurrence.weights or i), 0),
             )
         )
-    keys = dict.fromkeys(step.key for step in steps)
-    loads = tuple(Load(k, bricks[k].model, optimize, bricks[k].examples) for k in keys)
-    return Walk(loads, tuple(steps), arena.size_bytes)
+    loads = tuple(
+        Load(k, bricks[k].model, optimize, bricks[k].examples, copy, _weight_bytes(bricks[k]))
+        for k, copy in dict.fromkeys((step.key, step.copy) for step in steps)
+    )
+    return Walk(
+        loads, tuple(steps), arena.size_bytes, decomposition.weight_bytes, most_ballast_bytes
+    )
 
 
-def _firsts(plan: Plan) -> dict[str, int]:
-    firsts: dict[str, int] = {}
+def _timed(plan: Plan, wanted: Collection[str], places: int) -> set[int]:
+    """Where each brick is timed: at places drawn from equal parts of its occurrences.
+
+    Its first place is seldom a typical one, and every n-th may always be the same part of a layer.
+    A brick's key decides the draw.
+    """
+    occurrences: dict[str, list[int]] = {}
     for i, occurrence in enumerate(plan.occurrences):
-        firsts.setdefault(occurrence.brick, i)
-    return firsts
+        if occurrence.brick in wanted:
+            occurrences.setdefault(occurrence.brick, []).append(i)
+    timed = set()
+    for key, found in occurrences.items():
+        draw = random.Random(key)
+        parts = min(places, len(found))
+        timed |= {found[int((part + draw.random()) * len(found) / parts)] for part in range(parts)}
+    return timed
+
+
+def _copies(
+    decomposition: Decomposition, timed: Collection[int]
+) -> dict[tuple[str, tuple[int, ...] | int], int]:
+    """Which copy stands at a place, by brick and weights (the place, where they aren't known).
+
+    A copy for each set of weights that a brick has where it is timed, if they are not small.
+    """
+    copies: dict[tuple[str, tuple[int, ...] | int], int] = {}
+    counts: Counter[str] = Counter()
+    for i in sorted(timed):
+        occurrence = decomposition.plan.occurrences[i]
+        name = (occurrence.brick, occurrence.weights or i)
+        heavy = _weight_bytes(decomposition.bricks[occurrence.brick]) >= _HEAVY_BYTES
+        if heavy and name not in copies:
+            copies[name] = counts[occurrence.brick]
+            counts[occurrence.brick] += 1
+    return copies
+
+
+def _weight_bytes(brick: Brick) -> int:
+    return sum(t.size_bytes for t in brick.weights.values() if t.dtype != "STRING")
 
 
 def _overwritten(plan: Plan) -> dict[int, int]:
@@ -162,9 +241,9 @@ def grounded(steps: Iterable[Step]) -> list[Step]:
 
 def alone(walk: Walk, key: str) -> Walk:
     """The walk of one brick of ``walk``, with buffers of its own and nothing around it."""
-    loads = tuple(load for load in walk.loads if load.key == key)
-    steps = tuple(step for step in walk.steps if step.key == key and step.timed)
-    return without_region(Walk(loads, steps))
+    first = next(step for step in walk.steps if step.key == key and step.timed)
+    loads = tuple(load for load in walk.loads if load.name == first.load)
+    return without_region(Walk(loads, (first,)))
 
 
 def without_region(walk: Walk) -> Walk:
@@ -173,7 +252,7 @@ def without_region(walk: Walk) -> Walk:
         replace(s, inputs=(None,) * len(s.inputs), outputs=(None,) * len(s.outputs), after=None)
         for s in walk.steps
     )
-    return Walk(walk.loads, tuple(steps))
+    return replace(walk, steps=tuple(steps), region_bytes=0)
 
 
 def single(key: str, model: bytes, *, inputs: int, outputs: int, timed: bool = True) -> Walk:

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import onnx
 
 from bricks import backends
+from bricks.backends.ballast import BALLAST, ballast
 from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.filling import PERIOD, filled
 from bricks.backends.reference import REFERENCE, reference
@@ -49,6 +51,7 @@ class Worker:
         self._placed: dict[str, Placed] = {}
         self._region = np.zeros((0, PERIOD), np.uint8)
         self._reference: Placed | None = None
+        self._ballast: tuple[int, Placed] | None = None
         self._threads = 1
         self._seed = 0
 
@@ -145,12 +148,17 @@ class Worker:
     def _do_unload(self) -> dict[str, Any]:
         self._placed.clear()
         self._loaded.clear()
+        self._ballast = None
         gc.collect()
         _give_back_memory()
         return {}
 
     def _do_walk(
-        self, steps: list[tuple[str, bool]], passes: int, announce: bool
+        self,
+        steps: list[tuple[str, bool]],
+        passes: int,
+        announce: bool,
+        ballast_bytes: int = 0,
     ) -> dict[str, Any]:
         """Run the steps in order: one pass to warm up, then ``passes`` that count.
 
@@ -167,11 +175,14 @@ class Worker:
             return taken
 
         def silent() -> list[float]:
+            if read is not None:
+                read.sample()
             return [run() for run in runs]
 
         self._refill()
         one_pass = announced if announce else silent
         timed = runs and not announce
+        read = self._ballast_of(ballast_bytes) if timed and ballast_bytes else None
         reference_s = self._reference_s() if timed else None
         one_pass()
         gc.disable()
@@ -193,15 +204,25 @@ class Worker:
             "waited_share": waited_share,
         }
 
+    def _ballast_of(self, size_bytes: int) -> Placed:
+        """What reads so many bytes; the last one is kept."""
+        if self._ballast is None or self._ballast[0] != size_bytes:
+            self._ballast = None  # its memory goes first
+            self._ballast = size_bytes, self._companion(ballast(size_bytes), BALLAST)
+        return self._ballast[1]
+
+    def _companion(self, model: onnx.ModelProto, key: str) -> Placed:
+        """Something of one input and one output that is run beside the steps."""
+        loaded = self.backend.load(model, key=key, optimize=False, examples={})
+        return loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8))
+
     def _do_reference(self) -> dict[str, Any]:
         return {"reference_s": self._reference_s()}
 
     def _reference_s(self) -> float:
         """Seconds that the reference workload takes now, all threads awake and undisturbed."""
         if self._reference is None:
-            loaded = self.backend.load(reference(), key=REFERENCE, optimize=False, examples={})
-            nothing = np.zeros(0, np.uint8)
-            self._reference = loaded.place(Placement((None,), (None,)), nothing)
+            self._reference = self._companion(reference(), REFERENCE)
         for _ in range(_REFERENCE_WARM_UPS):
             self._reference.sample()
         return min(self._reference.sample() for _ in range(_REFERENCE_RUNS))

@@ -25,6 +25,8 @@ def _rounds_get_conditions(connection: Connection) -> None:
 
 def _rounds_get_an_end(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE rounds ADD COLUMN reference_end_s DOUBLE PRECISION"))
+    # Plans now say which weights places share, and which memory; they are made anew.
+    connection.execute(text("DELETE FROM plans"))
 
 
 # MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or

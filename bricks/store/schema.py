@@ -25,7 +25,8 @@ from sqlalchemy import (
 # History. Every change of a table below raises the version and adds a step to migrations.py.
 #   1  first layout
 #   2  rounds have the conditions they met: reference_s, waited_share
-#   3  rounds have the reference's latency after them too: reference_end_s
+#   3  rounds have the reference's latency after them too: reference_end_s; plans are made anew,
+#      with the weights of each place
 SCHEMA_VERSION = 3
 
 # States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.

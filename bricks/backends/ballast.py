@@ -1,0 +1,27 @@
+"""The ballast: memory that is read where a model would read weights that a walk lacks.
+
+A walk over a model's bricks runs few of its occurrences, and so reads few of its weights. What a
+model reads in between is what makes weights cold when they are needed again. So as many bytes are
+read before each pass. It must not know what is measured.
+"""
+
+from __future__ import annotations
+
+import onnx
+from onnx import TensorProto, helper
+
+BALLAST = "ballast"
+
+_ROW = 1024
+
+
+def ballast(size_bytes: int) -> onnx.ModelProto:
+    """A model that reads so many bytes (rounded up to 4 KiB), with all threads, and writes few."""
+    rows = max(1, -(-size_bytes // (4 * _ROW)))
+    graph = helper.make_graph(
+        [helper.make_node("ReduceMax", ["in"], ["out"], axes=[1], keepdims=0)],
+        "ballast",
+        [helper.make_tensor_value_info("in", TensorProto.FLOAT, [rows, _ROW])],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [rows])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
