@@ -25,16 +25,17 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
 
 from bricks import Bench
 from bricks.backends import create
+from bricks.backends.ballast import BALLAST, ballast
 from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.filling import filled
 from bricks.backends.reference import REFERENCE, reference
 from bricks.decompose.plan import Decomposition
 from bricks.graph.view import parse_model
 from bricks.measure.probes import LONG, SHORT, call_overhead_s, chain
+from bricks.measure.state import alike
 from bricks.measure.statistics import median
 from bricks.measure.walk import Step, Walk, grounded, walk_of, without_region
 from bricks.zoo import entries
@@ -45,19 +46,23 @@ PAGE = ROOT / "docs" / "measuring.md"
 MARKS = ("<!-- ablations: written by benchmarks/ablations.py -->", "<!-- /ablations -->")
 
 ROUNDS, PASSES = 8, 2
-# What is read through to leave nothing of a model in any cache; twice a usual last-level cache.
-SWEEP_BYTES = 64 << 20
+MOST_BALLAST_BYTES = 64 << 20
 
 AS_IT_IS = "as it is"
 WAYS = {
-    AS_IT_IS: "walked in plan order, in the shared region, two occurrences leading in",
+    AS_IT_IS: "walked in plan order at two places each, in the memory that a model would use, two"
+    " occurrences leading in, weights of their own, ballast before each pass",
+    "one place": "each brick is timed at one place",
+    "four places": "each brick is timed at four places",
+    "weights shared": "a brick's places share its weights",
+    "no ballast": "nothing is read in place of the weights that the walk lacks",
+    "neither": "weights shared, and no ballast",
     "no lead-in": "only the timed bricks are walked",
     "five lead in": "five occurrences lead in instead of two",
-    "own buffers": "walked, every brick with buffers of its own",
-    "own buffers, in a loop": "each brick run again at once, with buffers of its own",
-    "in a loop": "each brick run again at once, in the shared region",
-    "caches swept": "walked; before each pass, 64 MiB of other memory are read",
-    "a session each": "walked, every occurrence with a session and weights of its own, all timed",
+    "own buffers": "every brick has buffers of its own",
+    "own buffers, in a loop": "each brick is run again at once, with buffers of its own",
+    "in a loop": "each brick is run again at once, in the memory that a model would use",
+    "a session each": "every occurrence has a session and weights of its own, all are timed",
 }
 AFTERWARDS = {
     "overhead left in": "as it is, the cost of a call not subtracted",
@@ -70,82 +75,97 @@ Sample = Callable[[], list[float]]
 class Bed:
     """A model's bricks and the model itself, loaded in this process and ready to run."""
 
-    def __init__(self, backend: Backend, skeleton: bytes, found: Decomposition) -> None:
-        self.plan, self.bricks = found.plan, found.bricks
+    def __init__(
+        self, backend: Backend, skeleton: bytes, found: Decomposition, most_ballast_bytes: int
+    ) -> None:
+        self.found = found
         self.backend = backend
-        self.count = Counter(o.brick for o in self.plan.occurrences)
-        region_bytes = self.walk().region_bytes
-        memory = filled(region_bytes + 64, seed=0)
+        self.most_ballast_bytes = most_ballast_bytes
+        self.count = Counter(o.brick for o in found.plan.occurrences)
+        memory = filled(self.walk().region_bytes + 64, seed=0)
         self.region = memory[-memory.ctypes.data % 64 :]
-        loads = {load.key: load for load in self.walk().loads}
-        self.loads = {
-            key: self._load(key, load.model, load.examples) for key, load in loads.items()
-        }
-        free = Placement((None,) * len(self.plan.inputs), (None,) * len(self.plan.outputs))
+        self.loads: dict[str, Loaded] = {}
+        self.ballasts: dict[int, Placed] = {}
+        inputs, outputs = len(found.plan.inputs), len(found.plan.outputs)
         whole = backend.load(parse_model(skeleton), key="whole", optimize=True, examples={})
-        self.whole = whole.place(free, self.region)
-        self.reference = backend.load(
-            reference(), key=REFERENCE, optimize=False, examples={}
-        ).place(Placement((None,), (None,)), self.region)
-        self.sweep = self._sweep()
+        self.whole = whole.place(Placement((None,) * inputs, (None,) * outputs), self.region)
+        self.reference = self._companion(reference(), REFERENCE)
 
-    def walk(self, lead_in: int = 2) -> Walk:
-        """All bricks at their first places."""
-        keys = set(self.plan.keys)
-        return walk_of(self.plan, self.bricks, keys, optimize=False, lead_in=lead_in)
+    def walk(self, **changes: int) -> Walk:
+        """All bricks, with ``changes`` to how they are walked."""
+        options = {"most_ballast_bytes": self.most_ballast_bytes, **changes}
+        return walk_of(self.found, set(self.found.plan.keys), optimize=False, **options)
 
     def ways(self) -> dict[str, tuple[list[Step], Sample]]:
         """The steps of each way, and what samples them once."""
-        walked = grounded(self.walk().steps)
-        alone = grounded(without_region(self.walk()).steps)
-        firsts = [step for step in walked if step.timed]
-        every = self._every_occurrence()
-        own = [
-            self._load(step.place, self.bricks[step.key].model, self.bricks[step.key].examples)
-            for step in every
-        ]
+        as_it_is = self.walk()
+        shared = replace(
+            as_it_is,
+            loads=tuple(load for load in as_it_is.loads if not load.copy),
+            steps=tuple(replace(step, copy=0) for step in as_it_is.steps),
+        )
+        every = len(self.found.plan.occurrences)
         return {
-            AS_IT_IS: (walked, self._in_order(walked)),
-            "no lead-in": self._narrow(0),
-            "five lead in": self._narrow(5),
-            "own buffers": (alone, self._in_order(alone)),
-            "own buffers, in a loop": self._looped([s for s in alone if s.timed]),
-            "in a loop": self._looped(firsts),
-            "caches swept": (walked, self._swept(walked)),
-            "a session each": (every, self._in_order(every, own)),
+            AS_IT_IS: self._in_order(as_it_is),
+            "one place": self._in_order(self.walk(places=1)),
+            "four places": self._in_order(self.walk(places=4)),
+            "weights shared": self._in_order(shared),
+            "no ballast": self._in_order(replace(as_it_is, most_ballast_bytes=0)),
+            "neither": self._in_order(replace(shared, most_ballast_bytes=0)),
+            "no lead-in": self._in_order(self.walk(lead_in=0)),
+            "five lead in": self._in_order(self.walk(lead_in=5)),
+            "own buffers": self._in_order(without_region(as_it_is)),
+            "own buffers, in a loop": self._looped(without_region(as_it_is)),
+            "in a loop": self._looped(as_it_is),
+            "a session each": self._in_order(self.walk(places=every), own=True),
         }
 
-    def _every_occurrence(self) -> list[Step]:
-        steps = grounded(self.walk(lead_in=len(self.plan.occurrences)).steps)
-        return [replace(step, timed=True, multiplicity=1) for step in steps]
+    def estimate_s(
+        self, steps: Sequence[Step], columns: Sequence[Sequence[float]], less_s: float
+    ) -> float:
+        """The sum over all occurrences, of each brick's mean over its places, less a call."""
+        timed: dict[str, list[float]] = {}
+        for step, column in zip(steps, columns, strict=True):
+            if step.timed:
+                timed.setdefault(step.key, []).append(median(column))
+        return sum(
+            self.count[key] * max(0.0, sum(places) / len(places) - less_s)
+            for key, places in timed.items()
+        )
 
-    def _narrow(self, lead_in: int) -> tuple[list[Step], Sample]:
-        steps = grounded(self.walk(lead_in).steps)
-        return steps, self._in_order(steps)
+    def _load(self, walk: Walk, step: Step, own: bool) -> Loaded:
+        name = step.place if own else step.load
+        if name not in self.loads:
+            load = next(load for load in walk.loads if load.key == step.key)
+            model = parse_model(load.model)
+            self.loads[name] = self.backend.load(
+                model, key=load.key, optimize=False, examples=load.examples
+            )
+        return self.loads[name]
 
-    def _load(self, key: str, model: bytes, examples: Mapping[str, Sequence[int]]) -> Loaded:
-        return self.backend.load(parse_model(model), key=key, optimize=False, examples=examples)
+    def _placed(self, walk: Walk, steps: Sequence[Step], own: bool) -> list[Placed]:
+        return [
+            self._load(walk, step, own).place(Placement(step.inputs, step.outputs), self.region)
+            for step in steps
+        ]
 
-    def _place(self, step: Step, loaded: Loaded | None = None) -> Placed:
-        placement = Placement(step.inputs, step.outputs)
-        return (loaded or self.loads[step.key]).place(placement, self.region)
-
-    def _in_order(self, steps: Sequence[Step], loaded: Sequence[Loaded] | None = None) -> Sample:
-        own = loaded or [None] * len(steps)
-        placed = [self._place(step, one) for step, one in zip(steps, own, strict=True)]
-        return lambda: [one.sample() for one in placed]
-
-    def _swept(self, steps: Sequence[Step]) -> Sample:
-        inner = self._in_order(steps)
+    def _in_order(self, walk: Walk, *, own: bool = False) -> tuple[list[Step], Sample]:
+        steps = grounded(walk.steps)
+        placed = self._placed(walk, steps, own)
+        size_bytes = 0 if own else walk.ballast_bytes(steps)
+        if size_bytes and size_bytes not in self.ballasts:
+            self.ballasts[size_bytes] = self._companion(ballast(size_bytes), BALLAST)
 
         def sample() -> list[float]:
-            self.sweep.sample()
-            return inner()
+            if size_bytes:
+                self.ballasts[size_bytes].sample()
+            return [one.sample() for one in placed]
 
-        return sample
+        return steps, sample
 
-    def _looped(self, steps: list[Step]) -> tuple[list[Step], Sample]:
-        placed = [self._place(step) for step in steps]
+    def _looped(self, walk: Walk) -> tuple[list[Step], Sample]:
+        steps = [step for step in grounded(walk.steps) if step.timed]
+        placed = self._placed(walk, steps, own=False)
 
         def again(one: Placed) -> float:
             one.sample()
@@ -154,16 +174,8 @@ class Bed:
 
         return steps, lambda: [again(one) for one in placed]
 
-    def _sweep(self) -> Placed:
-        rows = SWEEP_BYTES // 4096
-        values = [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 1024]),
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows]),
-        ]
-        node = helper.make_node("ReduceMax", ["x"], ["y"], axes=[1], keepdims=0)
-        graph = helper.make_graph([node], "sweep", values[:1], values[1:])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-        loaded = self.backend.load(model, key="sweep", optimize=False, examples={})
+    def _companion(self, model: onnx.ModelProto, key: str) -> Placed:
+        loaded = self.backend.load(model, key=key, optimize=False, examples={})
         return loaded.place(Placement((None,), (None,)), self.region)
 
 
@@ -178,6 +190,12 @@ def overhead_probes(backend: Backend) -> dict[int, Placed]:
     }
 
 
+def reference_s(bed: Bed) -> float:
+    """Seconds that the reference workload takes now."""
+    bed.reference.sample()
+    return min(bed.reference.sample() for _ in range(5))
+
+
 def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
     """Estimate over measured latency, by way."""
     ways = bed.ways()
@@ -185,14 +203,25 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
     references: list[float] = []
     whole: list[float] = []
     calls: list[tuple[float, float]] = []
-    for _ in range(ROUNDS):
-        bed.reference.sample()
-        references += [bed.reference.sample()] * PASSES
+    rounds = 0
+    while rounds < ROUNDS:
+        before_s = reference_s(bed)
         bed.whole.sample()
-        whole += [bed.whole.sample() for _ in range(PASSES)]
+        whole_s = [bed.whole.sample() for _ in range(PASSES)]
+        round_s = {}
         for way, (_, sample) in ways.items():
             sample()
-            taken[way] += [sample() for _ in range(PASSES)]
+            round_s[way] = [sample() for _ in range(PASSES)]
+        if not alike(before_s, reference_s(bed)):
+            continue  # the machine has come into another state
+        if references and not alike(before_s, median(references)):
+            references, whole, calls, rounds = [], [], [], 0
+            taken = {way: [] for way in ways}
+        rounds += 1
+        references += [before_s] * PASSES
+        whole += whole_s
+        for way, samples in round_s.items():
+            taken[way] += samples
         short, long = ([one.sample() for _ in range(5)][-1] for one in probes.values())
         calls.append((short, long))
     overhead_s = call_overhead_s(median([c[0] for c in calls]), median([c[1] for c in calls]))
@@ -208,13 +237,20 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
             if step.timed
         )
 
+    def estimate_s(way: str, scale: Sequence[float], less_s: float) -> float:
+        columns = [
+            [s * f for s, f in zip(column, scale, strict=True)]
+            for column in zip(*taken[way], strict=True)
+        ]
+        return bed.estimate_s(ways[way][0], columns, less_s)
+
     even = [1.0] * len(whole)
-    ratios = {way: (estimate(way, even, overhead_s) + overhead_s) / measured_s for way in ways}
-    ratios["overhead left in"] = estimate(AS_IT_IS, even, 0.0) / measured_s
+    ratios = {way: (estimate_s(way, even, overhead_s) + overhead_s) / measured_s for way in ways}
+    ratios["overhead left in"] = estimate_s(AS_IT_IS, even, 0.0) / measured_s
     level = median(references)
     scale = [level / r for r in references]
     steady_s = median([s * f for s, f in zip(whole, scale, strict=True)])
-    normalised_s = estimate(AS_IT_IS, scale, overhead_s) + overhead_s
+    normalised_s = estimate_s(AS_IT_IS, scale, overhead_s) + overhead_s
     return {**ratios, "normalised": normalised_s / steady_s}
 
 
@@ -226,7 +262,8 @@ def examine_all(names: Sequence[str], threads: int) -> dict[str, dict[str, float
     with tempfile.TemporaryDirectory() as cache, Bench(cache, threads=threads) as bench:
         for name in names:
             model = bench.read(name, batch=1)
-            found[name] = examine(Bed(backend, model.skeleton, bench.decompose(model)), probes)
+            bed = Bed(backend, model.skeleton, bench.decompose(model), MOST_BALLAST_BYTES)
+            found[name] = examine(bed, probes)
             print(name, threads, {k: round(v, 3) for k, v in found[name].items()}, file=sys.stderr)
     return found
 

@@ -27,6 +27,7 @@ from bricks import Bench, Compared, Comparison, Measurement
 from bricks.estimate.uncertainty import CALL_SHARE, STATE_SHARE, composition_s
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
+from bricks.measure.state import alike, states
 from bricks.measure.statistics import median
 from bricks.report.tables import number, percent, seconds
 from bricks.zoo import entries
@@ -69,6 +70,7 @@ class Case:
     threads: int
     batch: int
     comparison: Comparison
+    states: dict[float, int]
 
     @property
     def title(self) -> str:
@@ -97,7 +99,8 @@ def main() -> None:
         for threads in arguments.threads:
             with fresh(rule, threads=threads) as bench:
                 models = [bench.read(name, batch=batch) for name in arguments.models]
-                case = Case(threads, batch, bench.compare(models))
+                comparison = bench.compare(models)
+                case = Case(threads, batch, comparison, states_of(bench, comparison))
                 raw[case.title] = samples(bench, case)
             cases.append(case)
             # At once, so that nothing measured is lost whatever follows.
@@ -128,6 +131,14 @@ def fresh(rule: StopRule, **changes: Any) -> Iterator[Bench]:
         yield bench
 
 
+def states_of(bench: Bench, comparison: Comparison) -> dict[float, int]:
+    """The states of the machine that were met, with how many models were run mostly in each."""
+    digests = [row.plan.digest for row in comparison.rows if isinstance(row, Compared)]
+    found = bench.store.results(comparison.target.key, digests).values()
+    met = [m.state_s for m in found if isinstance(m, Measurement) and m.state_s is not None]
+    return {s: sum(alike(s, one) for one in met) for s in states(met) if s is not None}
+
+
 def samples(bench: Bench, case: Case) -> dict[str, Any]:
     """Rounds of every model, and every brick's median, in microseconds to four digits."""
     names = {row.plan.digest: row.model for row in case.rows}
@@ -141,7 +152,7 @@ def samples(bench: Bench, case: Case) -> dict[str, Any]:
         if key in names:
             kept["models"][names[key]] = rounds
         else:
-            kept["bricks"][key] = _micro(median([median(r.samples) for r in result.used_rounds]))
+            kept["bricks"][key] = _micro(result.latency_s())
     return kept
 
 
@@ -293,8 +304,11 @@ def section(case: Case) -> str:
     s = comparison.summary
     lines += [
         "",
-        f"{comparison.disturbed_rounds} of {comparison.rounds} rounds were disturbed by other"
-        " processes and set aside.",
+        f"{comparison.disturbed_rounds} of {comparison.rounds} rounds were disturbed and set aside;"
+        f" {comparison.remeasured_bricks} bricks were measured again since the machine had changed."
+        " States of the machine, by the reference workload: "
+        + ", ".join(f"{seconds(s)} ({n} models)" for s, n in case.states.items())
+        + ".",
         f"Latencies of all models over latencies of all unique bricks: {number(s.speedup_latency)}."
         f" Wall time of measuring models over that of measuring bricks: {number(s.speedup_wall)}"
         f" ({seconds(s.models_wall_s)} against {seconds(s.bricks_wall_s)}).",

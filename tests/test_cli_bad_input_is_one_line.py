@@ -10,6 +10,7 @@ from factories import constant, conv_net, mlp, model, node, save, value
 from sqlalchemy import Engine, event
 
 from bricks import __version__
+from bricks.store import SCHEMA_VERSION
 
 X, Y = value("x", [1]), value("y", [1])
 FOREIGN = model([node("Gelu", ["x"], ["y"], domain="org.x")], [X], [Y], domains=["org.x"])
@@ -249,7 +250,10 @@ def test_a_cache_of_a_newer_schema_is_left_alone(here: Here, good: Path) -> None
     assert "has schema version 99" in done.complaint
     assert "update bricks, or give another --cache" in done.complaint
     with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
-        connection.execute("UPDATE bricks_cache_info SET value = '2' WHERE name = 'schema_version'")
+        connection.execute(
+            "UPDATE bricks_cache_info SET value = ? WHERE name = 'schema_version'",
+            (str(SCHEMA_VERSION),),
+        )
     no_file_of_ours_is_lost(here, good)
 
 

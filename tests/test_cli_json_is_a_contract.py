@@ -116,7 +116,7 @@ def test_measure(here: Here, models: list[Path]) -> None:
             "granularity": TEXT, "models": list, "occurrences": COUNT, "bricks": COUNT,
             "new_bricks": COUNT, "unfinished": COUNT, "failures": list, "wall_s": NUMBER,
             "foreign_cores": type(None),  # nothing is timed with the fake runtime
-            "rounds": COUNT, "disturbed_rounds": COUNT,
+            "rounds": COUNT, "disturbed_rounds": COUNT, "remeasured_bricks": COUNT,
         },
     )  # fmt: skip
     for row in facts["models"]:
@@ -130,7 +130,7 @@ def test_predict(here: Here, models: list[Path]) -> None:
     of_this_target(done.json)
     for row in done.json["models"]:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")
-        expected = dict.fromkeys((*times, "coverage"), NUMBER)
+        expected = dict.fromkeys((*times, "coverage", "other_state_share"), NUMBER)
         has(
             row,
             {"model": TEXT, **expected, "missing": list, "bricks": list, "error": NOTHING},

@@ -44,14 +44,22 @@ def test_a_value_that_is_read_later_is_not_overwritten() -> None:
 def test_the_last_of_several_readers_may_overwrite() -> None:
     maker = start()
     maker.node("MatMul", ["x", "b"], ["m"])
-    maker.node("Add", ["x", "m"], ["y"])
-    maker.outputs = [maker.node("MatMul", ["y", "y"], ["z"])]
+    maker.node("Relu", ["x"], ["y"])
+    maker.outputs = [maker.node("MatMul", ["y", "m"], ["z"])]
     assert in_place_values(maker.graph()) == {"y": "x"}
+
+
+def test_arithmetic_does_not_overwrite() -> None:
+    maker = start()
+    maker.node("Add", ["x", "b"], ["y"])
+    maker.outputs = [maker.node("MatMul", ["y", "y"], ["z"])]
+    assert in_place_values(maker.graph()) == {}
 
 
 def test_a_value_that_a_node_reads_twice_is_not_overwritten_by_it() -> None:
     maker = start()
-    maker.node("Add", ["x", "x"], ["y"])
+    maker.initializer("places", np.zeros((4, 4), np.int64))
+    maker.node("ScatterElements", ["x", "places", "x"], ["y"])
     maker.outputs = [maker.node("MatMul", ["y", "y"], ["z"])]
     assert in_place_values(maker.graph()) == {}
 

@@ -10,19 +10,20 @@ import pytest
 
 from bricks.errors import WorkerError
 from bricks.measure import turn
-from bricks.measure.campaign import Task, _spread_out, demands
+from bricks.measure.campaign import _spread_out, demands
 from bricks.measure.rounds import Goal, StopRule, sample_in_turn
 from bricks.measure.sampler import Taken
 from bricks.measure.walk import Step
-from bricks.store import Claim
 
 
 class Walks:
     """Walks whose samples are made up: steady ones, and ``noisy`` ones that never settle.
 
     A walk has one brick for each letter after a dash, all alike but ``n``, which is noisy. Every
-    second round of ``busy`` ones is disturbed.
+    second round of ``busy`` ones is disturbed. From round ``turns_at`` on, the machine is another.
     """
+
+    turns_at = 10**9
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
@@ -44,11 +45,12 @@ class Walks:
                 samples[key] = (1.0 + (turn % 5 if noisy else 0),) * passes
                 self.rounds[key] += 1
         waited = 0.5 if name.startswith("busy") and turn % 2 else 0.0
-        return Taken(samples, 1e-3, waited)
+        reference_s = 1e-3 if turn < self.turns_at else 2e-3
+        return Taken(samples, reference_s, waited, reference_s)
 
     def sample(self, rule: StopRule, **before: int) -> Counter[str]:
         """How many rounds each walk got."""
-        goals = {name: Goal(rounds_before=n) for name, n in before.items()}
+        goals = {name: Goal(before=(1e-3,) * n) for name, n in before.items()}
         options: Any = {"goals": goals, "deadline": None, "on_round": lambda *_: None}
         assert sample_in_turn(self, rule, **options)
         return Counter(self.order)
@@ -101,6 +103,20 @@ def test_disturbed_rounds_do_not_count_but_end_some_time() -> None:
     assert walks.sample(StopRule(max_rounds=24)) == {"busy-n": 36}
 
 
+def test_rounds_count_in_the_state_that_prevails() -> None:
+    walks = Walks("net-ab")
+    walks.turns_at = 6  # five rounds in one state, and eight in the other are needed
+    assert walks.sample(StopRule(precision=0.01)) == {"net-ab": 13}
+
+
+def test_a_brick_that_rests_in_one_state_goes_on_in_another() -> None:
+    walks = Walks("net-an")
+    walks.turns_at = 13
+    walks.sample(StopRule(precision=0.01, max_rounds=24))
+    assert walks.rounds["n"] == 36
+    assert walks.rounds["a"] > 8
+
+
 def test_demands_compare_models_by_their_work() -> None:
     large = job("large", {"a": 1, "b": 1}, flops=2000)
     small = job("small", {"a": 2}, flops=2000)
@@ -126,9 +142,7 @@ def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:
     sampler: Any = SimpleNamespace(
         steps=lambda name: steps, load_s={"lead": 2.0, "a": 1.0, "b": 3.0}
     )
-    claims = [Claim(key, (), 0.0) for key in ("a", "b", "elsewhere")]
-    task = Task("net", {}, claims, StopRule(), None)
-    assert _spread_out(10.0, sampler, "net", task) == {"a": 4.0, "b": 6.0}
+    assert _spread_out(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}
 
 
 def test_the_lock_is_no_link_to_something_else(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,3 +60,23 @@ def test_the_limit_follows_the_heaviest_model_and_what_is_asked_for(tmp_path: Pa
             limits[asked] = bench._supervisor._memory_bytes
     assert limits[None] == 2 * 64 * MIB * LAYERS + 1024 * MIB  # the same brick three times
     assert limits[700 * MIB] == 700 * MIB
+
+
+DIFFERENT = """
+import numpy as np
+from bricks.backends.onnxruntime import OnnxRuntimeBackend
+from bricks.graph.tensor import TensorType
+
+backend = OnnxRuntimeBackend(threads=1, seed=0)
+one, other = (backend._shared(TensorType("FLOAT", (512, 1024)), n) for n in (0, 1))
+print(np.shares_memory(one, other), np.array_equal(one, other))
+"""
+
+
+def test_large_weights_of_one_session_share_memory_and_differ() -> None:
+    """Of equal ones the runtime keeps a single prepacked copy: models would seem too fast."""
+    # In a process of its own: a backend sets up the threads of all of its process.
+    done = subprocess.run(
+        [sys.executable, "-c", DIFFERENT], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "False"]

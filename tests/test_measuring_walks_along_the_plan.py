@@ -1,44 +1,113 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plans import plan
 
-from bricks.decompose.plan import Brick, Occurrence, Plan
+from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
 from bricks.graph.tensor import TensorType
 from bricks.measure.arena import arrange
-from bricks.measure.walk import alone, grounded, walk_of
+from bricks.measure.sampler import _by_key
+from bricks.measure.walk import Step, Walk, alone, grounded, walk_of
+
+FLOAT = TensorType("FLOAT", (4,))
+HEAVY = TensorType("FLOAT", (1 << 16,))
 
 
-def bricks_of(keys: str) -> dict[str, Brick]:
-    return {key: Brick(key, key.encode(), {}, {}, {}, ("Relu",), 0) for key in keys}
+def decomposed(plan: Plan, heavy: str = "") -> Decomposition:
+    """``plan`` with a brick for each key; those in ``heavy`` have a weight of 256 KiB."""
+    bricks = {}
+    for key in plan.keys:
+        weights = {"w0": HEAVY if key in heavy else FLOAT}
+        bricks[key] = Brick(key, key.encode(), {}, weights, {}, ("Relu",), 0)
+    return Decomposition(plan, bricks, 0.0)
 
 
-REPEATED = plan(
-    [(key, [i], [i + 1]) for i, key in enumerate("abcabdabcd")],
-)
+REPEATED = plan([(key, [i], [i + 1]) for i, key in enumerate("abcabdabcd")])
+LAYERS = plan([("abc"[i % 3], [i], [i + 1]) for i in range(36)])
 
 
-def test_each_brick_is_timed_once_at_its_first_place() -> None:
-    walk = walk_of(REPEATED, bricks_of("abcd"), set("abcd"), optimize=False)
-    timed = [step for step in walk.steps if step.timed]
-    assert [step.key for step in timed] == ["a", "b", "c", "d"]
-    assert [step.place for step in timed] == [f"m1-net/{i}" for i in (0, 1, 2, 5)]
-    assert [step.multiplicity for step in timed] == [3, 3, 2, 2]
+def timed(walk: Walk) -> list[tuple[str, int]]:
+    return [(step.key, step.position) for step in walk.steps if step.timed]
+
+
+def test_each_brick_is_timed_at_places_in_equal_parts_of_its_occurrences() -> None:
+    found = timed(walk_of(decomposed(LAYERS), "abc", optimize=False, places=3))
+    for key in "abc":
+        places = [LAYERS.occurrences[p].brick for k, p in found if k == key]
+        assert places == [key] * 3
+        assert [p // 12 for k, p in found if k == key] == [0, 1, 2]
+
+
+def test_a_brick_that_occurs_less_often_is_timed_wherever_it_occurs() -> None:
+    found = timed(walk_of(decomposed(REPEATED), "abcd", optimize=False, places=3))
+    assert [place for key, place in found if key == "d"] == [5, 9]
+    assert [place for key, place in found if key == "a"] == [0, 3, 6]
+
+
+def test_the_places_are_always_the_same() -> None:
+    one, other = (walk_of(decomposed(LAYERS), "ab", optimize=False) for _ in range(2))
+    assert one == other
+    assert timed(one) == [x for x in timed(walk_of(decomposed(LAYERS), "abc", optimize=False))
+                          if x[0] != "c"]  # fmt: skip
 
 
 def test_a_lonely_brick_is_led_in_by_what_stands_before_it() -> None:
-    walk = walk_of(REPEATED, bricks_of("abcd"), {"d"}, optimize=False, lead_in=2)
+    walk = walk_of(decomposed(REPEATED), {"d"}, optimize=False, lead_in=2)
     assert [(step.key, step.timed) for step in walk.steps] == [
-        ("a", False), ("b", False), ("d", True),
+        ("a", False), ("b", False), ("d", True), ("b", False), ("c", False), ("d", True),
     ]  # fmt: skip
-    assert [load.key for load in walk.loads] == ["a", "b", "d"]
+    assert [load.key for load in walk.loads] == ["a", "b", "d", "c"]
 
 
 def test_what_is_known_not_to_run_leads_nobody_in() -> None:
-    walk = walk_of(REPEATED, bricks_of("abcd"), {"d"}, optimize=False, avoid={"a"}, lead_in=2)
-    assert [step.key for step in walk.steps] == ["b", "d"]
+    walk = walk_of(decomposed(REPEATED), {"d"}, optimize=False, avoid={"a", "c"}, lead_in=2)
+    assert [step.key for step in walk.steps] == ["b", "d", "b", "d"]
+
+
+def test_places_with_weights_of_their_own_have_them_in_the_walk() -> None:
+    own = plan(
+        [
+            Occurrence("a", (0,), (1,), weights=(0,)),
+            Occurrence("a", (1,), (2,), weights=(1,)),
+            Occurrence("b", (2,), (3,), weights=(2,)),
+            Occurrence("b", (3,), (4,), weights=(2,)),
+            Occurrence("c", (4,), (5,), weights=(3,)),
+            Occurrence("c", (5,), (6,), weights=(4,)),
+        ]
+    )
+    walk = walk_of(decomposed(own, heavy="ab"), "abc", optimize=False, lead_in=0)
+    assert [step.load for step in walk.steps] == ["a", "a/1", "b", "b", "c", "c"]
+    assert [load.name for load in walk.loads] == ["a", "a/1", "b", "c"]
+    assert {load.key for load in walk.loads} == set("abc")
+
+
+def test_weights_that_a_walk_lacks_are_replaced_by_ballast() -> None:
+    places = [Occurrence("a", (i,), (i + 1,), weights=(i,)) for i in range(8)]
+    one = Decomposition(plan(places), decomposed(plan(places), heavy="a").bricks, 0.0)
+    assert one.weight_bytes == 8 * HEAVY.size_bytes
+    walk = walk_of(one, "a", optimize=False, lead_in=0, places=3, most_ballast_bytes=1 << 30)
+    assert walk.ballast_bytes(walk.steps) == 5 * HEAVY.size_bytes
+    assert walk.ballast_bytes(walk.steps[:1]) == 7 * HEAVY.size_bytes
+    assert replace(walk, most_ballast_bytes=1000).ballast_bytes(walk.steps) == 1000
+    every = walk_of(one, "a", optimize=False, places=8, most_ballast_bytes=1 << 30)
+    assert every.ballast_bytes(every.steps) == 0
+
+
+def test_weights_that_places_share_count_once() -> None:
+    places = [Occurrence("a", (i,), (i + 1,), weights=(0,)) for i in range(8)]
+    assert decomposed(plan(places), heavy="a").weight_bytes == HEAVY.size_bytes
+    unknown = plan([("a", [i], [i + 1]) for i in range(8)])
+    assert decomposed(unknown, heavy="a").weight_bytes == 8 * HEAVY.size_bytes
+
+
+def test_what_is_timed_at_several_places_counts_with_their_mean() -> None:
+    steps = [Step(str(i), key, (), (), timed=key != "x") for i, key in enumerate("axab")]
+    columns = [[1.0, 2.0], [], [3.0, 6.0], [5.0, 7.0]]
+    assert _by_key(steps, columns) == {"a": (2.0, 4.0), "b": (5.0, 7.0)}
 
 
 def test_integers_keep_buffers_of_their_own() -> None:
@@ -61,7 +130,25 @@ def test_a_value_in_place_takes_its_sources_memory() -> None:
 
 def test_memory_is_used_again_when_its_last_reader_is_done() -> None:
     long_chain = plan([("a", [i], [i + 1]) for i in range(50)])
-    assert arrange(long_chain).size_bytes == 3 * 64  # the input, and two that alternate
+    assert arrange(long_chain).size_bytes == 4 * 64  # input, output, and two that alternate
+
+
+def test_what_came_free_last_is_taken_first() -> None:
+    """As in ONNX Runtime, of buffers that were made for the same type."""
+    kinds = {v: TensorType("FLOAT", (100,)) for v in range(6)} | {2: TensorType("FLOAT", (99,))}
+    diamond = plan(
+        [
+            ("a", [0], [1]),
+            ("b", [1], [2]),
+            ("c", [1, 2], [3]),  # frees 1 and 2; 2 is of another type
+            ("d", [3], [4]),
+            ("e", [4], [5]),
+        ],
+        types=kinds,
+    )
+    offsets = arrange(diamond).offsets
+    assert offsets[4] == offsets[1]
+    assert len(set(offsets[:4])) == 4
 
 
 @st.composite
@@ -110,7 +197,7 @@ IN_PLACE = plan(
 
 
 def test_what_a_step_overwrites_is_made_in_the_same_walk() -> None:
-    walk = walk_of(IN_PLACE, bricks_of("abcde"), {"e"}, optimize=False, lead_in=1)
+    walk = walk_of(decomposed(IN_PLACE), {"e"}, optimize=False, lead_in=1)
     assert [(step.key, step.timed) for step in walk.steps] == [
         ("a", False), ("b", False), ("d", False), ("e", True),
     ]  # fmt: skip
@@ -119,7 +206,7 @@ def test_what_a_step_overwrites_is_made_in_the_same_walk() -> None:
 
 @pytest.mark.parametrize("missing", ["a", "b"])
 def test_what_cannot_be_made_is_not_overwritten(missing: str) -> None:
-    walk = walk_of(IN_PLACE, bricks_of("abcde"), {"e"}, optimize=False, avoid={missing}, lead_in=1)
+    walk = walk_of(decomposed(IN_PLACE), {"e"}, optimize=False, avoid={missing}, lead_in=1)
     *before, last = grounded(walk.steps)
     assert missing not in {step.key for step in before}
     for step in before:
@@ -129,7 +216,7 @@ def test_what_cannot_be_made_is_not_overwritten(missing: str) -> None:
 
 
 def test_a_brick_alone_has_nothing_around_it() -> None:
-    walk = walk_of(IN_PLACE, bricks_of("abcde"), {"d", "e"}, optimize=False)
+    walk = walk_of(decomposed(IN_PLACE), {"d", "e"}, optimize=False)
     (step,) = alone(walk, "d").steps
     assert (step.key, step.inputs, step.outputs, step.timed) == ("d", (None, None), (None,), True)
     assert [load.key for load in alone(walk, "d").loads] == ["d"]

@@ -97,7 +97,7 @@ def test_raw_samples_come_back_bit_for_bit_in_rounds(tmp_path: Path) -> None:
 
 def test_the_conditions_of_a_round_come_back(tmp_path: Path) -> None:
     owner = Owner.current()
-    rounds = (Round((0.5,), 0.001, 0.25), Round((0.5,), None, 0.0), Round((0.5,)))
+    rounds = (Round((0.5,), 0.001, 0.25, 0.002), Round((0.5,), None, 0.0), Round((0.5,)))
     with open_with_target(tmp_path) as store:
         store.claim(TARGET.key, ["b1-0001"], owner)
         for taken in rounds:
@@ -108,10 +108,11 @@ def test_the_conditions_of_a_round_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "conditions", [(0.0, None), (-1.0, None), (float("inf"), None), (None, -0.1)]
+    "conditions",
+    [(0.0, None), (-1.0, None), (float("inf"), None), (None, -0.1), (None, None, 0.0)],
 )
 def test_conditions_that_cannot_be_are_not_kept(
-    tmp_path: Path, conditions: tuple[float | None, float | None]
+    tmp_path: Path, conditions: tuple[float | None, ...]
 ) -> None:
     owner = Owner.current()
     with open_with_target(tmp_path) as store:
@@ -119,6 +120,20 @@ def test_conditions_that_cannot_be_are_not_kept(
         walk = {"b1-0001": (Round((0.5,), *conditions), 1.0)}
         with pytest.raises(StoreError, match="b1-0001"):
             store.append_rounds(TARGET.key, walk, owner)
+
+
+def test_what_is_done_can_be_supplemented_by_anybody(tmp_path: Path) -> None:
+    owner = Owner.current()
+    again = {key: (Round((0.25,), 0.002), 3.0) for key in ("b1-0001", "b1-0002", "b1-0003")}
+    with open_with_target(tmp_path) as store:
+        measure(store, TARGET, ["b1-0001"], 0.5)
+        store.claim(TARGET.key, ["b1-0002"], owner)  # somebody is at it: left alone
+        store.supplement(TARGET.key, again)
+        found = store.results(TARGET.key, sorted(again))
+        assert store.claim(TARGET.key, ["b1-0002"], owner)[0].rounds == ()
+    assert found == {
+        "b1-0001": Measurement("b1-0001", (Round((0.5,)), Round((0.25,), 0.002)), 4.0),
+    }
 
 
 @pytest.mark.parametrize("sample", [0.0, -1.0, float("nan"), float("inf"), True, "0.1"])

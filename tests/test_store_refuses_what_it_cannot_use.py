@@ -109,13 +109,14 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
         store.save_decomposition(make_decomposition(), TARGET.key)
         measure(store, TARGET, ["b1-0001"])
     with closing(sqlite3.connect(tmp_path / "bricks.sqlite")) as connection, connection:
-        for column in ("reference_s", "waited_share"):
+        for column in ("reference_s", "waited_share", "reference_end_s"):
             connection.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
     set_version(tmp_path, 1)
     with Store.open(tmp_path) as store:
         assert store.stats().schema_version == SCHEMA_VERSION
         (found,) = store.results(TARGET.key, ["b1-0001"]).values()
         assert found == Measurement("b1-0001", (Round((0.5,)),), 1.0)
+        assert store.stats().plans == 0  # they said less, and are made anew
         measure(store, TARGET, ["b1-0002"])
 
 

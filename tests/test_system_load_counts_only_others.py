@@ -29,10 +29,13 @@ def test_it_reads_the_real_clocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "disturbed", "lines"), [(None, 0, 0), (0.02, 0, 0), (0.7, 0, 1), (0.7, 3, 2)]
+    ("cores", "disturbed", "again", "lines"),
+    [(None, 0, 0, 0), (0.02, 0, 0, 0), (0.7, 0, 0, 1), (0.7, 3, 0, 2), (0.7, 3, 5, 3)],
 )
-def test_people_are_told_when_it_matters(cores: float | None, disturbed: int, lines: int) -> None:
-    assert len(disturbance(cores, 100, disturbed)) == lines
+def test_people_are_told_when_it_matters(
+    cores: float | None, disturbed: int, again: int, lines: int
+) -> None:
+    assert len(disturbance(cores, 100, disturbed, again)) == lines
 
 
 def tasks(folder: Path, *waited_ns: int) -> None:

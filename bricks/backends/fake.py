@@ -10,7 +10,8 @@ never returns, exhausts memory, or fails. With ``later`` it fails from its secon
 ``crowd`` it runs out of memory while anything else is loaded. ``Sigmoid+Tanh=crash`` concerns only
 what holds both: a whole model, say, and none of its bricks. A file that ``BRICKS_FAKE_STRUCK``
 names is made when a fault strikes. ``BRICKS_FAKE_PACE`` is how many seconds each run really takes,
-so that somebody can interrupt it.
+so that somebody can interrupt it. ``BRICKS_FAKE_STATE`` is a factor on all latencies, the reference
+workload's too: a machine in another state.
 """
 
 from __future__ import annotations
@@ -126,6 +127,7 @@ class FakePlaced:
         self._fault = fault
         self._turn = count()
         self._pace_s = float(os.environ.get("BRICKS_FAKE_PACE", "0"))
+        self._state = float(os.environ.get("BRICKS_FAKE_STATE", "1"))
 
     def sample(self) -> float:
         """The latency in seconds, varied by a fixed pattern."""
@@ -133,7 +135,7 @@ class FakePlaced:
         turn = next(self._turn)
         if self._fault is not None:
             self._strike(self._fault, turn)
-        return self._latency_s * (1 + _PATTERN[turn % len(_PATTERN)])
+        return self._state * self._latency_s * (1 + _PATTERN[turn % len(_PATTERN)])
 
     def _strike(self, fault: str, turn: int) -> None:
         if (fault == "later" and turn == 0) or (fault == "crowd" and not self._loaded.crowded):

@@ -80,7 +80,7 @@ def _row(row: Compared | NotCompared) -> dict[str, Any]:
 
 
 def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
-    from bricks.report.tables import comparison_table, disturbance, number, percent, seconds
+    from bricks.report.tables import comparison_table, number, percent, seconds
 
     runtime, summary = result.target.runtime, result.summary
     show(
@@ -100,6 +100,23 @@ def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
         f" measuring the bricks ({seconds(summary.models_wall_s)} against"
         f" {seconds(summary.bricks_wall_s)}, everything counted).",
     )
-    show(*disturbance(result.foreign_cores, result.rounds, result.disturbed_rounds))
+    show(*_disturbance(result))
     if not result.new_models and not any(row["new_bricks"] for row in rows):
         show("Nothing was run: all latencies were in the cache.")
+
+
+def _disturbance(result: Comparison) -> list[str]:
+    """What people should know of how quiet the host was."""
+    from bricks.estimate.comparison import Compared
+    from bricks.report.tables import NOTABLE_SHARE, disturbance, percent
+
+    lines = disturbance(
+        result.foreign_cores, result.rounds, result.disturbed_rounds, result.remeasured_bricks
+    )
+    for row in result.rows:
+        if isinstance(row, Compared) and row.estimate.other_state_share >= NOTABLE_SHARE:
+            lines.append(
+                f"{row.model}: {percent(row.estimate.other_state_share, 0)} of the estimate comes"
+                " from bricks that were measured in another state of the machine than the model."
+            )
+    return lines

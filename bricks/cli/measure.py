@@ -60,7 +60,9 @@ def measure(
         show(
             f"{_counted(done, lacking)}; they stand for {done.occurrences} occurrences in"
             f" {done.models} models ({done.wall_s:.1f} s)",
-            *disturbance(done.foreign_cores, done.rounds, done.disturbed_rounds),
+            *disturbance(
+                done.foreign_cores, done.rounds, done.disturbed_rounds, done.remeasured_bricks
+            ),
         )
     finish(errors)
 
@@ -112,4 +114,5 @@ def _totals(done: Measured) -> dict[str, Any]:
         "foreign_cores": done.foreign_cores,
         "rounds": done.rounds,
         "disturbed_rounds": done.disturbed_rounds,
+        "remeasured_bricks": done.remeasured_bricks,
     }

@@ -50,10 +50,26 @@ def predict(
     if options.json:
         print_json(facts)
     elif any(row["coverage"] is not None for row in rows):
-        from bricks.report.tables import prediction_table
+        from bricks.report.tables import NOTABLE_SHARE, percent, prediction_table
 
         show(prediction_table(rows))
+        for row in rows:
+            if (row["other_state_share"] or 0) >= NOTABLE_SHARE:
+                show(
+                    f"{row['model']}: {percent(row['other_state_share'], 0)} of the estimate comes"
+                    " from bricks that were measured in another state of the machine than the rest."
+                )
     finish(row["error"] for row in rows if row["error"] is not None)
+
+
+_FIGURES = (
+    "estimate_s",
+    "low_s",
+    "high_s",
+    "critical_path_s",
+    "call_overhead_s",
+    "other_state_share",
+)
 
 
 def _target(bench: Bench, name: str) -> Target:
@@ -76,9 +92,7 @@ def _target(bench: Bench, name: str) -> Target:
 
 
 def _row(bench: Bench, model: Model | Unread, target: Target, *, measure: bool) -> dict[str, Any]:
-    nothing = dict.fromkeys(
-        ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s", "coverage")
-    )
+    nothing = dict.fromkeys((*_FIGURES, "coverage"))
     empty: dict[str, Any] = {"model": model.name, **nothing, "missing": [], "bricks": []}
     if isinstance(model, Unread):
         return {**empty, "error": model.error}
@@ -120,6 +134,6 @@ def _facts(estimate: Estimate | IncompleteEstimate) -> dict[str, Any]:
         ]
         facts["error"] = f"{estimate.model}: no estimate without {named}{more}"
         return facts
-    for name in ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s"):
+    for name in _FIGURES:
         facts[name] = getattr(estimate, name)
     return facts

@@ -10,6 +10,9 @@ from rich.text import Text
 
 Row = Mapping[str, Any]
 
+# Parts of an estimate that are smaller than this do not matter.
+NOTABLE_SHARE = 0.05
+
 # Below this, other processes are the ordinary murmur of an operating system.
 NOTABLE_CORES = 0.1
 
@@ -46,13 +49,20 @@ def number(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def disturbance(foreign_cores: float | None, rounds: int, disturbed_rounds: int) -> list[str]:
-    """Lines for people if others kept the host busy while something was measured; else none."""
+def disturbance(
+    foreign_cores: float | None, rounds: int, disturbed_rounds: int, remeasured_bricks: int
+) -> list[str]:
+    """Lines for people if the host was not quiet while something was measured; else none."""
     lines = []
     if disturbed_rounds:
         lines.append(
-            f"{disturbed_rounds} of {rounds} rounds were disturbed by other processes:"
-            " they are kept, and left out wherever there are enough others."
+            f"{disturbed_rounds} of {rounds} rounds were disturbed, by other processes or since the"
+            " machine changed: they are kept, and left out wherever there are enough others."
+        )
+    if remeasured_bricks:
+        lines.append(
+            f"{remeasured_bricks} bricks that had been measured were measured again: the machine"
+            " had come into another state, in which latencies are others."
         )
     if foreign_cores is not None and foreign_cores >= NOTABLE_CORES:
         lines.append(

@@ -1,0 +1,129 @@
+"""The rules of which outputs take an input's memory, against the memory that the runtime takes."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from bricks.backends.onnxruntime.inplace import OVERWRITES, VIEWS
+
+# A megabyte is enough to be told from all else that a run takes, sixteen are far from any doubt.
+MIB = 16
+SHAPE = (1, 16, MIB * 1024 * 1024 // 4 // 16 // 512, 512)
+
+# What an operator has beside its first input, and its attributes.
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "Reshape": ("shape",), "Add": ("one",), "Sub": ("one",), "Mul": ("one",), "Div": ("one",),
+    "Pow": ("one",), "Max": ("one",), "Min": ("one",), "Sum": ("one",), "PRelu": ("one",),
+    "BatchNormalization": ("channels",) * 4, "InstanceNormalization": ("channels",) * 2,
+    "LayerNormalization": ("row", "row"), "ScatterElements": ("first", "update"),
+    "Unsqueeze": ("zero",), "Squeeze": ("zero",),
+}  # fmt: skip
+ATTRIBUTES = {"Cast": {"to": TensorProto.INT32}, "Transpose": {"perm": [0, 1, 2, 3]}}
+CONSTANTS = {
+    "shape": np.array(SHAPE), "one": np.ones(1, np.float32), "zero": np.array([0]),
+    "channels": np.ones(16, np.float32), "row": np.ones(512, np.float32),
+    "first": np.zeros((1, 1, 1, 1), np.int64), "update": np.ones((1, 1, 1, 1), np.float32),
+}  # fmt: skip
+ARITHMETIC = (
+    "Abs", "Add", "BatchNormalization", "Ceil", "Div", "Erf", "Exp", "Floor", "Gelu",
+    "InstanceNormalization", "LayerNormalization", "Log", "Max", "Min", "Mul", "Neg", "PRelu",
+    "Pow", "Reciprocal", "Round", "Sign", "Sqrt", "Sub", "Sum", "Transpose",
+)  # fmt: skip
+
+
+def buffers(
+    operator: str, domain: str = "", constants: Mapping[str, np.ndarray] = CONSTANTS
+) -> int:
+    """How many values of that size a chain of two such operators holds at once."""
+    extras, attributes = EXTRAS.get(operator, ()), ATTRIBUTES.get(operator, {})
+    nodes, value = [helper.make_node("Expand", ["in", "shape"], ["v0"])], "v0"
+    for i in range(1 if operator == "Cast" else 2):
+        inputs, output = [value, *extras], f"v{i + 1}"
+        if operator in ("Squeeze", "Unsqueeze") and i == 1:
+            operator = {"Squeeze": "Unsqueeze", "Unsqueeze": "Squeeze"}[operator]
+        nodes.append(helper.make_node(operator, inputs, [output], domain=domain, **attributes))
+        value = output
+    nodes.append(helper.make_node("ReduceMax", [value], ["out"], keepdims=0))
+    return _peak(nodes, constants, "INT32" if operator == "Cast" else "FLOAT")
+
+
+def sums() -> int:
+    """The same for a convolution that adds to what is there, as the runtime fuses them."""
+    nodes, value = [helper.make_node("Expand", ["in", "shape"], ["v0"])], "v0"
+    constants = {
+        "shape": np.array(SHAPE), "image": np.ones(SHAPE, np.float32),
+        "kernel": np.ones((16, 16, 1, 1), np.float32), "bias": np.ones(16, np.float32),
+    }  # fmt: skip
+    for i in range(2):
+        nodes.append(
+            helper.make_node(
+                "FusedConv", ["image", "kernel", "bias", value], [f"v{i + 1}"],
+                domain="com.microsoft", kernel_shape=[1, 1],
+            )
+        )  # fmt: skip
+        value = f"v{i + 1}"
+    nodes.append(helper.make_node("ReduceMax", [value], ["out"], keepdims=0))
+    return _peak(nodes, constants, "FLOAT")
+
+
+def _peak(nodes: list[onnx.NodeProto], constants: Mapping[str, np.ndarray], out: str) -> int:
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("in", TensorProto.FLOAT, [1, 1, 1, 1])],
+        [helper.make_tensor_value_info("out", TensorProto.DataType.Value(out), [])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = ort.InferenceSession(model.SerializeToString(), options)
+    libc = ctypes.CDLL(None)
+    libc.mallopt(-3, 1 << 20)  # what is large goes back to the system at once
+    gc.collect()
+    libc.malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+    before = _status("VmRSS")
+    session.run(None, {"in": np.full((1, 1, 1, 1), 0.3, np.float32)})
+    return round((_status("VmHWM") - before) / MIB)
+
+
+def _status(name: str) -> float:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
+
+
+@pytest.mark.parametrize(
+    "operator", sorted({op for domain, op in {*VIEWS, *OVERWRITES} if not domain})
+)
+def test_what_shares_memory_needs_it_once(operator: str) -> None:
+    if operator == "Flatten":
+        pytest.skip("its rank differs from its input's")
+    assert buffers(operator) == 1
+
+
+def test_a_fused_sum_is_added_in_place() -> None:
+    assert sums() == 1
+
+
+@pytest.mark.parametrize("operator", ARITHMETIC)
+def test_what_does_not_needs_it_twice(operator: str) -> None:
+    assert ("", operator) not in {*VIEWS, *OVERWRITES}
+    assert buffers(operator) == 2
