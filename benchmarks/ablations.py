@@ -50,10 +50,10 @@ MOST_BALLAST_BYTES = 64 << 20
 
 AS_IT_IS = "as it is"
 WAYS = {
-    AS_IT_IS: "walked in plan order at two places each, in the memory that a model would use, two"
+    AS_IT_IS: "walked in plan order at three places each, in the memory that a model would use, two"
     " occurrences leading in, weights of their own, ballast before each pass",
     "one place": "each brick is timed at one place",
-    "four places": "each brick is timed at four places",
+    "five places": "each brick is timed at five places",
     "weights shared": "a brick's places share its weights",
     "no ballast": "nothing is read in place of the weights that the walk lacks",
     "neither": "weights shared, and no ballast",
@@ -108,7 +108,7 @@ class Bed:
         return {
             AS_IT_IS: self._in_order(as_it_is),
             "one place": self._in_order(self.walk(places=1)),
-            "four places": self._in_order(self.walk(places=4)),
+            "five places": self._in_order(self.walk(places=5)),
             "weights shared": self._in_order(shared),
             "no ballast": self._in_order(replace(as_it_is, most_ballast_bytes=0)),
             "neither": self._in_order(replace(shared, most_ballast_bytes=0)),

@@ -24,8 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from bricks import Bench, Compared, Comparison, Measurement
+from bricks.estimate.estimate import Estimate
+from bricks.estimate.recompose import WALKED_CALL, recompose, state_of
 from bricks.estimate.uncertainty import CALL_SHARE, STATE_SHARE, composition_s
 from bricks.measure.campaign import Conditions
+from bricks.measure.probes import PROBES
 from bricks.measure.rounds import StopRule
 from bricks.measure.state import alike, states
 from bricks.measure.statistics import median
@@ -44,6 +47,8 @@ CUT = (
     "squeezenet", "resnet18", "mobilenet_v2", "shufflenet", "inception_v1", "gluon_mobilenet025",
     "bert_mini", "gpt2", "vit_tiny", "convnext", "poolformer", "wav2vec2",
 )  # fmt: skip
+# Factors that are tried on what a call costs.
+CALLS = tuple(round(0.8 + 0.1 * i, 1) for i in range(13))
 GRANULARITIES = ("executed", "1", "2", "3", "5", "10")
 
 HEAD = """# How exact estimates are
@@ -58,8 +63,8 @@ threads and batch size; a brick that an earlier model of the list shares is not 
 Latencies are medians. This is one session: from one to the next, single models move by a few
 percent, and more with two threads where the host moves virtual processors about.
 
-Estimates have no parameter that is fitted. The width of their intervals has two, see
-[below](#intervals).
+One number in estimates is fitted, see [below](#what-a-call-costs), and two in the width of their
+[intervals](#intervals).
 """
 
 
@@ -71,6 +76,7 @@ class Case:
     batch: int
     comparison: Comparison
     states: dict[float, int]
+    ratios: dict[str, dict[float, float]]  # by model, for each of CALLS
 
     @property
     def title(self) -> str:
@@ -100,7 +106,8 @@ def main() -> None:
             with fresh(rule, threads=threads) as bench:
                 models = [bench.read(name, batch=batch) for name in arguments.models]
                 comparison = bench.compare(models)
-                case = Case(threads, batch, comparison, states_of(bench, comparison))
+                states = states_of(bench, comparison)
+                case = Case(threads, batch, comparison, states, ratios_of(bench, comparison))
                 raw[case.title] = samples(bench, case)
             cases.append(case)
             # At once, so that nothing measured is lost whatever follows.
@@ -115,7 +122,8 @@ def main() -> None:
         precision=arguments.precision,
         rounds=arguments.max_rounds,
     )
-    parts = [head, overview(cases), "", intervals(cases), cuts, *map(section, cases)]
+    parts = [head, overview(cases), "", calls(cases), intervals(cases), cuts]
+    parts += map(section, cases)
     PAGE.write_text("\n".join(parts), encoding="utf-8")
     write_readme(cases)
 
@@ -137,6 +145,26 @@ def states_of(bench: Bench, comparison: Comparison) -> dict[float, int]:
     found = bench.store.results(comparison.target.key, digests).values()
     met = [m.state_s for m in found if isinstance(m, Measurement) and m.state_s is not None]
     return {s: sum(alike(s, one) for one in met) for s in states(met) if s is not None}
+
+
+def ratios_of(bench: Bench, comparison: Comparison) -> dict[str, dict[float, float]]:
+    """Estimate over measured latency, by model, for every factor on what a call costs."""
+    found = {}
+    for row in comparison.rows:
+        if not isinstance(row, Compared):
+            continue
+        keys = [*row.plan.keys, row.plan.digest, *PROBES.values()]
+        results = bench.store.results(comparison.target.key, keys)
+        whole = results[row.plan.digest]
+        assert isinstance(whole, Measurement)
+        state_s = state_of(row.plan, results, whole)
+        of_model = {}
+        for factor in CALLS:
+            estimate = recompose(row.plan, results, state_s, walked_call=factor)
+            assert isinstance(estimate, Estimate)
+            of_model[factor] = estimate.estimate_s / row.measured.median_s
+        found[row.model] = of_model
+    return found
 
 
 def samples(bench: Bench, case: Case) -> dict[str, Any]:
@@ -217,6 +245,48 @@ def _composing_s(row: Compared) -> float:
 def _quantile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def calls(cases: Sequence[Case]) -> str:
+    """What the one fitted number does, with families left out of the fit."""
+    every = [(FAMILIES[model], of) for case in cases for model, of in case.ratios.items()]
+
+    def best(kept: Sequence[dict[float, float]]) -> float:
+        return min(CALLS, key=lambda f: sum(abs(of[f] - 1) for of in kept))
+
+    left_out = {
+        family: best([of for other, of in every if other != family])
+        for family in sorted({family for family, _ in every})
+    }
+    chosen = sorted(set(left_out.values()))
+    rows = {
+        "1, what the probes say": [of[1.0] for _, of in every],
+        f"{number(WALKED_CALL, 1)}, as shipped": [of[WALKED_CALL] for _, of in every],
+        f"best for all *other* families ({', '.join(number(f, 1) for f in chosen)})": [
+            of[left_out[family]] for family, of in every
+        ],
+    }
+    lines = [
+        "## What a call costs",
+        "",
+        "What a call of the runtime costs is taken out of every brick. Probes tell it, which are"
+        " run again and again; in a walk a call costs a little more, since other bricks' code and"
+        " data come in between. So their figure is multiplied by a number that was fitted, once,"
+        " over all cases.",
+        "",
+        "| factor | median error | 95th percentile | worst | geometric mean |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for name, ratios in rows.items():
+        errors = sorted(abs(r - 1) for r in ratios)
+        late = errors[math.ceil(0.95 * len(errors)) - 1]
+        geomean = math.exp(sum(math.log(r) for r in ratios) / len(ratios))
+        lines.append(
+            f"| {name} | {percent(median(errors))} | {percent(late)} | {percent(errors[-1])}"
+            f" | {number(geomean, 3)} |"
+        )
+    fitted = best([of for _, of in every])
+    return "\n".join([*lines, "", f"In this session the best factor is {number(fitted, 1)}.", ""])
 
 
 def intervals(cases: Sequence[Case]) -> str:

@@ -11,8 +11,8 @@ CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
 
 
-def estimate(*args: object) -> Estimate:
-    result = recompose(*args)
+def estimate(*args: object, walked_call: float = 1.0) -> Estimate:
+    result = recompose(*args, walked_call=walked_call)
     assert isinstance(result, Estimate)
     return result
 
@@ -28,6 +28,12 @@ def test_the_overhead_of_a_call_counts_once_for_a_model() -> None:
     found = estimate(CHAIN, results({"a": 12e-6, "b": 15e-6}, overhead_s=2e-6))
     assert found.call_overhead_s == pytest.approx(2e-6)
     assert found.estimate_s == pytest.approx(2 * 10e-6 + 13e-6 + 2e-6)
+
+
+def test_a_call_costs_more_in_a_walk_than_in_a_probe() -> None:
+    found = estimate(CHAIN, results({"a": 12e-6, "b": 15e-6}, overhead_s=2e-6), walked_call=1.5)
+    assert found.call_overhead_s == pytest.approx(2e-6)
+    assert found.estimate_s == pytest.approx(2 * 9e-6 + 12e-6 + 2e-6)
 
 
 def test_a_brick_faster_than_the_overhead_counts_as_free_never_as_negative() -> None:

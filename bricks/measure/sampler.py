@@ -325,12 +325,14 @@ class Sampler:
 def _by_key(
     steps: Sequence[Step], columns: Sequence[Sequence[float]]
 ) -> dict[str, tuple[float, ...]]:
-    """Samples by key: in each pass, the mean over the places where it was timed."""
-    timed: dict[str, list[Sequence[float]]] = {}
+    """Samples by key: in each pass, the mean over the occurrences that its places stand for."""
+    weights: dict[str, float] = {}
+    timed: dict[str, list[list[float]]] = {}
     for step, column in zip(steps, columns, strict=True):
         if step.timed:
-            timed.setdefault(step.key, []).append(column)
+            weights[step.key] = weights.get(step.key, 0.0) + step.weight
+            timed.setdefault(step.key, []).append([step.weight * s for s in column])
     return {
-        key: tuple(sum(samples) / len(samples) for samples in zip(*of_key, strict=True))
+        key: tuple(sum(samples) / weights[key] for samples in zip(*of_key, strict=True))
         for key, of_key in timed.items()
     }

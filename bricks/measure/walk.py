@@ -17,8 +17,11 @@ from dataclasses import dataclass, field, replace
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.measure.arena import arrange
 
-# Places at which a brick is timed, if it has so many.
-PLACES = 2
+# Places at which a brick is timed, if it has so many; more where it is found in more situations.
+PLACES = 3
+
+# Occurrences are in one situation if as many before them are of the same bricks.
+_SITUATION = 8
 
 # Weights of fewer bytes are as warm as anything: places share them.
 _HEAVY_BYTES = 1 << 16
@@ -56,7 +59,7 @@ class Step:
     """Something loaded, at a place: offsets into the shared region, or None for own buffers.
 
     ``after`` is the place that makes the value which the first output overwrites, if it does.
-    ``position`` is where in the model the step stands.
+    ``position`` is where in the model the step stands, ``weight`` for how many occurrences.
     """
 
     place: str
@@ -67,6 +70,7 @@ class Step:
     after: str | None = None
     position: int = 0
     copy: int = 0
+    weight: float = 1.0
 
     @property
     def load(self) -> str:
@@ -139,6 +143,7 @@ def walk_of(
                 timed=i in timed,
                 after=None if source is None else f"{plan.digest}/{source}",
                 position=i,
+                weight=timed.get(i, 1.0),
                 copy=copies.get((occurrence.brick, occurrence.weights or i), 0),
             )
         )
@@ -151,22 +156,40 @@ def walk_of(
     )
 
 
-def _timed(plan: Plan, wanted: Collection[str], places: int) -> set[int]:
-    """Where each brick is timed: at places drawn from equal parts of its occurrences.
+def _timed(plan: Plan, wanted: Collection[str], places: int) -> dict[int, float]:
+    """Where each brick is timed, and for how many of its occurrences each of these places stands.
 
-    Its first place is seldom a typical one, and every n-th may always be the same part of a layer.
-    A brick's key decides the draw.
+    What a brick costs depends on what ran before it: who wrote its inputs, and who last used its
+    output's memory. So its occurrences are sorted by situation, and places are drawn from each of
+    them in proportion (the brick's key decides the draw).
     """
     occurrences: dict[str, list[int]] = {}
     for i, occurrence in enumerate(plan.occurrences):
         if occurrence.brick in wanted:
             occurrences.setdefault(occurrence.brick, []).append(i)
-    timed = set()
+    timed: dict[int, float] = {}
     for key, found in occurrences.items():
         draw = random.Random(key)
-        parts = min(places, len(found))
-        timed |= {found[int((part + draw.random()) * len(found) / parts)] for part in range(parts)}
+        for group in _situations(plan, found, places):
+            parts = min(len(group), max(1, round(places * len(group) / len(found))))
+            for part in range(parts):
+                place = group[int((part + draw.random()) * len(group) / parts)]
+                timed[place] = len(group) / parts
     return timed
+
+
+def _situations(plan: Plan, found: Sequence[int], places: int) -> list[list[int]]:
+    """The occurrences ``found`` of a brick, grouped by what runs before them.
+
+    Situations too rare for a place of their own are one group.
+    """
+    keys = [occurrence.brick for occurrence in plan.occurrences]
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for i in found:
+        groups.setdefault(tuple(keys[max(0, i - _SITUATION) : i]), []).append(i)
+    frequent = [g for g in groups.values() if 2 * places * len(g) >= len(found)]
+    rare = sorted(i for g in groups.values() if 2 * places * len(g) < len(found) for i in g)
+    return [*frequent, rare] if rare else frequent
 
 
 def _copies(
