@@ -33,6 +33,7 @@ from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.filling import filled
 from bricks.backends.reference import REFERENCE, reference
 from bricks.decompose.plan import Decomposition
+from bricks.estimate.recompose import WALKED_CALL
 from bricks.graph.view import parse_model
 from bricks.measure.probes import LONG, SHORT, call_overhead_s, chain
 from bricks.measure.state import alike
@@ -45,7 +46,7 @@ RAW = ROOT / "benchmarks" / "results" / "ablations.json"
 PAGE = ROOT / "docs" / "measuring.md"
 MARKS = ("<!-- ablations: written by benchmarks/ablations.py -->", "<!-- /ablations -->")
 
-ROUNDS, PASSES = 8, 2
+ROUNDS, PASSES = 6, 2
 MOST_BALLAST_BYTES = 64 << 20
 
 AS_IT_IS = "as it is"
@@ -124,13 +125,15 @@ class Bed:
         self, steps: Sequence[Step], columns: Sequence[Sequence[float]], less_s: float
     ) -> float:
         """The sum over all occurrences, of each brick's mean over its places, less a call."""
-        timed: dict[str, list[float]] = {}
+        weights: dict[str, float] = {}
+        timed: dict[str, float] = {}
         for step, column in zip(steps, columns, strict=True):
             if step.timed:
-                timed.setdefault(step.key, []).append(median(column))
+                weights[step.key] = weights.get(step.key, 0.0) + step.weight
+                timed[step.key] = timed.get(step.key, 0.0) + step.weight * median(column)
         return sum(
-            self.count[key] * max(0.0, sum(places) / len(places) - less_s)
-            for key, places in timed.items()
+            self.count[key] * max(0.0, total / weights[key] - less_s)
+            for key, total in timed.items()
         )
 
     def _load(self, walk: Walk, step: Step, own: bool) -> Loaded:
@@ -210,6 +213,7 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
         whole_s = [bed.whole.sample() for _ in range(PASSES)]
         round_s = {}
         for way, (_, sample) in ways.items():
+            bed.whole.sample()  # all find the caches as the model leaves them
             sample()
             round_s[way] = [sample() for _ in range(PASSES)]
         if not alike(before_s, reference_s(bed)):
@@ -225,6 +229,7 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
         short, long = ([one.sample() for _ in range(5)][-1] for one in probes.values())
         calls.append((short, long))
     overhead_s = call_overhead_s(median([c[0] for c in calls]), median([c[1] for c in calls]))
+    less_s = WALKED_CALL * overhead_s
     measured_s = median(whole)
 
     def estimate(way: str, scale: Sequence[float], less_s: float) -> float:
@@ -245,12 +250,12 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
         return bed.estimate_s(ways[way][0], columns, less_s)
 
     even = [1.0] * len(whole)
-    ratios = {way: (estimate_s(way, even, overhead_s) + overhead_s) / measured_s for way in ways}
+    ratios = {way: (estimate_s(way, even, less_s) + overhead_s) / measured_s for way in ways}
     ratios["overhead left in"] = estimate_s(AS_IT_IS, even, 0.0) / measured_s
     level = median(references)
     scale = [level / r for r in references]
     steady_s = median([s * f for s, f in zip(whole, scale, strict=True)])
-    normalised_s = estimate_s(AS_IT_IS, scale, overhead_s) + overhead_s
+    normalised_s = estimate_s(AS_IT_IS, scale, less_s) + overhead_s
     return {**ratios, "normalised": normalised_s / steady_s}
 
 
