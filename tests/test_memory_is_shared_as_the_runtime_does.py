@@ -96,7 +96,10 @@ def _peak(nodes: list[onnx.NodeProto], constants: Mapping[str, np.ndarray], out:
     libc.mallopt(-3, 1 << 20)  # what is large goes back to the system at once
     gc.collect()
     libc.malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+    except OSError as exc:
+        pytest.skip(f"this system does not let a process reset its peak: {exc}")
     before = _status("VmRSS")
     session.run(None, {"in": np.full((1, 1, 1, 1), 0.3, np.float32)})
     return round((_status("VmHWM") - before) / MIB)
@@ -110,12 +113,12 @@ def _status(name: str) -> float:
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
 
 
-@pytest.mark.parametrize(
-    "operator", sorted({op for domain, op in {*VIEWS, *OVERWRITES} if not domain})
-)
+# All of them but Flatten, whose output is of another rank: it cannot stand in a chain.
+SHARING = sorted({op for domain, op in {*VIEWS, *OVERWRITES} if not domain} - {"Flatten"})
+
+
+@pytest.mark.parametrize("operator", SHARING)
 def test_what_shares_memory_needs_it_once(operator: str) -> None:
-    if operator == "Flatten":
-        pytest.skip("its rank differs from its input's")
     assert buffers(operator) == 1
 
 
