@@ -31,6 +31,7 @@ from bricks.measure.campaign import Campaign, Conditions, Job, Outcome, Progress
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
 from bricks.measure.protocol import pack, unpack
+from bricks.measure.sampler import speaks_of_memory
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.store import Store
 from bricks.system import (
@@ -326,10 +327,10 @@ class Bench:
         estimate = recompose(plan, results, state_s)
         if isinstance(estimate, IncompleteEstimate):
             lacking = incomplete(name, plan, estimate, new)
-            return replace(lacking, error=lacking.error + batch_hint(job.model))
+            return replace(lacking, error=lacking.error + batch_hint(job.model, lacking.error))
         if not isinstance(whole, Measurement):
             reason = "not measured within the budget" if whole is None else whole.reason
-            error = f"{name}: the whole model was not run: {reason}{batch_hint(job.model)}"
+            error = f"{name}: the whole model was not run: {reason}{batch_hint(job.model, reason)}"
             return NotCompared(name, error, plan, new)
         return Compared(name, plan, new, round_spread(whole, state_s), estimate)
 
@@ -338,13 +339,14 @@ class Bench:
         if self.options.retry:
             keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.model.digest)}
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
-        if jobs and self.options.memory_bytes is None:
-            heaviest = max(job.decomposition.weight_bytes for job in jobs)
-            self._supervisor.limit_memory(2 * heaviest + _ROOM_BYTES)
         campaign = Campaign(
             self.store, self._supervisor, self.target.key, self._conditions, self._progress
         )
-        return campaign.run(jobs)
+        if self.options.memory_bytes is not None:
+            return campaign.run(jobs)
+        heaviest = max((job.decomposition.weight_bytes for job in jobs), default=0)
+        with self._supervisor.memory_limited(2 * heaviest + _ROOM_BYTES):
+            return campaign.run(jobs)
 
     def _results(self, keys: Sequence[str], target_key: str) -> Results:
         return self.store.results(target_key, [*keys, *PROBES.values()])
@@ -380,7 +382,7 @@ class Bench:
         try:
             return self._supervisor.ask(op, timeout_s=GRAPH_TIMEOUT_S, **fields)
         except WorkerError as error:
-            raise WorkerError(f"{of.name}: {error}{batch_hint(of)}") from error
+            raise WorkerError(f"{of.name}: {error}{batch_hint(of, str(error))}") from error
 
     def _save_target(self) -> None:
         if not self._target_saved:
@@ -395,8 +397,8 @@ def _most_ballast_bytes(target: Target, most_bytes: int) -> int:
     return min(most_bytes, 2 * sum(known)) if known else most_bytes
 
 
-def batch_hint(model: Model) -> str:
+def batch_hint(model: Model, reason: str) -> str:
     """What to add to an error of a model whose fixed batch size was changed; else nothing."""
-    if not model.rebatched:
+    if not model.rebatched or speaks_of_memory(reason):
         return ""
     return " (its batch size was fixed, and another was asked for: the model may not allow that)"

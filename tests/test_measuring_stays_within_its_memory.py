@@ -11,7 +11,7 @@ from factories import model, node, value
 from onnx import TensorProto
 
 from bricks import Bench
-from bricks.estimate.comparison import Compared
+from bricks.estimate.comparison import Compared, NotCompared
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
 LAYERS, WIDTH = 3, 4096  # a layer's weight takes 64 MiB
 
 
-def wide(folder: Path) -> Path:
+def wide(folder: Path, rows: int = 2) -> Path:
     """Matrix products with large weights, whose values are nowhere."""
     weights = [
         TensorProto(
@@ -33,7 +33,7 @@ def wide(folder: Path) -> Path:
         for i in range(LAYERS)
     ]
     nodes = [node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(LAYERS)]
-    proto = model(nodes, [value("v0", [2, WIDTH])], [value(f"v{LAYERS}", [2, WIDTH])])
+    proto = model(nodes, [value("v0", [rows, WIDTH])], [value(f"v{LAYERS}", [rows, WIDTH])])
     proto.graph.initializer.extend(weights)
     path = folder / "wide.onnx"
     path.write_bytes(proto.SerializeToString())
@@ -53,13 +53,29 @@ def test_a_model_and_its_bricks_take_twice_its_weights(tmp_path: Path) -> None:
 
 def test_the_limit_follows_the_heaviest_model_and_what_is_asked_for(tmp_path: Path) -> None:
     path = wide(tmp_path)
-    limits = {}
+    limits: dict[int | None, set[int | None]] = {}
     for asked in (None, 700 * MIB):
-        with Bench(tmp_path / "cache", threads=1, conditions=QUICK, memory_bytes=asked) as bench:
+        cache = tmp_path / f"cache-{asked}"
+        with Bench(cache, threads=1, conditions=QUICK, memory_bytes=asked) as bench:
+            supervisor, met = bench._supervisor, limits.setdefault(asked, set())
+            bench._progress = lambda what, share, s=supervisor, m=met: m.add(s._memory_bytes)
+            at_first = supervisor._memory_bytes
             bench.compare([bench.read(path, batch=2)])
-            limits[asked] = bench._supervisor._memory_bytes
-    assert limits[None] == 2 * 64 * MIB * LAYERS + 1024 * MIB  # the same brick three times
-    assert limits[700 * MIB] == 700 * MIB
+            assert supervisor._memory_bytes == at_first  # other models follow
+            (worker,) = psutil.Process().children()
+            assert worker.rlimit(psutil.RLIMIT_DATA)[0] == at_first
+            met.discard(at_first)
+    assert limits[None] == {2 * 64 * MIB * LAYERS + 1024 * MIB}  # the same brick three times
+    assert limits[700 * MIB] == set()
+
+
+def test_a_lack_of_memory_is_not_blamed_on_another_batch_size(tmp_path: Path) -> None:
+    path = wide(tmp_path, rows=1)
+    with Bench(tmp_path / "c", threads=1, conditions=QUICK, memory_bytes=300 * MIB) as bench:
+        (row,) = bench.compare([bench.read(path, batch=4)]).rows
+    assert isinstance(row, NotCompared)
+    assert "memory" in row.error
+    assert "batch size" not in row.error
 
 
 DIFFERENT = """

@@ -104,7 +104,7 @@ def _row(bench: Bench, model: Model | Unread, target: Target, *, measure: bool) 
     if facts["error"] is not None:
         from bricks.bench import batch_hint
 
-        facts["error"] += batch_hint(model)
+        facts["error"] += batch_hint(model, facts["error"])
     return facts
 
 

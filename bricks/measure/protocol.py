@@ -13,8 +13,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     load     id, key, model, optimize, examples?       → {}
     place    place, id, inputs, outputs                → {}
     walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
-             announce, ballast_bytes?
-                                                         reference_s, reference_end_s,
+             announce, ballast_bytes?                    reference_s, reference_end_s,
                                                          waited_share
     reference {}                                       → reference_s
     unload   {}                                        → {}

@@ -28,6 +28,11 @@ _PATIENCE = 3
 _LACK = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
 
 
+def speaks_of_memory(reason: str) -> bool:
+    """Whether the reason of a failure is that memory lacked."""
+    return any(words in reason for words in _LACK)
+
+
 class Lost(WorkerDied):
     """The worker in which everything was loaded is gone, through no fault of what was asked."""
 
@@ -154,7 +159,7 @@ class Sampler:
     def _blame(self, key: str, error: WorkerError) -> None:
         """Note why ``key`` does not run; for lack of memory only where nothing else is loaded."""
         reason = str(error)
-        lacks = any(words in reason for words in _LACK)
+        lacks = speaks_of_memory(reason)
         (self.crowded if lacks and len(self._keys) > 1 else self.failures)[key] = reason
 
     def _charge(self, name: str) -> None:

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,12 +85,21 @@ class Supervisor:
         answer: dict[str, Any] = message["ok"]
         return answer
 
-    def limit_memory(self, memory_bytes: int) -> None:
-        """Limit the worker's data to this from now on, and never to more than its settings say."""
+    @contextmanager
+    def memory_limited(self, memory_bytes: int) -> Iterator[None]:
+        """Limit the worker's data to this meanwhile, and never to more than its settings say."""
         most = self._settings.memory_bytes
-        self._memory_bytes = memory_bytes if most is None else min(memory_bytes, most)
+        self._limit_memory(memory_bytes if most is None else min(memory_bytes, most))
+        try:
+            yield
+        finally:
+            self._limit_memory(most)
+
+    def _limit_memory(self, memory_bytes: int | None) -> None:
+        self._memory_bytes = memory_bytes
         if self._process is not None:
-            self.ask("limit", timeout_s=START_TIMEOUT_S, memory_bytes=self._memory_bytes)
+            with suppress(WorkerDied):  # the next one starts with this limit
+                self.ask("limit", timeout_s=START_TIMEOUT_S, memory_bytes=memory_bytes)
 
     def processor_s(self) -> float:
         """Processor time in seconds that the live worker has taken; 0 if there is none."""

@@ -79,7 +79,7 @@ class Worker:
         self._backend = backends.create(backend, threads=threads, seed=seed)
         return {"pid": os.getpid()}
 
-    def _do_limit(self, memory_bytes: int) -> dict[str, Any]:
+    def _do_limit(self, memory_bytes: int | None) -> dict[str, Any]:
         _limit_memory(memory_bytes)
         return {}
 
@@ -232,12 +232,13 @@ class Worker:
         return self._region.reshape(-1)[start:]
 
 
-def _limit_memory(memory_bytes: int) -> None:
+def _limit_memory(memory_bytes: int | None) -> None:
     """Let a brick that is too big fail by itself, before the system starts killing processes."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, resource.RLIM_INFINITY))
+        soft = resource.RLIM_INFINITY if memory_bytes is None else memory_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, resource.RLIM_INFINITY))
 
 
 def _give_back_memory() -> None:
