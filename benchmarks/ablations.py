@@ -17,7 +17,6 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -82,7 +81,7 @@ class Bed:
         self.found = found
         self.backend = backend
         self.most_ballast_bytes = most_ballast_bytes
-        self.count = Counter(o.brick for o in found.plan.occurrences)
+        self.count = found.plan.counts
         memory = filled(self.walk().region_bytes + 64, seed=0)
         self.region = memory[-memory.ctypes.data % 64 :]
         self.loads: dict[str, Loaded] = {}

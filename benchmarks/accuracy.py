@@ -59,12 +59,13 @@ Written by `benchmarks/accuracy.py` on {date}, on {system} with {backend}
 Every model's latency is recomposed from its bricks (granularity `executed`) and set beside
 runs of the whole model on the same machine. Bricks and whole model are sampled in turn, round by
 round (to a precision of {precision}, 8 to {rounds} rounds), with a fresh cache for each number of
-threads and batch size; a brick that an earlier model of the list shares is not measured again.
+threads and batch size; a brick that an earlier model of the list shares is not measured again,
+unless the machine has come into another state.
 Latencies are medians. This is one session: from one to the next, single models move by a few
 percent, and more with two threads where the host moves virtual processors about.
 
-One number in estimates is fitted, see [below](#what-a-call-costs), and two in the width of their
-[intervals](#intervals).
+One number in estimates was chosen on these models, see [below](#what-a-call-costs), and two in
+the width of their [intervals](#intervals).
 """
 
 
@@ -248,7 +249,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def calls(cases: Sequence[Case]) -> str:
-    """What the one fitted number does, with families left out of the fit."""
+    """What the one chosen number does, with families left out of the fit."""
     every = [(FAMILIES[model], of) for case in cases for model, of in case.ratios.items()]
 
     def best(kept: Sequence[dict[float, float]]) -> float:
@@ -271,8 +272,8 @@ def calls(cases: Sequence[Case]) -> str:
         "",
         "What a call of the runtime costs is taken out of every brick. Probes tell it, which are"
         " run again and again; in a walk a call costs a little more, since other bricks' code and"
-        " data come in between. So their figure is multiplied by a number that was fitted, once,"
-        " over all cases.",
+        " data come in between. So their figure is multiplied by a number that was chosen"
+        " once, on an earlier session over the same models.",
         "",
         "| factor | median error | 95th percentile | worst | geometric mean |",
         "|---|--:|--:|--:|--:|",

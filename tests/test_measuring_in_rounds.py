@@ -11,7 +11,7 @@ import pytest
 from bricks.errors import WorkerError
 from bricks.measure import turn
 from bricks.measure.campaign import _spread_out, demands
-from bricks.measure.rounds import Goal, StopRule, sample_in_turn
+from bricks.measure.rounds import Goal, Progressing, StopRule, sample_in_turn
 from bricks.measure.sampler import Taken
 from bricks.measure.walk import Step
 
@@ -117,6 +117,22 @@ def test_a_brick_that_rests_in_one_state_goes_on_in_another() -> None:
     assert walks.rounds["a"] > 8
 
 
+def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None:
+    def taken(state_s: float, *keys: str) -> Taken:
+        return Taken(dict.fromkeys(keys, (1.0,)), state_s, 0.0, state_s)
+
+    walk = Progressing("net", Goal())
+    for _ in range(8):
+        walk.advance(taken(1e-3, "a", "b"))
+    walk.look(0.01, 1e-3, least=6)
+    assert walk.content
+    for _ in range(8):
+        walk.advance(taken(2e-3, "b"))  # "a" rests
+    walk.look(0.01, 2e-3, least=6)
+    assert not walk.content
+    assert walk.active is None
+
+
 def test_demands_compare_models_by_their_work() -> None:
     large = job("large", {"a": 1, "b": 1}, flops=2000)
     small = job("small", {"a": 2}, flops=2000)
@@ -128,11 +144,10 @@ def test_demands_compare_models_by_their_work() -> None:
 
 def job(name: str, counts: dict[str, int], flops: int) -> Any:
     brick = SimpleNamespace(flops=flops, bytes_moved=0)
-    occurrences = [SimpleNamespace(brick=key) for key, n in counts.items() for _ in range(n)]
     return SimpleNamespace(
         model=SimpleNamespace(digest=name),
         decomposition=SimpleNamespace(
-            plan=SimpleNamespace(occurrences=occurrences), bricks=dict.fromkeys(counts, brick)
+            plan=SimpleNamespace(counts=counts), bricks=dict.fromkeys(counts, brick)
         ),
     )
 

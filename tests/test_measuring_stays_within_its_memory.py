@@ -40,6 +40,7 @@ def wide(folder: Path, rows: int = 2) -> Path:
     return path
 
 
+# Elsewhere nothing tells a process's peak so that it can be compared with the limit.
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_a_model_and_its_bricks_take_twice_its_weights(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", threads=1, conditions=QUICK) as bench:

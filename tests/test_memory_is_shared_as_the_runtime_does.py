@@ -110,6 +110,7 @@ def _status(name: str) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 
 
+# Only there can a peak be reset between two operators; the rules are the same everywhere.
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
 
 

@@ -108,15 +108,12 @@ def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
 def _disturbance(result: Comparison) -> list[str]:
     """What people should know of how quiet the host was."""
     from bricks.estimate.comparison import Compared
-    from bricks.report.tables import NOTABLE_SHARE, disturbance, percent
+    from bricks.report.tables import disturbance, other_state
 
     lines = disturbance(
         result.foreign_cores, result.rounds, result.disturbed_rounds, result.remeasured_bricks
     )
     for row in result.rows:
-        if isinstance(row, Compared) and row.estimate.other_state_share >= NOTABLE_SHARE:
-            lines.append(
-                f"{row.model}: {percent(row.estimate.other_state_share, 0)} of the estimate comes"
-                " from bricks that were measured in another state of the machine than the model."
-            )
+        if isinstance(row, Compared):
+            lines += other_state(row.model, row.estimate.other_state_share)
     return lines

@@ -50,15 +50,11 @@ def predict(
     if options.json:
         print_json(facts)
     elif any(row["coverage"] is not None for row in rows):
-        from bricks.report.tables import NOTABLE_SHARE, percent, prediction_table
+        from bricks.report.tables import other_state, prediction_table
 
         show(prediction_table(rows))
         for row in rows:
-            if (row["other_state_share"] or 0) >= NOTABLE_SHARE:
-                show(
-                    f"{row['model']}: {percent(row['other_state_share'], 0)} of the estimate comes"
-                    " from bricks that were measured in another state of the machine than the rest."
-                )
+            show(*other_state(row["model"], row["other_state_share"]))
     finish(row["error"] for row in rows if row["error"] is not None)
 
 

@@ -5,7 +5,8 @@ Frozen data that can be stored and sent; nothing here reads ONNX or knows of a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -39,10 +40,19 @@ class Brick:
         return sum(t.size_bytes for t in self.weights.values())
 
     @property
+    def numeric_weight_bytes(self) -> int:
+        """Bytes of all weights but texts, which have no fixed size."""
+        return _bytes_but_texts(self.weights.values())
+
+    @property
     def bytes_moved(self) -> int:
         """Bytes of all that is read and written once: weights, inputs and outputs but texts."""
         values = (*self.weights.values(), *self.inputs.values(), *self.outputs.values())
-        return sum(t.size_bytes for t in values if t.dtype != "STRING")
+        return _bytes_but_texts(values)
+
+
+def _bytes_but_texts(types: Iterable[TensorType]) -> int:
+    return sum(t.size_bytes for t in types if t.dtype != "STRING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,11 @@ class Plan:
     def keys(self) -> tuple[str, ...]:
         """Keys of the distinct bricks, in order of their first occurrence."""
         return tuple(dict.fromkeys(o.brick for o in self.occurrences))
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each brick occurs."""
+        return Counter(o.brick for o in self.occurrences)
 
     def edges(self) -> Iterator[tuple[int, int]]:
         """Pairs (producer, consumer) of occurrence positions, once per value that is passed on."""

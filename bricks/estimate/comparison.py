@@ -108,12 +108,12 @@ def summarise(
     )
 
 
-def repeat_error(measurement: Measurement, state_s: float | None = None) -> float | None:
+def repeat_error(measurement: Measurement) -> float | None:
     """|repeat / first - 1| of the medians of every second round; None with a single round.
 
-    Of the rounds of ``state_s``, or of the state that most rounds are of.
+    Of the rounds of the state that most are of.
     """
-    rounds = [median(r.samples) for r in measurement.used_rounds(state_s)]
+    rounds = [median(r.samples) for r in measurement.used_rounds()]
     if len(rounds) < 2:
         return None
     return abs(median(rounds[1::2]) / median(rounds[0::2]) - 1)

@@ -7,7 +7,6 @@ out of each brick and added once. It must not know how measurements came about.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -21,8 +20,8 @@ from bricks.measure.statistics import Spread, median, spread
 Results = Mapping[str, Measurement | Failure]
 
 # What a call costs in a walk, relative to the probes, which run again and again and so find all of
-# the runtime's own code and data near. Fitted over the zoo by benchmarks/accuracy.py, which also
-# reports estimates of families that were left out of the fit, and estimates without it.
+# the runtime's own code and data near. Chosen once, on a session over the zoo;
+# benchmarks/accuracy.py reports what is best for all families but one, and estimates without it.
 WALKED_CALL = 1.3
 
 
@@ -41,7 +40,7 @@ def state_of(plan: Plan, results: Results, whole: Measurement | None = None) -> 
     """
     parts = {key: m for key in plan.keys if isinstance(m := results.get(key), Measurement)}
     anchors = parts.values() if whole is None else [whole]
-    return common_state(anchors, parts, Counter(o.brick for o in plan.occurrences))
+    return common_state(anchors, parts, plan.counts)
 
 
 def recompose(
@@ -62,7 +61,7 @@ def recompose(
     all bricks together, so their errors do not cancel. To that comes what recomposing itself may
     be wrong by.
     """
-    counts = Counter(o.brick for o in plan.occurrences)
+    counts = plan.counts
     gaps = [gap for key, n in counts.items() if (gap := _gap(key, n, results)) is not None]
     probe_gaps = [g for key in PROBES.values() if (g := _gap(key, 0, results)) is not None]
     overhead = Spread(0.0, 0.0, 0.0, 0) if probe_gaps else _overhead(results)

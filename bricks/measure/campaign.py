@@ -7,7 +7,7 @@ and settles them. However it ends, what was sampled stays: the next campaign goe
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -165,8 +165,9 @@ class Campaign:
                     new |= {claim.key for claim in claims}
             for _ in range(_MOST_VISITS if new else 0):
                 stale = self._stale(job, self._state_of(job, new))
-                if stale and (deadline is None or time.monotonic() < deadline):
-                    self._measure(job, [], stale, deadline, span)
+                if not stale or (deadline is not None and time.monotonic() >= deadline):
+                    break
+                self._measure(job, [], stale, deadline, span)
 
     @contextmanager
     def _holding(self, claims: Sequence[Claim]) -> Iterator[None]:
@@ -209,7 +210,7 @@ class Campaign:
         known = self._known([*plan.keys, plan.digest])
         anchors = [plan.digest] if job.whole and plan.digest in known else sorted(new)
         parts = {key: known[key] for key in plan.keys if key in known}
-        return common_state((known[key] for key in anchors if key in known), parts, _counts(plan))
+        return common_state((known[key] for key in anchors if key in known), parts, plan.counts)
 
     def _stale(self, job: Job, state_s: float | None) -> set[str]:
         """Bricks that were measured, but not in this state of the machine."""
@@ -257,7 +258,7 @@ class Campaign:
         goals = {
             name: Goal(
                 before=_states_before(walk, claims),
-                counts=_counts(plan) if name == BRICKS else {},
+                counts=plan.counts if name == BRICKS else {},
                 demands=self._demands[plan.digest] if name == BRICKS else {},
                 known_s=_known_s(plan, known) if name == BRICKS else 0.0,
             )
@@ -265,7 +266,6 @@ class Campaign:
         }
         task = Task(job.model.name, walks, claims, self._conditions.rule, deadline, goals, span)
         self._measured[plan.digest] |= self._sample(task)
-        self._again |= again
 
     def _sample(self, task: Task) -> set[str]:
         """Sample a task's walks in turn, keep every round, settle its claims; the keys finished."""
@@ -308,6 +308,8 @@ class Campaign:
             if len(new) < len(booked):
                 again = {key: book for key, book in booked.items() if key not in new}
                 self._store.supplement(self._target, again)
+                if name == BRICKS:
+                    self._again |= again.keys()
 
         return sample_in_turn(
             sampler,
@@ -371,7 +373,7 @@ def demands(jobs: Sequence[Job]) -> dict[str, dict[str, float]]:
     models are compared by the work in their graphs; that decides where samples go, and never what
     they say.
     """
-    counts = {j.model.digest: _counts(j.decomposition.plan) for j in jobs}
+    counts = {j.model.digest: j.decomposition.plan.counts for j in jobs}
     works = {j.model.digest: _work(j, counts[j.model.digest]) for j in jobs}
     share: dict[str, float] = {}
     for digest, count in counts.items():
@@ -390,17 +392,12 @@ def _work(job: Job, count: Mapping[str, int]) -> float:
 
 def _known_s(plan: Plan, settled: Mapping[str, Measurement | Failure]) -> float:
     """Seconds of the model's latency that were measured before."""
-    counts = _counts(plan)
+    counts = plan.counts
     return sum(
         counts[key] * result.latency_s()
         for key, result in settled.items()
         if isinstance(result, Measurement)
     )
-
-
-def _counts(plan: Plan) -> Counter[str]:
-    """How often each brick occurs."""
-    return Counter(occurrence.brick for occurrence in plan.occurrences)
 
 
 def _keys(job: Job) -> list[str]:

@@ -90,10 +90,10 @@ class Progressing:
         self.rounds += 1
         rounds = taken.rounds()
         self.runs = bool(rounds)
-        for first in list(rounds.values())[:1]:
-            if not first.disturbed:
-                medians = {key: median(r.samples) for key, r in rounds.items()}
-                self._quiet.append((first.state_s, medians))
+        first = next(iter(rounds.values()), None)  # all met the same conditions
+        if first is not None and not first.disturbed:
+            medians = {key: median(r.samples) for key, r in rounds.items()}
+            self._quiet.append((first.state_s, medians))
 
     def look(self, precision: float, state_s: float | None, least: int) -> None:
         """Let those keys rest that add little to the interval, and see whether it is narrow."""
@@ -104,7 +104,8 @@ class Progressing:
                 if alike(round_state_s, state_s):
                     of_key.append(value)
         if any(len(values) < least for values in medians.values()):
-            self.active = None  # some rested in another state, and are not known in this
+            # Some rested in another state, and are not known in this.
+            self.active, self.content = None, False
             return
         known = {key: spread(values) for key, values in medians.items()}
         counts, demands = self._goal.counts, self._goal.demands

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.decompose.plan import Decomposition, Plan
 from bricks.measure.arena import arrange
 
 # Places at which a brick is timed, if it has so many; more where it is found in more situations.
@@ -148,7 +148,7 @@ def walk_of(
             )
         )
     loads = tuple(
-        Load(k, bricks[k].model, optimize, bricks[k].examples, copy, _weight_bytes(bricks[k]))
+        Load(k, bricks[k].model, optimize, bricks[k].examples, copy, bricks[k].numeric_weight_bytes)
         for k, copy in dict.fromkeys((step.key, step.copy) for step in steps)
     )
     return Walk(
@@ -163,14 +163,15 @@ def _timed(plan: Plan, wanted: Collection[str], places: int) -> dict[int, float]
     output's memory. So its occurrences are sorted by situation, and places are drawn from each of
     them in proportion (the brick's key decides the draw).
     """
+    keys = [occurrence.brick for occurrence in plan.occurrences]
     occurrences: dict[str, list[int]] = {}
-    for i, occurrence in enumerate(plan.occurrences):
-        if occurrence.brick in wanted:
-            occurrences.setdefault(occurrence.brick, []).append(i)
+    for i, key in enumerate(keys):
+        if key in wanted:
+            occurrences.setdefault(key, []).append(i)
     timed: dict[int, float] = {}
     for key, found in occurrences.items():
         draw = random.Random(key)
-        for group in _situations(plan, found, places):
+        for group in _situations(keys, found, places):
             parts = min(len(group), max(1, round(places * len(group) / len(found))))
             for part in range(parts):
                 place = group[int((part + draw.random()) * len(group) / parts)]
@@ -178,12 +179,12 @@ def _timed(plan: Plan, wanted: Collection[str], places: int) -> dict[int, float]
     return timed
 
 
-def _situations(plan: Plan, found: Sequence[int], places: int) -> list[list[int]]:
+def _situations(keys: Sequence[str], found: Sequence[int], places: int) -> list[list[int]]:
     """The occurrences ``found`` of a brick, grouped by what runs before them.
 
-    Situations too rare for a place of their own are one group.
+    ``keys`` are the bricks of all occurrences in order. Situations too rare for a place of their
+    own are one group.
     """
-    keys = [occurrence.brick for occurrence in plan.occurrences]
     groups: dict[tuple[str, ...], list[int]] = {}
     for i in found:
         groups.setdefault(tuple(keys[max(0, i - _SITUATION) : i]), []).append(i)
@@ -204,15 +205,12 @@ def _copies(
     for i in sorted(timed):
         occurrence = decomposition.plan.occurrences[i]
         name = (occurrence.brick, occurrence.weights or i)
-        heavy = _weight_bytes(decomposition.bricks[occurrence.brick]) >= _HEAVY_BYTES
+        brick = decomposition.bricks[occurrence.brick]
+        heavy = brick.numeric_weight_bytes >= _HEAVY_BYTES
         if heavy and name not in copies:
             copies[name] = counts[occurrence.brick]
             counts[occurrence.brick] += 1
     return copies
-
-
-def _weight_bytes(brick: Brick) -> int:
-    return sum(t.size_bytes for t in brick.weights.values() if t.dtype != "STRING")
 
 
 def _overwritten(plan: Plan) -> dict[int, int]:

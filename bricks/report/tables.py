@@ -73,6 +73,16 @@ def disturbance(
     return lines
 
 
+def other_state(model: str, share: float | None) -> list[str]:
+    """A line for people if a notable part of an estimate is of another state of the machine."""
+    if share is None or share < NOTABLE_SHARE:
+        return []
+    return [
+        f"{model}: {percent(share, 0)} of the estimate comes from bricks that were measured in"
+        " another state of the machine only: the interval allows for that."
+    ]
+
+
 def giga(value: float | None) -> str:
     """A count of operations in billions."""
     return "unknown" if value is None else f"{value / 1e9:.2f}"
