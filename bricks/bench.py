@@ -20,12 +20,12 @@ from bricks.errors import BackendError, ModelError, UsageError, WorkerError
 from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplete, summarise
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Results, recompose, round_spread, state_of
-from bricks.graph.domains import steering_values
+from bricks.graph.containers import type_from_json
+from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.graph.source import OpenShapes, source_graph
-from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.campaign import Campaign, Conditions, Job, Outcome, Progress
 from bricks.measure.measurement import Failure, Measurement
@@ -179,13 +179,17 @@ class Bench:
         *,
         batch: int | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
+        values: Mapping[str, Any] | None = None,
     ) -> Model:
-        """The model in an ONNX file or of a zoo name, its open dimensions made concrete."""
+        """The model in an ONNX file or of a zoo name, its open dimensions made concrete.
+
+        ``values`` are what inputs hold that cannot be made up; see :func:`read_model`.
+        """
         found = find(str(model))
         if len(found) != 1:
             raise UsageError(f"{model} holds {len(found)} models: name one of them")
         name, path = found[0]
-        return read_model(path, batch=batch, shapes=shapes, name=name)
+        return read_model(path, batch=batch, shapes=shapes, values=values, name=name)
 
     def decompose(self, model: Model) -> Decomposition:
         """The model's plan and bricks; from the cache where it was decomposed before."""
@@ -201,15 +205,17 @@ class Bench:
         from bricks.decompose.build import build
 
         if self._granularity.executed:
-            proto, graph, in_place = self._executed_graph(model)
+            proto, graph, in_place, observed = self._executed_graph(model)
         else:
-            proto, graph, in_place = model.skeleton, self._source_graph(model), {}
+            proto, in_place = model.skeleton, {}
+            graph, observed = self._source_graph(model)
         result = build(
             model,
             graph,
             self._granularity,
             in_place=in_place,
             steering=self._steering_values(model, proto, graph),
+            assumed=observations(graph, observed),
             started=started,
         )
         self._save_target()
@@ -355,28 +361,29 @@ class Bench:
         cut, target = str(self._granularity), self.target.key
         return self.store.load_plan(model.digest, cut, target, name=model.name)
 
-    def _executed_graph(self, model: Model) -> tuple[bytes, Graph, dict[str, str]]:
+    def _executed_graph(self, model: Model) -> tuple[bytes, Graph, dict[str, str], set[str]]:
         answer = self._ask(model, "executed", model=pack(model.skeleton))
-        types = {name: TensorType.from_json(t) for name, t in answer["types"].items()}
+        types = {name: type_from_json(t) for name, t in answer["types"].items()}
         proto = unpack(answer["model"])
-        return proto, graph_of(parse_model(proto), types), answer["in_place"]
+        graph = graph_of(parse_model(proto), types)
+        return proto, graph, answer["in_place"], set(answer["observed"])
 
-    def _steering_values(self, model: Model, proto: bytes, graph: Graph) -> dict[str, list[int]]:
-        """What integers that steer shapes hold, where they are computed rather than constant."""
+    def _steering_values(self, model: Model, proto: bytes, graph: Graph) -> dict[str, list[float]]:
+        """What values that steer the work hold, where they are no constants."""
         names = steering_values(graph)
         if not names:
             return {}
-        answer = self._ask(model, "integers", model=pack(proto), names=names)
-        values: dict[str, list[int]] = answer["values"]
+        answer = self._ask(model, "values", model=pack(proto), names=names)
+        values: dict[str, list[float]] = answer["values"]
         return values
 
-    def _source_graph(self, model: Model) -> Graph:
+    def _source_graph(self, model: Model) -> tuple[Graph, set[str]]:
         try:
-            return source_graph(model)
+            return source_graph(model), set()
         except OpenShapes:
             answer = self._ask(model, "types", model=pack(model.skeleton))
-            known = {name: TensorType.from_json(t) for name, t in answer["types"].items()}
-            return source_graph(model, known)
+            known = {name: type_from_json(t) for name, t in answer["types"].items()}
+            return source_graph(model, known), set(answer["observed"])
 
     def _ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
         try:

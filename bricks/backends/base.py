@@ -8,25 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
 
-from bricks.graph.tensor import TensorType
+from bricks.graph.containers import ValueType
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
     """The graph that a runtime executes for a model, after its own optimisation.
 
-    ``proto`` holds no weights; ``types`` has every value's type. ``in_place`` maps a value to the
-    value whose memory the runtime gives it.
+    ``proto`` holds no weights; ``types`` has every value's type, ``observed`` names those that were
+    found in a run, since they depend on data. ``in_place`` maps a value to the value whose memory
+    the runtime gives it.
     """
 
     proto: onnx.ModelProto
-    types: Mapping[str, TensorType]
+    types: Mapping[str, ValueType]
     in_place: Mapping[str, str]
+    observed: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,12 @@ class Backend(Protocol):
         """The graph that is really executed for ``proto`` (a model without weights)."""
         ...
 
-    def types(self, proto: onnx.ModelProto) -> Mapping[str, TensorType]:
-        """Every value's type, found by running ``proto`` where it cannot be inferred."""
+    def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
+        """Every value's type, and the values whose type was found by running ``proto``."""
         ...
 
-    def integers(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
-        """What the integer values called ``names`` hold in a run of ``proto``, flattened."""
+    def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:
+        """What the values called ``names`` hold in a run of ``proto``, flattened."""
         ...
 
     def load(
@@ -78,12 +80,11 @@ class Backend(Protocol):
         *,
         key: str,
         optimize: bool,
-        examples: Mapping[str, Sequence[int]],
     ) -> Loaded:
         """Make ``proto`` ready, with synthetic weights; ``key`` and the seed decide their values.
 
-        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none.
-        ``examples`` are values that integer inputs must have.
+        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none. Inputs
+        hold what the metadata of ``proto`` says (:mod:`bricks.graph.held`), or are made up.
         """
         ...
 
@@ -91,11 +92,14 @@ class Backend(Protocol):
         self,
         proto: onnx.ModelProto,
         weights: Mapping[str, np.ndarray],
-        feeds: Mapping[str, np.ndarray],
+        feeds: Mapping[str, Any],
         *,
         optimize: bool,
-    ) -> Sequence[np.ndarray]:
-        """The outputs of ``proto`` with these weights and inputs, in the order of its outputs."""
+    ) -> Sequence[Any]:
+        """The outputs of ``proto`` with these weights and inputs, in the order of its outputs.
+
+        Arrays, and for what is no tensor lists, dicts and None.
+        """
         ...
 
     def materialised(

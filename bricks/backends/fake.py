@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -32,8 +33,8 @@ from bricks.backends.base import Executed, Placement
 from bricks.backends.reference import REFERENCE
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
+from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import used_values
 from bricks.graph.view import graph_of
 
@@ -56,11 +57,11 @@ class FakeBackend:
         executed.graph.node.extend(graph.nodes)
         return Executed(executed, graph.types, {})
 
-    def types(self, proto: onnx.ModelProto) -> Mapping[str, TensorType]:
+    def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
         """What ``onnx.shape_inference`` finds."""
-        return _typed(proto).types
+        return _typed(proto).types, ()
 
-    def integers(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+    def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:
         """Nothing: no value is ever computed, and none is needed here."""
         return {}
 
@@ -70,7 +71,6 @@ class FakeBackend:
         *,
         key: str,
         optimize: bool,
-        examples: Mapping[str, Sequence[int]],
     ) -> FakeLoaded:
         """Anything loads, and takes no memory."""
         graph = _typed(proto)
@@ -86,10 +86,10 @@ class FakeBackend:
         self,
         proto: onnx.ModelProto,
         weights: Mapping[str, np.ndarray],
-        feeds: Mapping[str, np.ndarray],
+        feeds: Mapping[str, Any],
         *,
         optimize: bool,
-    ) -> Sequence[np.ndarray]:
+    ) -> Sequence[Any]:
         """Not possible: nothing is computed here."""
         raise BackendError("the fake runtime computes nothing: choose --runtime onnxruntime")
 

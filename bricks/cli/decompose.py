@@ -70,7 +70,7 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
     except BricksError as error:
         return _Row(None, {**lacking, "error": str(error)})
     facts = {**lacking, **_counts([decomposition]), "error": None}
-    facts["assumed"] = _assumed(model)
+    facts["assumed"] = _assumed(model, decomposition)
     facts["denormal_share"] = warn_of_denormals(model)
     if verify:
         try:
@@ -80,12 +80,15 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
     return _Row(decomposition, facts)
 
 
-def _assumed(model: Model) -> list[str]:
+def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
     # Here, so that the other commands need not import it.
     from bricks.graph.domains import assumptions
+    from bricks.graph.held import held_values
     from bricks.graph.view import graph_of, parse_model
 
-    return assumptions(graph_of(parse_model(model.skeleton)))
+    proto = parse_model(model.skeleton)
+    said = assumptions(graph_of(proto), given=held_values(proto).keys())
+    return [*said, *decomposition.plan.assumed]
 
 
 def _verified(bench: Bench, model: Model) -> dict[str, Any]:

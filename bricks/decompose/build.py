@@ -21,14 +21,16 @@ def build(
     granularity: Granularity,
     *,
     in_place: Mapping[str, str] | None = None,
-    steering: Mapping[str, Sequence[int]] | None = None,
+    steering: Mapping[str, Sequence[float]] | None = None,
+    assumed: Sequence[str] = (),
     started: float | None = None,
 ) -> Decomposition:
     """Decompose ``graph``, the source or executed graph of ``model``.
 
-    ``in_place`` maps values to the values whose memory they take, ``steering`` computed integers
-    that steer shapes, counts or axes to what they hold in this model. ``started`` is when the work
-    on this model began (``time.perf_counter()``), for the wall time that is recorded.
+    ``in_place`` maps values to the values whose memory they take, ``steering`` those that steer the
+    work to what they hold in this model. ``assumed`` is what to say of types that depend on data.
+    ``started`` is when the work on this model began (``time.perf_counter()``), for the wall time
+    that is recorded.
     """
     started = time.perf_counter() if started is None else started
     cutter = Cutter(graph, steering=steering)
@@ -63,6 +65,7 @@ def build(
         outputs=tuple(number(name) for name in graph.outputs),
         types=tuple(graph.types[name] for name in numbers),
         occurrences=tuple(occurrences),
+        assumed=tuple(assumed),
     )
     return Decomposition(plan, bricks, time.perf_counter() - started)
 

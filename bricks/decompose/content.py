@@ -99,14 +99,12 @@ def _normalise(attribute: onnx.AttributeProto) -> None:
 
 
 def _embedded(tensor: onnx.TensorProto) -> onnx.TensorProto:
-    """The form of a tensor within an attribute: small ones as they are, larger ones as zeros.
+    """The form of a tensor within an attribute: as it is, or zeros where no values are held.
 
     An attribute can't be filled in later as a weight can, so the values have to be some.
     """
     kind = type_of(tensor)
-    # A reader that keeps no weights may have dropped small ones too: those that don't count.
-    held = not is_referenced(tensor)
-    if value_counts(kind, steering=held):
+    if not is_referenced(tensor) or value_counts(kind, steering=False):
         return constant(tensor)
     form = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims)
     form.raw_data = bytes(kind.size_bytes)

@@ -12,16 +12,17 @@ What counts:
 
 * of each node: operator, domain, version of the domain, number of ports and which are left empty,
   attributes that are written out, with their values; an attribute that spells its default isn't
-  the same as one left out. A tensor in an attribute counts with its values up to 64 elements, and
-  with type and shape only beyond (positions of a sparse tensor always count);
+  the same as one left out. A tensor in an attribute counts with its values, since operators are
+  made of them (the splits of a tree, say); with type and shape only where no values are held;
 * topology: which value feeds which port, so that one value at two ports isn't two values; and which
   values leave the brick: those used outside, outputs of the graph, and those that nobody uses;
 * element type and shape of each input, weight, constant and output, and of each value in between
-  (listed in the model's ``metadata_props``, where no runtime reads them);
+  (listed in the model's ``metadata_props``, where no runtime reads them); of sequences, optionals
+  and maps the types of what they hold (listed there too);
 * whether a value is an input, computed elsewhere or fed, or an initializer;
-* what an input holds, where it is a computed integer of at most 64 elements that gives a shape, a
-  count or an axis in the model it was cut from (listed in the model's ``metadata_props`` too):
-  the trip count of a Loop is as much of its work as a constant one would be;
+* what an input holds, where it is of at most 64 elements and gives a shape, a count, an axis or a
+  branch in the model it was cut from, or stands at an input in ``STEERING`` (listed in the model's
+  ``metadata_props`` too): the trip count of a Loop is as much of its work as a constant would be;
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
   unsigned, or BOOL; those at the inputs in ``STEERING`` (see ``graph.steering``), also as
   floating-point numbers; strings; and empty tensors. The value must be an initializer at that very
@@ -47,10 +48,10 @@ and a brick may at worst be measured twice.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import onnx
 
@@ -64,10 +65,12 @@ from bricks.decompose.plan import Brick
 from bricks.decompose.structure import Path, ranks, schedule
 from bricks.decompose.work import flops
 from bricks.errors import ModelError
+from bricks.graph.containers import ContainerType, ValueType
+from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
+from bricks.graph.held import ITEMS, STEERING, note
 from bricks.graph.steering import steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import holds_initializers
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
 
 # Where a weight's values are said to be; no such file exists, the values are given at load.
@@ -107,13 +110,13 @@ class Cutter:
     """
 
     def __init__(
-        self, graph: Graph, *, steering: Mapping[str, Sequence[int]] | None = None
+        self, graph: Graph, *, steering: Mapping[str, Sequence[float]] | None = None
     ) -> None:
         for node in graph.nodes:
             if holds_initializers(node):
                 raise ModelError(f"a subgraph of {label(node)} holds initializers: hoist them")
         self.graph = graph
-        self._values = {name: tuple(map(int, held)) for name, held in (steering or {}).items()}
+        self._values = {name: tuple(held) for name, held in (steering or {}).items()}
         self._steering = [tuple(steering_inputs(node)) for node in self.graph.nodes]
         self._readers: dict[str, list[int]] = {name: [-1] for name in graph.outputs}
         for i, node in enumerate(self.graph.nodes):
@@ -179,14 +182,14 @@ class _Content:
         graph: Graph,
         produced: Mapping[str, bool],
         steered: set[str],
-        steering: Mapping[str, tuple[int, ...]],
+        steering: Mapping[str, tuple[float, ...]],
     ) -> None:
         self.graph = graph
         self.produced = produced
         self.steering = steering
         self._steered = steered
 
-    def type(self, name: str) -> TensorType:
+    def type(self, name: str) -> ValueType:
         """The value's type."""
         try:
             return self.graph.types[name]
@@ -209,7 +212,8 @@ class _Content:
             value = self.constant(name, "").SerializeToString(deterministic=True)
         elif kind == "i":
             value = self.steering.get(name, b"")
-        return repr((kind, of.dtype, of.shape, self.produced.get(name), value)).encode()
+        held = of.items if isinstance(of, ContainerType) else of.shape
+        return repr((kind, of.dtype, held, self.produced.get(name), value)).encode()
 
     def constant(self, name: str, canonical: str) -> onnx.TensorProto:
         """The value of a constant."""
@@ -229,12 +233,12 @@ class _Writer:
         self._domains: set[str] = set()
         self._inner = 0
 
-    def types(self, kind: str) -> dict[str, TensorType]:
+    def types(self, kind: str) -> dict[str, ValueType]:
         """Canonical names and types of the values of one kind."""
         return {self.names[name]: self._content.type(name) for name in self.met[kind]}
 
     @property
-    def steering(self) -> dict[str, tuple[int, ...]]:
+    def steering(self) -> dict[str, tuple[float, ...]]:
         """What the inputs hold that steer the work, by canonical name."""
         values = self._content.steering
         return {self.names[name]: values[name] for name in self.met["i"] if name in values}
@@ -250,8 +254,8 @@ class _Writer:
         if between:
             types = [f"{self.names[name]} {self._content.type(name)}" for name in between]
             model.metadata_props.add(key="bricks.between", value="; ".join(types))
-        if self.steering:
-            model.metadata_props.add(key="bricks.steering", value=json.dumps(self.steering))
+        note(model, STEERING, self.steering)
+        note(model, ITEMS, self._containers())
         opsets = {default_domain(d): v for d, v in self._content.graph.opsets.items()}
         for domain in sorted(self._domains):
             if domain not in opsets:
@@ -277,6 +281,13 @@ class _Writer:
             weight.external_data.add(key="location", value=WEIGHTS_LOCATION)
         for name in self.met["c"]:
             graph.initializer.append(content.constant(name, self.names[name]))
+
+    def _containers(self) -> dict[str, Any]:
+        """Types of what the containers that come in or go out hold, by canonical name."""
+        content = self._content
+        names = [*self.met["i"], *self.outputs]
+        types = {self.names[name]: content.type(name) for name in names}
+        return {n: t.to_json() for n, t in types.items() if isinstance(t, ContainerType)}
 
     def _write_nodes(
         self, nodes: Sequence[onnx.NodeProto], path: Path, names: Names, graph: onnx.GraphProto
@@ -356,13 +367,9 @@ def _key(model: onnx.ModelProto) -> str:
     return f"b1-{digest[:32]}"
 
 
-def _describe(info: onnx.ValueInfoProto, name: str, kind: TensorType) -> None:
+def _describe(info: onnx.ValueInfoProto, name: str, kind: ValueType) -> None:
     info.name = name
-    tensor = info.type.tensor_type
-    tensor.elem_type = DTYPE_NUMBER[kind.dtype]
-    tensor.shape.SetInParent()
-    for size in kind.shape:
-        tensor.shape.dim.add(dim_value=size)
+    info.type.CopyFrom(declared(kind))
 
 
 def _qualified(node: onnx.NodeProto) -> str:

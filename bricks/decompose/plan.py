@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from bricks.graph.tensor import TensorType
+from bricks.graph.containers import ValueType, type_from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +22,18 @@ class Brick:
     ``model`` is its canonical form, a serialised ``ModelProto`` in which weights are initializers
     without values (``data_location == EXTERNAL``). ``inputs``, ``weights`` and ``outputs`` map
     the names in it to types, in canonical order. ``flops`` counts a multiply-add as two and is
-    None where an operator's work isn't known. ``examples`` holds the values that integer inputs
-    must have because they steer shapes, counts or axes; they stand in the canonical form as well.
+    None where an operator's work isn't known. ``examples`` holds the values that inputs must have
+    because they steer shapes, counts, axes or branches; they stand in the canonical form as well.
     """
 
     key: str
     model: bytes
-    inputs: Mapping[str, TensorType]
-    weights: Mapping[str, TensorType]
-    outputs: Mapping[str, TensorType]
+    inputs: Mapping[str, ValueType]
+    weights: Mapping[str, ValueType]
+    outputs: Mapping[str, ValueType]
     operators: tuple[str, ...]
     flops: int | None
-    examples: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    examples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def weight_bytes(self) -> int:
@@ -45,14 +46,23 @@ class Brick:
         return _bytes_but_texts(self.weights.values())
 
     @property
+    def steered_ports(self) -> frozenset[int]:
+        """Positions of the inputs that must have the values in ``examples``."""
+        return frozenset(i for i, name in enumerate(self.inputs) if name in self.examples)
+
+    @property
     def bytes_moved(self) -> int:
         """Bytes of all that is read and written once: weights, inputs and outputs but texts."""
         values = (*self.weights.values(), *self.inputs.values(), *self.outputs.values())
         return _bytes_but_texts(values)
 
 
-def _bytes_but_texts(types: Iterable[TensorType]) -> int:
-    return sum(t.size_bytes for t in types if t.dtype != "STRING")
+def _bytes_but_texts(types: Iterable[ValueType]) -> int:
+    total = 0
+    for type_ in types:
+        with suppress(KeyError):
+            total += type_.size_bytes
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,8 @@ class Plan:
     """A model as occurrences of bricks in execution order: all that recomposing needs.
 
     Values are numbers; ``inputs`` and ``outputs`` are those of the model. Value ``v`` is of type
-    ``types[v]``.
+    ``types[v]``. ``assumed`` says, a line each, what was found in a run on synthetic data and may
+    be otherwise on real data.
     """
 
     model: str
@@ -86,8 +97,9 @@ class Plan:
     granularity: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    types: tuple[TensorType, ...]
+    types: tuple[ValueType, ...]
     occurrences: tuple[Occurrence, ...]
+    assumed: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -131,13 +143,14 @@ class Plan:
             granularity=data["granularity"],
             inputs=tuple(data["inputs"]),
             outputs=tuple(data["outputs"]),
-            types=tuple(TensorType.from_json(t) for t in data["types"]),
+            types=tuple(type_from_json(t) for t in data["types"]),
             occurrences=tuple(
                 Occurrence(
                     brick, tuple(inputs), tuple(outputs), nodes, in_place, tuple(*weights)
                 )  # plans of earlier versions say nothing of weights
                 for brick, inputs, outputs, nodes, in_place, *weights in data["occurrences"]
             ),
+            assumed=tuple(data.get("assumed", ())),
         )
 
 

@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 
+from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain
 
 _SOFTMAX = 5
@@ -34,7 +34,7 @@ _NORMALISE = 8
 class _Node:
     """A node with the types of its ports and its attributes at hand."""
 
-    def __init__(self, proto: onnx.NodeProto, types: Mapping[str, TensorType]) -> None:
+    def __init__(self, proto: onnx.NodeProto, types: Mapping[str, ValueType]) -> None:
         self._proto = proto
         self._types = types
         self.arity = sum(1 for name in proto.input if name)
@@ -43,12 +43,12 @@ class _Node:
         """Whether something is connected to this input."""
         return port < len(self._proto.input) and bool(self._proto.input[port])
 
-    def input(self, port: int) -> TensorType:
+    def input(self, port: int) -> ValueType:
         """Type of an input; ``KeyError`` if it isn't known or nothing is connected."""
         return self._types[self._proto.input[port] if port < len(self._proto.input) else ""]
 
     @property
-    def output(self) -> TensorType:
+    def output(self) -> ValueType:
         """Type of the first output that is connected."""
         return self._types[next(name for name in self._proto.output if name)]
 

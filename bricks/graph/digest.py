@@ -10,6 +10,7 @@ import hashlib
 
 import onnx
 
+from bricks.graph.held import GIVEN, ITEMS, container_types, held_values, note
 from bricks.graph.payload import (
     all_tensors,
     is_referenced,
@@ -19,6 +20,7 @@ from bricks.graph.payload import (
 )
 from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
 from bricks.graph.topology import all_nodes
+from bricks.graph.view import graph_of
 
 
 def digest(proto: onnx.ModelProto) -> str:
@@ -28,10 +30,12 @@ def digest(proto: onnx.ModelProto) -> str:
     integers of 8 bits or less that are more than one float or 64 integers. Values of other
     integers count, and so do floats that steer (scales of Resize, say) and single ones, for
     fusions look at those.
-    Documentation, producer and metadata do not count; names do.
+    Of values that inputs are given, those count that would of constants, and what containers hold.
+    Documentation, producer and other metadata do not count; names do.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
+    containers, given = container_types(proto), held_values(proto)
     for field in ("producer_name", "producer_version", "doc_string", "model_version"):
         copy.ClearField(field)
     del copy.metadata_props[:]
@@ -42,7 +46,7 @@ def digest(proto: onnx.ModelProto) -> str:
         node.ClearField("doc_string")
         node.ClearField("metadata_props")
     inputs = [each for node in graph.node for each in steering_inputs(node)]
-    types = {tensor.name: type_of(tensor) for tensor in graph.initializer}
+    types = graph_of(proto).types
     steering = set(steered_values(inputs, types))
     for tensor in all_tensors(graph):
         tensor.ClearField("doc_string")
@@ -53,6 +57,9 @@ def digest(proto: onnx.ModelProto) -> str:
         elif tensor.data_type != onnx.TensorProto.STRING:
             # The same values can be written in several forms.
             store_inline(tensor, read_inline(tensor))
+    note(copy, ITEMS, {name: type.to_json() for name, type in sorted(containers.items())})
+    counted = (n for n in sorted(given) if value_counts(types[n], steering=n in steering))
+    note(copy, GIVEN, {name: given[name] for name in counted})
     data = copy.SerializeToString(deterministic=True)
     return "m1-" + hashlib.sha256(data).hexdigest()[:32]
 

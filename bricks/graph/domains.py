@@ -13,14 +13,20 @@ from dataclasses import dataclass
 
 import onnx
 
+from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced, read_inline
-from bricks.graph.steering import SMALL
-from bricks.graph.tensor import TensorType
-from bricks.graph.topology import inner_nodes
+from bricks.graph.steering import SMALL, steered_values, steering_inputs
+from bricks.graph.topology import inner_nodes, label, used_values
 from bricks.graph.uses import MASKING, STEERING, Restriction, Scene, passes_on, restriction
 
 _UNRESTRICTED = "nothing in the graph restricts it: assumed 0 or 1"
+# Operators whose results are of a size that only the data tells; and those that look at no data.
+_OF_DATA = frozenset(
+    {"NonZero", "NonMaxSuppression", "Unique", "Compress", "If", "Loop", "StringSplit"}
+    | {"SequenceAt", "SequenceInsert", "SequenceErase", "SplitToSequence", "OptionalGetElement"}
+)
+_OF_SHAPES = frozenset({"Shape", "Size"})
 _MAX_STEPS = 10_000  # bound on the uses followed for one value; real ones have a few dozen
 
 
@@ -52,7 +58,7 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
     ranges = {}
     for name in names:
         type = graph.types[name]
-        if "INT" not in type.dtype and type.dtype != "BOOL":
+        if not _whole(type):
             continue
         found = follower.range_of(name, type)
         if found is not None:
@@ -60,29 +66,85 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
     return ranges
 
 
-def assumptions(graph: Graph) -> list[str]:
-    """What is assumed of integer inputs where the graph doesn't say what they may hold."""
-    names = [name for name in graph.inputs if "INT" in graph.types[name].dtype]
+def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
+    """What is assumed of inputs where the graph doesn't say what they may hold.
+
+    Nothing of those whose values were ``given``.
+    """
+    names = [name for name in graph.inputs if name not in given]
     ranges = integer_ranges(graph, names)
     said = []
     for name in names:
-        if name not in ranges:
+        type = graph.types[name]
+        if isinstance(type, ContainerType):
+            said.append(f"input {name!r} is made up: {type}")
+        elif type.dtype == "STRING":
+            said.append(f"input {name!r} is text, and is made up")
+        elif name not in ranges and type.dtype == "BOOL":
+            said.append(f"input {name!r} chooses what is run: assumed true")
+        elif name not in ranges and "INT" in type.dtype:
             said.append(f"input {name!r} gives a shape, count or axis, and is made up all the same")
-        elif ranges[name].why == _UNRESTRICTED:
+        elif name in ranges and ranges[name].why == _UNRESTRICTED:
             said.append(f"input {name!r}: {_UNRESTRICTED}")
     return said
 
 
+def observations(graph: Graph, observed: Collection[str]) -> list[str]:
+    """What was ``observed`` of types that depend on data, where that begins.
+
+    A runtime doesn't foresee all that depends on shapes alone: of that nothing is said.
+    """
+    scene = Scene(graph.types, graph.initializers)
+    # Values that follow from the data of inputs, and those whose very type does.
+    data, dependent = set(graph.inputs), set[str]()
+    said = []
+    for node in graph.nodes:
+        reads = used_values(node)
+        if node.op_type not in _OF_SHAPES and data.intersection(reads):
+            data.update(node.output)
+        found = [name for name in node.output if name in observed]
+        if dependent.intersection(reads):
+            dependent.update(found)
+        elif found and (node.op_type in _OF_DATA or _steered_by(node, data, scene)):
+            dependent.update(found)
+            types = ", ".join(f"'{name}' {graph.types[name]}" for name in found)
+            said.append(f"{label(node)} gives {types}, as on synthetic data")
+    return said
+
+
+def _steered_by(node: onnx.NodeProto, data: Collection[str], scene: Scene) -> bool:
+    return any(
+        name in data and (found := restriction(node, port, scene)) and found.kind == STEERING
+        for port, name in enumerate(node.input)
+    )
+
+
 def steering_values(graph: Graph) -> list[str]:
-    """Computed integers that give shapes, counts or axes, so that no value is safe to assume."""
-    names = (name for node in graph.nodes for name in node.output if name)
+    """Small values, of inputs or computed, that say what is to be done: none is safe to assume.
+
+    Integers that give shapes, counts or axes, booleans that choose a branch, and floats that steer
+    (see :mod:`bricks.graph.steering`).
+    """
+    made = [name for node in graph.nodes for name in node.output if name]
     small = [
         name
-        for name in names
-        if "INT" in graph.types[name].dtype and graph.types[name].elements <= SMALL
+        for name in (*graph.inputs, *made)
+        if graph.types[name].elements <= SMALL and name not in graph.initializers
     ]
-    safe = integer_ranges(graph, small)
-    return [name for name in small if name not in safe]
+    whole = [name for name in small if _whole(graph.types[name])]
+    safe = integer_ranges(graph, whole)
+    ports = (port for node in graph.nodes for port in steering_inputs(node))
+    steered = set(steered_values(ports, graph.types))
+    return [
+        name
+        for name in small
+        if (_whole(graph.types[name]) and name not in safe)
+        or (graph.types[name].floating and name in steered)
+    ]
+
+
+def _whole(type: ValueType) -> bool:
+    return "INT" in type.dtype or type.dtype == "BOOL"
 
 
 class _Follower:
@@ -93,9 +155,10 @@ class _Follower:
                 self._uses.setdefault(name, []).append((node, index))
         self._scene = Scene(graph.types, graph.initializers)
 
-    def range_of(self, name: str, type: TensorType) -> Range | None:
+    def range_of(self, name: str, type: ValueType) -> Range | None:
         if type.dtype == "BOOL":
-            return Range(1, 2, "a boolean: everything valid")
+            chooses = any(found.kind == STEERING for _, found in self._restrictions(name))
+            return None if chooses else Range(1, 2, "a boolean: everything valid")
         low, high = _limits(type.dtype)
         why: list[str] = []
         masks: list[str] = []

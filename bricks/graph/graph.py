@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from bricks.graph.tensor import TensorType
+from bricks.graph.containers import ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,6 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     initializers: Mapping[str, onnx.TensorProto]
-    types: Mapping[str, TensorType]
+    types: Mapping[str, ValueType]
     opsets: Mapping[str, int]
     ir_version: int

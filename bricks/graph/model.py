@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bricks.graph.tensor import TensorType
+from bricks.graph.containers import ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class Model:
     ``skeleton`` is the serialised ``ModelProto``: input shapes concrete, local functions inlined,
     ``Constant`` nodes turned into initializers, and every payload that is not needed to understand
     the graph replaced by a reference (``data_location == EXTERNAL``; location relative to
-    ``folder``, offset and length in bytes), also where the file held it inline.
+    ``folder``, offset and length in bytes), also where the file held it inline. What inputs hold
+    stands in its metadata where it was given (:mod:`bricks.graph.held`).
     ``digest`` (``m1-…``) covers the skeleton without those references: two files that differ only
     in the values or the place of their weights have one digest. ``read_s`` is the wall time in
     seconds that reading took. ``rebatched`` says that the batch size asked for replaced a first
@@ -25,7 +26,7 @@ class Model:
     name: str
     folder: Path
     skeleton: bytes
-    inputs: tuple[tuple[str, TensorType], ...]
+    inputs: tuple[tuple[str, ValueType], ...]
     digest: str
     read_s: float = field(default=0.0, compare=False)
     rebatched: bool = field(default=False, compare=False)

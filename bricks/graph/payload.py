@@ -30,6 +30,8 @@ _ML_TYPES = {
     "BFLOAT16": ml_dtypes.bfloat16, "FLOAT8E4M3FN": ml_dtypes.float8_e4m3fn,
     "FLOAT8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "FLOAT8E5M2": ml_dtypes.float8_e5m2,
     "FLOAT8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz, "FLOAT8E8M0": ml_dtypes.float8_e8m0fnu,
+    "FLOAT4E2M1": ml_dtypes.float4_e2m1fn, "INT4": ml_dtypes.int4, "UINT4": ml_dtypes.uint4,
+    "INT2": ml_dtypes.int2, "UINT2": ml_dtypes.uint2,
 }  # fmt: skip
 
 
@@ -187,18 +189,23 @@ def all_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            sparses = [*attribute.sparse_tensors]
-            if attribute.HasField("sparse_tensor"):
-                sparses.append(attribute.sparse_tensor)
-            for sparse in sparses:
-                yield from (sparse.values, sparse.indices)
+        yield from tensors_of(node)
     for node in graph.node:
         for subgraph in subgraphs(node):
             yield from all_tensors(subgraph)
+
+
+def tensors_of(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
+    """The tensors in the attributes of ``node``, sparse parts among them."""
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        sparses = [*attribute.sparse_tensors]
+        if attribute.HasField("sparse_tensor"):
+            sparses.append(attribute.sparse_tensor)
+        for sparse in sparses:
+            yield from (sparse.values, sparse.indices)
 
 
 def _size_bytes(tensor: onnx.TensorProto, type: TensorType) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,8 +18,10 @@ import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no types
 from onnx import numpy_helper
 
-from bricks.errors import ModelError, first_line
+from bricks.errors import ModelError, ShapeError, first_line
+from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.digest import digest
+from bricks.graph.held import GIVEN, ITEMS, checked_type, note, plain
 from bricks.graph.model import Model
 from bricks.graph.payload import (
     PayloadError,
@@ -29,9 +32,11 @@ from bricks.graph.payload import (
     reference,
     storage_shape,
     store_inline,
+    tensors_of,
     type_of,
 )
 from bricks.graph.shapes import make_concrete, parse_shape
+from bricks.graph.sparse import make_dense
 from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
@@ -61,12 +66,15 @@ def read_model(
     *,
     batch: int | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Model:
     """The model in the ONNX file ``path``, without its weights.
 
     ``shapes`` gives complete shapes of inputs; ``batch`` is the first dimension of the inputs whose
-    first dimension is open or 1. ``name`` is the file's name without suffix if not given. Links
+    first dimension is open or 1. ``values`` are what inputs hold, as a runtime takes it (arrays,
+    lists for sequences, dicts for maps, None for an optional that is absent); all others are made
+    up when something is run. ``name`` is the file's name without suffix if not given. Links
     are followed to the file itself, whose folder holds the data it refers to. Raises
     :class:`ModelError`, and :class:`ShapeError` where a dimension stays open or an option does not
     fit.
@@ -82,8 +90,10 @@ def read_model(
     _check_encoding(given.name, real.name, title)
     try:
         proto = _parse(skim(real), given)
-        _normalise(proto, given)
-        inputs, rebatched = make_concrete(proto.graph, batch, shapes or {}, given.name)
+        _normalise(proto, given, real.parent)
+        held = _held_types(proto.graph, values or {}, given.name)
+        inputs, rebatched = make_concrete(proto.graph, batch, shapes or {}, given.name, held)
+        _note_inputs(proto, dict(inputs), values or {})
         _drop_shapes(proto.graph, changed=rebatched)
         _hold_steering_values(proto.graph, real.parent, given.name)
         key = digest(proto)
@@ -116,8 +126,6 @@ def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
         raise ModelError(f"{path} is not an ONNX model: {first_line(exc)}") from exc
     if not proto.HasField("graph"):
         raise ModelError(f"{path} is not an ONNX model: it holds no graph")
-    if not proto.graph.node:
-        raise ModelError(f"{path.name}: the graph has no nodes")
     del proto.training_info[:]
     if proto.functions:
         try:
@@ -130,7 +138,32 @@ def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
     return proto
 
 
-def _normalise(proto: onnx.ModelProto, path: Path) -> None:
+def _held_types(
+    graph: onnx.GraphProto, values: Mapping[str, Any], file: str
+) -> dict[str, ValueType]:
+    """Types of the inputs whose values are given."""
+    declared = {value.name: value.type for value in graph.input}
+    for name in values:
+        if name not in declared:
+            listed = ", ".join(f"'{known}'" for known in declared) or "none"
+            raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
+    try:
+        return {name: checked_type(name, v, declared[name]) for name, v in values.items()}
+    except ModelError as exc:
+        raise ShapeError(f"{file}: {exc}") from exc
+
+
+def _note_inputs(
+    proto: onnx.ModelProto, types: Mapping[str, ValueType], values: Mapping[str, Any]
+) -> None:
+    """What is known of inputs beyond their declaration; nothing else stays in the metadata."""
+    del proto.metadata_props[:]
+    containers = {n: t.to_json() for n, t in types.items() if isinstance(t, ContainerType)}
+    note(proto, ITEMS, containers)
+    note(proto, GIVEN, {name: plain(value, types[name]) for name, value in values.items()})
+
+
+def _normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
     """Bring ``proto`` into the one form that the rest relies on, and check it."""
     graph, file = proto.graph, path.name
     if not all(isinstance(text, str) for text in _texts(proto)):
@@ -139,9 +172,8 @@ def _normalise(proto: onnx.ModelProto, path: Path) -> None:
         if not default_domain(node.domain):
             node.ClearField("domain")
     _check_operators(proto, file)
+    make_dense(graph, folder, file)
     _constants_to_initializers(graph, file)
-    if not graph.node:
-        raise ModelError(f"{file}: the graph has no nodes but constants")
     _drop_initialized_inputs(proto)
     try:
         hoist(graph)
@@ -281,7 +313,11 @@ def _hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> No
     inputs = [each for node in graph.node for each in steering_inputs(node)]
     types = {tensor.name: type_of(tensor) for tensor in graph.initializer}
     steering = set(steered_values(inputs, types))
-    for tensor in all_tensors(graph):
+    for node in all_nodes(graph):
+        for tensor in tensors_of(node):
+            if is_referenced(tensor):
+                _hold_attribute(tensor, folder, file)
+    for tensor in graph.initializer:
         type = type_of(tensor)
         if not is_referenced(tensor) or type.dtype == "STRING":
             continue
@@ -298,6 +334,17 @@ def _hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> No
                 f" algorithm, but its data file '{reference(tensor).location}' is missing:"
                 " put it beside the model"
             )
+
+
+def _hold_attribute(tensor: onnx.TensorProto, folder: Path, file: str) -> None:
+    """Operators are given what stands in their attributes as they are created: it must be there."""
+    values = read_referenced(folder, tensor)
+    if values is None:
+        raise ModelError(
+            f"{file}: tensor '{tensor.name}' in an attribute has its data in"
+            f" '{reference(tensor).location}', which is missing: put it beside the model"
+        )
+    store_inline(tensor, values)
 
 
 def _nothing(type: TensorType) -> np.ndarray:

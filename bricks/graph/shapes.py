@@ -7,11 +7,13 @@ measure. Must not know nodes or weights.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
 from bricks.errors import ModelError, ShapeError, UsageError
+from bricks.graph.containers import ContainerType, ValueType
+from bricks.graph.declared import notation
 from bricks.graph.tensor import TensorType
 
 # Of what options may ask for: runtimes count in 32 bits here and there, and protobuf in 64.
@@ -44,27 +46,57 @@ def make_concrete(
     batch: int | None,
     shapes: Mapping[str, Sequence[int]],
     file: str,
-) -> tuple[tuple[tuple[str, TensorType], ...], bool]:
+    held: Mapping[str, ValueType] | None = None,
+) -> tuple[tuple[tuple[str, ValueType], ...], bool]:
     """Set every dimension of the inputs of ``graph``; return their types.
 
-    The second result says whether ``batch`` replaced a dimension that the file fixes. Raises
-    :class:`ShapeError` for options that do not fit and for dimensions that stay open.
+    ``held`` are types of inputs whose values are given. The second result says whether ``batch``
+    replaced a dimension that the file fixes. Raises :class:`ShapeError` for options that do not
+    fit and for dimensions that stay open.
     """
+    held = held or {}
     _check_options(graph, batch, shapes, file)
     binding = _Binding(graph, file)
     for name, shape in shapes.items():
-        binding.set_shape(name, shape)
+        binding.set_shape(name, shape, _option(name, _shown(shape)))
+    for name, type_ in held.items():
+        if isinstance(type_, TensorType):
+            binding.set_shape(name, type_.shape, f"the value given for input '{name}'")
     if batch is not None:
-        binding.set_batch(batch, skip=shapes)
-    return binding.finish()
+        binding.set_batch(batch, skip={*shapes, *held})
+    types, rebatched = binding.finish()
+    named: dict[str, ValueType] = dict(types)
+    for value in graph.input:
+        if value.name not in named:
+            named[value.name] = held.get(value.name) or assumed_container(value.type)
+    return tuple((value.name, named[value.name]) for value in graph.input), rebatched
+
+
+def assumed_container(proto: onnx.TypeProto) -> ValueType:
+    """What is taken to be in an input that is no tensor, where nobody says.
+
+    Two items in a sequence, something in an optional, one entry in a map; axes of no known size
+    have one element.
+    """
+    kind = proto.WhichOneof("value")
+    if kind == "sequence_type":
+        return ContainerType(
+            notation(proto), (assumed_container(proto.sequence_type.elem_type),) * 2
+        )
+    if kind == "optional_type":
+        return ContainerType(notation(proto), (assumed_container(proto.optional_type.elem_type),))
+    if kind == "map_type":
+        dtype = onnx.TensorProto.DataType.Name(proto.map_type.value_type.tensor_type.elem_type)
+        return ContainerType(notation(proto), (TensorType(dtype, (1,)),))
+    if kind != "tensor_type":
+        raise ModelError(f"an input holds {notation(proto)}: not supported")
+    dtype = onnx.TensorProto.DataType.Name(proto.tensor_type.elem_type)
+    sizes = (_read_dim(dim) for dim in proto.tensor_type.shape.dim)
+    return TensorType(dtype, tuple(size if isinstance(size, int) else 1 for size in sizes))
 
 
 def element_type(value: onnx.ValueInfoProto, file: str) -> str:
-    """The ONNX name of the element type of input ``value``; only tensors are accepted."""
-    kind = value.type.WhichOneof("value")
-    if kind != "tensor_type":
-        what = (kind or "untyped").removesuffix("_type").replace("_", " ")
-        raise ModelError(f"{file}: input '{value.name}' is not a tensor ({what}): not supported")
+    """The ONNX name of the element type of the tensor ``value``."""
     number = value.type.tensor_type.elem_type
     try:
         dtype = onnx.TensorProto.DataType.Name(number)
@@ -80,7 +112,7 @@ def _check_options(
 ) -> None:
     if batch is not None and not 1 <= batch <= LARGEST_DIM:
         raise ShapeError(f"{file}: batch {batch} makes no sense: {_RANGE}")
-    names = [value.name for value in graph.input]
+    names = [value.name for value in graph.input if not _holds_others(value, file)]
     for name, shape in shapes.items():
         if name not in names:
             listed = ", ".join(f"'{known}'" for known in names) or "none"
@@ -91,12 +123,23 @@ def _check_options(
             )
 
 
+def _holds_others(value: onnx.ValueInfoProto, file: str) -> bool:
+    """Whether an input is a sequence, an optional or a map, whose contents are no dimensions."""
+    kind = value.type.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type", "map_type"):
+        return True
+    if kind != "tensor_type":
+        what = (kind or "untyped").removesuffix("_type").replace("_", " ")
+        raise ModelError(f"{file}: input '{value.name}' is not a tensor ({what}): not supported")
+    return False
+
+
 class _Binding:
     """What is known of each input dimension, and of each symbol, while options are applied."""
 
     def __init__(self, graph: onnx.GraphProto, file: str) -> None:
         self._file = file
-        self._values = {value.name: value for value in graph.input}
+        self._values = {v.name: v for v in graph.input if not _holds_others(v, file)}
         self._dtypes = {name: element_type(v, file) for name, v in self._values.items()}
         # Of each input: number, symbol, or "" where nothing is known; None without even a rank.
         self._dims: dict[str, list[int | str] | None] = {
@@ -108,12 +151,11 @@ class _Binding:
         self._bound: dict[str, tuple[int, str]] = {}
         self._changed = False
 
-    def set_shape(self, name: str, shape: Sequence[int]) -> None:
+    def set_shape(self, name: str, shape: Sequence[int], given: str) -> None:
         dims = self._dims[name]
         if dims is None:
             self._dims[name] = list(shape)
             return
-        given = _option(name, _shown(shape))
         if len(dims) != len(shape):
             raise ShapeError(
                 f"{self._file}: {given} has {len(shape)} dimensions, input '{name}' has {len(dims)}"
@@ -127,7 +169,7 @@ class _Binding:
                 )
             self._set(name, axis, size, given)
 
-    def set_batch(self, batch: int, skip: Mapping[str, Sequence[int]]) -> None:
+    def set_batch(self, batch: int, skip: Collection[str]) -> None:
         taken = False
         for name, dims in self._dims.items():
             if not dims:
@@ -142,7 +184,7 @@ class _Binding:
             )
             raise ShapeError(f"{self._file}: --batch {batch} fits no input: {fixed or 'none'}")
 
-    def finish(self) -> tuple[tuple[tuple[str, TensorType], ...], bool]:
+    def finish(self) -> tuple[list[tuple[str, TensorType]], bool]:
         types = []
         for name, dims in self._dims.items():
             if dims is None:
@@ -159,7 +201,7 @@ class _Binding:
             del shape.dim[:]
             shape.SetInParent()  # a scalar has a shape without dimensions, which is not none
             shape.dim.extend(_Dim(dim_value=size) for size in concrete)
-        return tuple(types), self._changed
+        return types, self._changed
 
     def _set(self, name: str, axis: int, size: int, origin: str) -> None:
         dims = self._dims[name]

@@ -13,6 +13,8 @@ import onnx
 import onnx.shape_inference
 
 from bricks.errors import ModelError, ShapeError, first_line
+from bricks.graph.containers import ValueType
+from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.payload import PayloadError, type_of
@@ -29,18 +31,15 @@ class OpenShapes(ShapeError):
         self.open_values = open_values
 
 
-def source_graph(model: Model, known: Mapping[str, TensorType] | None = None) -> Graph:
+def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> Graph:
     """The nodes of ``model`` with the concrete type of every value.
 
     ``known`` holds types that were observed already, and wins over what is inferred. Raises
-    :class:`OpenShapes` where types stay open, and :class:`ModelError` for values that are no
-    tensors. Outputs that nobody uses may be missing from the nodes.
+    :class:`OpenShapes` where types stay open, as those of containers always do. Outputs that
+    nobody uses may be missing from the nodes.
     """
     proto = onnx.ModelProto.FromString(model.skeleton)
     known = dict(known or {})
-    if proto.graph.sparse_initializer:
-        name = proto.graph.sparse_initializer[0].values.name
-        raise ModelError(f"{model.name}: initializer '{name}' is sparse: not supported")
     _declare(proto.graph, known)
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=True).graph
@@ -48,12 +47,12 @@ def source_graph(model: Model, known: Mapping[str, TensorType] | None = None) ->
     except Exception as exc:
         raise ShapeError(f"{model.name}: shapes cannot be inferred: {first_line(exc)}") from exc
     initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
-    types = dict(model.inputs)
+    types: dict[str, ValueType] = dict(model.inputs)
     try:
         types.update((name, type_of(tensor)) for name, tensor in initializers.items())
     except PayloadError as exc:
         raise ModelError(f"{model.name}: {exc}") from exc
-    types.update(_inferred(inferred, model.name))
+    types.update(_inferred(inferred))
     types.update(known)
     _drop_unused_outputs(proto, types)
     _check_complete(proto.graph, types, model.name)
@@ -68,27 +67,22 @@ def source_graph(model: Model, known: Mapping[str, TensorType] | None = None) ->
     )
 
 
-def _declare(graph: onnx.GraphProto, known: Mapping[str, TensorType]) -> None:
+def _declare(graph: onnx.GraphProto, known: Mapping[str, ValueType]) -> None:
     """Give inference what is known, so that it can go on from there."""
     outputs = {value.name: value for value in graph.output}
     for name, type in known.items():
-        number = onnx.TensorProto.DataType.Value(type.dtype)
-        info = onnx.helper.make_tensor_value_info(name, number, type.shape)
+        info = onnx.ValueInfoProto(name=name, type=declared(type))
         if name in outputs:
             outputs[name].CopyFrom(info)
         else:
             graph.value_info.append(info)
 
 
-def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, TensorType]]:
+def _inferred(graph: onnx.GraphProto) -> Iterator[tuple[str, ValueType]]:
     """The complete types among those that inference wrote into ``graph``."""
     for value in (*graph.value_info, *graph.output):
-        kind = value.type.WhichOneof("value")
-        if kind not in (None, "tensor_type"):
-            raise ModelError(
-                f"{file}: value '{value.name}' is not a tensor ({kind.removesuffix('_type')}):"
-                " not supported"
-            )
+        if value.type.WhichOneof("value") != "tensor_type":
+            continue  # what a container holds is found in a run
         tensor = value.type.tensor_type
         dims = tensor.shape.dim
         if not tensor.elem_type or not tensor.HasField("shape"):
@@ -99,7 +93,7 @@ def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, TensorTy
             yield value.name, TensorType(dtype, tuple(dim.dim_value for dim in dims))
 
 
-def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, TensorType]) -> None:
+def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, ValueType]) -> None:
     """Leave out optional outputs of no known type that nobody uses.
 
     Masks of Dropout and statistics of BatchNormalization are such, in models saved from training.
@@ -122,7 +116,7 @@ def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, TensorType]
             del node.output[-1]
 
 
-def _check_complete(graph: onnx.GraphProto, types: Mapping[str, TensorType], file: str) -> None:
+def _check_complete(graph: onnx.GraphProto, types: Mapping[str, ValueType], file: str) -> None:
     missing = [
         (name, node) for node in graph.node for name in node.output if name and name not in types
     ]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import onnx
 
-from bricks.graph.tensor import TensorType
+from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.topology import default_domain, inner_nodes
 
 # Values of larger tensors don't count, whatever their type: they are data.
@@ -33,13 +33,15 @@ STEERING = {
 }
 
 
-def value_counts(kind: TensorType, *, steering: bool) -> bool:
+def value_counts(kind: ValueType, *, steering: bool) -> bool:
     """Whether the values of an initializer of this type count; ``steering``: see STEERING.
 
     Strings always count, since none can be made up; so do empty tensors, which have no values.
     """
     if kind.dtype == "STRING" or 0 in kind.shape:
         return True
+    if isinstance(kind, ContainerType):
+        return False  # what kinds of things it holds counts by itself
     return kind.elements <= SMALL and (steering or kind.dtype in COUNTED)
 
 
@@ -56,7 +58,7 @@ def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
 
 
 def steered_values(
-    inputs: Iterable[tuple[str, bool]], types: Mapping[str, TensorType]
+    inputs: Iterable[tuple[str, bool]], types: Mapping[str, ValueType]
 ) -> Iterator[str]:
     """Those of ``inputs`` (see :func:`steering_inputs`) that steer, given what type they have."""
     for name, scalar_only in inputs:

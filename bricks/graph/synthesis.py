@@ -12,10 +12,12 @@ import builtins
 import math
 from collections.abc import Iterator
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
 from bricks.errors import ModelError
+from bricks.graph.containers import ValueType
 from bricks.graph.domains import Range
 from bricks.graph.payload import numpy_dtype, storage_shape, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
@@ -67,8 +69,32 @@ class Pool:
         fan_in = max(type.shape) if len(type.shape) == 2 else math.prod(type.shape[1:])
         return self._floats("weight", name, type, math.sqrt(6 / max(fan_in, 1)), 0.0)
 
+    def value(self, name: str, type: ValueType, range: Range | None = None) -> Any:
+        """An input, also one that is no tensor: a list, a dict, or None (see ``graph.held``)."""
+        if isinstance(type, TensorType):
+            return self.input(name, type, range)
+        if type.dtype.startswith("map("):
+            values = self.input(name, _tensor(type.items[0])).tolist()
+            whole = not type.dtype.startswith("map(string")
+            return {i if whole else str(i): value for i, value in enumerate(values)}
+        made = [self.value(f"{name}/{i}", item) for i, item in enumerate(type.items)]
+        if type.dtype.startswith("optional("):
+            return made[0] if made else None
+        return made
+
     def input(self, name: str, type: TensorType, range: Range | None = None) -> np.ndarray:
-        """An input or other activation: floats between -1 and 1, integers within ``range``."""
+        """An input or other activation: floats between -1 and 1, integers within ``range``.
+
+        Texts are words, of a few letters each.
+        """
+        if type.dtype == "STRING":
+            words = np.array([f"word{i % 100}" for i in builtins.range(type.elements)], object)
+            return words.reshape(type.shape)
+        if "COMPLEX" in type.dtype:
+            parts = TensorType(
+                "FLOAT" if type.dtype == "COMPLEX64" else "DOUBLE", (2 * type.elements,)
+            )
+            return self.input(name, parts).view(numpy_dtype(type.dtype)).reshape(type.shape)
         if not type.floating:
             return self._integers("input", name, type, range)
         return self._floats("input", name, type, 1.0, 0.0)
@@ -179,6 +205,11 @@ class Pool:
             yield flat[done : done + length], block[offset : offset + length]
             done += length
             offset = (offset + length) % block.size
+
+
+def _tensor(type: ValueType) -> TensorType:
+    assert isinstance(type, TensorType)
+    return type
 
 
 def _empty(name: str, type: TensorType) -> np.ndarray:

@@ -14,12 +14,12 @@ from typing import Final
 
 import onnx
 
+from bricks.graph.containers import ValueType
 from bricks.graph.payload import is_referenced, read_inline
-from bricks.graph.tensor import TensorType
 
 EXACT: Final = "exact"  # the values must lie in low … high
 MASKING: Final = "masking"  # any value runs, 1 means valid
-STEERING: Final = "steering"  # the value gives a shape, a count or an axis: none is safe
+STEERING: Final = "steering"  # the value gives a shape, count, axis or branch: none is safe
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Restriction:
 class Scene:
     """The types and constants that the answer may depend on."""
 
-    types: Mapping[str, TensorType]
+    types: Mapping[str, ValueType]
     constants: Mapping[str, onnx.TensorProto]
 
     def shape(self, node: onnx.NodeProto, index: int) -> tuple[int, ...] | None:
@@ -56,11 +56,12 @@ _PASSING: Final[Mapping[str, tuple[int, ...]]] = {
     "ReduceMax": (0,), "ReduceMin": (0,), "MaxPool": (0,),
 }  # fmt: skip
 _PASSING_ALL: Final = frozenset({"Concat", "Min", "Max", "SequenceConstruct"})
-# Inputs that give shapes, counts, axes.
+# Inputs that give shapes, counts, axes, or choose what is run.
 _STEERING: Final[Mapping[str, tuple[int, ...]]] = {
     "Reshape": (1,), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2),
     "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (3,), "TopK": (1,), "Unsqueeze": (1,),
-    "Squeeze": (1,), "Split": (1,), "OneHot": (1,), "CumSum": (1,), "Trilu": (1,), "Loop": (0,),
+    "Squeeze": (1,), "Split": (1,), "OneHot": (1,), "CumSum": (1,), "Trilu": (1,), "Loop": (0, 1),
+    "If": (0,),
     "NonMaxSuppression": (2,), "CenterCropPad": (1,), "Col2Im": (1, 2), "MaxUnpool": (2,),
     "AffineGrid": (1,), "DFT": (1, 2), "STFT": (1, 3), "HannWindow": (0,), "HammingWindow": (0,),
     "BlackmanWindow": (0,), "SplitToSequence": (1,), "SequenceAt": (1,), "RandomUniform": (0,),
@@ -101,7 +102,7 @@ def restriction(node: onnx.NodeProto, index: int, scene: Scene) -> Restriction |
     """What ``node`` asks of its input ``index``; None if it hands it on or does not care."""
     op = node.op_type
     if index in _STEERING.get(op, ()) or (op in _REDUCTIONS and index == 1):
-        return Restriction(STEERING, f"{op} takes a shape, count or axis from it")
+        return Restriction(STEERING, f"{op} takes a shape, count, axis or branch from it")
     found = _EXACT[op](node, index, scene) if op in _EXACT else None
     if found is not None:
         return found
@@ -120,7 +121,7 @@ def _mask(node: onnx.NodeProto, index: int, scene: Scene) -> Restriction | None:
     masking = (
         op in _MASKS
         or (op == "Cast" and _attribute(node, "to", 0) in _NOT_INTEGER)
-        or (op in ("Where", "If") and index == 0)
+        or (op == "Where" and index == 0)
         or (op == "Sub" and index == 1)
         or (op in ("Mul", "Sub") and node.input[1 - index] not in scene.constants)
         or (op in _REDUCTIONS and index == 0)

@@ -6,15 +6,18 @@ it is a brick. Does not infer anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import onnx
 
 from bricks.errors import ModelError
+from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
+from bricks.graph.held import container_types
 from bricks.graph.payload import is_referenced, type_of
 from bricks.graph.tensor import TensorType
+from bricks.graph.topology import captured, used_values
 
 
 def parse_model(data: bytes) -> onnx.ModelProto:
@@ -25,8 +28,7 @@ def parse_model(data: bytes) -> onnx.ModelProto:
         raise ModelError(f"not a serialised ONNX model ({len(data)} bytes)") from exc
 
 
-def tensor_type(info: onnx.ValueInfoProto) -> TensorType:
-    """The concrete type that ``info`` states; :class:`ModelError` where it is none."""
+def _tensor_type(info: onnx.ValueInfoProto) -> TensorType:
     if not info.type.HasField("tensor_type"):
         kind = info.type.WhichOneof("value") or "nothing"
         raise ModelError(f"value {info.name!r} is a {kind.removesuffix('_type')}, not a tensor")
@@ -43,26 +45,58 @@ def without_values(proto: onnx.ModelProto) -> dict[str, TensorType]:
     return {t.name: type_of(t) for t in proto.graph.initializer if is_referenced(t)}
 
 
-def without_output_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy whose outputs state their element types alone."""
+def unsure(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy that states no shapes which a runtime had better find out itself.
+
+    What a brick states of its outputs was true of one model's data: a runtime tells by itself which
+    shapes are sure, and makes room for the others as it runs. And what a branch reads that is not
+    taken may not fit that branch.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
-    for output in copy.graph.output:
-        if output.type.HasField("tensor_type"):
-            output.type.tensor_type.ClearField("shape")
+    branched = {n for node in copy.graph.node if node.op_type == "If" for n in captured(node)}
+    for value in (*copy.graph.output, *(i for i in copy.graph.input if i.name in branched)):
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
     return copy
 
 
-def graph_of(proto: onnx.ModelProto, types: Mapping[str, TensorType] | None = None) -> Graph:
+def upstream(proto: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
+    """The part of ``proto`` that computes the values called ``names``, which are its outputs.
+
+    Those of them that are inputs of ``proto`` are inputs alone.
+    """
+    wanted = set(names)
+    nodes = []
+    for node in reversed(proto.graph.node):
+        if wanted.intersection(node.output):
+            nodes.append(node)
+            wanted.update(used_values(node))
+    part = onnx.ModelProto()
+    part.ir_version = proto.ir_version
+    part.opset_import.extend(proto.opset_import)
+    part.metadata_props.extend(proto.metadata_props)
+    part.graph.name = proto.graph.name
+    part.graph.node.extend(reversed(nodes))
+    part.graph.input.extend(i for i in proto.graph.input if i.name in wanted)
+    part.graph.initializer.extend(t for t in proto.graph.initializer if t.name in wanted)
+    made = {name for node in nodes for name in node.output}
+    part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name in made)
+    return part
+
+
+def graph_of(proto: onnx.ModelProto, types: Mapping[str, ValueType] | None = None) -> Graph:
     """``proto`` as a :class:`Graph`, with ``types`` for values that it doesn't state itself.
 
-    Inputs must have a concrete type; other values that state none are left out of ``types``.
+    Inputs must have a concrete type, containers in the metadata (see :mod:`bricks.graph.held`);
+    other values that state none are left out of ``types``.
     """
     graph = proto.graph
-    known = {info.name: tensor_type(info) for info in graph.input}
+    known = container_types(proto)
+    known.update({info.name: _tensor_type(info) for info in graph.input if info.name not in known})
     for info in (*graph.output, *graph.value_info):
         with suppress(ModelError):
-            known[info.name] = tensor_type(info)
+            known.setdefault(info.name, _tensor_type(info))
     known.update(types or {})
     for tensor in graph.initializer:
         known[tensor.name] = type_of(tensor)

@@ -60,31 +60,32 @@ class _Field(NamedTuple):  # models have millions of these: a tuple is the cheap
     value: int  # of a varint; else 0
 
 
-def skim(path: Path) -> bytes:
+def skim(path: Path, *, attributes: bool = True) -> bytes:
     """The model in ``path`` as a serialised ``ModelProto`` whose large payloads are references.
 
-    Stays inline: payloads up to 1 KiB, raw INT32, INT64 and BOOL payloads up to 1 MiB, and all that
-    the file stores as variable-length integers or strings, which no offset can refer to. Raises
-    :class:`ModelError` for what is no model, or only the beginning of one.
+    With ``attributes`` those in attributes are too. Stays inline: payloads up to 1 KiB, raw INT32,
+    INT64 and BOOL payloads up to 1 MiB, and all that the file stores as variable-length integers or
+    strings, which no offset can refer to. Raises :class:`ModelError` for what is no model, or only
+    the beginning of one.
     """
     try:
         with path.open("rb") as file:
             if path.stat().st_size == 0:
                 raise ModelError(f"{path} is not an ONNX model: it is empty")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _skim(path, data)
+                return _skim(path, data, attributes)
     except OSError as exc:
         raise ModelError(f"{path} cannot be read: {exc.strerror or exc}") from exc
 
 
-def _skim(path: Path, data: mmap.mmap) -> bytes:
+def _skim(path: Path, data: mmap.mmap, attributes: bool) -> bytes:
     if data[:20] == b"version https://git-":
         raise ModelError(f"{path} is not an ONNX model but a Git LFS pointer: run git lfs pull")
     try:
         complete = _check_outline(data)
         if not complete:
             raise ModelError(f"{path} is not an ONNX model: it holds no graph")
-        return _Skimmer(data, path.name).message("model", 0, len(data), 0)
+        return _Skimmer(data, path.name, attributes).message("model", 0, len(data), 0)
     except _CutShort as exc:
         raise ModelError(f"{path} is cut short: {exc}") from exc
     except _Malformed as exc:
@@ -114,8 +115,9 @@ def _check_outline(data: mmap.mmap) -> bool:
 class _Skimmer:
     """Rewrites messages bottom-up, since every length changes with what it encloses."""
 
-    def __init__(self, data: mmap.mmap, location: str) -> None:
+    def __init__(self, data: mmap.mmap, location: str, attributes: bool) -> None:
         self._data = data
+        self._attributes = attributes
         self._location = location.encode()
 
     def message(self, kind: str, start: int, end: int, depth: int) -> bytes:
@@ -129,6 +131,8 @@ class _Skimmer:
             child = children.get(field.number)
             # A message this small holds no payload worth a reference: copied with what surrounds it
             if child is None or field.wire_type != _LEN or field.end - field.body <= INLINE_BYTES:
+                continue
+            if kind == "attribute" and child != "graph" and not self._attributes:
                 continue
             rewritten = (
                 self._tensor(field.body, field.end)

@@ -111,7 +111,7 @@ def _buffers(plan: Plan) -> dict[int, _Buffer]:
 
     def place(value: int, beside: int | None) -> None:
         type_ = plan.types[value]
-        if value in found or not type_.floating:
+        if value in found or not isinstance(type_, TensorType) or not type_.floating:
             return
         buffer = None if beside is None else found.get(beside)
         if buffer is None and value not in fixed:

@@ -6,11 +6,11 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
 
     hello    backend, threads, seed, memory_bytes?     → pid
     limit    memory_bytes                              → {}
-    executed model                                     → model, types, in_place
-    types    model                                     → types
-    integers model, names                              → values: {name: [integer…]}
+    executed model                                     → model, types, in_place, observed
+    types    model                                     → types, observed
+    values   model, names                              → values: {name: [number…]}
     region   size_bytes                                → {}
-    load     id, key, model, optimize, examples?       → {}
+    load     id, key, model, optimize                  → {}
     place    place, id, inputs, outputs                → {}
     walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
              announce, ballast_bytes?                    reference_s, reference_end_s,

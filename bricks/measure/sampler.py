@@ -221,7 +221,6 @@ class Sampler:
             "key": load.key,
             "model": pack(load.model),
             "optimize": load.optimize,
-            "examples": {name: list(values) for name, values in load.examples.items()},
         }
         alive = self._try(load.key, "load", fields)
         if load.name not in self._loaded:

@@ -9,7 +9,7 @@ floating-point sums may be ordered otherwise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,14 @@ from bricks.decompose.plan import Plan
 from bricks.errors import BackendError
 from bricks.graph.domains import integer_ranges, steering_values
 from bricks.graph.graph import Graph
+from bricks.graph.held import held_values, natural
 from bricks.graph.model import Model
 from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import (
     graph_of,
     parse_model,
-    without_output_shapes,
+    unsure,
     without_values,
 )
 from bricks.graph.weights import has_own_weights, own_weights
@@ -62,7 +63,7 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     else:
         graph, arrays = _source(backend, model, proto), weights
     names = steering_values(graph)
-    cutter = Cutter(graph, steering=backend.integers(proto, names) if names else {})
+    cutter = Cutter(graph, steering=backend.values(proto, names) if names else {})
     pieces = [cutter.cut(nodes) for nodes in split(graph, cut)]
     _check_fit(plan, pieces)
     chained = chain(backend, plan, bricks, _weights_by_place(cutter, pieces, arrays), feeds)
@@ -79,8 +80,8 @@ def chain(
     plan: Plan,
     bricks: Bricks,
     weights: Sequence[Sequence[np.ndarray]],
-    feeds: Mapping[str, np.ndarray],
-) -> dict[int, np.ndarray]:
+    feeds: Mapping[str, Any],
+) -> dict[int, Any]:
     """The plan's outputs by value number, computed brick by brick.
 
     ``weights`` holds each occurrence's weights in its brick's order. Each occurrence runs the brick
@@ -90,7 +91,7 @@ def chain(
     readers.update(plan.outputs)
     values = dict(zip(plan.inputs, feeds.values(), strict=True))
     for occurrence, arrays in zip(plan.occurrences, weights, strict=True):
-        proto = without_output_shapes(bricks[occurrence.brick])
+        proto = unsure(bricks[occurrence.brick])
         given = [values[number] for number in occurrence.inputs]
         _set_input_shapes(proto, given)
         results = backend.evaluate(
@@ -124,29 +125,33 @@ def _weights_by_place(
     return [[_array(constants[name], name, arrays) for name in p.weights] for p in pieces]
 
 
-def _set_input_shapes(proto: onnx.ModelProto, given: Sequence[np.ndarray]) -> None:
+def _set_input_shapes(proto: onnx.ModelProto, given: Sequence[Any]) -> None:
     """What depends on data may have another shape than the plan saw."""
     for info, array in zip(proto.graph.input, given, strict=True):
+        if not info.type.tensor_type.HasField("shape"):
+            continue
         shape = info.type.tensor_type.shape
         del shape.dim[:]
         for size in array.shape:
             shape.dim.add().dim_value = size
 
 
-def compare(
-    expected: Sequence[np.ndarray], actual: Sequence[np.ndarray], *, bitwise: bool
-) -> Facts:
+def compare(expected: Sequence[Any], actual: Sequence[Any], *, bitwise: bool) -> Facts:
     """How far ``actual`` is from ``expected``, over all outputs."""
     exact, finite, absolute, relative, tolerance = True, True, 0.0, 0.0, 0.0
-    for a, b in zip(expected, actual, strict=True):
+    pairs = [pair for a, b in zip(expected, actual, strict=True) for pair in _flat(a, b)]
+    for a, b in pairs:
         same = a.shape == b.shape and a.dtype == b.dtype
-        exact &= same and a.tobytes() == b.tobytes()
+        exact &= same and _equal(a, b)
         if not bitwise:
             tolerance = max(tolerance, TOLERANCE.get(a.dtype.name, 0.0))
-        if not same:
+        if not same or (a.dtype.kind == "O" and not _equal(a, b)):
             absolute = relative = float("inf")
             continue
-        x, y = a.astype(np.float64), b.astype(np.float64)
+        if a.dtype.kind == "O":
+            continue
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        x, y = a.astype(wide), b.astype(wide)
         good = np.isfinite(x)
         finite &= bool(good.any()) or not x.size
         if not np.array_equal(good, np.isfinite(y)):
@@ -164,11 +169,33 @@ def compare(
     }
 
 
+def _flat(a: Any, b: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The tensors in two values, side by side; what is in one of them only stands beside None."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        a, b = list(a.items()), list(b.items())
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        for pair in zip(a, b, strict=True):
+            yield from _flat(*pair)
+    else:
+        yield _tensor(a), _tensor(b)
+
+
+def _tensor(value: Any) -> np.ndarray:
+    if isinstance(value, list | tuple | dict) or value is None:
+        value = str(value)
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "UST" else array
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.array_equal(a, b) if a.dtype.kind == "O" else a.tobytes() == b.tobytes()
+
+
 def _source(backend: Backend, model: Model, proto: onnx.ModelProto) -> Graph:
     try:
         return source_graph(model)
     except OpenShapes:
-        return source_graph(model, backend.types(proto))
+        return source_graph(model, backend.types(proto)[0])
 
 
 def _array(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -183,7 +210,12 @@ def _synthetic_weights(proto: onnx.ModelProto, pool: Pool) -> dict[str, np.ndarr
     return {name: pool.weight(name, type_, ranges.get(name)) for name, type_ in types.items()}
 
 
-def _inputs(proto: onnx.ModelProto, pool: Pool) -> dict[str, np.ndarray]:
-    graph = graph_of(proto)
+def _inputs(proto: onnx.ModelProto, pool: Pool) -> dict[str, Any]:
+    graph, held = graph_of(proto), held_values(proto)
     ranges = integer_ranges(graph, graph.inputs)
-    return {name: pool.input(name, graph.types[name], ranges.get(name)) for name in graph.inputs}
+    return {
+        name: natural(held[name], graph.types[name])
+        if name in held
+        else pool.value(name, graph.types[name], ranges.get(name))
+        for name in graph.inputs
+    }

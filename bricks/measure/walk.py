@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.measure.arena import arrange
@@ -37,14 +37,13 @@ LONG_LEAD_IN = 8
 class Load:
     """Something to make ready: ``model`` is a serialised ``ModelProto`` without weights.
 
-    ``examples`` are values that integer inputs must have. The same thing may be loaded several
-    times, as ``copy`` 0, 1 and so on, with ``weight_bytes`` of weights each.
+    The same thing may be loaded several times, as ``copy`` 0, 1 and so on, with ``weight_bytes`` of
+    weights each.
     """
 
     key: str
     model: bytes
     optimize: bool
-    examples: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     copy: int = 0
     weight_bytes: int = 0
 
@@ -134,11 +133,16 @@ def walk_of(
         if i not in timed and occurrence.brick in avoid:
             continue
         source = overwritten.get(i)
+        steered = bricks[occurrence.brick].steered_ports
         steps.append(
             Step(
                 place=f"{plan.digest}/{i}",
                 key=occurrence.brick,
-                inputs=tuple(arena.offsets[v] for v in occurrence.inputs),
+                # What steers a brick must not be what another has left in the region.
+                inputs=tuple(
+                    None if port in steered else arena.offsets[v]
+                    for port, v in enumerate(occurrence.inputs)
+                ),
                 outputs=tuple(arena.offsets[v] for v in occurrence.outputs),
                 timed=i in timed,
                 after=None if source is None else f"{plan.digest}/{source}",
@@ -148,7 +152,7 @@ def walk_of(
             )
         )
     loads = tuple(
-        Load(k, bricks[k].model, optimize, bricks[k].examples, copy, bricks[k].numeric_weight_bytes)
+        Load(k, bricks[k].model, optimize, copy, bricks[k].numeric_weight_bytes)
         for k, copy in dict.fromkeys((step.key, step.copy) for step in steps)
     )
     return Walk(

@@ -32,7 +32,7 @@ from bricks.backends.reference import REFERENCE, reference
 from bricks.decompose.plan import Plan
 from bricks.errors import BricksError, WorkerError, first_line
 from bricks.graph.model import Model
-from bricks.graph.view import parse_model, tensor_type
+from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
 from bricks.measure.verify import verify_model
 from bricks.system import Waiting, logical_cpus
@@ -90,20 +90,25 @@ class Worker:
             "model": pack(executed.proto.SerializeToString()),
             "types": {name: type_.to_json() for name, type_ in executed.types.items()},
             "in_place": dict(executed.in_place),
+            "observed": list(executed.observed),
         }
 
     def _do_types(self, model: str) -> dict[str, Any]:
-        types = self.backend.types(parse_model(unpack(model)))
-        return {"types": {name: type_.to_json() for name, type_ in types.items()}}
+        types, observed = self.backend.types(parse_model(unpack(model)))
+        return {
+            "types": {name: type_.to_json() for name, type_ in types.items()},
+            "observed": list(observed),
+        }
 
-    def _do_integers(self, model: str, names: list[str]) -> dict[str, Any]:
-        return {"values": self.backend.integers(parse_model(unpack(model)), names)}
+    def _do_values(self, model: str, names: list[str]) -> dict[str, Any]:
+        return {"values": self.backend.values(parse_model(unpack(model)), names)}
 
     def _do_verify(
         self, name: str, folder: str, model: str, plan: dict[str, Any], bricks: dict[str, str]
     ) -> dict[str, Any]:
         skeleton = unpack(model)
-        inputs = tuple((i.name, tensor_type(i)) for i in parse_model(skeleton).graph.input)
+        graph = graph_of(parse_model(skeleton))
+        inputs = tuple((name, graph.types[name]) for name in graph.inputs)
         return verify_model(
             self.backend,
             seed=self._seed,
@@ -131,11 +136,9 @@ class Worker:
         key: str,
         model: str,
         optimize: bool,
-        examples: dict[str, list[int]] | None = None,
     ) -> dict[str, Any]:
         proto = parse_model(unpack(model))
-        loaded = self.backend.load(proto, key=key, optimize=optimize, examples=examples or {})
-        self._loaded[id] = loaded
+        self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize)
         return {}
 
     def _do_place(
@@ -213,7 +216,7 @@ class Worker:
 
     def _companion(self, model: onnx.ModelProto, key: str) -> Placed:
         """Something of one input and one output that is run beside the steps."""
-        loaded = self.backend.load(model, key=key, optimize=False, examples={})
+        loaded = self.backend.load(model, key=key, optimize=False)
         return loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8))
 
     def _do_reference(self) -> dict[str, Any]:

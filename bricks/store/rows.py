@@ -17,7 +17,7 @@ from sqlalchemy import Row
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
-from bricks.graph.tensor import TensorType
+from bricks.graph.containers import ValueType, type_from_json
 from bricks.measure.measurement import Round
 from bricks.system.target import Runtime, System, Target
 
@@ -169,9 +169,9 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(data)
 
 
-def _types_text(types: Mapping[str, TensorType]) -> str:
+def _types_text(types: Mapping[str, ValueType]) -> str:
     return to_text([[name, kind.to_json()] for name, kind in types.items()])
 
 
-def _types(text: str) -> dict[str, TensorType]:
-    return {name: TensorType.from_json(kind) for name, kind in json.loads(text)}
+def _types(text: str) -> dict[str, ValueType]:
+    return {name: type_from_json(kind) for name, kind in json.loads(text)}

@@ -9,8 +9,9 @@ caches as a model's; the large arrays that they are copied from share one block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,21 +22,21 @@ from bricks.backends.onnxruntime.inplace import in_place_values
 from bricks.backends.onnxruntime.optimized import (
     inferred_types,
     save_optimized,
-    structural_weights,
+    save_with_weights,
 )
 from bricks.backends.onnxruntime.sessions import (
     LoadedSession,
     at,
     create_session,
     session_options,
-    to_array,
-    to_value,
-    translated,
 )
+from bricks.backends.onnxruntime.values import run, translated, type_found
+from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
-from bricks.graph.synthesis import Pool, numpy_dtype
+from bricks.graph.held import held_values, natural
+from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
-from bricks.graph.view import graph_of, without_output_shapes, without_values
+from bricks.graph.view import graph_of, unsure, upstream, without_values
 
 # The runtime's name for an arena that grows by what is asked of it.
 _AS_REQUESTED = 1
@@ -64,20 +65,18 @@ class OnnxRuntimeBackend:
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph after all optimisations; no weight is read, and none reaches a disk."""
-        optimized, _ = save_optimized(proto, structural_weights(proto, self._pool), keep=False)
-        return self._described(optimized)
+        return self._described(save_optimized(proto, self._pool))
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
     ) -> tuple[Executed, Mapping[str, np.ndarray]]:
         """The executed graph together with its weights, for checking that bricks are exact."""
-        optimized, arrays = save_optimized(proto, weights, keep=True)
+        optimized, arrays = save_with_weights(proto, weights)
         return self._described(optimized), arrays
 
-    def integers(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[int]]:
-        """Integer values in one run on synthetic data."""
-        results = self._observed(proto, names)
-        return {name: to_array(value).ravel().tolist() for name, value in results.items()}
+    def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
+        """Small values in one run on synthetic data."""
+        return {name: value.ravel().tolist() for name, (value, _) in self._observed(proto, names)}
 
     def load(
         self,
@@ -85,67 +84,63 @@ class OnnxRuntimeBackend:
         *,
         key: str,
         optimize: bool,
-        examples: Mapping[str, Sequence[int]],
     ) -> LoadedSession:
         """A session with synthetic weights and inputs."""
         weights, inputs = self._synthesised(proto, key, share=True)
-        for name, values in examples.items():
-            _, type_ = inputs[name]
-            example = np.array(values, numpy_dtype(type_.dtype)).reshape(type_.shape)
-            inputs[name] = (partial(np.copy, example), type_)
-        # What a brick states of its outputs was true of one model's data. Without that the runtime
-        # itself tells which shapes are sure, and makes room for the others as it runs.
-        session = create_session(
-            without_output_shapes(proto), weights, session_options(optimize=optimize)
-        )
+        session = create_session(unsure(proto), weights, session_options(optimize=optimize))
         return LoadedSession(session, weights, inputs)
 
     def evaluate(
         self,
         proto: onnx.ModelProto,
         weights: Mapping[str, np.ndarray],
-        feeds: Mapping[str, np.ndarray],
+        feeds: Mapping[str, Any],
         *,
         optimize: bool,
-    ) -> Sequence[np.ndarray]:
+    ) -> Sequence[Any]:
         """One run with given weights and inputs."""
-        graph = graph_of(proto)
         session = create_session(proto, weights, session_options(optimize=optimize))
-        values = {name: to_value(array, graph.types[name]) for name, array in feeds.items()}
         with translated("running the model"):
-            return [to_array(v) for v in session.run_with_ort_values(list(graph.outputs), values)]
+            results = run(session, feeds)
+        return [results[output.name] for output in proto.graph.output]
 
-    def types(self, proto: onnx.ModelProto) -> dict[str, TensorType]:
+    def types(self, proto: onnx.ModelProto) -> tuple[dict[str, ValueType], list[str]]:
         """Every value's type, as the runtime infers it or as one run shows it."""
-        types, open_values = inferred_types(proto, structural_weights(proto, self._pool))
-        if open_values:
-            for name, value in self._observed(proto, open_values).items():
-                dtype = onnx.TensorProto.DataType.Name(value.element_type())
-                types[name] = TensorType(dtype, tuple(value.shape()))
-        return types
+        types, open_values = inferred_types(proto, self._pool)
+        types.update((name, type_) for name, (_, type_) in self._observed(proto, open_values))
+        return types, open_values
 
     def _described(self, optimized: onnx.ModelProto) -> Executed:
-        types = self.types(optimized)
-        return Executed(optimized, types, in_place_values(graph_of(optimized, types)))
+        types, observed = self.types(optimized)
+        in_place = in_place_values(graph_of(optimized, types))
+        return Executed(optimized, types, in_place, observed)
 
-    def _observed(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, ort.OrtValue]:
-        """The values called ``names`` in one run of ``proto`` on synthetic data."""
-        exposed = onnx.ModelProto()
-        exposed.CopyFrom(proto)
-        del exposed.graph.output[:]
-        exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-        weights, inputs = self._synthesised(proto, "observed")
-        arrays = {name: make() for name, (make, _) in inputs.items()}
-        feeds = {name: to_value(arrays[name], type_) for name, (_, type_) in inputs.items()}
-        session = create_session(exposed, weights, session_options(optimize=False))
-        with translated("running the model once to learn what depends on data"):
-            results = session.run_with_ort_values(list(names), feeds)
-        return dict(zip(names, results, strict=True))
+    def _observed(
+        self, proto: onnx.ModelProto, names: Sequence[str]
+    ) -> Iterator[tuple[str, tuple[Any, ValueType]]]:
+        """The values called ``names``, and their types, in one run of ``proto`` on synthetic data.
+
+        Only what they depend on is run.
+        """
+        part = upstream(proto, names)
+        weights, inputs = self._synthesised(part, "observed")
+        feeds = {name: make() for name, (make, _) in inputs.items()}
+        types = {name: type_ for name, (_, type_) in inputs.items()}
+        yield from ((name, (feeds[name], types[name])) for name in names if name in feeds)
+        if part.graph.node:
+            session = create_session(part, weights, session_options(optimize=False))
+            with translated("running the model once to learn what depends on data"):
+                results = run(session, feeds)
+            for output in session.get_outputs():
+                value = results[output.name]
+                yield output.name, (value, type_found(value, output.type))
 
     def _synthesised(
         self, proto: onnx.ModelProto, key: str, *, share: bool = False
-    ) -> tuple[dict[str, np.ndarray], dict[str, tuple[Callable[[], np.ndarray], TensorType]]]:
+    ) -> tuple[dict[str, np.ndarray], dict[str, tuple[Callable[[], Any], ValueType]]]:
         """Weights, and what makes inputs, that ``proto`` can take; ``key`` decides them.
+
+        Inputs whose values stand in the metadata of ``proto`` are not made up.
 
         With ``share``, large weights are views of one block: only for sessions, which copy them.
         """
@@ -159,13 +154,12 @@ class OnnxRuntimeBackend:
             else self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
             for number, (name, type_) in enumerate(types.items())
         }
-        inputs: dict[str, tuple[Callable[[], np.ndarray], TensorType]] = {
-            name: (
-                partial(self._pool.input, f"{key}/{name}", graph.types[name], ranges.get(name)),
-                graph.types[name],
-            )
-            for name in graph.inputs
-        }
+        held = held_values(proto)
+        inputs: dict[str, tuple[Callable[[], Any], ValueType]] = {}
+        for name in graph.inputs:
+            type_ = graph.types[name]
+            make = partial(self._pool.value, f"{key}/{name}", type_, ranges.get(name))
+            inputs[name] = (partial(natural, held[name], type_) if name in held else make, type_)
         return weights, inputs
 
     def _shared(self, type_: TensorType, number: int) -> np.ndarray:

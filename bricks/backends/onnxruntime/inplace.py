@@ -14,7 +14,9 @@ from collections.abc import Iterator
 
 import onnx
 
+from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
+from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, default_domain
 
 # By domain and operator. The first output of these is their first input, seen otherwise.
@@ -77,7 +79,15 @@ def _source(
         source = node.input[position] if position < len(node.input) else ""
         if not source or source in fixed:
             continue
-        same_size = graph.types[source].size_bytes == graph.types[node.output[0]].size_bytes
-        if same_size and (view or left[owner.get(source, source)] == 1):
+        before, after = graph.types[source], graph.types[node.output[0]]
+        if not _same_size(before, after):
+            continue
+        if view or left[owner.get(source, source)] == 1:
             return source
     return ""
+
+
+def _same_size(before: ValueType, after: ValueType) -> bool:
+    tensors = isinstance(before, TensorType) and isinstance(after, TensorType)
+    known = tensors and "STRING" not in (before.dtype, after.dtype)
+    return known and before.size_bytes == after.size_bytes

@@ -1,9 +1,8 @@
 """The graph that ONNX Runtime really executes: fusions, folded constants, blocked layouts.
 
-The runtime saves its optimised model, whose weights are thrown away as they are written, or kept
-where a caller wants to compute with them. Until then they are in memory: what the runtime folds or
-reorders is written anew, whatever the weights it was given share. The graph holds only on
-processors with the same blocked layout, so a plan made from it belongs to a system.
+The runtime saves its optimised model. Weights that are as they were stay references; what it folds
+or reorders is written anew, and takes memory until then. The graph holds only on processors with
+the same blocked layout, so a plan made from it belongs to a system.
 """
 
 from __future__ import annotations
@@ -17,23 +16,21 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.shape_inference
+import onnxruntime as ort
 from onnx import numpy_helper
 
-from bricks.backends.onnxruntime.sessions import (
-    DTYPES,
-    create_session,
-    session_options,
-    stand_ins,
-    static_type,
-    translated,
-)
+from bricks.backends.onnxruntime.sessions import create_session, session_options, static_type
+from bricks.backends.onnxruntime.standins import stand_ins
+from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
-from bricks.graph.domains import Range, integer_ranges
+from bricks.graph.containers import ValueType
+from bricks.graph.declared import declared
 from bricks.graph.payload import is_referenced, numpy_dtype, type_of
 from bricks.graph.subgraphs import hoist
 from bricks.graph.synthesis import Pool
-from bricks.graph.tensor import TensorType
-from bricks.graph.view import graph_of, parse_model, without_values
+from bricks.graph.topology import used_values
+from bricks.graph.view import graph_of, parse_model
+from bricks.graph.wire import skim
 
 # Smaller constants stay inside the optimised model, with values: they may steer results.
 INLINE_BYTES = 1024
@@ -41,96 +38,143 @@ INLINE_BYTES = 1024
 # Less than this is no room at all.
 _ROOM_BYTES = 1 << 20
 
-
-def structural_weights(proto: onnx.ModelProto, pool: Pool) -> dict[str, np.ndarray]:
-    """Weights to understand a graph with; those whose values say nothing share one memory.
-
-    These are floats and 8-bit integers of any value (quantised data): all together they take as
-    much memory as the largest of them. Other integers are drawn from ``pool``, each array its own,
-    within what the graph can take.
-    """
-    types = without_values(proto)
-    integers = [name for name, type_ in types.items() if not type_.floating]
-    ranges = integer_ranges(graph_of(proto), integers)
-    data = {n: t for n, t in types.items() if t.floating or _any_byte(t, ranges.get(n))}
-    weights = stand_ins(data)
-    for name, type_ in types.items():
-        if name not in data:
-            weights[name] = pool.weight(name, type_, ranges.get(name))
-    return weights
+_FOLDER = "session.model_external_initializers_file_folder_path"
+_SAVE_TO = "session.optimized_model_external_initializers_file_name"
+_SAVE_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
 
 
-def _any_byte(type_: TensorType, range_: Range | None) -> bool:
-    if type_.dtype not in ("INT8", "UINT8") or range_ is None:
-        return False
-    return range_.high - range_.low == 256
+def save_optimized(proto: onnx.ModelProto, pool: Pool) -> onnx.ModelProto:
+    """The optimised model without weights."""
+    with stand_ins(proto, pool) as (referring, folder):
+        options = _mapping(_saving(Path()), folder)
+        try:
+            # What is as it was stays a reference; what is new stands in the file.
+            optimized = _saved(referring, {}, options, folder)
+        except BackendError:
+            # Too much of it for one message. A link, because the runtime removes the file itself
+            # where saving fails.
+            external = folder / "new"
+            external.symlink_to(os.devnull)
+            options = _mapping(_saving(external), folder)
+            return _saved(referring, {}, options, folder)
+    if _same_nodes(proto, optimized):
+        _put_in_execution_order(optimized.graph)
+    return optimized
 
 
-def save_optimized(
-    proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], *, keep: bool
+def save_with_weights(
+    proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """The optimised model without weights; with ``keep`` also the weights it wants."""
+    """The optimised model, and the weights it wants."""
     with tempfile.TemporaryDirectory(prefix="bricks-") as name:
         folder = Path(name)
-        path, external = folder / "optimized.onnx", "weights.bin"
-        if not keep:
-            # A link, because the runtime removes the file itself where saving fails.
-            (folder / external).symlink_to(os.devnull)
-        options = session_options(optimize=True)
-        options.optimized_model_filepath = str(path)
-        entries = {
-            "session.optimized_model_external_initializers_file_name": external,
-            "session.optimized_model_external_initializers_min_size_in_bytes": str(INLINE_BYTES),
-            "session.disable_prepacking": "1",
-        }
-        for entry, value in entries.items():
-            options.add_session_config_entry(entry, value)
-        try:
-            create_session(proto, weights, options)
-        except BackendError as error:
-            if shutil.disk_usage(folder).free < _ROOM_BYTES:
-                place = tempfile.gettempdir()
-                raise BackendError(
-                    f"the disk of temporary files ({place}) is full: free some space, or set TMPDIR"
-                ) from error
-            raise
-        with translated("saving the optimised model"):
-            optimized = parse_model(path.read_bytes())
-        # Folding leaves constants in subgraphs, which have no place where weights are given.
-        hoist(optimized.graph)
+        optimized = _saved(proto, weights, _saving(folder / "new"), folder)
         arrays = {}
-        for tensor in optimized.graph.initializer if keep else ():
+        for tensor in optimized.graph.initializer:
             if is_referenced(tensor):
                 storage = numpy_dtype(type_of(tensor).dtype)
                 arrays[tensor.name] = numpy_helper.to_array(tensor, str(folder)).view(storage)
     return optimized, arrays
 
 
-def inferred_types(
-    proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
-) -> tuple[dict[str, TensorType], list[str]]:
-    """Types of all values as the runtime infers them, and the values whose shape stays open.
+def _saving(external: Path) -> ort.SessionOptions:
+    """Options under which a session's optimised model can be saved; weights into a file, if any."""
+    options = session_options(optimize=True)
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    if external.name:
+        options.add_session_config_entry(_SAVE_TO, external.name)
+        options.add_session_config_entry(_SAVE_FROM, str(INLINE_BYTES))
+    return options
+
+
+def _mapping(options: ort.SessionOptions, folder: Path) -> ort.SessionOptions:
+    """``options`` for a session that maps its weights from ``folder``, and copies none of them."""
+    options.add_session_config_entry(_FOLDER, str(folder))
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    options.enable_mem_pattern = False  # it would reserve the memory of all weights at once
+    return options
+
+
+def _saved(
+    proto: onnx.ModelProto,
+    weights: Mapping[str, np.ndarray],
+    options: ort.SessionOptions,
+    folder: Path,
+) -> onnx.ModelProto:
+    path = folder / "optimized.onnx"
+    options.optimized_model_filepath = str(path)
+    try:
+        create_session(proto, weights, options)
+    except BackendError as error:
+        if shutil.disk_usage(folder).free < _ROOM_BYTES:
+            place = tempfile.gettempdir()
+            raise BackendError(
+                f"the disk of temporary files ({place}) is full: free some space, or set TMPDIR"
+            ) from error
+        raise
+    with translated("saving the optimised model"):
+        optimized = parse_model(skim(path, attributes=False))
+    # Folding leaves constants in subgraphs, which have no place where weights are given.
+    hoist(optimized.graph)
+    return optimized
+
+
+def _same_nodes(a: onnx.ModelProto, b: onnx.ModelProto) -> bool:
+    """Whether nothing was changed: then the nodes were saved in the order in which they came."""
+    before, after = (
+        [(node.op_type, tuple(node.output)) for node in model.graph.node] for model in (a, b)
+    )
+    return before == after
+
+
+def _put_in_execution_order(graph: onnx.GraphProto) -> None:
+    """Order nodes as the runtime executes them: depth first from the results, the last one first.
+
+    It saves a graph that it has changed in this order already.
+    """
+    nodes = list(graph.node)
+    producer = {name: i for i, node in enumerate(nodes) for name in node.output if name}
+    sources = [sorted({producer[n] for n in used_values(node) if n in producer}) for node in nodes]
+    feeding = {source for each in sources for source in each}
+    waiting = [(i, False) for i in range(len(nodes)) if i not in feeding]
+    seen: set[int] = set()
+    order = []
+    while waiting:
+        i, sources_done = waiting.pop()
+        if sources_done:
+            order.append(nodes[i])
+        elif i not in seen:
+            seen.add(i)
+            waiting.append((i, True))
+            waiting += [(source, False) for source in sources[i] if source not in seen]
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in order]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def inferred_types(proto: onnx.ModelProto, pool: Pool) -> tuple[dict[str, ValueType], list[str]]:
+    """Types of all values as the runtime infers them, and the values whose type stays open.
 
     ``onnx.shape_inference`` does not know the runtime's own operators. The runtime does, and
     tells the types of a session's outputs: so every value is made one.
     """
-    exposed = onnx.ModelProto()
-    exposed.CopyFrom(proto)
-    outputs = {o.name for o in exposed.graph.output}
-    for node in exposed.graph.node:
-        exposed.graph.output.extend(
-            onnx.ValueInfoProto(name=name) for name in node.output if name and name not in outputs
-        )
-    options = session_options(optimize=False)
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    session = create_session(exposed, weights, options)
+    with stand_ins(proto, pool) as (exposed, folder):
+        outputs = {o.name for o in exposed.graph.output}
+        for node in exposed.graph.node:
+            exposed.graph.output.extend(
+                onnx.ValueInfoProto(name=name)
+                for name in node.output
+                if name and name not in outputs
+            )
+        options = _mapping(session_options(optimize=False), folder)
+        found = create_session(exposed, {}, options).get_outputs()
     graph = graph_of(proto)
     types = {name: graph.types[name] for name in (*graph.inputs, *graph.initializers)}
     open_values = []
-    for value in session.get_outputs():
-        if value.type not in DTYPES:
-            raise BackendError(f"value {value.name!r} is a {value.type}, not a tensor of numbers")
+    for value in found:
         type_ = static_type(value)
+        if value.name in types:
+            continue
         if type_ is None:
             open_values.append(value.name)
         else:
@@ -140,7 +184,7 @@ def inferred_types(
     return types, [name for name in open_values if name not in scalars]
 
 
-def _scalars(proto: onnx.ModelProto, known: Mapping[str, TensorType]) -> dict[str, TensorType]:
+def _scalars(proto: onnx.ModelProto, known: Mapping[str, ValueType]) -> dict[str, ValueType]:
     """Values of no dimensions, which the runtime does not tell from those of unknown rank."""
     typed = onnx.ModelProto()
     typed.CopyFrom(proto)
@@ -148,9 +192,7 @@ def _scalars(proto: onnx.ModelProto, known: Mapping[str, TensorType]) -> dict[st
     stated = {*(i.name for i in proto.graph.input), *(o.name for o in proto.graph.output)}
     for name, type_ in known.items():
         if name not in stated:
-            number = onnx.TensorProto.DataType.Value(type_.dtype)
-            info = onnx.helper.make_tensor_value_info(name, number, type_.shape)
-            typed.graph.value_info.append(info)
+            typed.graph.value_info.append(onnx.ValueInfoProto(name=name, type=declared(type_)))
     try:
         inferred = onnx.shape_inference.infer_shapes(typed, data_prop=True)
     except Exception:  # of no documented class; without it, one run shows what is open

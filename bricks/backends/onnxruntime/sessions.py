@@ -1,62 +1,21 @@
-"""Sessions: made with one set of options, loaded with given weights, bound to given memory.
-
-The only place that touches ONNX Runtime's session objects; its errors are translated here.
-"""
+"""Sessions: made with one set of options, loaded with given weights, bound to given memory."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 
 from bricks.backends.base import Placed, Placement
-from bricks.backends.filling import filled
-from bricks.errors import BackendError, first_line
+from bricks.backends.onnxruntime.values import DTYPES, PROVIDERS, to_value, translated
+from bricks.graph.containers import ValueType
 from bricks.graph.synthesis import numpy_dtype
-from bricks.graph.tensor import TensorType
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import without_values
-
-PROVIDERS = ["CPUExecutionProvider"]
-
-# The runtime's name of an element type ("tensor(float)"), and ONNX's.
-DTYPES = {
-    "tensor(float)": "FLOAT", "tensor(double)": "DOUBLE", "tensor(float16)": "FLOAT16",
-    "tensor(bfloat16)": "BFLOAT16", "tensor(float8e4m3fn)": "FLOAT8E4M3FN",
-    "tensor(float8e4m3fnuz)": "FLOAT8E4M3FNUZ", "tensor(float8e5m2)": "FLOAT8E5M2",
-    "tensor(float8e5m2fnuz)": "FLOAT8E5M2FNUZ", "tensor(int8)": "INT8", "tensor(int16)": "INT16",
-    "tensor(int32)": "INT32", "tensor(int64)": "INT64", "tensor(uint8)": "UINT8",
-    "tensor(uint16)": "UINT16", "tensor(uint32)": "UINT32", "tensor(uint64)": "UINT64",
-    "tensor(int4)": "INT4", "tensor(uint4)": "UINT4", "tensor(bool)": "BOOL",
-    "tensor(complex64)": "COMPLEX64", "tensor(complex128)": "COMPLEX128",
-}  # fmt: skip
-
-# Types that numpy has itself; the others travel as unsigned integers of the same width.
-_FOREIGN = frozenset(name for name in DTYPES.values() if name.startswith(("BFLOAT", "FLOAT8")))
-
-
-# How the runtime begins its messages, which says nothing to anybody.
-_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
-
-
-@contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn whatever ONNX Runtime raises into a :class:`BackendError` of one line."""
-    try:
-        yield
-    except BackendError:
-        raise
-    except MemoryError as exc:
-        raise BackendError(f"onnxruntime ran out of memory while {doing}") from exc
-    except Exception as exc:  # its errors have no common base of their own
-        text = _CODE.sub("", first_line(exc))
-        if "bad_alloc" in text or "Failed to allocate memory" in text:
-            raise BackendError(f"onnxruntime ran out of memory while {doing}: {text}") from exc
-        raise BackendError(f"onnxruntime failed while {doing}: {text}") from exc
 
 
 def session_options(*, optimize: bool) -> ort.SessionOptions:
@@ -78,9 +37,12 @@ def session_options(*, optimize: bool) -> ort.SessionOptions:
 def create_session(
     proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], options: ort.SessionOptions
 ) -> ort.InferenceSession:
-    """A session for ``proto``, whose initializers without values take those in ``weights``."""
-    types = without_values(proto)
-    if types:
+    """A session for ``proto``, whose initializers without values take those in ``weights``.
+
+    Without ``weights``, their values must be where ``proto`` says.
+    """
+    if weights:
+        types = without_values(proto)
         names = list(types)
         values = [to_value(weights[name], types[name]) for name in names]
         with translated("taking the weights"):
@@ -91,45 +53,21 @@ def create_session(
         )
 
 
-def stand_ins(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
-    """Arrays for weights whose values don't matter: views of one piece, as large as the largest.
-
-    Elements are not zero, one or all equal: the runtime simplifies the graph for such constants.
-    """
-    largest = max((t.size_bytes for t in types.values()), default=0)
-    memory = filled(largest, seed=0)
-    return {name: at(memory, 0, type_) for name, type_ in types.items()}
-
-
 def at(memory: np.ndarray, offset: int, type_: TensorType) -> np.ndarray:
     """The array of ``type_`` that lies at ``offset`` bytes in ``memory``."""
     flat = memory[offset : offset + type_.size_bytes]
     return flat.view(numpy_dtype(type_.dtype)).reshape(type_.shape)
 
 
-def to_value(array: np.ndarray, type_: TensorType) -> ort.OrtValue:
-    """An OrtValue over the array's own memory."""
-    with translated(f"taking a value of type {type_}"):
-        if type_.dtype in _FOREIGN:
-            number = onnx.TensorProto.DataType.Value(type_.dtype)
-            return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, number)
-        return ort.OrtValue.ortvalue_from_numpy(array)
-
-
-def to_array(value: ort.OrtValue) -> np.ndarray:
-    """The values as a numpy array."""
-    with translated(f"reading a result of type {value.data_type()}"):
-        array: np.ndarray = value.numpy()
-        return array
-
-
 def static_type(value: ort.NodeArg) -> TensorType | None:
-    """The type that the runtime has inferred; None if it is no tensor or its shape isn't sure.
+    """The type that the runtime has inferred; None if its size in memory isn't sure.
 
     No dimensions may mean a scalar or a rank that isn't known: the runtime doesn't tell which.
     """
     dtype = DTYPES.get(value.type)
-    if dtype is None or not value.shape or not all(isinstance(d, int) for d in value.shape):
+    if dtype not in ELEMENT_BITS or not value.shape:
+        return None
+    if not all(isinstance(d, int) for d in value.shape):
         return None
     return TensorType(dtype, tuple(value.shape))
 
@@ -141,12 +79,12 @@ class LoadedSession:
         self,
         session: ort.InferenceSession,
         weights: Mapping[str, np.ndarray],
-        inputs: Mapping[str, tuple[Callable[[], np.ndarray], TensorType]],
+        inputs: Mapping[str, tuple[Callable[[], Any], ValueType]],
     ) -> None:
         self._session = session
         self._weights = weights
         self._inputs = inputs
-        self._own: dict[str, np.ndarray] = {}  # made when a placement needs them: most don't
+        self._own: dict[str, Any] = {}  # made when a placement needs them: most don't
 
     def place(self, placement: Placement, region: np.ndarray) -> Placed:
         """Bind every input and output ahead of the runs, so that a run allocates nothing."""
@@ -158,7 +96,11 @@ class LoadedSession:
         ):
             if offset is None and name not in self._own:
                 self._own[name] = make()
-            buffer = self._own[name] if offset is None else at(region, offset, type_)
+            if offset is None:
+                buffer = self._own[name]
+            else:
+                assert isinstance(type_, TensorType)  # only those have a place in the region
+                buffer = at(region, offset, type_)
             value = to_value(buffer, type_)
             keep += (buffer, value)
             binding.bind_ortvalue_input(name, value)

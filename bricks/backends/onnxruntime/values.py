@@ -1,0 +1,151 @@
+"""Values going into ONNX Runtime and coming out of it: tensors of all types, and containers.
+
+What numpy cannot hold travels as unsigned integers of the same width. Texts and sequences are made
+by the runtime itself, for its Python interface binds no others. An absent optional and a map cannot
+be bound at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper
+
+from bricks.errors import BackendError, first_line
+from bricks.graph.containers import ContainerType, ValueType
+from bricks.graph.declared import declared
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
+
+PROVIDERS = ["CPUExecutionProvider"]
+
+# The runtime's name of an element type ("tensor(float)"), and ONNX's.
+DTYPES = {f"tensor({name.lower()})": name for name in onnx.TensorProto.DataType.keys()}
+
+# Types that numpy has itself; the others travel as unsigned integers of the same width.
+_FOREIGN = frozenset(
+    name for name, bits in ELEMENT_BITS.items() if name.startswith(("BFLOAT", "FLOAT8")) or bits < 8
+)
+
+# How the runtime begins its messages, which says nothing to anybody.
+_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn whatever ONNX Runtime raises into a :class:`BackendError` of one line."""
+    try:
+        yield
+    except BackendError:
+        raise
+    except MemoryError as exc:
+        raise BackendError(f"onnxruntime ran out of memory while {doing}") from exc
+    except Exception as exc:  # its errors have no common base of their own
+        text = _CODE.sub("", first_line(exc))
+        if "bad_alloc" in text or "Failed to allocate memory" in text:
+            raise BackendError(f"onnxruntime ran out of memory while {doing}: {text}") from exc
+        raise BackendError(f"onnxruntime failed while {doing}: {text}") from exc
+
+
+def to_value(value: Any, type_: ValueType) -> ort.OrtValue:
+    """An OrtValue over the memory of an array, or of a sequence of arrays, which is copied.
+
+    Raises :class:`BackendError` for what the runtime cannot be handed so.
+    """
+    with translated(f"taking a value of type {type_}"):
+        if isinstance(type_, TensorType):
+            if type_.dtype in _FOREIGN:
+                number = onnx.TensorProto.DataType.Value(type_.dtype)
+                return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(value, number)
+            if type_.dtype == "STRING":
+                return _texts(value, type_)
+            return ort.OrtValue.ortvalue_from_numpy(value)
+        if type_.dtype.startswith("optional(") and value is not None:
+            return to_value(value, type_.items[0])
+        if type_.dtype.startswith("seq(tensor("):
+            return _sequence(value, type_)
+    what = "an optional that is absent" if value is None else type_.dtype
+    raise BackendError(f"onnxruntime cannot be handed {what} ahead of a run")
+
+
+def to_array(value: ort.OrtValue) -> np.ndarray:
+    """The values of a tensor as a numpy array."""
+    with translated(f"reading a result of type {value.data_type()}"):
+        array: np.ndarray = value.numpy()
+        return array
+
+
+def run(session: ort.InferenceSession, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs of one run by name: arrays, lists, dicts, None."""
+    names = [output.name for output in session.get_outputs()]
+    dtypes = {i.name: DTYPES.get(i.type) for i in session.get_inputs()}
+    given = dict(feeds)
+    numbers = {name: dtype for name, dtype in dtypes.items() if dtype in ELEMENT_BITS}
+    for name, dtype in numbers.items():
+        given[name] = to_value(feeds[name], TensorType(dtype, np.shape(feeds[name])))
+    if len(numbers) == len(given) and all(
+        output.type in DTYPES for output in session.get_outputs()
+    ):
+        return dict(
+            zip(names, map(to_array, session.run_with_ort_values(names, given)), strict=True)
+        )
+    return dict(zip(names, session.run(names, given), strict=True))
+
+
+def type_found(value: Any, notation: str) -> ValueType:
+    """The type of a ``value`` that the runtime gave, declared as ``notation``."""
+    inner = notation.partition("(")[2].removesuffix(")")
+    if notation in DTYPES:
+        return TensorType(DTYPES[notation], tuple(value.shape))
+    if notation.startswith("optional("):
+        return ContainerType(notation, () if value is None else (type_found(value, inner),))
+    if notation.startswith("seq("):
+        return ContainerType(notation, tuple(type_found(each, inner) for each in value))
+    if notation.startswith("map("):
+        dtype = DTYPES[inner.partition(",")[2]]
+        return ContainerType(notation, (TensorType(dtype, (len(value),)),))
+    raise BackendError(f"a value is a {notation}: not supported")
+
+
+def _sequence(items: Sequence[np.ndarray], type_: ContainerType) -> ort.OrtValue:
+    names = [f"x{i}" for i in range(len(items))]
+    session = _maker(type_.dtype, len(items))
+    given = {n: to_value(v, t) for n, v, t in zip(names, items, type_.items, strict=True)}
+    return session.run_with_ort_values(["y"], given)[0]
+
+
+@cache
+def _maker(notation: str, count: int) -> ort.InferenceSession:
+    """What makes a sequence of ``count`` tensors."""
+    dtype = onnx.TensorProto.DataType.Value(DTYPES[notation.removeprefix("seq(").removesuffix(")")])
+    names = [f"x{i}" for i in range(count)]
+    node = helper.make_node("SequenceConstruct", names, ["y"])
+    if not count:
+        node = helper.make_node("SequenceEmpty", [], ["y"], dtype=dtype)
+    inputs = [helper.make_tensor_value_info(name, dtype, None) for name in names]
+    return _session(node, inputs, declared(ContainerType(notation)))
+
+
+def _texts(value: np.ndarray, type_: TensorType) -> ort.OrtValue:
+    tensor = onnx.TensorProto(data_type=onnx.TensorProto.STRING, dims=type_.shape)
+    tensor.string_data.extend(str(text).encode() for text in value.reshape(-1))
+    session = _session(helper.make_node("Constant", [], ["y"], value=tensor), [], declared(type_))
+    return session.run_with_ort_values(["y"], {})[0]
+
+
+def _session(
+    node: onnx.NodeProto, inputs: Sequence[onnx.ValueInfoProto], output: onnx.TypeProto
+) -> ort.InferenceSession:
+    """What runs ``node``, whose output is called y."""
+    outputs = [onnx.ValueInfoProto(name="y", type=output)]
+    graph = helper.make_graph([node], "values", list(inputs), outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    options = ort.SessionOptions()
+    options.use_per_session_threads = False
+    return ort.InferenceSession(model.SerializeToString(), options, providers=PROVIDERS)

@@ -1,0 +1,65 @@
+"""Values that are no tensors: sequences, optionals and maps, with the types of what they hold.
+
+ONNX types say what a container may hold; how much work it is depends on what it does hold, so that
+stands here too. Types are written as ONNX writes them, ``seq(tensor(float))``. Knows nothing of
+graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bricks.graph.tensor import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerType:
+    """A sequence, an optional or a map, and the types of the ``items`` that it holds.
+
+    ``dtype`` is the declared type in ONNX's notation. An optional holds one item or none; a map's
+    one item is the tensor of all its values.
+    """
+
+    dtype: str
+    items: tuple[ValueType, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of items."""
+        return (len(self.items),)
+
+    @property
+    def elements(self) -> int:
+        """Number of elements in all items."""
+        return sum(item.elements for item in self.items)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all items; raises ``KeyError`` if one has no fixed size (STRING)."""
+        return sum(item.size_bytes for item in self.items)
+
+    @property
+    def floating(self) -> bool:
+        """No: a container is no tensor of numbers."""
+        return False
+
+    def to_json(self) -> list[object]:
+        """``[notation, [item, …]]``, items as types in the same form."""
+        return [self.dtype, [item.to_json() for item in self.items]]
+
+    def __str__(self) -> str:
+        return f"{self.dtype} of {', '.join(map(str, self.items)) or 'nothing'}"
+
+
+ValueType = TensorType | ContainerType
+
+
+def type_from_json(data: Sequence[object]) -> ValueType:
+    """The inverse of ``to_json`` of both kinds; ``ValueError`` for what is none."""
+    dtype, held = data
+    if isinstance(dtype, str) and "(" in dtype:
+        if not isinstance(held, list):
+            raise ValueError(f"not a type: {data!r}")
+        return ContainerType(dtype, tuple(type_from_json(item) for item in held))
+    return TensorType.from_json(data)

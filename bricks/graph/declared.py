@@ -1,0 +1,64 @@
+"""Types as ONNX declares them, and in ONNX's notation.
+
+Apart from the types themselves, which whoever knows no ONNX uses too.
+"""
+
+from __future__ import annotations
+
+import onnx
+
+from bricks.errors import ModelError
+from bricks.graph.containers import ContainerType, ValueType
+
+_DTYPES = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
+
+
+def notation(proto: onnx.TypeProto) -> str:
+    """A declared type as ONNX writes it, without shapes; :class:`ModelError` where it is none."""
+    kind = proto.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        number = getattr(proto, kind).elem_type
+        try:
+            name = onnx.TensorProto.DataType.Name(number).lower()
+        except ValueError as exc:
+            raise ModelError(f"there is no element type {number}") from exc
+        return f"{kind.removesuffix('_type')}({name})"
+    if kind == "sequence_type":
+        return f"seq({notation(proto.sequence_type.elem_type)})"
+    if kind == "optional_type":
+        return f"optional({notation(proto.optional_type.elem_type)})"
+    if kind == "map_type":
+        key = onnx.TensorProto.DataType.Name(proto.map_type.key_type).lower()
+        return f"map({key},{notation(proto.map_type.value_type)})"
+    raise ModelError(f"a type is {kind or 'nothing'}: not supported")
+
+
+def declared(type_: ValueType) -> onnx.TypeProto:
+    """The type as ONNX declares it: with the shape of a tensor, without those in a container."""
+    if isinstance(type_, ContainerType):
+        return _parsed(type_.dtype)
+    proto = onnx.TypeProto()
+    tensor = proto.tensor_type
+    tensor.elem_type = _DTYPES[type_.dtype.lower()]
+    tensor.shape.SetInParent()
+    for size in type_.shape:
+        tensor.shape.dim.add(dim_value=size)
+    return proto
+
+
+def _parsed(text: str) -> onnx.TypeProto:
+    kind, _, inner = text.removesuffix(")").partition("(")
+    proto = onnx.TypeProto()
+    if kind == "tensor":
+        proto.tensor_type.elem_type = _DTYPES[inner]
+    elif kind == "seq":
+        proto.sequence_type.elem_type.CopyFrom(_parsed(inner))
+    elif kind == "optional":
+        proto.optional_type.elem_type.CopyFrom(_parsed(inner))
+    elif kind == "map":
+        key, _, value = inner.partition(",")
+        proto.map_type.key_type = _DTYPES[key]
+        proto.map_type.value_type.CopyFrom(_parsed(value))
+    else:
+        raise ModelError(f"there is no type {text!r}")
+    return proto

@@ -1,0 +1,137 @@
+"""What inputs hold, where that is known: written into a model's metadata, and read from there.
+
+Some inputs cannot be made up: the target of a Reshape, a branch to take, the contents of a
+sequence. Models carry them where they are given, bricks where they were computed, so that whoever
+runs either finds all that it needs in one place. Values are as a runtime takes and gives them:
+arrays, lists (sequences), dicts (maps), None (an optional that is absent). Knows nothing of how
+values are made up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bricks.errors import ModelError
+from bricks.graph.containers import ContainerType, ValueType, type_from_json
+from bricks.graph.declared import notation
+from bricks.graph.payload import numpy_dtype, storage_shape, value_dtype
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
+
+# Keys of metadata. Types of containers; and values, flattened, that inputs hold: of bricks those
+# that steer their work, of models those that were given.
+ITEMS, STEERING, GIVEN = "bricks.items", "bricks.steering", "bricks.given"
+
+
+def note(proto: onnx.ModelProto, key: str, facts: Mapping[str, Any]) -> None:
+    """Write ``facts`` into the metadata of ``proto``, if there are any."""
+    if facts:
+        proto.metadata_props.add(key=key, value=json.dumps(facts))
+
+
+def container_types(proto: onnx.ModelProto) -> dict[str, ValueType]:
+    """Types of the containers among the inputs and outputs of ``proto``, by name."""
+    return {name: type_from_json(data) for name, data in _noted(proto, ITEMS).items()}
+
+
+def held_values(proto: onnx.ModelProto) -> dict[str, Any]:
+    """What inputs of ``proto`` hold where that is known, by name, in the form of ``plain``."""
+    return {**_noted(proto, GIVEN), **_noted(proto, STEERING)}
+
+
+def _noted(proto: onnx.ModelProto, key: str) -> dict[str, Any]:
+    texts = [entry.value for entry in proto.metadata_props if entry.key == key]
+    if not texts:
+        return {}
+    noted: dict[str, Any] = json.loads(texts[-1])
+    return noted
+
+
+def plain(value: Any, type_: ValueType) -> Any:
+    """``value`` of this type as JSON has it: tensors and their like flattened to lists."""
+    if isinstance(type_, TensorType):
+        array = np.ascontiguousarray(value).reshape(-1)
+        if type_.dtype == "STRING":
+            return [_text(each) for each in array.tolist()]
+        if "COMPLEX" in type_.dtype:
+            array = array.view(array.real.dtype)
+        elif ELEMENT_BITS[type_.dtype] < 8:
+            array = _packed(array, ELEMENT_BITS[type_.dtype])
+        elif array.dtype != numpy_dtype(type_.dtype):
+            array = array.view(numpy_dtype(type_.dtype))
+        flat: list[Any] = array.tolist()
+        return flat
+    if type_.dtype.startswith("map("):
+        return [[key, each] for key, each in value.items()]
+    if type_.dtype.startswith("optional("):
+        return None if value is None else plain(value, type_.items[0])
+    return [plain(each, item) for each, item in zip(value, type_.items, strict=True)]
+
+
+def natural(data: Any, type_: ValueType) -> Any:
+    """The inverse of :func:`plain`: arrays, lists, dicts and None."""
+    if isinstance(type_, TensorType):
+        if type_.dtype == "STRING":
+            return np.array(data, dtype=object).reshape(type_.shape)
+        if "COMPLEX" in type_.dtype:
+            parts = np.array(data, numpy_dtype(type_.dtype).type(0).real.dtype)
+            return parts.view(numpy_dtype(type_.dtype)).reshape(type_.shape)
+        return np.array(data, numpy_dtype(type_.dtype)).reshape(storage_shape(type_))
+    if type_.dtype.startswith("map("):
+        return {key: each for key, each in data}
+    if type_.dtype.startswith("optional("):
+        return None if data is None else natural(data, type_.items[0])
+    return [natural(each, item) for each, item in zip(data, type_.items, strict=True)]
+
+
+def checked_type(name: str, value: Any, declared: onnx.TypeProto) -> ValueType:
+    """The type of a ``value`` given for input ``name``, declared as it is.
+
+    Raises :class:`ModelError` where it is of another type.
+    """
+    kind = declared.WhichOneof("value")
+    if kind == "tensor_type":
+        dtype = onnx.TensorProto.DataType.Name(declared.tensor_type.elem_type)
+        if not isinstance(value, np.ndarray | np.generic) or not _fits(value.dtype, dtype):
+            found = getattr(value, "dtype", type(value).__name__)
+            raise ModelError(f"the value given for input '{name}' is {found}, not {dtype.lower()}")
+        return TensorType(dtype, np.shape(value))
+    if kind == "sequence_type" and isinstance(value, list):
+        inner = declared.sequence_type.elem_type
+        items = tuple(checked_type(name, each, inner) for each in value)
+        return ContainerType(notation(declared), items)
+    if kind == "optional_type":
+        inner = declared.optional_type.elem_type
+        items = () if value is None else (checked_type(name, value, inner),)
+        return ContainerType(notation(declared), items)
+    if kind == "map_type" and isinstance(value, dict):
+        number = declared.map_type.value_type.tensor_type.elem_type
+        held = TensorType(onnx.TensorProto.DataType.Name(number), (len(value),))
+        return ContainerType(notation(declared), (held,))
+    raise ModelError(
+        f"the value given for input '{name}' is {type(value).__name__}, not {notation(declared)}"
+    )
+
+
+def _fits(found: np.dtype[Any], dtype: str) -> bool:
+    if dtype == "STRING":
+        return found.kind in "OUST"
+    return found == value_dtype(dtype) or (ELEMENT_BITS[dtype] >= 8 and found == numpy_dtype(dtype))
+
+
+def _packed(array: np.ndarray, bits: int) -> np.ndarray:
+    """Elements of fewer than 8 bits as bytes, the first in the lowest bits."""
+    per_byte = 8 // bits
+    fields = np.zeros(-(-array.size // per_byte) * per_byte, np.uint8)
+    fields[: array.size] = array.view(np.uint8) & np.uint8((1 << bits) - 1)
+    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
+    packed: np.ndarray = np.bitwise_or.reduce(fields.reshape(-1, per_byte) << shifts, axis=1)
+    return packed
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
