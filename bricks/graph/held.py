@@ -3,8 +3,9 @@
 Some inputs cannot be made up: the target of a Reshape, a branch to take, the contents of a
 sequence. Models carry them where they are given, bricks where they were computed, so that whoever
 runs either finds all that it needs in one place. Values are as a runtime takes and gives them:
-arrays, lists (sequences), dicts (maps), None (an optional that is absent). Knows nothing of how
-values are made up.
+arrays, lists (sequences), dicts (maps), None (an optional that is absent). Arrays are of their
+storage type (see ``payload``), but those of fewer than 8 bits, which are of their own and not
+packed. Knows nothing of how values are made up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import onnx
 from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType, type_from_json
 from bricks.graph.declared import notation
-from bricks.graph.payload import numpy_dtype, storage_shape, value_dtype
+from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 # Keys of metadata. Types of containers; and values, flattened, that inputs hold: of bricks those
@@ -60,7 +61,7 @@ def plain(value: Any, type_: ValueType) -> Any:
         if "COMPLEX" in type_.dtype:
             array = array.view(array.real.dtype)
         elif ELEMENT_BITS[type_.dtype] < 8:
-            array = _packed(array, ELEMENT_BITS[type_.dtype])
+            array = packed(array, ELEMENT_BITS[type_.dtype])
         elif array.dtype != numpy_dtype(type_.dtype):
             array = array.view(numpy_dtype(type_.dtype))
         flat: list[Any] = array.tolist()
@@ -80,7 +81,10 @@ def natural(data: Any, type_: ValueType) -> Any:
         if "COMPLEX" in type_.dtype:
             parts = np.array(data, numpy_dtype(type_.dtype).type(0).real.dtype)
             return parts.view(numpy_dtype(type_.dtype)).reshape(type_.shape)
-        return np.array(data, numpy_dtype(type_.dtype)).reshape(storage_shape(type_))
+        array = np.array(data, numpy_dtype(type_.dtype))
+        if ELEMENT_BITS[type_.dtype] < 8:
+            return unpacked(array, type_)
+        return array.reshape(type_.shape)
     if type_.dtype.startswith("map("):
         return {key: each for key, each in data}
     if type_.dtype.startswith("optional("):
@@ -121,16 +125,6 @@ def _fits(found: np.dtype[Any], dtype: str) -> bool:
     if dtype == "STRING":
         return found.kind in "OUST"
     return found == value_dtype(dtype) or (ELEMENT_BITS[dtype] >= 8 and found == numpy_dtype(dtype))
-
-
-def _packed(array: np.ndarray, bits: int) -> np.ndarray:
-    """Elements of fewer than 8 bits as bytes, the first in the lowest bits."""
-    per_byte = 8 // bits
-    fields = np.zeros(-(-array.size // per_byte) * per_byte, np.uint8)
-    fields[: array.size] = array.view(np.uint8) & np.uint8((1 << bits) - 1)
-    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
-    packed: np.ndarray = np.bitwise_or.reduce(fields.reshape(-1, per_byte) << shifts, axis=1)
-    return packed
 
 
 def _text(value: Any) -> str:

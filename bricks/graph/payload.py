@@ -72,6 +72,33 @@ def storage_shape(type: TensorType) -> tuple[int, ...]:
     return type.shape if ELEMENT_BITS[type.dtype] >= 8 else (type.size_bytes,)
 
 
+def packed(values: np.ndarray, bits: int) -> np.ndarray:
+    """Elements of fewer than 8 ``bits`` as bytes, the first in the lowest bits."""
+    per_byte = 8 // bits
+    fields = np.zeros(-(-values.size // per_byte) * per_byte, np.uint8)
+    fields[: values.size] = values.reshape(-1).view(np.uint8) & np.uint8((1 << bits) - 1)
+    together: np.ndarray = np.bitwise_or.reduce(
+        fields.reshape(-1, per_byte) << _shifts(bits), axis=1, dtype=np.uint8
+    )
+    return together
+
+
+def unpacked(values: np.ndarray, type: TensorType) -> np.ndarray:
+    """The inverse of :func:`packed`: elements of ml_dtypes' types, in the tensor's shape."""
+    bits = ELEMENT_BITS[type.dtype]
+    fields = values.view(np.uint8).reshape(-1, 1) >> _shifts(bits) & np.uint8((1 << bits) - 1)
+    flat = fields.reshape(-1)[: type.elements]
+    if type.dtype.startswith("INT"):  # the sign is the upper bit
+        flat = ((flat ^ (1 << bits - 1)).astype(np.int8) - (1 << bits - 1)).astype(np.int8)
+    kind = value_dtype(type.dtype)
+    elements: np.ndarray = flat.astype(kind) if "INT" in type.dtype else flat.view(kind)
+    return elements.reshape(type.shape)
+
+
+def _shifts(bits: int) -> np.ndarray:
+    return np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
+
+
 def type_of(tensor: onnx.TensorProto) -> TensorType:
     """The type of ``tensor``; raises :class:`PayloadError` for element types that ONNX lacks."""
     try:

@@ -19,7 +19,7 @@ import numpy as np
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
 from bricks.graph.domains import Range
-from bricks.graph.payload import numpy_dtype, storage_shape, value_dtype
+from bricks.graph.payload import numpy_dtype, storage_shape, unpacked, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 __all__ = ["Pool", "numpy_dtype"]
@@ -72,7 +72,8 @@ class Pool:
     def value(self, name: str, type: ValueType, range: Range | None = None) -> Any:
         """An input, also one that is no tensor: a list, a dict, or None (see ``graph.held``)."""
         if isinstance(type, TensorType):
-            return self.input(name, type, range)
+            values = self.input(name, type, range)
+            return unpacked(values, type) if ELEMENT_BITS.get(type.dtype, 8) < 8 else values
         if type.dtype.startswith("map("):
             values = self.input(name, _tensor(type.items[0])).tolist()
             whole = not type.dtype.startswith("map(string")

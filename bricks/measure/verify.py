@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,8 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     """
     proto = parse_model(model.skeleton)
     own = has_own_weights(model)
-    weights = own_weights(model) if own else _synthetic_weights(proto, Pool(seed))
-    feeds = _inputs(proto, Pool(seed))
+    weights = own_weights(model) if own else _synthetic_weights(proto, _pool(seed))
+    feeds = _inputs(proto, _pool(seed))
     expected = backend.evaluate(proto, weights, feeds, optimize=True)
     cut = Granularity.parse(plan.granularity)
     if cut.executed:
@@ -202,6 +203,12 @@ def _array(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return weights[name]
     return numpy_helper.to_array(tensor)
+
+
+@cache
+def _pool(seed: int) -> Pool:
+    """Drawing the numbers takes longer than verifying a small model."""
+    return Pool(seed)
 
 
 def _synthetic_weights(proto: onnx.ModelProto, pool: Pool) -> dict[str, np.ndarray]:

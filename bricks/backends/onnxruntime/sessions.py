@@ -106,7 +106,7 @@ class LoadedSession:
             binding.bind_ortvalue_input(name, value)
         for output, offset in zip(self._session.get_outputs(), placement.outputs, strict=True):
             known = static_type(output)
-            if known is None:
+            if known is None or ELEMENT_BITS[known.dtype] < 8:
                 unsure.append(output.name)  # the runtime allocates what depends on data
                 continue
             memory = np.zeros(known.size_bytes, np.uint8) if offset is None else region

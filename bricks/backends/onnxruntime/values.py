@@ -7,6 +7,7 @@ be bound at all.
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from onnx import helper
 from bricks.errors import BackendError, first_line
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import declared
+from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 PROVIDERS = ["CPUExecutionProvider"]
@@ -62,7 +64,9 @@ def to_value(value: Any, type_: ValueType) -> ort.OrtValue:
         if isinstance(type_, TensorType):
             if type_.dtype in _FOREIGN:
                 number = onnx.TensorProto.DataType.Value(type_.dtype)
-                return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(value, number)
+                return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(
+                    _shaped(value, type_), number
+                )
             if type_.dtype == "STRING":
                 return _texts(value, type_)
             return ort.OrtValue.ortvalue_from_numpy(value)
@@ -75,10 +79,27 @@ def to_value(value: Any, type_: ValueType) -> ort.OrtValue:
 
 
 def to_array(value: ort.OrtValue) -> np.ndarray:
-    """The values of a tensor as a numpy array."""
+    """The values of a tensor as a numpy array, of its storage type where numpy has none."""
     with translated(f"reading a result of type {value.data_type()}"):
-        array: np.ndarray = value.numpy()
-        return array
+        dtype = DTYPES[value.data_type()]
+        if dtype not in _FOREIGN:
+            array: np.ndarray = value.numpy()
+            return array
+        type_ = TensorType(dtype, tuple(value.shape()))
+        held = ctypes.string_at(value.data_ptr(), type_.size_bytes) if type_.elements else b""
+        values = np.frombuffer(held, numpy_dtype(dtype))
+        return unpacked(values, type_) if ELEMENT_BITS[dtype] < 8 else values.reshape(type_.shape)
+
+
+def _shaped(value: np.ndarray, type_: TensorType) -> np.ndarray:
+    """Packed elements in an array of the tensor's shape, which is more than they need."""
+    bits = ELEMENT_BITS[type_.dtype]
+    if bits >= 8:
+        return value
+    held = packed(value, bits) if value.dtype == value_dtype(type_.dtype) else value
+    room = np.zeros(type_.shape, np.uint8)
+    room.reshape(-1)[: held.size] = held
+    return room
 
 
 def run(session: ort.InferenceSession, feeds: Mapping[str, Any]) -> dict[str, Any]:
