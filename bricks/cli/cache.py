@@ -56,7 +56,7 @@ def _open(cache: str) -> Store:
 
     if not Store.exists(cache):
         raise StoreError(f"there is no cache in {cache}: give another --cache")
-    return Store.open(cache)
+    return Store.open(cache, make=False)
 
 
 def _rekey(brick: Brick) -> str:
