@@ -113,7 +113,8 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
             connection.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
         for table in ("bricks", "plans", "rounds"):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        connection.execute("ALTER TABLE measurements DROP COLUMN lease_until_monotonic_s")
+        for column in ("round_count", "lease_until_monotonic_s"):
+            connection.execute(f"ALTER TABLE measurements DROP COLUMN {column}")
     set_version(tmp_path, 1)
     with Store.open(tmp_path) as store:
         assert store.stats().schema_version == SCHEMA_VERSION

@@ -130,6 +130,7 @@ class Campaign:
         foreign_cores = None
         keys = [key for job in jobs for key in _keys(job)]
         if jobs and self._lacking([*PROBES.values(), *keys]):
+            self._store.refuse_damage()  # what cannot be found would be measured twice
             exclusive = self._conditions.exclusive
             waiting = "waiting for another process that is measuring on this host"
             self._demands = demands(jobs)

@@ -7,9 +7,8 @@ key comes about; who knows passes ``rekey``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, func, select
 
 from bricks.decompose.plan import Brick
 from bricks.errors import StoreError
@@ -48,7 +47,7 @@ CHANGED = "it is not as it was written"
 def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
     """All problems found, one line each; what can't be read doesn't hide what can."""
     yield from integrity_problems(connection)
-    known = _all(connection, select(bricks.c.key))
+    known = _known_bricks(connection)
     for table, found in (
         ("systems", _of_systems(connection)),
         ("bricks", _of_bricks(connection, rekey)),
@@ -59,10 +58,19 @@ def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
         yield from as_far_as_readable(table, found)
 
 
-def _all(connection: Connection, query: Select[Any]) -> set[Any] | None:
-    """The values of a column; None where they cannot be read."""
+def _known_bricks(connection: Connection) -> set[str] | None:
+    """Keys of all bricks; None where they cannot be read."""
     try:
-        return set(connection.execute(query).scalars())
+        return set(connection.execute(select(bricks.c.key)).scalars())
+    except UNREADABLE:
+        return None
+
+
+def _counts(connection: Connection) -> dict[int, int] | None:
+    """How many rounds each measurement has; None where they cannot be read."""
+    query = select(rounds.c.measurement_id, func.count()).group_by(rounds.c.measurement_id)
+    try:
+        return {number: count for number, count in connection.execute(query)}
     except UNREADABLE:
         return None
 
@@ -141,7 +149,7 @@ def _of_plans(connection: Connection, known: set[str] | None) -> Iterator[str]:
 
 
 def _of_measurements(connection: Connection, known: set[str] | None) -> Iterator[str]:
-    sampled = _all(connection, select(rounds.c.measurement_id).distinct())
+    counts = _counts(connection)
     for row in connection.execute(select(measurements).order_by(measurements.c.id)):
         name = f"measurement of {row.brick_key} on {row.target_key}"
         has_row = row.brick_key.startswith(BRICK_PREFIX)
@@ -149,8 +157,11 @@ def _of_measurements(connection: Connection, known: set[str] | None) -> Iterator
             yield f"{name}: the brick is unknown"
         if row.state not in (OPEN, DONE, FAILED):
             yield f"{name}: its state {row.state!r} is unknown"
-        if row.state == DONE and sampled is not None and row.id not in sampled:
+        count = None if counts is None else counts.get(row.id, 0)
+        if row.state == DONE and count == 0:
             yield f"{name}: it is finished and has no samples"
+        elif count is not None and count != row.round_count:
+            yield f"{name}: it has {count} of its {row.round_count} rounds"
         if row.state == FAILED and not row.reason:
             yield f"{name}: it failed without a reason"
 

@@ -64,7 +64,8 @@ def take(
 ) -> list[Claim]:
     """Claim those of ``keys`` that are neither settled nor held by somebody else, in order."""
     mine = _owner_columns(owner, lease_s)
-    new = {"target_key": target_key, "protocol": PROTOCOL, "state": OPEN, "wall_s": 0.0, **mine}
+    new = {"target_key": target_key, "protocol": PROTOCOL, "state": OPEN, **mine}
+    new |= {"wall_s": 0.0, "round_count": 0}
     watch.look_again()
     claimed: dict[str, Row[Any]] = {}
     for chunk in chunks(keys):
@@ -98,17 +99,24 @@ def _take_over(connection: Connection, row: Row[Any], mine: Mapping[str, Any]) -
 
 def _rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tuple[Round, ...]]:
     """The rounds of each measurement, by its number, in the order they were taken."""
-    keys = {row.id: row.brick_key for row in rows}
+    by_id = {row.id: row for row in rows}
     found: dict[int, list[Round]] = {}
-    for chunk in chunks(keys):
+    for chunk in chunks(by_id):
         query = (
             select(rounds)
             .where(rounds.c.measurement_id.in_(chunk))
             .order_by(rounds.c.measurement_id, rounds.c.number)
         )
         for row in connection.execute(query):
-            with decoding(f"the measurement of {keys[row.measurement_id]}"):
+            with decoding(f"the measurement of {by_id[row.measurement_id].brick_key}"):
                 found.setdefault(row.measurement_id, []).append(round_of(row))
+    for number, row in by_id.items():
+        count = len(found.get(number, ()))
+        if count != row.round_count:
+            raise StoreError(
+                f"the measurement of {row.brick_key} is damaged in the cache ({count} of its "
+                f"{row.round_count} rounds can be found): run 'bricks cache verify'"
+            )
     return {number: tuple(taken) for number, taken in found.items()}
 
 
@@ -178,8 +186,14 @@ def _add(connection: Connection, ids: Mapping[str, int], walk: Mapping[str, Book
         connection.execute(
             update(measurements)
             .where(measurements.c.id == bindparam("row"))
-            .values(wall_s=measurements.c.wall_s + bindparam("wall_s_delta")),
-            [{"row": ids[key], "wall_s_delta": wall_s} for key, (_, wall_s) in walk.items()],
+            .values(
+                wall_s=measurements.c.wall_s + bindparam("wall_s_delta"),
+                round_count=measurements.c.round_count + bindparam("rounds_more"),
+            ),
+            [
+                {"row": ids[key], "wall_s_delta": wall_s, "rounds_more": bool(taken.samples)}
+                for key, (taken, wall_s) in walk.items()
+            ],
         )
 
 
@@ -250,7 +264,8 @@ def results(
         if row.state == FAILED:
             found[key] = Failure(key, row.reason or "")
         else:
-            found[key] = Measurement(key, sampled.get(row.id, ()), row.wall_s)
+            with decoding(f"the measurement of {key}"):
+                found[key] = Measurement(key, sampled.get(row.id, ()), float(row.wall_s))
     return found
 
 

@@ -31,8 +31,13 @@ def _rounds_get_an_end(connection: Connection) -> None:
 
 
 def _rows_get_checksums(connection: Connection) -> None:
-    lease = "lease_until_monotonic_s DOUBLE PRECISION NOT NULL DEFAULT 0"
-    connection.execute(text(f"ALTER TABLE measurements ADD COLUMN {lease}"))
+    for column in (
+        "round_count INTEGER NOT NULL DEFAULT 0",
+        "lease_until_monotonic_s DOUBLE PRECISION NOT NULL DEFAULT 0",
+    ):
+        connection.execute(text(f"ALTER TABLE measurements ADD COLUMN {column}"))
+    count = "SELECT count(*) FROM rounds WHERE measurement_id = measurements.id"
+    connection.execute(text(f"UPDATE measurements SET round_count = ({count})"))
     for table, key, columns in (
         ("bricks", "key", "key model inputs weights outputs operators flops examples"),
         ("plans", "id", "plan wall_s"),

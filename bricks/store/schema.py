@@ -27,8 +27,8 @@ from sqlalchemy import (
 #   2  rounds have the conditions they met: reference_s, waited_share
 #   3  rounds have the reference's latency after them too: reference_end_s; plans are made anew,
 #      with the weights of each place
-#   4  bricks, plans and rounds have a checksum; claims have the end of their lease, and the start
-#      of their owner, by a clock that nobody sets
+#   4  bricks, plans and rounds have a checksum, measurements the number of their rounds; claims
+#      have the end of their lease, and the start of their owner, by a clock that nobody sets
 SCHEMA_VERSION = 4
 
 # States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.
@@ -105,6 +105,7 @@ measurements = Table(
     Column("state", String(8), nullable=False),
     Column("reason", Text),  # why it failed; null otherwise
     Column("wall_s", Double, nullable=False),
+    Column("round_count", Integer, nullable=False),
     # The claim; owner_token is NOBODY when there is none. The lease ends at that Unix time, and,
     # for processes of the same host, at that time of the clock that runs since it started.
     Column("owner_token", String(64), nullable=False),

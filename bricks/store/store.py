@@ -306,6 +306,11 @@ class Store:
             states = dict.fromkeys((OPEN, DONE, FAILED), 0)
             grouped = select(measurements.c.state, func.count()).group_by(measurements.c.state)
             states.update((state, count) for state, count in connection.execute(grouped))
+            if len(states) > 3:
+                raise StoreError(
+                    f"the cache {self.path} is damaged (measurements are in an unknown state): "
+                    "run 'bricks cache verify'"
+                )
             samples = connection.execute(select(func.sum(rounds.c.sample_count))).scalar()
             return CacheStats(
                 path=self.path,
@@ -343,8 +348,9 @@ class Store:
         try:
             with self._reading() as connection:
                 found.extend(" ".join(line.split()) for line in problems(connection, rekey))
-        except StoreError as exc:  # the file itself is damaged: what was found so far counts
-            found.append(str(exc))
+        except StoreError as exc:
+            if not found:  # else it is what was found already that ends the transaction
+                found.append(str(exc))
         return found
 
 
