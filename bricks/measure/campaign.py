@@ -198,7 +198,7 @@ class Campaign:
         return set(unique) - self._store.results(self._target, unique).keys()
 
     def _state_now(self) -> float:
-        answer = self._supervisor.ask("reference", timeout_s=self._conditions.timeout_s)
+        answer = self._supervisor.ask_afresh("reference", timeout_s=self._conditions.timeout_s)
         reference_s: float = answer["reference_s"]
         return reference_s
 

@@ -112,7 +112,7 @@ def _rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tu
                 found.setdefault(row.measurement_id, []).append(round_of(row))
     for number, row in by_id.items():
         count = len(found.get(number, ()))
-        if count != row.round_count:
+        if count != row.round_count or (row.state == DONE and not count):
             raise StoreError(
                 f"the measurement of {row.brick_key} is damaged in the cache ({count} of its "
                 f"{row.round_count} rounds can be found): run 'bricks cache verify'"
