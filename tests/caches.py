@@ -1,0 +1,90 @@
+"""What a cache holds, looked at from outside while others use it, or after a fault."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bricks.decompose.identity import key_of
+from bricks.store import Store
+
+FILE = "bricks.sqlite"
+
+# A measurement's state and rounds, as they are in the file, by target and key.
+Kept = dict[tuple[str, str], tuple[str, list[tuple[Any, ...]]]]
+
+
+@contextmanager
+def copied(cache: Path) -> Iterator[Path]:
+    """A copy of a cache that nobody uses now: looking into it changes nothing for the next run."""
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(name) / "cache"
+        copy.mkdir()
+        for suffix in ("", "-wal", "-shm"):
+            if (cache / (FILE + suffix)).exists():
+                shutil.copy(cache / (FILE + suffix), copy)
+        yield copy
+
+
+def kept(cache: Path) -> Kept:
+    """All measurements of a cache, as the next run would find them."""
+    found: Kept = {}
+    with copied(cache) as copy, closing(sqlite3.connect(copy / FILE)) as connection:
+        if not connection.execute("SELECT * FROM sqlite_master").fetchall():
+            return {}  # not made yet
+        rows = "SELECT id, target_key, brick_key, state FROM measurements"
+        taken = "SELECT number, samples, reference_s, waited_share, reference_end_s FROM rounds"
+        for number, target, key, state in connection.execute(rows).fetchall():
+            assert (target, key) not in found, f"{key} is there twice"
+            query = f"{taken} WHERE measurement_id = ? ORDER BY number"
+            found[target, key] = (state, connection.execute(query, (number,)).fetchall())
+    return found
+
+
+def problems(cache: Path) -> list[str]:
+    """What ``bricks cache verify`` finds in a cache that nobody uses now."""
+    with copied(cache) as copy, Store.open(copy) as store:
+        return store.verify(rekey=lambda brick: key_of(brick.model))
+
+
+@dataclass
+class Tally:
+    """What a series of faults did to measurements, in figures."""
+
+    kills: int = 0
+    amid_rounds: int = 0
+    finished: int = 0
+    rounds: int = 0
+    lost: int = 0
+    doubled: int = 0
+    found: list[str] = field(default_factory=list)
+
+    def compare(self, before: Kept, cache: Path) -> Kept:
+        """Count what a cache lacks of ``before``, and holds twice; returns what it holds now."""
+        after = kept(cache)
+        for name, (state, rounds) in before.items():
+            state_now, rounds_now = after.get(name, ("gone", []))
+            self.finished += state == "done"
+            self.rounds += len(rounds)
+            # A measurement may be finished, and have rounds added; neither is ever taken back.
+            self.lost += state == "done" != state_now
+            self.lost += sum(a != b for a, b in zip(rounds, rounds_now, strict=False))
+            self.lost += max(0, len(rounds) - len(rounds_now))
+        for _, rounds in after.values():
+            self.doubled += len(rounds) - len({row[1:] for row in rounds})
+        self.found += problems(cache)
+        return after
+
+    @property
+    def harm(self) -> tuple[int, int, list[str]]:
+        """What was lost, what is there twice, and what ``verify`` finds."""
+        return self.lost, self.doubled, self.found
+
+
+NO_HARM: tuple[int, int, list[str]] = (0, 0, [])
