@@ -21,6 +21,7 @@ from bricks.store.engine import DAMAGED, origin
 # Of each table no more lines than this: one damaged page brings forth dozens.
 _MOST_LINES = 5
 
+_HEADER_BYTES = 100
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
 _HEADING = "*** in database main ***"
 
@@ -38,13 +39,14 @@ def refuse_what_is_cut_off(url: URL) -> None:
         if _size_bytes(log):
             return
         with path.open("rb") as file:
-            header = file.read(100)
+            header = file.read(_HEADER_BYTES)
         there, told = path.stat().st_size, _told_bytes(header)
         if there >= told or _size_bytes(log):
             return
     except OSError:  # opening it tells what is wrong
         return
-    reason = f"the file is damaged: it ends after {there} of {told} bytes"
+    of = f"of {told} bytes" if there >= _HEADER_BYTES else "bytes, within its header"
+    reason = f"the file is damaged: it ends after {there} {of}"
     raise StoreError(f"the cache {path} {DAMAGED.replace('the file is damaged', reason)}")
 
 
@@ -58,8 +60,8 @@ def _told_bytes(header: bytes) -> int:
         return 0
     if not b"SQLite format 3\0".startswith(header[:16]):
         return 0
-    if len(header) < 100:
-        return 100
+    if len(header) < _HEADER_BYTES:
+        return _HEADER_BYTES
     page_bytes = int.from_bytes(header[16:18], "big")
     # The count is valid only if the last to write it knew of it.
     count = int.from_bytes(header[28:32], "big") if header[24:28] == header[92:96] else 0

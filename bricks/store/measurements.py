@@ -263,9 +263,11 @@ def results(
             continue
         if row.state == FAILED:
             found[key] = Failure(key, row.reason or "")
-        else:
-            with decoding(f"the measurement of {key}"):
-                found[key] = Measurement(key, sampled.get(row.id, ()), float(row.wall_s))
+            continue
+        with decoding(f"the measurement of {key}"):
+            if row.state != DONE:
+                raise ValueError(f"its state {row.state!r} is unknown")
+            found[key] = Measurement(key, sampled.get(row.id, ()), float(row.wall_s))
     return found
 
 
