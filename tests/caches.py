@@ -11,10 +11,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from commands import Here, Outcome
+from store_examples import keys_up_to, make_decomposition, make_target, open_with_target
+
 from bricks.decompose.identity import key_of
-from bricks.store import Store
+from bricks.measure.measurement import Round
+from bricks.store import Owner, Store
 
 FILE = "bricks.sqlite"
+
+# Commands that only look, at a cache that knows this model on the fake runtime.
+MODEL = "squeezenet"
+LOOK = {
+    "predict": ("predict", MODEL, "--no-measure", "--json"),
+    "stats": ("cache", "stats", "--json"),
+    "systems": ("systems", "--json"),
+    "verify": ("cache", "verify", "--json"),
+}
+
+TARGET = make_target()
+KEYS = keys_up_to(6)[1:]
 
 # A measurement's state and rounds, as they are in the file, by target and key.
 Kept = dict[tuple[str, str], tuple[str, list[tuple[Any, ...]]]]
@@ -51,6 +67,45 @@ def problems(cache: Path, *, real: bool = True) -> list[str]:
     """What ``bricks cache verify`` finds in a cache that nobody uses now; are its bricks real?"""
     with copied(cache) as copy, Store.open(copy) as store:
         return store.verify(rekey=(lambda brick: key_of(brick.model)) if real else None)
+
+
+def look(here: Here, name: str) -> Outcome:
+    """What one of the commands in ``LOOK`` says."""
+    if name == "predict":
+        return here(*LOOK[name])
+    return here.plain(*LOOK[name], "--cache", here.cache)
+
+
+def lay(here: Here, content: bytes) -> Path:
+    """Make this the file of the cache, and nothing else be there."""
+    shutil.rmtree(here.cache, ignore_errors=True)
+    here.cache.mkdir()
+    file = here.cache / FILE
+    file.write_bytes(content)
+    return file
+
+
+def with_bricks(folder: Path) -> Store:
+    """A cache that knows the bricks ``KEYS``, which are no real ones."""
+    store = open_with_target(folder)
+    store.save_decomposition(make_decomposition((1, 2, 3, 4, 5)), TARGET.key)
+    return store
+
+
+def left_by_a_killed_run(folder: Path) -> Path:
+    """A cache of which a write-ahead log holds the last four walks, over ``KEYS``."""
+    owner = Owner.current()
+    left = folder / "left"
+    left.mkdir()
+    with with_bricks(folder / "living") as store:
+        store.claim(TARGET.key, KEYS, owner)
+        for number in range(4):
+            walk = {key: (Round((0.5, number + 1.0)), 1.0) for key in KEYS}
+            store.append_rounds(TARGET.key, walk, owner)
+        for suffix in ("", "-wal", "-shm"):
+            shutil.copy(folder / "living" / (FILE + suffix), left)
+    assert (left / f"{FILE}-wal").stat().st_size > 4096
+    return left
 
 
 @dataclass
