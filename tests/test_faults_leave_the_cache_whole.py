@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from caches import NO_HARM, Kept, Tally, kept, problems
+from caches import FILE, NO_HARM, Kept, Tally, kept, problems
 from commands import (
     COMMAND,
     PATIENCE_S,
@@ -176,6 +176,11 @@ def test_two_processes_that_really_measure_at_once_measure_each_brick_once(runs:
         ]
         done = [ended(process) for process in processes]
     measured_once(done, cache, bricks_in_all=sum(BRICKS.values()))
+    # Whatever else was written on the way was temporary: no half of it can be found by anybody.
+    assert [file.name for file in cache.iterdir()] == [FILE]
+    for model in BRICKS:
+        (lock,) = (runs.folder / f"{model}-temporary").iterdir()
+        assert lock.suffix == ".lock"
 
 
 def test_four_processes_at_once_measure_each_brick_once(tmp_path: Path) -> None:
