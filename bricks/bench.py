@@ -387,7 +387,7 @@ class Bench:
 
     def _ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
         try:
-            return self._supervisor.ask(op, timeout_s=GRAPH_TIMEOUT_S, **fields)
+            return self._supervisor.ask_afresh(op, timeout_s=GRAPH_TIMEOUT_S, **fields)
         except WorkerError as error:
             raise WorkerError(f"{of.name}: {error}{batch_hint(of, str(error))}") from error
 

@@ -181,7 +181,9 @@ def test_cache_stats_and_verify(here: Here, models: list[Path]) -> None:
     assert (done.json["plans"], done.json["failures"], done.json["open_claims"]) == (2, 0, 0)
     done = here.plain("cache", "verify", "--json", "--cache", here.cache)
     assert (done.status, done.err) == (0, "")
-    assert done.json == {"path": str(here.cache / "bricks.sqlite"), "problems": []}
+    assert done.json == {
+        "path": str(here.cache / "bricks.sqlite"), "problems": [], "advice": None
+    }  # fmt: skip
 
 
 def test_a_process_prints_json_and_nothing_else(tmp_path: Path, models: list[Path]) -> None:

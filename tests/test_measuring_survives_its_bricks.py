@@ -7,7 +7,7 @@ from factories import save
 
 from bricks.errors import WorkerError
 from bricks.measure.sampler import Sampler
-from bricks.measure.supervisor import WorkerDied
+from bricks.measure.supervisor import WorkerDied, WorkerKilled
 from bricks.measure.walk import single
 
 FAULTY = ("Relu", "Sigmoid", "Tanh", "Exp", "Log", "Neg")
@@ -146,6 +146,8 @@ class Together:
             raise WorkerDied("it crashed the process (SIGSEGV)")
         return {"samples": [[] for _ in fields.get("steps", ())]}
 
+    ask_afresh = ask
+
 
 def test_bricks_that_only_break_off_together_are_no_failures() -> None:
     sampler = Sampler(Together(), {"net": single("b1-0", b"", inputs=1, outputs=1)})
@@ -153,6 +155,27 @@ def test_bricks_that_only_break_off_together_are_no_failures() -> None:
     with pytest.raises(WorkerError, match="no brick is to blame: it crashed"):
         sampler.walk("net", 2)
     assert sampler.failures == {}
+
+
+class Killed(Together):
+    """A worker that is killed the first ``kills`` times that anything runs."""
+
+    def __init__(self, kills: int) -> None:
+        self.kills = kills
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        if op == "walk" and self.kills:
+            self.kills -= 1
+            fields["on_step"](0)
+            raise WorkerKilled("its process was killed (SIGKILL)")
+        return {"samples": [[] for _ in fields.get("steps", ())]}
+
+
+@pytest.mark.parametrize("kills", [2, 3])
+def test_a_brick_is_blamed_for_kills_from_outside_only_when_they_go_on(kills: int) -> None:
+    sampler = Sampler(Killed(kills), {"net": single("b1-0", b"", inputs=1, outputs=1)})
+    sampler.prepare()
+    assert list(sampler.failures) == (["b1-0"] if kills == 3 else [])
 
 
 def test_a_model_with_outputs_that_nobody_reads_runs_on_the_fake_runtime(here: Here) -> None:

@@ -10,7 +10,7 @@ from bricks.errors import StoreError
 from bricks.measure.measurement import Measurement, Round
 from bricks.store import SCHEMA_VERSION, Owner, Store, migrations
 
-TARGET = make_target()
+TARGET, OTHER = make_target(), make_target("other")
 
 
 def set_version(folder: Path, version: object) -> None:
@@ -111,12 +111,17 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "bricks.sqlite")) as connection, connection:
         for column in ("reference_s", "waited_share", "reference_end_s"):
             connection.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
+        for table in ("bricks", "plans", "rounds"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        for column in ("round_count", "lease_until_monotonic_s"):
+            connection.execute(f"ALTER TABLE measurements DROP COLUMN {column}")
     set_version(tmp_path, 1)
     with Store.open(tmp_path) as store:
         assert store.stats().schema_version == SCHEMA_VERSION
         (found,) = store.results(TARGET.key, ["b1-0001"]).values()
         assert found == Measurement("b1-0001", (Round((0.5,)),), 1.0)
         assert store.stats().plans == 0  # they said less, and are made anew
+        assert store.verify() == []
         measure(store, TARGET, ["b1-0002"])
 
 
@@ -189,7 +194,7 @@ def test_a_read_only_cache_can_be_read_and_not_written(tmp_path: Path) -> None:
     with Store.open(url) as store:
         assert store.targets() == [TARGET]
         with pytest.raises(StoreError, match="cannot be written: check its permissions"):
-            store.save_target(TARGET)
+            store.save_target(OTHER)
 
 
 @pytest.mark.parametrize("url", ["nonsense://x", "postgresql+nodriver://host/db"])
@@ -236,9 +241,9 @@ def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> 
         with Store.open(tmp_path, busy_timeout_s=0.05) as store:
             assert store.targets() == [TARGET]  # readers don't wait for writers
             with pytest.raises(StoreError, match="is locked by another process"):
-                store.save_target(TARGET)
+                store.save_target(OTHER)
             other.execute("ROLLBACK")
-            store.save_target(TARGET)
+            store.save_target(OTHER)
     finally:
         other.close()
 

@@ -3,6 +3,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,8 +15,9 @@ from factories import mlp, model, node, value
 
 from bricks.backends.filling import filled
 from bricks.errors import WorkerError
+from bricks.measure import supervisor as supervising
 from bricks.measure.protocol import pack
-from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
+from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerKilled, WorkerSettings
 from bricks.measure.worker import Worker
 
 WORKER = [sys.executable, "-m", "bricks.measure.worker"]
@@ -98,7 +100,7 @@ def test_a_program_that_cannot_be_started_is_named() -> None:
     [
         ("raise SystemExit('no such module')", r"ended the process \(exit status 1\): no such mod"),
         ("import os; os.abort()", r"it crashed the process \(SIGABRT\)"),
-        ("import os; os.kill(os.getpid(), 9)", "SIGKILL, most likely for lack of memory"),
+        ("import os; os.kill(os.getpid(), 9)", r"process was killed \(SIGKILL\), maybe for lack"),
         ("import os; os.kill(os.getpid(), 40)", r"it crashed the process \((signal 40|SIG.*)\)"),
     ],
 )
@@ -109,6 +111,40 @@ def test_a_worker_that_dies_says_why(program: str, text: str) -> None:
         pytest.raises(WorkerDied, match=text),
     ):
         supervisor.ask("unload", timeout_s=30)
+
+
+@pytest.mark.parametrize("kills", [2, 3])
+def test_a_worker_that_is_killed_from_outside_is_asked_again(tmp_path: Path, kills: int) -> None:
+    """Twice may be an accident; after the third time it is told."""
+    count = tmp_path / "count"
+    script = (
+        f"import os, pathlib, runpy; p = pathlib.Path({str(count)!r});"
+        "n = len(p.read_text()) if p.exists() else 0; p.write_text('x' * (n + 1));"
+        f"n < {kills} and os.kill(os.getpid(), 9);"
+        "runpy.run_module('bricks.measure.worker', run_name='__main__')"
+    )
+    settings = WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", script))
+    with Supervisor(settings) as supervisor:
+        if kills < 3:
+            assert supervisor.ask_afresh("unload", timeout_s=30) == {}
+        else:
+            with pytest.raises(WorkerKilled, match="SIGKILL"):
+                supervisor.ask_afresh("unload", timeout_s=30)
+    assert len(count.read_text()) == 3
+
+
+def test_a_worker_that_the_kernel_kills_for_lack_of_memory_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kills = iter(range(9))
+    monkeypatch.setattr(supervising, "_oom_kills", lambda: next(kills))
+    command = (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
+        pytest.raises(WorkerDied, match=r"\(SIGKILL, for lack of memory\)"),
+    ):
+        supervisor.ask_afresh("unload", timeout_s=30)
+    assert supervisor.starts == 1
 
 
 def test_a_program_that_speaks_something_else_is_told() -> None:

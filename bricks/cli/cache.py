@@ -43,11 +43,22 @@ def verify(json: Json = False, cache: Cache = "cache") -> None:
     with _open(cache) as store:
         problems = store.verify(rekey=_rekey)
         path = store.path
+    advice = _advice(path) if problems else None
     if json:
-        print_json({"path": path, "problems": problems})
+        print_json({"path": path, "problems": problems, "advice": advice})
     elif not problems:
         show(f"{path} is sound.")
-    finish(problems)
+    finish([*problems, advice] if advice else problems)
+
+
+def _advice(path: str) -> str:
+    """How to go on with a damaged cache."""
+    if "://" in path:
+        return f"to go on, restore {path} from a backup, or give another --cache"
+    return (
+        f"to go on, move {path} away (with {path}-wal and {path}-shm, if there are any), and put an"
+        " older copy in its place or let 'bricks measure' begin a new one"
+    )
 
 
 def _open(cache: str) -> Store:
@@ -56,7 +67,7 @@ def _open(cache: str) -> Store:
 
     if not Store.exists(cache):
         raise StoreError(f"there is no cache in {cache}: give another --cache")
-    return Store.open(cache)
+    return Store.open(cache, make=False)
 
 
 def _rekey(brick: Brick) -> str:

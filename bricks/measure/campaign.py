@@ -130,6 +130,7 @@ class Campaign:
         foreign_cores = None
         keys = [key for job in jobs for key in _keys(job)]
         if jobs and self._lacking([*PROBES.values(), *keys]):
+            self._store.refuse_damage()  # what cannot be found would be measured twice
             exclusive = self._conditions.exclusive
             waiting = "waiting for another process that is measuring on this host"
             self._demands = demands(jobs)
@@ -197,7 +198,7 @@ class Campaign:
         return set(unique) - self._store.results(self._target, unique).keys()
 
     def _state_now(self) -> float:
-        answer = self._supervisor.ask("reference", timeout_s=self._conditions.timeout_s)
+        answer = self._supervisor.ask_afresh("reference", timeout_s=self._conditions.timeout_s)
         reference_s: float = answer["reference_s"]
         return reference_s
 

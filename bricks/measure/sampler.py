@@ -16,13 +16,10 @@ from typing import Any
 from bricks.errors import WorkerError
 from bricks.measure.measurement import Round
 from bricks.measure.protocol import pack
-from bricks.measure.supervisor import Supervisor, WorkerDied
+from bricks.measure.supervisor import PATIENCE, Supervisor, WorkerDied, WorkerKilled
 from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
 
 DEFAULT_TIMEOUT_S = 60.0
-
-# How often a walk may break off without a brick to blame.
-_PATIENCE = 3
 
 # How reasons speak of memory, the worker's and the supervisor's.
 _LACK = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
@@ -88,6 +85,7 @@ class Sampler:
         self._pass_s: dict[str, float] = {}
         self._prepare_s = dict.fromkeys(walks, 0.0)
         self._lap = 0.0
+        self._kills: dict[str, int] = {}  # from outside, while a key was loaded, placed or run
         self.failures: dict[str, str] = {}
         self.crowded: dict[str, str] = {}
         self.load_s: dict[str, float] = {}
@@ -131,7 +129,7 @@ class Sampler:
                     self._setup()
                 self._rehearse(name, passes)  # as many, for it may not be the first that fails
                 broken = broken + 1 if self._known() == known else 0
-                if broken == _PATIENCE:
+                if broken == PATIENCE:
                     text = f"the worker broke off {broken} times, and no brick is to blame: {error}"
                     raise WorkerError(text) from error
                 continue
@@ -157,7 +155,14 @@ class Sampler:
         return min(max(60.0, 30 * self._pass_s[name] * (passes + 1)), runs * self._timeout_s)
 
     def _blame(self, key: str, error: WorkerError) -> None:
-        """Note why ``key`` does not run; for lack of memory only where nothing else is loaded."""
+        """Note why ``key`` does not run; for lack of memory only where nothing else is loaded.
+
+        Who kills the worker from outside need not mean the brick that it was busy with.
+        """
+        if isinstance(error, WorkerKilled):
+            self._kills[key] = self._kills.get(key, 0) + 1
+            if self._kills[key] < PATIENCE:
+                return
         reason = str(error)
         lacks = speaks_of_memory(reason)
         (self.crowded if lacks and len(self._keys) > 1 else self.failures)[key] = reason
@@ -177,7 +182,7 @@ class Sampler:
                     return
             except Lost:
                 lost += 1
-                if lost == _PATIENCE:
+                if lost == PATIENCE:
                     raise
 
     def _set_up_everything(self) -> bool:
@@ -211,7 +216,7 @@ class Sampler:
 
     def _make_region(self) -> None:
         size_bytes = self._region_bytes
-        self._supervisor.ask("region", size_bytes=size_bytes, timeout_s=self._timeout_s)
+        self._supervisor.ask_afresh("region", size_bytes=size_bytes, timeout_s=self._timeout_s)
 
     def _load(self, load: Load) -> bool:
         """Whether the worker still lives; a failure is noted."""
@@ -284,7 +289,7 @@ class Sampler:
                     self._blame(steps[at].key, error)
                 else:
                     broken += 1
-                    if broken == _PATIENCE:
+                    if broken == PATIENCE:
                         raise
                 if isinstance(error, WorkerDied):
                     self._setup()

@@ -25,9 +25,16 @@ from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode
 
 START_TIMEOUT_S = 120.0
 
+# How often a worker that is killed from outside is taken for an accident.
+PATIENCE = 3
+
 
 class WorkerDied(WorkerError):
     """The worker ended, by itself or because it took too long."""
+
+
+class WorkerKilled(WorkerDied):
+    """The worker was killed, not by the kernel for lack of memory: maybe by a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class Supervisor:
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._log = tempfile.TemporaryFile()
         self._pending = b""
+        self._oom_kills: int | None = None
         self.starts = 0
 
     def __enter__(self) -> Supervisor:
@@ -84,6 +92,13 @@ class Supervisor:
             raise WorkerError(str(message["error"]))
         answer: dict[str, Any] = message["ok"]
         return answer
+
+    def ask_afresh(self, op: str, *, timeout_s: float, **fields: Any) -> dict[str, Any]:
+        """As :meth:`ask`, for what any worker can answer: asked again if it is killed meanwhile."""
+        for _ in range(PATIENCE - 1):
+            with suppress(WorkerKilled):
+                return self.ask(op, timeout_s=timeout_s, **fields)
+        return self.ask(op, timeout_s=timeout_s, **fields)
 
     @contextmanager
     def memory_limited(self, memory_bytes: int) -> Iterator[None]:
@@ -145,6 +160,7 @@ class Supervisor:
         self._log.seek(0)
         self._log.truncate()
         self._pending = b""
+        self._oom_kills = _oom_kills()
         # Nobody writes to it: it ends when this process does, however that comes about.
         watched, self._lifeline = os.pipe()
         environment[LIFELINE] = str(watched)
@@ -227,8 +243,11 @@ class Supervisor:
         tail = self._log.read().decode(errors="replace").strip().splitlines()
         if code is not None and code < 0:
             name = _signal_name(-code)
-            cause = ", most likely for lack of memory" if -code == signal.SIGKILL else ""
-            return WorkerDied(f"it crashed the process ({name}{cause})")
+            if -code != signal.SIGKILL:
+                return WorkerDied(f"it crashed the process ({name})")
+            if (_oom_kills() or 0) > (self._oom_kills or 0):
+                return WorkerDied(f"it crashed the process ({name}, for lack of memory)")
+            return WorkerKilled(f"its process was killed ({name}), maybe for lack of memory")
         said = f": {tail[-1][:200]}" if tail else ""
         return WorkerDied(f"it ended the process (exit status {code}){said}")
 
@@ -256,6 +275,16 @@ def _wait(readable: list[int], writable: list[int], deadline: float, timeout_s: 
         if ready[0] or ready[1]:
             return
     raise WorkerDied(f"it did not finish within {timeout_s:.0f} s")
+
+
+def _oom_kills() -> int | None:
+    """How many processes the kernel has killed for lack of memory; None if it doesn't tell."""
+    with suppress(OSError, ValueError), open("/proc/vmstat", encoding="ascii") as lines:
+        for line in lines:
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return None
 
 
 def _signal_name(number: int) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from bricks.decompose.plan import Brick
 from bricks.errors import StoreError
-from bricks.store.engine import integrity_problems
+from bricks.store.integrity import UNREADABLE, as_far_as_readable, integrity_problems
 from bricks.store.rows import (
+    as_written,
     brick_of,
     decoding,
     plan_of,
@@ -40,15 +41,38 @@ Rekey = Callable[[Brick], str]
 BRICK_PREFIX = "b1-"
 
 
+CHANGED = "it is not as it was written"
+
+
 def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
-    """All problems found, one line each; only an unreadable file ends the search early."""
+    """All problems found, one line each; what can't be read doesn't hide what can."""
     yield from integrity_problems(connection)
-    known = set(connection.execute(select(bricks.c.key)).scalars())
-    yield from _of_systems(connection)
-    yield from _of_bricks(connection, rekey)
-    yield from _of_plans(connection, known)
-    yield from _of_measurements(connection, known)
-    yield from _of_rounds(connection)
+    known = _known_bricks(connection)
+    for table, found in (
+        ("systems", _of_systems(connection)),
+        ("bricks", _of_bricks(connection, rekey)),
+        ("plans", _of_plans(connection, known)),
+        ("measurements", _of_measurements(connection, known)),
+        ("rounds", _of_rounds(connection)),
+    ):
+        yield from as_far_as_readable(table, found)
+
+
+def _known_bricks(connection: Connection) -> set[str] | None:
+    """Keys of all bricks; None where they cannot be read."""
+    try:
+        return set(connection.execute(select(bricks.c.key)).scalars())
+    except UNREADABLE:
+        return None
+
+
+def _counts(connection: Connection) -> dict[int, int] | None:
+    """How many rounds each measurement has; None where they cannot be read."""
+    query = select(rounds.c.measurement_id, func.count()).group_by(rounds.c.measurement_id)
+    try:
+        return {number: count for number, count in connection.execute(query)}
+    except UNREADABLE:
+        return None
 
 
 def _of_systems(connection: Connection) -> Iterator[str]:
@@ -77,11 +101,13 @@ def _of_bricks(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
             yield f"brick {row.key}: its key does not start with {BRICK_PREFIX}"
         try:
             with decoding(f"brick {row.key}"):
-                brick = brick_of(row)
+                brick = brick_of(row, check=False)
                 weight_bytes = weight_bytes_of(brick)
         except StoreError as exc:
             yield str(exc)
             continue
+        if not as_written(row):
+            yield f"brick {row.key}: {CHANGED}"
         if not brick.model:
             yield f"brick {row.key}: its model is empty"
         if weight_bytes != row.weight_bytes:
@@ -102,34 +128,40 @@ def _of_identity(brick: Brick, rekey: Rekey) -> Iterator[str]:
         yield f"brick {brick.key}: its model gives the key {key}"
 
 
-def _of_plans(connection: Connection, known: set[str]) -> Iterator[str]:
+def _of_plans(connection: Connection, known: set[str] | None) -> Iterator[str]:
     query = select(plans).order_by(plans.c.id).execution_options(yield_per=100)
     for row in connection.execute(query):
         name = f"plan {row.digest[:16]} ({row.granularity}, {row.target_key})"
         try:
             with decoding(name):
-                plan = plan_of(row.plan)
+                plan = plan_of(row, check=False)
                 keys = plan.keys
         except StoreError as exc:
             yield str(exc)
             continue
+        if not as_written(row):
+            yield f"{name}: {CHANGED}"
         if (plan.digest, plan.granularity) != (row.digest, row.granularity):
             yield f"{name}: its text is of {plan.digest[:16]} ({plan.granularity})"
-        missing = [key for key in keys if key not in known]
+        missing = [key for key in keys if known is not None and key not in known]
         if missing:
             yield f"{name}: {len(missing)} of its bricks are unknown, {missing[0]} first"
 
 
-def _of_measurements(connection: Connection, known: set[str]) -> Iterator[str]:
-    sampled = set(connection.execute(select(rounds.c.measurement_id).distinct()).scalars())
+def _of_measurements(connection: Connection, known: set[str] | None) -> Iterator[str]:
+    counts = _counts(connection)
     for row in connection.execute(select(measurements).order_by(measurements.c.id)):
         name = f"measurement of {row.brick_key} on {row.target_key}"
-        if row.brick_key.startswith(BRICK_PREFIX) and row.brick_key not in known:
+        has_row = row.brick_key.startswith(BRICK_PREFIX)
+        if known is not None and has_row and row.brick_key not in known:
             yield f"{name}: the brick is unknown"
         if row.state not in (OPEN, DONE, FAILED):
             yield f"{name}: its state {row.state!r} is unknown"
-        if row.state == DONE and row.id not in sampled:
+        count = None if counts is None else counts.get(row.id, 0)
+        if row.state == DONE and count == 0:
             yield f"{name}: it is finished and has no samples"
+        elif count is not None and count != row.round_count:
+            yield f"{name}: it has {count} of its {row.round_count} rounds"
         if row.state == FAILED and not row.reason:
             yield f"{name}: it failed without a reason"
 
@@ -141,9 +173,11 @@ def _of_rounds(connection: Connection) -> Iterator[str]:
         name = f"measurement of {row.brick_key} on {row.target_key}, round {row.number}"
         try:
             with decoding(name):
-                samples = round_of(row).samples
+                samples = round_of(row, check=False).samples
         except StoreError as exc:
             yield str(exc)
             continue
+        if not as_written(row):
+            yield f"{name}: {CHANGED}"
         if len(samples) != row.sample_count:
             yield f"{name}: it has {len(samples)} samples, not {row.sample_count}"

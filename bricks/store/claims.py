@@ -20,8 +20,8 @@ from bricks.measure.measurement import Round
 
 LEASE_S = 600.0
 
-# psutil derives the start of a process from the boot time, which moves a little when the clock is
-# set. A process number is not used again that fast.
+# Where the start of a process is not told in ticks since the host started, psutil derives it from a
+# clock that may be set meanwhile. A process number is not used again that fast.
 _START_TOLERANCE_S = 2.0
 
 
@@ -29,7 +29,8 @@ _START_TOLERANCE_S = 2.0
 class Owner:
     """A process that claims work. ``token`` tells owners within one process apart.
 
-    ``started_s`` is the Unix time at which the process began: process numbers are used again.
+    ``started_s`` is when the process began, in seconds after the host did: process numbers are used
+    again, and the time of day can be set.
     """
 
     host: str
@@ -40,8 +41,7 @@ class Owner:
     @classmethod
     def current(cls) -> Owner:
         """A new owner: this process, with a token of its own."""
-        process = psutil.Process()
-        return cls(host_id(), process.pid, process.create_time(), uuid.uuid4().hex)
+        return cls(host_id(), os.getpid(), _started_s(os.getpid()), uuid.uuid4().hex)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,54 @@ def alive(owner: Owner) -> bool:
         process = psutil.Process(owner.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        return abs(process.create_time() - owner.started_s) <= _START_TOLERANCE_S
+        return abs(_started_s(owner.pid) - owner.started_s) <= _START_TOLERANCE_S
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:
         return True
 
 
-def holds(owner: Owner, lease_until_s: float) -> bool:
-    """Whether a claim of ``owner`` counts now: its lease runs and its process may still live."""
-    return lease_until_s > time.time() and alive(owner)
+def _started_s(pid: int) -> float:
+    """When a process began, by a clock that nobody sets; psutil.NoSuchProcess if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return psutil.Process(pid).create_time()
+    # After the name, which is in brackets and may hold anything: the twentieth field.
+    return float(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def lease_columns(lease_s: float) -> dict[str, float]:
+    """When a lease that begins now ends, by both clocks."""
+    return {
+        "lease_until_s": time.time() + lease_s,
+        "lease_until_monotonic_s": time.monotonic() + lease_s,
+    }
+
+
+class Watch:
+    """Judges claims, and does not trust the time of day further than it must.
+
+    On the owner's host, a clock that nobody sets tells when a lease ends. Elsewhere the time of day
+    does; but a lease that stays as it is for as long as a lease lasts has ended too, even if one of
+    the hosts takes that time for next year.
+    """
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._first_seen: dict[tuple[str, float], float] = {}
+        self._alive: dict[str, bool] = {}
+
+    def look_again(self) -> None:
+        """Ask anew which owners live; in between answers are kept, since looking is slow."""
+        self._alive.clear()
+
+    def counts(self, owner: Owner, lease_until_s: float, lease_until_monotonic_s: float) -> bool:
+        """Whether a claim counts now: its lease runs, and its process may still live."""
+        now = time.monotonic()
+        if owner.host == host_id():
+            if owner.token not in self._alive:
+                self._alive[owner.token] = alive(owner)
+            return lease_until_monotonic_s > now and self._alive[owner.token]
+        seen = self._first_seen.setdefault((owner.token, lease_until_s), now)
+        return lease_until_s > time.time() and now - seen < self._lease_s

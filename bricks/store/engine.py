@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
@@ -34,10 +35,18 @@ CHUNK = 500
 _SCHEMA_LOCK = 0x627269636B73
 
 _ELSEWHERE = "move it away or give another --cache"
+DAMAGED = f"is not a bricks cache any more (the file is damaged): {_ELSEWHERE}"
+_FULL = "cannot be written, the disk is full: free some space and run again"
+# Extended codes stand beside the primary ones where they say more.
 _SQLITE_ERRORS = {
     "SQLITE_NOTADB": f"is not a bricks cache (not a database): {_ELSEWHERE}",
-    "SQLITE_CORRUPT": f"is not a bricks cache any more (the file is damaged): {_ELSEWHERE}",
-    "SQLITE_FULL": "cannot be written, the disk is full: free some space and run again",
+    "SQLITE_CORRUPT": DAMAGED,
+    "SQLITE_FULL": _FULL,
+    "SQLITE_IOERR_SHMSIZE": _FULL,  # no room for the index of the write-ahead log
+    "SQLITE_IOERR_WRITE": (
+        "cannot be written (input/output error): check the disk, and whether a quota or a limit "
+        "to the size of files is reached"
+    ),
     "SQLITE_BUSY": "is locked by another process: wait for it to end, or give another --cache",
     "SQLITE_LOCKED": "is locked by another process: wait for it to end, or give another --cache",
     "SQLITE_READONLY": "cannot be written: check its permissions, or give another --cache",
@@ -117,7 +126,10 @@ def _configure_sqlite(engine: Engine, busy_timeout_s: float) -> None:
         cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout_s * 1000)}")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.execute("PRAGMA cell_size_check = ON")  # finds damage when a page is read
         cursor.close()
+        # Text that is not UTF-8 any more is found where its row is checked, by name.
+        connection.text_factory = _decoded
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
@@ -125,6 +137,37 @@ def _configure_sqlite(engine: Engine, busy_timeout_s: float) -> None:
         # SQLite would refuse the upgrade at once. So writers take the lock when they begin.
         writes = connection.get_execution_options().get("bricks_writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="replace")
+
+
+def frozen(url: URL, refused: StoreError) -> tuple[URL, str] | None:
+    """Another way to read a cache that ``refused`` to open, and what to say of writing it.
+
+    None where there is no such way. Even reading a write-ahead log makes files beside the database;
+    where that cannot be, the database is read as one that nobody changes. That is only right while
+    no log lies beside it, which would hold what is newest.
+    """
+    name = _sqlite_name(refused.__cause__)
+    unwritable = name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"))
+    if url.get_backend_name() != "sqlite" or not url.database or url.query:
+        return None
+    path = Path(url.database)
+    if not (unwritable or name == "SQLITE_IOERR_SHMSIZE") or not os.access(path, os.R_OK):
+        return None
+    if not path.is_file():
+        return None
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:
+        raise StoreError(
+            f"the cache {path} cannot be read where nothing can be written, for {log.name} holds "
+            "what is newest: copy the folder to where there is room, and give the copy as --cache"
+        ) from refused
+    text = _SQLITE_ERRORS["SQLITE_READONLY"] if unwritable else _FULL
+    query = {"immutable": "1", "uri": "true"}
+    return URL.create("sqlite", database=f"file:{quote(str(path))}", query=query), text
 
 
 def prefer_write_ahead_log(engine: Engine, busy_timeout_s: float) -> None:
@@ -180,20 +223,28 @@ def translated(label: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, sqlite3.Error) as exc:
         raise StoreError(f"the cache {label} {_explain(exc)}") from exc
+    except UnicodeDecodeError as exc:  # the driver's, where an error quotes what is damaged
+        raise StoreError(f"the cache {label} {DAMAGED}") from exc
+
+
+def origin(exc: BaseException) -> BaseException:
+    """The driver's own error."""
+    return exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+
+
+def _sqlite_name(exc: BaseException | None) -> str:
+    return getattr(exc and origin(exc), "sqlite_errorname", None) or ""
 
 
 def _explain(exc: Exception) -> str:
-    origin: BaseException = exc
-    if isinstance(exc, DBAPIError) and exc.orig is not None:
-        origin = exc.orig
-    name = getattr(origin, "sqlite_errorname", None) or ""
+    name = _sqlite_name(exc)
     # Extended codes (SQLITE_BUSY_SNAPSHOT) refine a primary one (SQLITE_BUSY).
-    primary = "_".join(name.split("_")[:2])
-    if primary in _SQLITE_ERRORS:
-        return _SQLITE_ERRORS[primary]
+    for known in (name, "_".join(name.split("_")[:2])):
+        if known in _SQLITE_ERRORS:
+            return _SQLITE_ERRORS[known]
     if isinstance(exc, IntegrityError):
-        return f"lacks what a new row refers to, was its target saved? ({first_line(origin)})"
-    return f"cannot be read or written: {first_line(origin)}"
+        return f"lacks what a new row refers to, was its target saved? ({first_line(origin(exc))})"
+    return f"cannot be read or written: {first_line(origin(exc))}"
 
 
 def insert_or_ignore(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
@@ -227,18 +278,6 @@ def size_bytes(connection: Connection) -> int:
     names = [row[2] for row in connection.exec_driver_sql("PRAGMA database_list") if row[2]]
     files = [Path(name + suffix) for name in names for suffix in ("", "-wal")]
     return sum(f.stat().st_size for f in files if f.is_file())
-
-
-def integrity_problems(connection: Connection) -> list[str]:
-    """What the database itself finds wrong with its file; one line each."""
-    if connection.dialect.name != "sqlite":
-        return []
-    found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
-    problems = [f"database: {line}" for text in found for line in text.splitlines()]
-    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-    return [p for p in problems if p != "database: ok"] + [
-        f"database: row {row[1]} of {row[0]} refers to a missing row of {row[2]}" for row in orphans
-    ]
 
 
 def chunks(keys: Iterable[Key]) -> Iterator[list[Key]]:

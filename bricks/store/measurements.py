@@ -8,7 +8,6 @@ function works inside a transaction that the caller opened. Must not know what a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, 
 
 from bricks.errors import StoreError, first_line
 from bricks.measure.measurement import PROTOCOL, Failure, Measurement, Round
-from bricks.store.claims import Claim, Owner, holds
+from bricks.store.claims import Claim, Owner, Watch, lease_columns
 from bricks.store.engine import chunks, insert_or_ignore
 from bricks.store.rows import decoding, round_of, round_row
 from bricks.store.schema import DONE, FAILED, NOBODY, OPEN, measurements, rounds
@@ -43,34 +42,37 @@ def _owner_columns(owner: Owner, lease_s: float) -> dict[str, Any]:
         "owner_host": owner.host,
         "owner_pid": owner.pid,
         "owner_started_s": owner.started_s,
-        "lease_until_s": time.time() + lease_s,
+        **lease_columns(lease_s),
     }
 
 
-def _held_by_another(row: Row[Any], owner: Owner, known: dict[tuple[str, float], bool]) -> bool:
-    """Whether somebody else's claim counts; ``known`` keeps answers, since looking is slow."""
+def _held_by_another(row: Row[Any], owner: Owner, watch: Watch) -> bool:
+    """Whether somebody else's claim counts."""
     if row.owner_token in (NOBODY, owner.token):
         return False
-    claim = (row.owner_token, row.lease_until_s)
-    if claim not in known:
-        other = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
-        known[claim] = holds(other, row.lease_until_s)
-    return known[claim]
+    other = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
+    return watch.counts(other, row.lease_until_s, row.lease_until_monotonic_s)
 
 
 def take(
-    connection: Connection, target_key: str, keys: Sequence[str], owner: Owner, lease_s: float
+    connection: Connection,
+    target_key: str,
+    keys: Sequence[str],
+    owner: Owner,
+    lease_s: float,
+    watch: Watch,
 ) -> list[Claim]:
     """Claim those of ``keys`` that are neither settled nor held by somebody else, in order."""
     mine = _owner_columns(owner, lease_s)
-    new = {"target_key": target_key, "protocol": PROTOCOL, "state": OPEN, "wall_s": 0.0, **mine}
-    known: dict[tuple[str, float], bool] = {}
+    new = {"target_key": target_key, "protocol": PROTOCOL, "state": OPEN, **mine}
+    new |= {"wall_s": 0.0, "round_count": 0}
+    watch.look_again()
     claimed: dict[str, Row[Any]] = {}
     for chunk in chunks(keys):
         insert_or_ignore(connection, measurements, [{**new, "brick_key": key} for key in chunk])
         query = select(measurements).where(_among(target_key, chunk), measurements.c.state == OPEN)
         for row in connection.execute(query.order_by(measurements.c.brick_key)).all():
-            free = not _held_by_another(row, owner, known)
+            free = not _held_by_another(row, owner, watch)
             if row.owner_token == owner.token or (free and _take_over(connection, row, mine)):
                 claimed[row.brick_key] = row
     sampled = _rounds_of(connection, list(claimed.values()))
@@ -97,17 +99,24 @@ def _take_over(connection: Connection, row: Row[Any], mine: Mapping[str, Any]) -
 
 def _rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tuple[Round, ...]]:
     """The rounds of each measurement, by its number, in the order they were taken."""
-    keys = {row.id: row.brick_key for row in rows}
+    by_id = {row.id: row for row in rows}
     found: dict[int, list[Round]] = {}
-    for chunk in chunks(keys):
+    for chunk in chunks(by_id):
         query = (
             select(rounds)
             .where(rounds.c.measurement_id.in_(chunk))
             .order_by(rounds.c.measurement_id, rounds.c.number)
         )
         for row in connection.execute(query):
-            with decoding(f"the measurement of {keys[row.measurement_id]}"):
+            with decoding(f"the measurement of {by_id[row.measurement_id].brick_key}"):
                 found.setdefault(row.measurement_id, []).append(round_of(row))
+    for number, row in by_id.items():
+        count = len(found.get(number, ()))
+        if count != row.round_count or (row.state == DONE and not count):
+            raise StoreError(
+                f"the measurement of {row.brick_key} is damaged in the cache ({count} of its "
+                f"{row.round_count} rounds can be found): run 'bricks cache verify'"
+            )
     return {number: tuple(taken) for number, taken in found.items()}
 
 
@@ -116,7 +125,7 @@ def renew(connection: Connection, target_key: str, owner: Owner, lease_s: float)
     connection.execute(
         update(measurements)
         .where(measurements.c.target_key == target_key, _owned(owner))
-        .values(lease_until_s=time.time() + lease_s)
+        .values(lease_columns(lease_s))
     )
 
 
@@ -177,8 +186,14 @@ def _add(connection: Connection, ids: Mapping[str, int], walk: Mapping[str, Book
         connection.execute(
             update(measurements)
             .where(measurements.c.id == bindparam("row"))
-            .values(wall_s=measurements.c.wall_s + bindparam("wall_s_delta")),
-            [{"row": ids[key], "wall_s_delta": wall_s} for key, (_, wall_s) in walk.items()],
+            .values(
+                wall_s=measurements.c.wall_s + bindparam("wall_s_delta"),
+                round_count=measurements.c.round_count + bindparam("rounds_more"),
+            ),
+            [
+                {"row": ids[key], "wall_s_delta": wall_s, "rounds_more": bool(taken.samples)}
+                for key, (taken, wall_s) in walk.items()
+            ],
         )
 
 
@@ -248,21 +263,24 @@ def results(
             continue
         if row.state == FAILED:
             found[key] = Failure(key, row.reason or "")
-        else:
-            found[key] = Measurement(key, sampled.get(row.id, ()), row.wall_s)
+            continue
+        with decoding(f"the measurement of {key}"):
+            if row.state != DONE:
+                raise ValueError(f"its state {row.state!r} is unknown")
+            found[key] = Measurement(key, sampled.get(row.id, ()), float(row.wall_s))
     return found
 
 
 def held_by_others(
-    connection: Connection, target_key: str, keys: Sequence[str], owner: Owner
+    connection: Connection, target_key: str, keys: Sequence[str], owner: Owner, watch: Watch
 ) -> set[str]:
     """Those of ``keys`` on which somebody else has a claim that counts."""
-    known: dict[tuple[str, float], bool] = {}
+    watch.look_again()
     held: set[str] = set()
     for chunk in chunks(keys):
         query = select(measurements).where(_among(target_key, chunk), measurements.c.state == OPEN)
         for row in connection.execute(query):
-            if _held_by_another(row, owner, known):
+            if _held_by_another(row, owner, watch):
                 held.add(row.brick_key)
     return held
 

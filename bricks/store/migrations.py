@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, inspect, select, text, update
 
 from bricks.errors import StoreError
 from bricks.store.engine import lock_schema, prefer_write_ahead_log, reading, writing
+from bricks.store.rows import checksum
 from bricks.store.schema import SCHEMA_VERSION, cache_info, metadata
 
 Migration = Callable[[Connection], None]
@@ -29,18 +30,56 @@ def _rounds_get_an_end(connection: Connection) -> None:
     connection.execute(text("DELETE FROM plans"))
 
 
+def _rows_get_checksums(connection: Connection) -> None:
+    for column in (
+        "round_count INTEGER NOT NULL DEFAULT 0",
+        "lease_until_monotonic_s DOUBLE PRECISION NOT NULL DEFAULT 0",
+    ):
+        connection.execute(text(f"ALTER TABLE measurements ADD COLUMN {column}"))
+    count = "SELECT count(*) FROM rounds WHERE measurement_id = measurements.id"
+    connection.execute(text(f"UPDATE measurements SET round_count = ({count})"))
+    for table, key, columns in (
+        ("bricks", "key", "key model inputs weights outputs operators flops examples"),
+        ("plans", "id", "plan wall_s"),
+        ("rounds", "measurement_id number", "samples reference_s waited_share reference_end_s"),
+    ):
+        connection.execute(text(f"ALTER TABLE {table} ADD COLUMN checksum BIGINT"))
+        keys, names = key.split(), columns.split()
+        rows = connection.execute(text(f"SELECT {', '.join(keys + names)} FROM {table}")).all()
+        at = " AND ".join(f"{name} = :{name}" for name in keys)
+        update = text(f"UPDATE {table} SET checksum = :checksum WHERE {at}")
+        changes = [
+            {**dict(zip(keys, row, strict=False)), "checksum": checksum(*row[len(keys) :])}
+            for row in rows
+        ]
+        if changes:
+            connection.execute(update, changes)
+
+
 # MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or
 # with tables of its own, not with schema.py, which moves on. Version 1 was the first.
-MIGRATIONS: dict[int, Migration] = {2: _rounds_get_conditions, 3: _rounds_get_an_end}
+MIGRATIONS: dict[int, Migration] = {
+    2: _rounds_get_conditions,
+    3: _rounds_get_an_end,
+    4: _rows_get_checksums,
+}
 
 
-def prepare(engine: Engine, label: str, busy_timeout_s: float) -> None:
-    """Make the database current; raise StoreError where that isn't possible."""
+def prepare(engine: Engine, label: str, busy_timeout_s: float, make: bool) -> None:
+    """Make the database current; raise StoreError where that isn't possible.
+
+    An empty one is filled only if ``make`` says so: it may be what is left of a full one.
+    """
     with reading(engine) as connection:
         found = version_of(connection, label)
     if found == SCHEMA_VERSION:
         return
     if found is None:
+        if not make:
+            raise StoreError(
+                f"the cache {label} is empty: nothing was ever kept in it, or its file was cut "
+                "off; 'bricks measure' begins it anew"
+            )
         prefer_write_ahead_log(engine, busy_timeout_s)
     with writing(engine) as connection:
         lock_schema(connection)

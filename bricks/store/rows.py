@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Row
@@ -35,6 +37,39 @@ def decoding(what: str) -> Iterator[None]:
             f"{what} is damaged in the cache ({type(exc).__name__}: {first_line(exc, 120)}): "
             "run 'bricks cache verify'"
         ) from exc
+
+
+def checksum(*values: object) -> int:
+    """A checksum of column values, which the database itself has none of."""
+    found = 0
+    for value in values:
+        raw = bytes(value) if isinstance(value, bytes | memoryview) else repr(value).encode()
+        found = zlib.crc32(raw, zlib.crc32(str(len(raw)).encode(), found))
+    return found
+
+
+def checksum_of(row: Any) -> int:
+    """The checksum that a brick, a plan or a round should have; ``row`` has its columns."""
+    if hasattr(row, "samples"):
+        return checksum(row.samples, row.reference_s, row.waited_share, row.reference_end_s)
+    if hasattr(row, "plan"):
+        return checksum(row.plan, row.wall_s)
+    types = (row.inputs, row.weights, row.outputs)
+    return checksum(row.key, row.model, *types, row.operators, row.flops, row.examples)
+
+
+def as_written(row: Row[Any]) -> bool:
+    """Whether a row is as it was written; one without a checksum is taken to be."""
+    return row.checksum is None or row.checksum == checksum_of(row)
+
+
+def _checked(row: Row[Any]) -> None:
+    if not as_written(row):
+        raise ValueError("it is not as it was written")
+
+
+def _with_checksum(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "checksum": checksum_of(SimpleNamespace(**row))}
 
 
 def to_text(data: object) -> str:
@@ -73,7 +108,7 @@ def target_of(row: Row[Any]) -> Target:
 
 def brick_row(brick: Brick) -> dict[str, Any]:
     """The columns of a brick."""
-    return {
+    row = {
         "key": brick.key,
         "model": brick.model,
         "inputs": _types_text(brick.inputs),
@@ -84,10 +119,13 @@ def brick_row(brick: Brick) -> dict[str, Any]:
         "examples": to_text({name: list(values) for name, values in brick.examples.items()}),
         "weight_bytes": weight_bytes_of(brick),
     }
+    return _with_checksum(row)
 
 
-def brick_of(row: Row[Any]) -> Brick:
-    """The brick in a row of the table of bricks."""
+def brick_of(row: Row[Any], *, check: bool = True) -> Brick:
+    """The brick in a row of the table of bricks; ValueError if it isn't as it was written."""
+    if check:
+        _checked(row)
     return Brick(
         key=row.key,
         model=bytes(row.model),
@@ -108,25 +146,48 @@ def weight_bytes_of(brick: Brick) -> int | None:
         return None
 
 
-def plan_of(text: str) -> Plan:
-    """The plan in its JSON text."""
-    return Plan.from_json(_mapping(text))
+def plan_row(plan: Plan, target_key: str, wall_s: float) -> dict[str, Any]:
+    """The columns of a plan."""
+    row = {
+        "digest": plan.digest,
+        "granularity": plan.granularity,
+        "target_key": target_key,
+        "plan": to_text(plan.to_json()),
+        "wall_s": float(wall_s),
+    }
+    return _with_checksum(row)
+
+
+def plan_of(row: Row[Any], *, check: bool = True) -> Plan:
+    """The plan in a row of the table of plans; ValueError if it isn't as it was written."""
+    if check:
+        _checked(row)
+    return Plan.from_json(_mapping(row.plan))
 
 
 def round_row(taken: Round) -> dict[str, Any]:
     """The columns of a round; ValueError unless its numbers can be what they say."""
     checked = _checked_round(taken)
-    return {
-        "samples": to_text(checked.samples),
-        "sample_count": len(checked.samples),
-        "reference_s": checked.reference_s,
-        "waited_share": checked.waited_share,
-        "reference_end_s": checked.reference_end_s,
+    conditions = {
+        name: None if value is None else float(value)
+        for name, value in (
+            ("reference_s", checked.reference_s),
+            ("waited_share", checked.waited_share),
+            ("reference_end_s", checked.reference_end_s),
+        )
     }
+    count = len(checked.samples)
+    row = {"samples": to_text(checked.samples), "sample_count": count, **conditions}
+    return _with_checksum(row)
 
 
-def round_of(row: Row[Any]) -> Round:
-    """The round in a row of the table of rounds; ValueError if its numbers can't be true."""
+def round_of(row: Row[Any], *, check: bool = True) -> Round:
+    """The round in a row of the table of rounds; ValueError if its numbers can't be true.
+
+    Or, with ``check``, if they are not as they were written.
+    """
+    if check:
+        _checked(row)
     data = json.loads(row.samples)
     if not isinstance(data, list):
         raise ValueError("not a list of samples")

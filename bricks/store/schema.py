@@ -27,7 +27,9 @@ from sqlalchemy import (
 #   2  rounds have the conditions they met: reference_s, waited_share
 #   3  rounds have the reference's latency after them too: reference_end_s; plans are made anew,
 #      with the weights of each place
-SCHEMA_VERSION = 3
+#   4  bricks, plans and rounds have a checksum, measurements the number of their rounds; claims
+#      have the end of their lease, and the start of their owner, by a clock that nobody sets
+SCHEMA_VERSION = 4
 
 # States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.
 OPEN, DONE, FAILED = "open", "done", "failed"
@@ -75,6 +77,7 @@ bricks = Table(
     Column("flops", BigInteger),  # null: not known
     Column("examples", Text, nullable=False),  # JSON {input: [values]} of inputs that steer shapes
     Column("weight_bytes", BigInteger),  # null: not known (weights of type STRING)
+    Column("checksum", BigInteger),  # see rows.py; null: not known
 )
 
 # What a runtime executes depends on the target, so a plan belongs to one.
@@ -87,6 +90,7 @@ plans = Table(
     Column("target_key", ForeignKey(targets.c.key), nullable=False),
     Column("plan", Text, nullable=False),  # JSON, see Plan.to_json
     Column("wall_s", Double, nullable=False),
+    Column("checksum", BigInteger),  # see rows.py; null: not known
     UniqueConstraint("digest", "granularity", "target_key", name="one_plan_per_target"),
 )
 
@@ -101,12 +105,15 @@ measurements = Table(
     Column("state", String(8), nullable=False),
     Column("reason", Text),  # why it failed; null otherwise
     Column("wall_s", Double, nullable=False),
-    # The claim; owner_token is NOBODY when there is none. The lease ends at that Unix time.
+    Column("round_count", Integer, nullable=False),
+    # The claim; owner_token is NOBODY when there is none. The lease ends at that Unix time, and,
+    # for processes of the same host, at that time of the clock that runs since it started.
     Column("owner_token", String(64), nullable=False),
     Column("owner_host", Text, nullable=False),
     Column("owner_pid", BigInteger, nullable=False),
-    Column("owner_started_s", Double, nullable=False),
+    Column("owner_started_s", Double, nullable=False),  # seconds after the host started
     Column("lease_until_s", Double, nullable=False),
+    Column("lease_until_monotonic_s", Double, nullable=False),
     UniqueConstraint("target_key", "brick_key", "protocol", name="measured_once_per_target"),
     Index("measurements_by_owner", "owner_token"),
 )
@@ -127,4 +134,5 @@ rounds = Table(
     Column("reference_s", Double),  # seconds of the reference workload; null: it wasn't run
     Column("waited_share", Double),  # of the round's time; null: not known
     Column("reference_end_s", Double),  # the same as reference_s, after the round
+    Column("checksum", BigInteger),  # see rows.py; null: not known
 )

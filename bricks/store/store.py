@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from sqlalchemy import Connection, Engine, Table, func, select
+from sqlalchemy.engine import URL
 
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import StoreError
@@ -20,18 +21,19 @@ from bricks.measure.measurement import Failure, Measurement
 from bricks.store import engine as database
 from bricks.store import measurements as ledger
 from bricks.store.audit import Rekey, problems
-from bricks.store.claims import LEASE_S, Claim, Owner
+from bricks.store.claims import LEASE_S, Claim, Owner, Watch
+from bricks.store.integrity import integrity_problems, refuse_what_is_cut_off
 from bricks.store.migrations import prepare
 from bricks.store.rows import (
     brick_of,
     brick_row,
     decoding,
     plan_of,
+    plan_row,
     system_of,
     system_row,
     target_of,
     target_row,
-    to_text,
 )
 from bricks.store.schema import (
     DONE,
@@ -68,10 +70,14 @@ class CacheStats:
 class Store:
     """The deduplicating cache; make one with :meth:`open`, and close it."""
 
-    def __init__(self, engine: Engine, label: str, lease_s: float) -> None:
+    def __init__(
+        self, engine: Engine, label: str, lease_s: float, unwritable: str | None = None
+    ) -> None:
         """Wrap an engine whose database is prepared; callers want :meth:`open`."""
         self._engine = engine
         self._lease_s = lease_s
+        self._watch = Watch(lease_s)
+        self._unwritable = unwritable
         self.path = label
 
     @classmethod
@@ -81,23 +87,27 @@ class Store:
         *,
         lease_s: float = LEASE_S,
         busy_timeout_s: float = database.BUSY_TIMEOUT_S,
+        make: bool = True,
     ) -> Store:
         """Open the cache in a folder (made if absent), or at a database URL; migrate if needed.
 
         A claim without a sign of life for ``lease_s`` is free. A writer waits ``busy_timeout_s``
-        for other writers. Raises StoreError if the database isn't a cache, is damaged, locked or
-        out of reach, or has a newer schema.
+        for other writers. Where nothing can be written, the cache can still be read. Raises
+        StoreError if the database isn't a cache, is damaged, locked or out of reach, or has a
+        newer schema; and, without ``make``, if it is empty.
         """
         url = database.locate(location)
         label = database.label_of(url)
-        engine = database.connect(url, busy_timeout_s)
+        unwritable = None
         try:
-            with database.translated(label):
-                prepare(engine, label, busy_timeout_s)
-        except BaseException:
-            engine.dispose()
-            raise
-        return cls(engine, label, lease_s)
+            engine = _prepared(url, label, busy_timeout_s, make)
+        except StoreError as refused:
+            frozen = database.frozen(url, refused)
+            if frozen is None:
+                raise
+            url, unwritable = frozen
+            engine = _prepared(url, label, busy_timeout_s, make)
+        return cls(engine, label, lease_s, unwritable)
 
     @staticmethod
     def exists(location: str | Path) -> bool:
@@ -132,6 +142,8 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
+        if self._unwritable is not None:
+            raise StoreError(f"the cache {self.path} {self._unwritable}")
         with database.translated(self.path), database.writing(self._engine) as connection:
             yield connection
 
@@ -140,6 +152,13 @@ class Store:
     def save_target(self, target: Target) -> None:
         """Keep a target and its system; name and recorded facts of a known system are updated."""
         system, row = system_row(target.system), target_row(target)
+        with self._reading() as connection:
+            known = [
+                connection.execute(select(table).where(table.c.key == wanted["key"])).one_or_none()
+                for table, wanted in ((systems, system), (targets, row))
+            ]
+        if [found and found._asdict() for found in known] == [system, row]:
+            return  # so a cache that cannot be written serves what it holds
         with self._writing() as connection:
             database.insert_or_replace(connection, systems, system, ["key"])
             database.insert_or_replace(connection, targets, row, ["key"])
@@ -171,13 +190,7 @@ class Store:
     def save_decomposition(self, decomposition: Decomposition, target_key: str) -> None:
         """Keep a plan and those of its bricks that are new; saved again, the last plan counts."""
         plan = decomposition.plan
-        row = {
-            "digest": plan.digest,
-            "granularity": plan.granularity,
-            "target_key": target_key,
-            "plan": to_text(plan.to_json()),
-            "wall_s": decomposition.wall_s,
-        }
+        row = plan_row(plan, target_key, decomposition.wall_s)
         new = [brick_row(brick) for _, brick in sorted(decomposition.bricks.items())]
         with self._writing() as connection:
             database.insert_or_ignore(connection, bricks, new)
@@ -191,7 +204,7 @@ class Store:
 
         ``name`` becomes the plan's ``model``: the same model may go by several names.
         """
-        query = select(plans.c.plan, plans.c.wall_s).where(
+        query = select(plans).where(
             plans.c.digest == digest,
             plans.c.granularity == granularity,
             plans.c.target_key == target_key,
@@ -201,7 +214,7 @@ class Store:
         if row is None:
             return None
         with decoding(f"the plan of {name}"):
-            return replace(plan_of(row.plan), model=name), row.wall_s
+            return replace(plan_of(row), model=name), row.wall_s
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given."""
@@ -223,7 +236,7 @@ class Store:
         rounds so far; keys that ``owner`` holds already are returned again.
         """
         with self._writing() as connection:
-            return ledger.take(connection, target_key, keys, owner, self._lease_s)
+            return ledger.take(connection, target_key, keys, owner, self._lease_s, self._watch)
 
     def append_rounds(
         self, target_key: str, walk: Mapping[str, ledger.Booked], owner: Owner
@@ -273,7 +286,7 @@ class Store:
     def held_by_others(self, target_key: str, keys: Sequence[str], owner: Owner) -> set[str]:
         """Those of ``keys`` that somebody else is measuring now."""
         with self._reading() as connection:
-            return ledger.held_by_others(connection, target_key, keys, owner)
+            return ledger.held_by_others(connection, target_key, keys, owner, self._watch)
 
     def forget_failures(self, target_key: str, keys: Sequence[str]) -> int:
         """Forget failures so that they are tried again; returns how many there were."""
@@ -283,7 +296,8 @@ class Store:
     # The cache itself
 
     def stats(self) -> CacheStats:
-        """Counts and size."""
+        """Counts and size; StoreError if the file is damaged, for the counts may be too low."""
+        self.refuse_damage()
         with self._reading() as connection:
 
             def count(table: Table) -> int:
@@ -292,6 +306,11 @@ class Store:
             states = dict.fromkeys((OPEN, DONE, FAILED), 0)
             grouped = select(measurements.c.state, func.count()).group_by(measurements.c.state)
             states.update((state, count) for state, count in connection.execute(grouped))
+            if len(states) > 3:
+                raise StoreError(
+                    f"the cache {self.path} is damaged (measurements are in an unknown state): "
+                    "run 'bricks cache verify'"
+                )
             samples = connection.execute(select(func.sum(rounds.c.sample_count))).scalar()
             return CacheStats(
                 path=self.path,
@@ -307,6 +326,19 @@ class Store:
                 samples=int(samples or 0),
             )
 
+    def refuse_damage(self) -> None:
+        """Raise StoreError if the database file is damaged.
+
+        Where an index lacks entries, what was measured would be taken for missing, and measured
+        again: so this is asked before anything is measured or counted. It reads the whole file,
+        in a few milliseconds for each megabyte.
+        """
+        with self._reading() as connection:
+            for problem in integrity_problems(connection):
+                raise StoreError(
+                    f"the cache {self.path} is damaged ({problem}): run 'bricks cache verify'"
+                )
+
     def verify(self, rekey: Rekey | None = None) -> list[str]:
         """Check the whole cache; returns the problems found, one line each, none if it is sound.
 
@@ -316,6 +348,19 @@ class Store:
         try:
             with self._reading() as connection:
                 found.extend(" ".join(line.split()) for line in problems(connection, rekey))
-        except StoreError as exc:  # the file itself is damaged: what was found so far counts
-            found.append(str(exc))
+        except StoreError as exc:
+            if not found:  # else it is what was found already that ends the transaction
+                found.append(str(exc))
         return found
+
+
+def _prepared(url: URL, label: str, busy_timeout_s: float, make: bool) -> Engine:
+    refuse_what_is_cut_off(url)
+    engine = database.connect(url, busy_timeout_s)
+    try:
+        with database.translated(label):
+            prepare(engine, label, busy_timeout_s, make)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine

@@ -1,0 +1,129 @@
+"""Whether the database file itself is whole, as far as SQLite can tell.
+
+SQLite keeps no checksums: it notices what contradicts its own structure, and where the file ends
+too early. What rows say is for ``audit.py`` to judge. On a database server there is nothing to look
+at. Must not know the tables.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from bricks.errors import StoreError, first_line
+from bricks.store.engine import DAMAGED, origin
+
+# Of each table no more lines than this: one damaged page brings forth dozens.
+_MOST_LINES = 5
+
+_HEADER_BYTES = 100
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+_HEADING = "*** in database main ***"
+
+# What reading a damaged database raises; the last where an error of the driver quotes the damage.
+UNREADABLE = (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError)
+
+
+def refuse_what_is_cut_off(url: URL) -> None:
+    """Raise StoreError if the database file is shorter than its own header says."""
+    if url.get_backend_name() != "sqlite" or not url.database or url.query:
+        return
+    path, log = Path(url.database), Path(f"{url.database}-wal")
+    try:
+        # While there is a log, it may hold pages that the file still lacks.
+        if _size_bytes(log):
+            return
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+        there, told = path.stat().st_size, _told_bytes(header)
+        if there >= told or _size_bytes(log):
+            return
+    except OSError:  # opening it tells what is wrong
+        return
+    of = f"of {told} bytes" if there >= _HEADER_BYTES else "bytes, within its header"
+    reason = f"the file is damaged: it ends after {there} {of}"
+    raise StoreError(f"the cache {path} {DAMAGED.replace('the file is damaged', reason)}")
+
+
+def _size_bytes(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _told_bytes(header: bytes) -> int:
+    """How long a database file is by its header; 0 where that is not known, or it has none."""
+    if not header:
+        return 0
+    if not b"SQLite format 3\0".startswith(header[:16]):
+        return 0
+    if len(header) < _HEADER_BYTES:
+        return _HEADER_BYTES
+    page_bytes = int.from_bytes(header[16:18], "big")
+    # The count is valid only if the last to write it knew of it.
+    count = int.from_bytes(header[28:32], "big") if header[24:28] == header[92:96] else 0
+    return count * (65536 if page_bytes == 1 else page_bytes)
+
+
+def integrity_problems(connection: Connection) -> Iterator[str]:
+    """What the database itself finds wrong with its file; one line each."""
+    if connection.dialect.name != "sqlite":
+        return
+    if whole := list(_lines(connection, "PRAGMA integrity_check")):
+        yield from _of_tables(connection) or (f"database: {line}" for line in whole[:_MOST_LINES])
+    try:
+        for row in connection.exec_driver_sql("PRAGMA foreign_key_check").all():
+            yield f"database: row {row[1]} of {row[0]} refers to a missing row of {row[2]}"
+    except UNREADABLE:
+        return  # the table that cannot be read was named above
+
+
+def _of_tables(connection: Connection) -> list[str]:
+    """What is wrong with which table; nothing where the damage is in none of them."""
+    found: list[str] = []
+    try:
+        names = connection.exec_driver_sql(_TABLES).scalars().all()
+    except UNREADABLE:
+        return found
+    for name in names:
+        lines = list(_lines(connection, f'PRAGMA integrity_check("{name}")'))
+        if len(lines) > _MOST_LINES:
+            lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
+        if lines:
+            lines.append(_readable(connection, name))
+        found += [f"database: table {name}: {line}" for line in lines]
+    return found
+
+
+def _lines(connection: Connection, check: str) -> Iterator[str]:
+    """What a check says, and what ends it."""
+    try:
+        result = connection.exec_driver_sql(check)
+        while (row := result.fetchone()) is not None:
+            lines = [line for line in str(row[0]).splitlines() if line not in ("ok", _HEADING)]
+            yield from lines
+    except UNREADABLE as exc:
+        yield first_line(origin(exc))
+
+
+def _readable(connection: Connection, table: str) -> str:
+    """How far a damaged table can be read."""
+    count = 0
+    try:
+        result = connection.exec_driver_sql(f'SELECT * FROM "{table}" NOT INDEXED')
+        while result.fetchone() is not None:
+            count += 1
+    except UNREADABLE:
+        return f"only its first {count} rows can be read"
+    return f"{count} rows can be read"
+
+
+def as_far_as_readable(table: str, found: Iterator[str]) -> Iterator[str]:
+    """``found``, and a last line where the table that it is found in cannot be read on."""
+    try:
+        yield from found
+    except UNREADABLE as exc:
+        yield f"table {table}: it cannot be read to its end ({first_line(origin(exc))})"
