@@ -89,10 +89,6 @@ def read_model(
         key = digest(proto)
     except PayloadError as exc:
         raise ModelError(f"{given.name}: {first_line(exc)}") from exc
-    except ModelError as exc:
-        if len(str(exc).splitlines()) > 1:  # a name may hold a line break, a message may not
-            raise type(exc)(first_line(exc)) from exc
-        raise
     skeleton = proto.SerializeToString(deterministic=True)
     read_s = time.perf_counter() - started
     return Model(title, real.parent, skeleton, inputs, key, read_s, rebatched)
