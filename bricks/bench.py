@@ -24,9 +24,9 @@ from bricks.graph.domains import steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
-from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model
+from bricks.measure.allowance import allowed_s
 from bricks.measure.campaign import Campaign, Conditions, Job, Outcome, Progress
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
@@ -43,8 +43,9 @@ from bricks.system import (
 )
 from bricks.zoo import find
 
-# Work on a graph (reading it, optimising it) that takes longer than this has gone wrong.
-GRAPH_TIMEOUT_S = 600.0
+# Comparing a model with its bricks runs each of them, with weights that are read from a disk: so
+# many times as long as learning what a model consists of.
+VERIFYING = 20
 MOST_THREADS = 1024
 
 # What measuring may hold beyond twice the weights of the largest model.
@@ -371,18 +372,18 @@ class Bench:
         return values
 
     def _source_graph(self, model: Model) -> Graph:
-        try:
-            return source_graph(model)
-        except OpenShapes:
-            answer = self._ask(model, "types", model=pack(model.skeleton))
-            known = {name: TensorType.from_json(t) for name, t in answer["types"].items()}
-            return source_graph(model, known)
+        # In the worker, for what infers shapes is native code, and the file may be hostile.
+        answer = self._ask(model, "source", name=model.name, model=pack(model.skeleton))
+        types = {name: TensorType.from_json(t) for name, t in answer["types"].items()}
+        return graph_of(parse_model(unpack(answer["model"])), types)
 
     def _ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
+        timeout_s = allowed_s(parse_model(of.skeleton), times=VERIFYING if op == "verify" else 1)
         try:
-            return self._supervisor.ask(op, timeout_s=GRAPH_TIMEOUT_S, **fields)
+            return self._supervisor.ask(op, timeout_s=timeout_s, **fields)
         except WorkerError as error:
-            raise WorkerError(f"{of.name}: {error}{batch_hint(of, str(error))}") from error
+            text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
+            raise WorkerError(f"{of.name}: {text}{batch_hint(of, text)}") from error
 
     def _save_target(self) -> None:
         if not self._target_saved:

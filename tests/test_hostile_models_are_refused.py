@@ -1,15 +1,23 @@
 """Files made to do harm: refused in one line, before anything large is allocated."""
 
+import contextlib
 import io
+import os
+import sys
 from pathlib import Path
 
+import onnx
+import psutil
 import pytest
 from commands import Here
-from factories import mlp, model, node, save, value
+from factories import constant, mlp, model, node, save, value
+from onnx import helper
 
+from bricks import Bench
 from bricks.cli import output
-from bricks.errors import BricksError, ModelError, printable
+from bricks.errors import BricksError, ModelError, WorkerError, printable
 from bricks.graph.read import read_model
+from bricks.measure import allowance
 from bricks.report.tables import decomposition_table
 
 HARMFUL_NAMES = [
@@ -71,3 +79,95 @@ def test_a_terminal_gets_no_escape_sequence_from_a_name(monkeypatch: pytest.Monk
     assert "[red]x[/red] \\x1b[2J :warning:" in said
     assert "\x07" not in said
     assert "\x1b[2J" not in said
+
+
+# Time and memory of what runs in the worker
+
+
+def endless(turns: int) -> onnx.ModelProto:
+    """A Loop whose result is of a shape that only running it tells."""
+    body = helper.make_graph(
+        [node("Identity", ["go"], ["on"]), node("Concat", ["a", "a"], ["b"], axis=0)]
+        if turns < 100
+        else [node("Identity", ["go"], ["on"]), node("NonZero", ["a"], ["b"])],
+        "body",
+        [value("turn", [], "INT64"), value("go", [], "BOOL"), value("a", None, "INT64")],
+        [value("on", [], "BOOL"), value("b", None, "INT64")],
+    )
+    loop = node("Loop", ["turns", "", "x"], ["y"], body=body)
+    inputs, outputs = [value("x", [2], "INT64")], [value("y", None, "INT64")]
+    return model([loop], inputs, outputs, [constant("turns", turns)])
+
+
+@pytest.mark.parametrize("granularity", ["executed", "1"])
+def test_a_loop_without_end_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granularity: str
+) -> None:
+    path = save(endless(2**62), tmp_path)
+    with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
+        hostile = bench.read(path)
+        with monkeypatch.context() as impatient:
+            impatient.setattr(allowance, "_LEAST_S", 1.0)
+            with pytest.raises(WorkerError, match="model: it did not finish within 1 s"):
+                bench.decompose(hostile)
+        bench.decompose(bench.read(save(mlp(), tmp_path, "next.onnx")))
+
+
+def test_what_work_on_a_graph_may_take_grows_with_the_model() -> None:
+    def allowed(*widths: int, batch: int = 1) -> tuple[float, int]:
+        proto = mlp(widths=widths, batch=batch)
+        for tensor in proto.graph.initializer:
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+        return allowance.allowed_s(proto), allowance.allowed_bytes(proto)
+
+    tiny, deep = allowed(1, 1), allowed(*[1] * 200)
+    wide, batched = allowed(1024, 4096, 1024), allowed(1024, 4096, 1024, batch=4096)
+    assert tiny[0] < 6
+    assert tiny[1] < 1.1 * 2**30
+    assert tiny[0] < deep[0]
+    assert tiny < wide < batched
+    assert allowed(1 << 10, 1 << 14, batch=1 << 30)[0] == allowance.MOST_S
+
+
+INFLATING = {
+    "a loop that doubles": endless(40),
+    "a constant of a shape": model(
+        [node("ConstantOfShape", ["shape"], ["y"])],
+        [value("x", [1])],
+        [value("y", None)],
+        [constant("shape", [1 << 20, 1 << 10])],
+    ),
+    "a long range": model(
+        [node("Range", ["none", "many", "one"], ["r"]), node("Add", ["x", "r"], ["y"])],
+        [value("x", [1], "INT64")],
+        [value("y", None, "INT64")],
+        [constant("none", 0), constant("many", 1 << 30), constant("one", 1)],
+    ),
+    "an expansion": model(
+        [node("Expand", ["x", "shape"], ["e"]), node("NonZero", ["e"], ["y"])],
+        [value("x", [1])],
+        [value("y", None, "INT64")],
+        [constant("shape", [1 << 30])],
+    ),
+}
+
+
+def peak_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmHWM" in line)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@pytest.mark.parametrize("proto", INFLATING.values(), ids=INFLATING)
+@pytest.mark.parametrize("granularity", ["executed", "1"])
+def test_a_few_bytes_cannot_ask_for_gigabytes(
+    tmp_path: Path, proto: onnx.ModelProto, granularity: str
+) -> None:
+    with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
+        bench.decompose(bench.read(save(mlp(), tmp_path, "first.onnx")))
+        (worker,) = psutil.Process().children()
+        with contextlib.suppress(BricksError):
+            bench.decompose(bench.read(save(proto, tmp_path)))
+        if worker.is_running():
+            assert peak_bytes(worker.pid) < 2 << 30
+        assert peak_bytes(os.getpid()) < 2 << 30

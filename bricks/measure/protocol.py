@@ -7,7 +7,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     hello    backend, threads, seed, memory_bytes?     → pid
     limit    memory_bytes                              → {}
     executed model                                     → model, types, in_place
-    types    model                                     → types
+    source   name, model                               → model, types
     integers model, names                              → values: {name: [integer…]}
     region   size_bytes                                → {}
     load     id, key, model, optimize, examples?       → {}

@@ -60,7 +60,7 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
         executed, arrays = backend.materialised(proto, weights)
         proto, graph = executed.proto, graph_of(executed.proto, executed.types)
     else:
-        graph, arrays = _source(backend, model, proto), weights
+        graph, arrays = source_of(backend, model, proto), weights
     names = steering_values(graph)
     cutter = Cutter(graph, steering=backend.integers(proto, names) if names else {})
     pieces = [cutter.cut(nodes) for nodes in split(graph, cut)]
@@ -164,7 +164,8 @@ def compare(
     }
 
 
-def _source(backend: Backend, model: Model, proto: onnx.ModelProto) -> Graph:
+def source_of(backend: Backend, model: Model, proto: onnx.ModelProto) -> Graph:
+    """The source graph of ``model``, whose skeleton is ``proto``; one run shows open shapes."""
     try:
         return source_graph(model)
     except OpenShapes:
