@@ -81,6 +81,86 @@ def test_a_terminal_gets_no_escape_sequence_from_a_name(monkeypatch: pytest.Monk
     assert "\x1b[2J" not in said
 
 
+# Functions
+
+
+def calling(*bodies: list[onnx.NodeProto], output: str = "b") -> onnx.ModelProto:
+    """A model of one call, and functions f0, f1, … from a to b with these nodes."""
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    functions = [
+        helper.make_function("local", f"f{i}", ["a"], [output], body, imports)
+        for i, body in enumerate(bodies)
+    ]
+    return model(
+        [call(0, "x", "y")],
+        [value("x", [1])],
+        [value("y", [1])],
+        domains=["local"],
+        functions=functions,
+    )
+
+
+def call(number: int, source: str, target: str, **attributes: object) -> onnx.NodeProto:
+    return node(f"f{number}", [source], [target], domain="local", **attributes)
+
+
+def in_an_if(inner: onnx.NodeProto) -> list[onnx.NodeProto]:
+    body = helper.make_graph([inner], "body", [], [onnx.ValueInfoProto(name="b")])
+    choice = node("Constant", [], ["c"], value_int=1)
+    return [choice, node("If", ["c"], ["b"], then_branch=body, else_branch=body)]
+
+
+def twice(number: int) -> list[onnx.NodeProto]:
+    return [call(number, "a", "t"), call(number, "t", "b")]
+
+
+RELU = [node("Relu", ["a"], ["b"])]
+
+
+def test_functions_that_call_themselves_are_refused(tmp_path: Path) -> None:
+    for proto in (
+        calling([call(0, "a", "b")]),
+        calling([call(1, "a", "b")], [call(2, "a", "b")], [call(0, "a", "b")]),
+        calling(in_an_if(call(0, "a", "b"))),
+    ):
+        assert "calls itself: refused" in refusal(save(proto, tmp_path))
+
+
+@pytest.mark.parametrize("levels", [15, 20, 50])
+def test_functions_that_grow_without_end_are_refused(tmp_path: Path, levels: int) -> None:
+    proto = calling(*(twice(i + 1) for i in range(levels)), RELU)
+    assert f"would make {3 * 2**levels - 2} nodes" in refusal(save(proto, tmp_path))
+
+
+def test_functions_that_make_graphs_too_deep_are_refused(tmp_path: Path) -> None:
+    chain = [[call(i + 1, "a", "b")] for i in range(3000)]
+    assert "nested too deep" in refusal(save(calling(*chain, RELU), tmp_path))
+    deep = [in_an_if(call(i + 1, "a", "b")) for i in range(40)]
+    assert "nested too deep" in refusal(save(calling(*deep, RELU), tmp_path))
+
+
+def test_functions_that_repeat_what_they_are_given_are_refused(tmp_path: Path) -> None:
+    many = calling([node("Sum", ["a"] * 5000, ["b"])])
+    many.graph.input[0].name = many.graph.node[0].input[0] = "x" * 100_000
+    assert "(476 MiB) of 2: refused" in refusal(save(many, tmp_path))
+    graph = helper.make_graph(RELU, "body", [], [onnx.ValueInfoProto(name="b")])
+    passing = calling(RELU)
+    passing.graph.node[0].CopyFrom(call(0, "x", "y", body=graph))
+    assert "passes a graph to a function" in refusal(save(passing, tmp_path))
+
+
+def test_a_function_that_is_defined_twice_is_refused(tmp_path: Path) -> None:
+    proto = calling(RELU)
+    proto.functions.append(proto.functions[0])
+    assert "function f0 is defined more than once" in refusal(save(proto, tmp_path))
+
+
+def test_functions_as_exporters_write_them_are_inlined(tmp_path: Path) -> None:
+    proto = calling(twice(1), twice(2), in_an_if(call(3, "a", "b")), RELU)
+    read = onnx.ModelProto.FromString(read_model(save(proto, tmp_path)).skeleton)
+    assert [n.op_type for n in read.graph.node] == ["If"] * 4
+
+
 # Time and memory of what runs in the worker
 
 

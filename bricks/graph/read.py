@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no types
 from onnx import numpy_helper
 
 from bricks.errors import ModelError, first_line
 from bricks.graph.digest import digest
+from bricks.graph.functions import inlined
 from bricks.graph.model import Model
 from bricks.graph.payload import (
     PayloadError,
@@ -115,15 +115,7 @@ def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
     if not proto.graph.node:
         raise ModelError(f"{path.name}: the graph has no nodes")
     del proto.training_info[:]
-    if proto.functions:
-        try:
-            proto = onnx.inliner.inline_local_functions(proto)
-        # onnx's C++ raises whatever it likes here, from RuntimeError to its own classes.
-        except Exception as exc:
-            raise ModelError(
-                f"{path.name}: its functions cannot be inlined: {first_line(exc)}"
-            ) from exc
-    return proto
+    return inlined(proto, path.name)
 
 
 def _normalise(proto: onnx.ModelProto, path: Path) -> None:
