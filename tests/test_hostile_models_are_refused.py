@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import sys
+import tracemalloc
 from pathlib import Path
 
 import onnx
@@ -79,6 +80,143 @@ def test_a_terminal_gets_no_escape_sequence_from_a_name(monkeypatch: pytest.Monk
     assert "[red]x[/red] \\x1b[2J :warning:" in said
     assert "\x07" not in said
     assert "\x1b[2J" not in said
+
+
+# Where data lies
+
+
+def outside(folder: Path, location: str, **entries: str) -> Path:
+    """A model whose weight lies at ``location``."""
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[4, 4], data_location=1)
+    for key, entry in {"location": location, **entries}.items():
+        weight.external_data.add(key=key, value=entry)
+    proto = model([node("MatMul", ["x", "w"], ["y"])], [value("x", [1, 4])], [value("y", [1, 4])])
+    proto.graph.initializer.append(weight)
+    return save(proto, folder)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "../secret.bin",
+        "/etc/passwd",
+        "inner/../../secret.bin",
+        "..",
+        "",
+        "C:\\secret.bin",
+        "..\\secret.bin",
+    ],
+)
+def test_data_outside_the_folder_of_the_model_is_refused(tmp_path: Path, location: str) -> None:
+    assert "outside the model's folder: refused" in refusal(outside(tmp_path, location))
+
+
+def test_links_that_lead_outside_the_folder_of_the_model_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "secret.bin").write_bytes(bytes(64))
+    (folder / "link.bin").symlink_to("../secret.bin")
+    (folder / "up").symlink_to("..")
+    (folder / "absolute.bin").symlink_to("/etc/passwd")
+    for location in ("link.bin", "up/secret.bin", "absolute.bin"):
+        said = refusal(outside(folder, location))
+        assert "is a link that leads outside the model's folder" in said
+    (folder / "loop.bin").symlink_to("loop.bin")
+    assert "cannot be reached" in refusal(outside(folder, "loop.bin"))
+    (folder / "inside.bin").write_bytes(bytes(64))
+    (folder / "good.bin").symlink_to("inside.bin")
+    assert read_model(outside(folder, "good.bin")).inputs
+
+
+@pytest.mark.parametrize(
+    ("entries", "text"),
+    [
+        ({"offset": "-1"}, "negative data offset"),
+        ({"offset": "9" * 5000}, "no valid data offset"),
+        ({"length": "1e3"}, "no valid data offset"),
+        ({"length": "65"}, "takes 64 bytes, its reference gives 65"),
+        ({"length": str(1 << 62)}, f"its reference gives {1 << 62}"),
+    ],
+)
+def test_offsets_and_lengths_that_make_no_sense_are_refused(
+    tmp_path: Path, entries: dict[str, str], text: str
+) -> None:
+    assert text in refusal(outside(tmp_path, "weights.bin", **entries))
+
+
+# Sizes
+
+
+def weighing(weight: onnx.TensorProto) -> onnx.ModelProto:
+    return model(
+        [node("Add", ["x", weight.name], ["y"])], [value("x", [1])], [value("y", None)], [weight]
+    )
+
+
+def lying(dtype: str, *dims: int, **fields: object) -> onnx.TensorProto:
+    number = onnx.TensorProto.DataType.Value(dtype)
+    return onnx.TensorProto(name="w", data_type=number, dims=dims, **fields)
+
+
+@pytest.mark.parametrize("shape", [[10**9, 10**9], [2**62, 2**62], [1] * 100_000, [0, 2**60]])
+def test_shapes_of_billions_are_refused_before_anything_is_allocated(
+    tmp_path: Path, shape: list[int]
+) -> None:
+    # Of the input, of a weight in the file, of one beside it, and of a constant that steers.
+    given = model([node("Relu", ["x"], ["y"])], [value("x", shape)], [value("y", None)])
+    missing = lying("FLOAT", *shape, data_location=1)
+    missing.external_data.add(key="location", value="weights.bin")
+    steering = model(
+        [node("Reshape", ["x", "w"], ["y"])],
+        [value("x", [1])],
+        [value("y", None)],
+        [lying("INT64", *shape, raw_data=bytes(8))],
+    )
+    held = weighing(lying("FLOAT", *shape, raw_data=bytes(2000)))
+    for proto in (given, weighing(missing), held, steering):
+        if 0 in shape and proto is given:
+            continue  # for inputs, zero means any number
+        path = save(proto, tmp_path)
+        tracemalloc.start()
+        said = refusal(path)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert "larger than any host can hold" in said
+        assert peak < 32 << 20
+
+
+def test_a_value_in_between_of_billions_is_refused(tmp_path: Path) -> None:
+    proto = model(
+        [node("Expand", ["x", "shape"], ["big"]), node("Relu", ["big"], ["y"])],
+        [value("x", [1])],
+        [value("y", None)],
+        [constant("shape", [10**9, 10**9])],
+    )
+    path = save(proto, tmp_path)
+    for granularity in ("executed", "1"):
+        with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
+            hostile = bench.read(path)
+            with pytest.raises(BricksError, match=r"larger than any host|allocate|memory|overflow"):
+                bench.decompose(hostile)
+
+
+@pytest.mark.parametrize(
+    ("weight", "text"),
+    [
+        (lying("FLOAT", 1000, 1000), "takes 1000000 values, has 0"),
+        (lying("FLOAT", 4, raw_data=bytes(15)), "takes 16 bytes, has 15"),
+        (lying("FLOAT", 4, raw_data=bytes(4000)), "takes 16 bytes"),
+        (lying("FLOAT", 4, float_data=[1.0] * 3), "takes 4 values, has 3"),
+        (lying("COMPLEX64", 4, float_data=[1.0] * 4), "takes 8 values, has 4"),
+        (lying("INT4", 5, int32_data=[1, 2]), "takes 3 values, has 2"),
+        (lying("FLOAT16", 2, int32_data=[1]), "takes 2 values, has 1"),
+        (lying("STRING", 2, string_data=[b"one"]), "takes 2 values, has 1"),
+    ],
+)
+def test_weights_that_hold_something_else_than_they_say_are_refused(
+    tmp_path: Path, weight: onnx.TensorProto, text: str
+) -> None:
+    assert text in refusal(save(weighing(weight), tmp_path))
 
 
 # Functions

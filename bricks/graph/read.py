@@ -23,7 +23,9 @@ from bricks.graph.model import Model
 from bricks.graph.payload import (
     PayloadError,
     all_tensors,
+    check_size,
     is_referenced,
+    locate,
     numpy_dtype,
     read_referenced,
     reference,
@@ -83,12 +85,13 @@ def read_model(
     try:
         proto = _parse(skim(real), given)
         _normalise(proto, given)
+        _check_places(proto.graph, real.parent)
         inputs, rebatched = make_concrete(proto.graph, batch, shapes or {}, given.name)
         _drop_shapes(proto.graph, changed=rebatched)
         _hold_steering_values(proto.graph, real.parent, given.name)
         key = digest(proto)
     except PayloadError as exc:
-        raise ModelError(f"{given.name}: {first_line(exc)}") from exc
+        raise ModelError(f"{given.name}: {exc}") from exc
     skeleton = proto.SerializeToString(deterministic=True)
     read_s = time.perf_counter() - started
     return Model(title, real.parent, skeleton, inputs, key, read_s, rebatched)
@@ -139,9 +142,14 @@ def _normalise(proto: onnx.ModelProto, path: Path) -> None:
     sort_nodes(graph, file)
     _drop_unread_initializers(graph)
     for tensor in all_tensors(graph):
-        if is_referenced(tensor):
-            type_of(tensor)
-            reference(tensor)
+        check_size(tensor)
+
+
+def _check_places(graph: onnx.GraphProto, folder: Path) -> None:
+    """Raise for data that lies outside the model's ``folder``, be it by a link."""
+    places = {reference(tensor).location for tensor in all_tensors(graph) if is_referenced(tensor)}
+    for place in sorted(places):
+        locate(folder, place)
 
 
 def _texts(proto: onnx.ModelProto) -> Iterator[object]:

@@ -154,7 +154,12 @@ class _Binding:
             concrete = tuple(size for size in sizes if isinstance(size, int))
             if len(concrete) < len(sizes):
                 raise ShapeError(self._open_text(name, sizes))
-            types.append((name, TensorType(self._dtypes[name], concrete)))
+            type_ = TensorType(self._dtypes[name], concrete)
+            if not type_.sensible:
+                raise ShapeError(
+                    f"{self._file}: input '{name}' ({type_}) is larger than any host can hold"
+                )
+            types.append((name, type_))
             shape = self._values[name].type.tensor_type.shape
             del shape.dim[:]
             shape.SetInParent()  # a scalar has a shape without dimensions, which is not none
