@@ -26,7 +26,7 @@ from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.allowance import allowed_s
+from bricks.measure.allowance import MOST_S, allowed_s
 from bricks.measure.campaign import Campaign, Conditions, Job, Outcome, Progress
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
@@ -101,6 +101,8 @@ class Options:
     ``seed`` decides synthetic weights and inputs, and is no part of any key. ``retry`` measures
     again what failed before; ``memory_bytes`` limits the worker (default: while measuring, twice
     the weights of the largest model and 1 GiB; never more than nine tenths of what is available).
+    ``graph_timeout_s`` is the longest that learning what a model consists of may take; by default
+    as long as a model of its size may (``measure.allowance``).
     """
 
     runtime: str = "onnxruntime"
@@ -110,6 +112,7 @@ class Options:
     conditions: Conditions = field(default_factory=Conditions)
     retry: bool = False
     memory_bytes: int | None = None
+    graph_timeout_s: float = MOST_S
 
 
 def _silent(what: str, share: float) -> None:
@@ -378,7 +381,8 @@ class Bench:
         return graph_of(parse_model(unpack(answer["model"])), types)
 
     def _ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
-        timeout_s = allowed_s(parse_model(of.skeleton), times=VERIFYING if op == "verify" else 1)
+        allowed = allowed_s(parse_model(of.skeleton), times=VERIFYING if op == "verify" else 1)
+        timeout_s = min(allowed, self.options.graph_timeout_s)
         try:
             return self._supervisor.ask(op, timeout_s=timeout_s, **fields)
         except WorkerError as error:

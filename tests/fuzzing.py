@@ -57,8 +57,9 @@ MOST_BYTES = 2 << 30
 START_S = 120.0
 POLL_S = 0.05
 
-# What a bench that is given untrusted files is allowed: a model may rightly claim large weights.
-WORKER_BYTES = 1 << 30
+# What a bench for files of strangers is given. Without, a model may claim large weights and inputs,
+# and then takes as much memory and time as such a model would.
+WORKER_BYTES, GRAPH_S = 1 << 30, 3.0
 GRANULARITIES = ("executed", "1", "2")
 MEASURED_SHARE = 0.05
 ZOO = (
@@ -100,6 +101,7 @@ class Report:
             "outcomes": dict(sorted(self.outcomes.items())),
             "survived": dict(sorted(self.survived.items())),
             "findings": {k: kinds[k] for k in ("crash", "hang", "memory", "exception", "message")},
+            "limits": {"memory_mib": WORKER_BYTES >> 20, "graph_timeout_s": GRAPH_S},
             "longest_step_s": round(self.longest_step_s, 1),
             "peak_mib": {who: size >> 20 for who, size in sorted(self.peak_bytes.items())},
             "wall_s": round(self.wall_s),
@@ -191,6 +193,7 @@ def drive(seed: int, cases: Sequence[int], folder: Path, say: Say) -> None:
                     threads=1,
                     conditions=conditions,
                     memory_bytes=WORKER_BYTES,
+                    graph_timeout_s=GRAPH_S,
                 )
             )
             for granularity in GRANULARITIES

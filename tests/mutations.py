@@ -428,7 +428,7 @@ def loop(rng: Random, proto: onnx.ModelProto) -> None:
         [turn, go, onnx.ValueInfoProto(name="in")],
         [on, onnx.ValueInfoProto(name="out")],
     )
-    turns = rng.choice((0, 1, 10, -1, 2**40, 2**63 - 1))
+    turns = rng.choice((0, 1, 3, 10, 100, 1000, -1, 2**40, 2**63 - 1))
     graph.initializer.append(helper.make_tensor("turns", TensorProto.INT64, [], [turns]))
     new = helper.make_node("Loop", ["turns", "", old], ["looped"], body=body)
     reader.input[0] = "looped"
