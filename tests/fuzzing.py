@@ -364,8 +364,11 @@ class _Watch:
                     return True
                 continue
             message = json.loads(line)
-            if patience_s == MOST_STEP_S:
-                self._report.longest_step_s = max(self._report.longest_step_s, taken_s)
+            if patience_s == MOST_STEP_S and taken_s > self._report.longest_step_s:
+                self._report.longest_step_s = taken_s
+                if taken_s > MOST_STEP_S / 2:
+                    where = f"case {self._case} ({self._what}), {self._step}"
+                    self._progress(f"{taken_s:.1f} s: {where}")
             since, patience_s = time.monotonic(), MOST_STEP_S
             if message.get("through"):
                 return True

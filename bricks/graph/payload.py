@@ -42,6 +42,9 @@ _FIELDS = {
 }  # fmt: skip
 
 
+_SPARSE = frozenset({onnx.AttributeProto.SPARSE_TENSOR, onnx.AttributeProto.SPARSE_TENSORS})
+
+
 class PayloadError(ModelError):
     """A tensor's values are not what its type says, or lie where they may not; names the tensor."""
 
@@ -90,6 +93,8 @@ def type_of(tensor: onnx.TensorProto) -> TensorType:
         raise PayloadError(f"tensor '{tensor.name}' is of unknown type {tensor.data_type}") from exc
     if dtype == "UNDEFINED" or any(dim < 0 for dim in tensor.dims):
         raise PayloadError(f"tensor '{tensor.name}' has no valid type: {dtype} {list(tensor.dims)}")
+    if dtype not in ELEMENT_BITS and dtype != "STRING":
+        raise PayloadError(f"tensor '{tensor.name}' is of type {dtype}: not supported")
     type = TensorType(dtype, tuple(tensor.dims))
     if not type.sensible:
         raise PayloadError(f"tensor '{tensor.name}' ({type}) is larger than any host can hold")
@@ -226,14 +231,15 @@ def all_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
         yield from (sparse.values, sparse.indices)
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.HasField("t"):
+            kind = attribute.type
+            if kind == onnx.AttributeProto.TENSOR:
                 yield attribute.t
-            yield from attribute.tensors
-            sparses = [*attribute.sparse_tensors]
-            if attribute.HasField("sparse_tensor"):
-                sparses.append(attribute.sparse_tensor)
-            for sparse in sparses:
-                yield from (sparse.values, sparse.indices)
+            elif kind == onnx.AttributeProto.TENSORS:
+                yield from attribute.tensors
+            elif kind in _SPARSE:
+                single = kind == onnx.AttributeProto.SPARSE_TENSOR
+                for sparse in [attribute.sparse_tensor] if single else attribute.sparse_tensors:
+                    yield from (sparse.values, sparse.indices)
     for node in graph.node:
         for subgraph in subgraphs(node):
             yield from all_tensors(subgraph)

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import numpy_helper
 
 from bricks.errors import ModelError, first_line
+from bricks.graph.bulk import check_bulk
 from bricks.graph.digest import digest
 from bricks.graph.functions import inlined
 from bricks.graph.model import Model
@@ -39,6 +40,7 @@ from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import (
     all_nodes,
+    check_attributes,
     check_names,
     default_domain,
     initializer_names,
@@ -108,6 +110,7 @@ def _check_encoding(*names: str) -> None:
 
 
 def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
+    check_bulk(skeleton, path.name)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(skeleton)
@@ -118,6 +121,7 @@ def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
     if not proto.graph.node:
         raise ModelError(f"{path.name}: the graph has no nodes")
     del proto.training_info[:]
+    check_attributes(proto, path.name)
     return inlined(proto, path.name)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from bricks.errors import ModelError, ShapeError, UsageError
-from bricks.graph.tensor import TensorType
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 # Of what options may ask for: runtimes count in 32 bits here and there, and protobuf in 64.
 LARGEST_DIM = 2**31 - 1
@@ -70,7 +70,7 @@ def element_type(value: onnx.ValueInfoProto, file: str) -> str:
         dtype = onnx.TensorProto.DataType.Name(number)
     except ValueError:
         dtype = "UNDEFINED"
-    if dtype == "UNDEFINED":
+    if dtype not in ELEMENT_BITS and dtype != "STRING":
         raise ModelError(f"{file}: input '{value.name}' has no known element type ({number})")
     return str(dtype)
 

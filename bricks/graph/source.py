@@ -16,7 +16,7 @@ from bricks.errors import ModelError, ShapeError, first_line
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.payload import PayloadError, type_of
-from bricks.graph.tensor import TensorType
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import default_domain, label, used_values
 
 
@@ -96,6 +96,8 @@ def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, TensorTy
         # Present and zero is a size; absent is unknown. Negative ones are inference gone astray.
         if all(dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0 for dim in dims):
             dtype = onnx.TensorProto.DataType.Name(tensor.elem_type)
+            if dtype not in ELEMENT_BITS and dtype != "STRING":
+                raise ModelError(f"{file}: value '{value.name}' is of type {dtype}: not supported")
             yield value.name, TensorType(dtype, tuple(dim.dim_value for dim in dims))
 
 
