@@ -6,9 +6,12 @@ BIN := .venv/bin
 READY := .venv/ready
 # Nine that take a minute together; the whole zoo takes several.
 DEMO_MODELS ?= alexnet densenet121 inception_v1 inception_v2 resnet50 shufflenet squeezenet vgg19 zfnet512
+# A seed and a number make one damaged model, always the same.
+CASES ?= 10000
+SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint format lock models clean
+.PHONY: help setup demo test fuzz check lint format lock models clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -29,6 +32,9 @@ demo: setup ## estimates against whole-model runs on the shipped models
 
 test: setup ## the tests
 	$(BIN)/python -m pytest
+
+fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0), into docs/fuzz.json
+	$(BIN)/python tests/fuzzing.py --cases $(CASES) --seed $(SEED) --json docs/fuzz.json
 
 check: lint test ## lint, types and tests: what CI runs
 

@@ -25,8 +25,8 @@ from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
-from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.view import graph_of, parse_model
+from bricks.measure.allowance import MOST_S, allowed_s
 from bricks.measure.campaign import Campaign, Conditions, Job, Outcome, Progress
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
@@ -43,8 +43,9 @@ from bricks.system import (
 )
 from bricks.zoo import find
 
-# Work on a graph (reading it, optimising it) that takes longer than this has gone wrong.
-GRAPH_TIMEOUT_S = 600.0
+# Comparing a model with its bricks runs each of them, with weights that are read from a disk: so
+# many times as long as learning what a model consists of.
+VERIFYING = 20
 MOST_THREADS = 1024
 
 # What measuring may hold beyond twice the weights of the largest model.
@@ -100,6 +101,8 @@ class Options:
     ``seed`` decides synthetic weights and inputs, and is no part of any key. ``retry`` measures
     again what failed before; ``memory_bytes`` limits the worker (default: while measuring, twice
     the weights of the largest model and 1 GiB; never more than nine tenths of what is available).
+    ``graph_timeout_s`` is the longest that learning what a model consists of may take; by default
+    as long as a model of its size may (``measure.allowance``).
     """
 
     runtime: str = "onnxruntime"
@@ -109,6 +112,7 @@ class Options:
     conditions: Conditions = field(default_factory=Conditions)
     retry: bool = False
     memory_bytes: int | None = None
+    graph_timeout_s: float = MOST_S
 
 
 def _silent(what: str, share: float) -> None:
@@ -378,18 +382,20 @@ class Bench:
         return values
 
     def _source_graph(self, model: Model) -> tuple[Graph, set[str]]:
-        try:
-            return source_graph(model), set()
-        except OpenShapes:
-            answer = self._ask(model, "types", model=pack(model.skeleton))
-            known = {name: type_from_json(t) for name, t in answer["types"].items()}
-            return source_graph(model, known), set(answer["observed"])
+        # In the worker, for what infers shapes is native code, and the file may be hostile.
+        answer = self._ask(model, "source", name=model.name, model=pack(model.skeleton))
+        types = {name: type_from_json(t) for name, t in answer["types"].items()}
+        graph = graph_of(parse_model(unpack(answer["model"])), types)
+        return graph, set(answer["observed"])
 
     def _ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
+        allowed = allowed_s(parse_model(of.skeleton), times=VERIFYING if op == "verify" else 1)
+        timeout_s = min(allowed, self.options.graph_timeout_s)
         try:
-            return self._supervisor.ask_afresh(op, timeout_s=GRAPH_TIMEOUT_S, **fields)
+            return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)
         except WorkerError as error:
-            raise WorkerError(f"{of.name}: {error}{batch_hint(of, str(error))}") from error
+            text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
+            raise WorkerError(f"{of.name}: {text}{batch_hint(of, text)}") from error
 
     def _save_target(self) -> None:
         if not self._target_saved:

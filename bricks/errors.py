@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+r"""What can go wrong, as one tree.
 
     BricksError
     ├── UsageError      the caller asked for something that cannot be meant (exit status 2)
@@ -8,13 +8,21 @@
     ├── WorkerError     the measuring process did not do what it was asked
     └── StoreError      the cache cannot be read or written
 
-Every message is one line that says what happened, to which object, and what to do.
+Every message is one line that says what happened, to which object, and what to do. Models name
+things as they like, and messages name them: what no terminal should see is written out as
+``\x1b``, and a very long message loses its middle.
 Errors of third parties are translated once, where they enter, with ``raise … from``.
 """
 
+# A message keeps this much of its beginning and of its end: what happened, and what to do.
+_BEGINNING, _END = 700, 300
+
 
 class BricksError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose; its text is one printable line."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message))
 
 
 class UsageError(BricksError):
@@ -43,5 +51,28 @@ class StoreError(BricksError):
 
 def first_line(error: BaseException, limit: int = 300) -> str:
     """The message of ``error`` as one line of at most ``limit`` characters."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = printable(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def one_line(text: str) -> str:
+    """``text`` made :func:`printable`, and not much longer than 1000 characters."""
+    if len(text) > _BEGINNING + _END:
+        text = f"{text[:_BEGINNING]} … {text[-_END:]}"
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """``text`` without line breaks, and with control characters written out.
+
+    These are escape sequences, changes of the writing direction, and what is no character at all.
+    """
+    return text if text.isprintable() else "".join(map(_spelt, text))
+
+
+def _spelt(character: str) -> str:
+    if character.isprintable():
+        return character
+    if character.isspace():
+        return " "
+    return character.encode("unicode_escape").decode("ascii")

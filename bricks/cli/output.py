@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from rich.console import Console, RenderableType
 
-from bricks.errors import BricksError
+from bricks.errors import BricksError, one_line, printable
 
 FAILED = 1
 
@@ -30,10 +30,13 @@ def print_json(data: Any) -> None:
 def show(*parts: RenderableType) -> None:
     """For people, on standard output; in a pipe as wide as it needs to be."""
     width = None if sys.stdout.isatty() else 160
-    console = Console(highlight=False, markup=False, width=width)
+    console = Console(highlight=False, markup=False, emoji=False, width=width)
     with _writing():
         for part in parts:
-            console.print(part, soft_wrap=isinstance(part, str))
+            if isinstance(part, str):
+                console.print(printable(part), soft_wrap=True)
+            else:
+                console.print(part)
 
 
 def drop_output() -> None:
@@ -59,7 +62,7 @@ def _writing() -> Iterator[None]:
 
 def complain(text: str) -> None:
     """One line on standard error."""
-    print(f"bricks: {text}", file=sys.stderr)
+    print(f"bricks: {one_line(text)}", file=sys.stderr)
 
 
 def finish(errors: Iterable[str]) -> None:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bricks.errors import printable
+
 
 @contextmanager
 def terminal_progress() -> Iterator[Callable[[str, float], None]]:
@@ -29,6 +31,6 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
         task = bar.add_task("", total=1.0)
 
         def show(what: str, share: float) -> None:
-            bar.update(task, description=what, completed=share)
+            bar.update(task, description=printable(what), completed=share)
 
         yield show

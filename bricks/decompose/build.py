@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from bricks.decompose.granularity import Granularity, split
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
+from bricks.errors import ModelError
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 
@@ -57,6 +58,12 @@ def build(
                 weights=tuple(weights.setdefault(name, len(weights)) for name in piece.weights),
             )
         )
+    for name in numbers:
+        if not graph.types[name].sensible:
+            raise ModelError(
+                f"{model.name}: value '{name}' ({graph.types[name]}) is larger than any host can"
+                " hold: refused"
+            )
     plan = Plan(
         model=model.name,
         digest=model.digest,

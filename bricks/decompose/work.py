@@ -27,6 +27,7 @@ from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.topology import default_domain
 
+_MOST = 2**63 - 1  # what a database keeps as an integer
 _SOFTMAX = 5
 _NORMALISE = 8
 
@@ -69,7 +70,10 @@ Rule = Callable[[_Node], int | None]
 
 
 def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
-    """Operations of the nodes at these positions; None where one of them isn't known."""
+    """Operations of the nodes at these positions; None where one of them isn't known.
+
+    Not known is also what attributes make of them that fit no such operator.
+    """
     total = 0
     for i in nodes:
         proto = graph.nodes[i]
@@ -78,12 +82,12 @@ def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
             return None
         try:
             work = rule(_Node(proto, graph.types))
-        except (KeyError, IndexError, StopIteration, ZeroDivisionError):
+        except (KeyError, IndexError, StopIteration, ValueError, ZeroDivisionError):
             return None
         if work is None:
             return None
         total += work
-    return total
+    return total if 0 <= total <= _MOST else None
 
 
 def _nothing(node: _Node) -> int:

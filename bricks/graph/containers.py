@@ -40,6 +40,11 @@ class ContainerType:
         return sum(item.size_bytes for item in self.items)
 
     @property
+    def sensible(self) -> bool:
+        """Whether some host could hold all items."""
+        return all(item.sensible for item in self.items)
+
+    @property
     def floating(self) -> bool:
         """No: a container is no tensor of numbers."""
         return False

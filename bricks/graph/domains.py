@@ -27,7 +27,9 @@ _OF_DATA = frozenset(
     | {"SequenceAt", "SequenceInsert", "SequenceErase", "SplitToSequence", "OptionalGetElement"}
 )
 _OF_SHAPES = frozenset({"Shape", "Size"})
-_MAX_STEPS = 10_000  # bound on the uses followed for one value; real ones have a few dozen
+# Bounds on the uses followed: for one value, where real ones have a few dozen; for all of a graph;
+# and for one value once that is used up.
+_MAX_STEPS, _ALL_STEPS, _FEW_STEPS = 10_000, 200_000, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,7 @@ class _Follower:
             for index, name in enumerate(node.input):
                 self._uses.setdefault(name, []).append((node, index))
         self._scene = Scene(graph.types, graph.initializers)
+        self._steps_left = _ALL_STEPS
 
     def range_of(self, name: str, type: ValueType) -> Range | None:
         if type.dtype == "BOOL":
@@ -183,11 +186,13 @@ class _Follower:
     def _restrictions(self, start: str) -> Iterator[tuple[_Affine, Restriction]]:
         waiting = [(start, _Affine(1, 0, 0))]
         seen: set[tuple[str, _Affine]] = set()
-        while waiting and len(seen) < _MAX_STEPS:
+        most = min(_MAX_STEPS, max(_FEW_STEPS, self._steps_left))
+        while waiting and len(seen) < most:
             name, affine = waiting.pop()
             if (name, affine) in seen:
                 continue
             seen.add((name, affine))
+            self._steps_left -= 1
             for node, index in self._uses.get(name, ()):
                 found = restriction(node, index, self._scene)
                 if found is not None:

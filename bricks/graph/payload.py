@@ -35,6 +35,18 @@ _ML_TYPES = {
 }  # fmt: skip
 
 
+# Where values stand that are not raw, and how many there make one; all others: INT32, one.
+_FIELDS = {
+    "FLOAT": ("float_data", 1), "COMPLEX64": ("float_data", 2),
+    "DOUBLE": ("double_data", 1), "COMPLEX128": ("double_data", 2),
+    "INT64": ("int64_data", 1), "UINT32": ("uint64_data", 1), "UINT64": ("uint64_data", 1),
+    "STRING": ("string_data", 1),
+}  # fmt: skip
+
+
+_SPARSE = frozenset({onnx.AttributeProto.SPARSE_TENSOR, onnx.AttributeProto.SPARSE_TENSORS})
+
+
 class PayloadError(ModelError):
     """A tensor's values are not what its type says, or lie where they may not; names the tensor."""
 
@@ -100,14 +112,22 @@ def _shifts(bits: int) -> np.ndarray:
 
 
 def type_of(tensor: onnx.TensorProto) -> TensorType:
-    """The type of ``tensor``; raises :class:`PayloadError` for element types that ONNX lacks."""
+    """The type of ``tensor``.
+
+    Raises :class:`PayloadError` for element types that ONNX lacks and sizes that no host can hold.
+    """
     try:
         dtype = onnx.TensorProto.DataType.Name(tensor.data_type)
     except ValueError as exc:
         raise PayloadError(f"tensor '{tensor.name}' is of unknown type {tensor.data_type}") from exc
     if dtype == "UNDEFINED" or any(dim < 0 for dim in tensor.dims):
         raise PayloadError(f"tensor '{tensor.name}' has no valid type: {dtype} {list(tensor.dims)}")
-    return TensorType(dtype, tuple(tensor.dims))
+    if dtype not in ELEMENT_BITS and dtype != "STRING":
+        raise PayloadError(f"tensor '{tensor.name}' is of type {dtype}: not supported")
+    type = TensorType(dtype, tuple(tensor.dims))
+    if not type.sensible:
+        raise PayloadError(f"tensor '{tensor.name}' ({type}) is larger than any host can hold")
+    return type
 
 
 def is_referenced(tensor: onnx.TensorProto) -> bool:
@@ -138,6 +158,32 @@ def reference(tensor: onnx.TensorProto) -> Reference:
     return Reference(location, offset, length)
 
 
+def check_size(tensor: onnx.TensorProto) -> None:
+    """Raise :class:`PayloadError` unless ``tensor`` has, or refers to, as much as its type says.
+
+    The values themselves are not looked at.
+    """
+    type = type_of(tensor)
+    if is_referenced(tensor):
+        length = reference(tensor).length
+        if length is not None and type.dtype != "STRING" and length != type.size_bytes:
+            raise PayloadError(
+                f"tensor '{tensor.name}' ({type}) takes {type.size_bytes} bytes, its reference"
+                f" gives {length}"
+            )
+        return
+    if tensor.HasField("raw_data") and type.dtype != "STRING":
+        held, needed, unit = len(tensor.raw_data), type.size_bytes, "bytes"
+    else:
+        # What is smaller than a byte is packed here too; a complex number is two.
+        field, parts = _FIELDS.get(type.dtype, ("int32_data", 1))
+        packed = 8 // min(8, ELEMENT_BITS.get(type.dtype, 8))
+        held, unit = len(getattr(tensor, field)), "values"
+        needed = -(-type.elements * parts // packed)
+    if held != needed:
+        raise PayloadError(f"tensor '{tensor.name}' ({type}) takes {needed} {unit}, has {held}")
+
+
 def locate(folder: Path, location: str) -> Path | None:
     """The file at ``location`` in ``folder``, or None; links that lead out of the folder raise."""
     try:
@@ -157,13 +203,10 @@ def read_referenced(folder: Path, tensor: onnx.TensorProto) -> np.ndarray | None
     """The values of a referenced ``tensor`` in their storage type; None if the file is missing."""
     type, ref = type_of(tensor), reference(tensor)
     size = _size_bytes(tensor, type)
+    check_size(tensor)
     path = locate(folder, ref.location)
     if path is None:
         return None
-    if ref.length is not None and ref.length != size:
-        raise PayloadError(
-            f"tensor '{tensor.name}' ({type}) takes {size} bytes, its reference gives {ref.length}"
-        )
     try:
         # Checked before numpy allocates: the shape may be a lie.
         if path.stat().st_size < ref.offset + size:
@@ -225,14 +268,15 @@ def all_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 def tensors_of(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
     """The tensors in the attributes of ``node``, sparse parts among them."""
     for attribute in node.attribute:
-        if attribute.HasField("t"):
+        kind = attribute.type
+        if kind == onnx.AttributeProto.TENSOR:
             yield attribute.t
-        yield from attribute.tensors
-        sparses = [*attribute.sparse_tensors]
-        if attribute.HasField("sparse_tensor"):
-            sparses.append(attribute.sparse_tensor)
-        for sparse in sparses:
-            yield from (sparse.values, sparse.indices)
+        elif kind == onnx.AttributeProto.TENSORS:
+            yield from attribute.tensors
+        elif kind in _SPARSE:
+            single = kind == onnx.AttributeProto.SPARSE_TENSOR
+            for sparse in [attribute.sparse_tensor] if single else attribute.sparse_tensors:
+                yield from (sparse.values, sparse.indices)
 
 
 def _size_bytes(tensor: onnx.TensorProto, type: TensorType) -> int:

@@ -14,19 +14,22 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no types
 from onnx import numpy_helper
 
 from bricks.errors import ModelError, ShapeError, first_line
+from bricks.graph.bulk import check_bulk
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.digest import digest
+from bricks.graph.functions import inlined
 from bricks.graph.held import GIVEN, ITEMS, checked_type, note, plain
 from bricks.graph.model import Model
 from bricks.graph.payload import (
     PayloadError,
     all_tensors,
+    check_size,
     is_referenced,
+    locate,
     numpy_dtype,
     read_referenced,
     reference,
@@ -42,6 +45,7 @@ from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import (
     all_nodes,
+    check_attributes,
     check_names,
     default_domain,
     initializer_names,
@@ -91,6 +95,7 @@ def read_model(
     try:
         proto = _parse(skim(real), given)
         _normalise(proto, given, real.parent)
+        _check_places(proto.graph, real.parent)
         held = _held_types(proto.graph, values or {}, given.name)
         inputs, rebatched = make_concrete(proto.graph, batch, shapes or {}, given.name, held)
         _note_inputs(proto, dict(inputs), values or {})
@@ -98,11 +103,7 @@ def read_model(
         _hold_steering_values(proto.graph, real.parent, given.name)
         key = digest(proto)
     except PayloadError as exc:
-        raise ModelError(f"{given.name}: {first_line(exc)}") from exc
-    except ModelError as exc:
-        if len(str(exc).splitlines()) > 1:  # a name may hold a line break, a message may not
-            raise type(exc)(first_line(exc)) from exc
-        raise
+        raise ModelError(f"{given.name}: {exc}") from exc
     skeleton = proto.SerializeToString(deterministic=True)
     read_s = time.perf_counter() - started
     return Model(title, real.parent, skeleton, inputs, key, read_s, rebatched)
@@ -119,6 +120,7 @@ def _check_encoding(*names: str) -> None:
 
 
 def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
+    check_bulk(skeleton, path.name)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(skeleton)
@@ -127,15 +129,8 @@ def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
     if not proto.HasField("graph"):
         raise ModelError(f"{path} is not an ONNX model: it holds no graph")
     del proto.training_info[:]
-    if proto.functions:
-        try:
-            proto = onnx.inliner.inline_local_functions(proto)
-        # onnx's C++ raises whatever it likes here, from RuntimeError to its own classes.
-        except Exception as exc:
-            raise ModelError(
-                f"{path.name}: its functions cannot be inlined: {first_line(exc)}"
-            ) from exc
-    return proto
+    check_attributes(proto, path.name)
+    return inlined(proto, path.name)
 
 
 def _held_types(
@@ -183,9 +178,14 @@ def _normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
     sort_nodes(graph, file)
     _drop_unread_initializers(graph)
     for tensor in all_tensors(graph):
-        if is_referenced(tensor):
-            type_of(tensor)
-            reference(tensor)
+        check_size(tensor)
+
+
+def _check_places(graph: onnx.GraphProto, folder: Path) -> None:
+    """Raise for data that lies outside the model's ``folder``, be it by a link."""
+    places = {reference(tensor).location for tensor in all_tensors(graph) if is_referenced(tensor)}
+    for place in sorted(places):
+        locate(folder, place)
 
 
 def _texts(proto: onnx.ModelProto) -> Iterator[object]:

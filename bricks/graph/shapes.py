@@ -14,7 +14,7 @@ import onnx
 from bricks.errors import ModelError, ShapeError, UsageError
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import notation
-from bricks.graph.tensor import TensorType
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 # Of what options may ask for: runtimes count in 32 bits here and there, and protobuf in 64.
 LARGEST_DIM = 2**31 - 1
@@ -102,7 +102,7 @@ def element_type(value: onnx.ValueInfoProto, file: str) -> str:
         dtype = onnx.TensorProto.DataType.Name(number)
     except ValueError:
         dtype = "UNDEFINED"
-    if dtype == "UNDEFINED":
+    if dtype not in ELEMENT_BITS and dtype != "STRING":
         raise ModelError(f"{file}: input '{value.name}' has no known element type ({number})")
     return str(dtype)
 
@@ -196,7 +196,12 @@ class _Binding:
             concrete = tuple(size for size in sizes if isinstance(size, int))
             if len(concrete) < len(sizes):
                 raise ShapeError(self._open_text(name, sizes))
-            types.append((name, TensorType(self._dtypes[name], concrete)))
+            type_ = TensorType(self._dtypes[name], concrete)
+            if not type_.sensible:
+                raise ShapeError(
+                    f"{self._file}: input '{name}' ({type_}) is larger than any host can hold"
+                )
+            types.append((name, type_))
             shape = self._values[name].type.tensor_type.shape
             del shape.dim[:]
             shape.SetInParent()  # a scalar has a shape without dimensions, which is not none

@@ -18,7 +18,7 @@ from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.payload import PayloadError, type_of
-from bricks.graph.tensor import TensorType
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import default_domain, label, used_values
 
 
@@ -52,7 +52,7 @@ def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> 
         types.update((name, type_of(tensor)) for name, tensor in initializers.items())
     except PayloadError as exc:
         raise ModelError(f"{model.name}: {exc}") from exc
-    types.update(_inferred(inferred))
+    types.update(_inferred(inferred, model.name))
     types.update(known)
     _drop_unused_outputs(proto, types)
     _check_complete(proto.graph, types, model.name)
@@ -78,7 +78,7 @@ def _declare(graph: onnx.GraphProto, known: Mapping[str, ValueType]) -> None:
             graph.value_info.append(info)
 
 
-def _inferred(graph: onnx.GraphProto) -> Iterator[tuple[str, ValueType]]:
+def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, ValueType]]:
     """The complete types among those that inference wrote into ``graph``."""
     for value in (*graph.value_info, *graph.output):
         if value.type.WhichOneof("value") != "tensor_type":
@@ -90,6 +90,8 @@ def _inferred(graph: onnx.GraphProto) -> Iterator[tuple[str, ValueType]]:
         # Present and zero is a size; absent is unknown. Negative ones are inference gone astray.
         if all(dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0 for dim in dims):
             dtype = onnx.TensorProto.DataType.Name(tensor.elem_type)
+            if dtype not in ELEMENT_BITS and dtype != "STRING":
+                raise ModelError(f"{file}: value '{value.name}' is of type {dtype}: not supported")
             yield value.name, TensorType(dtype, tuple(dim.dim_value for dim in dims))
 
 

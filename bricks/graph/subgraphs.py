@@ -42,6 +42,7 @@ class _Move:
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.found: list[onnx.TensorProto] = []
+        self._suffixes: dict[str, int] = {}  # below these, all are taken
         self._taken = {*initializer_names(graph), *_names(graph)}
         for node in all_nodes(graph):
             self._taken.update(node.input, node.output)
@@ -75,10 +76,11 @@ class _Move:
 
     def _add(self, tensor: onnx.TensorProto) -> str:
         # Always a new name: subgraphs beside this one may use the old one for something else.
-        name, suffix = f"{tensor.name}:0", 0
-        while name in self._taken:
+        suffix = self._suffixes.get(tensor.name, 0)
+        while f"{tensor.name}:{suffix}" in self._taken:
             suffix += 1
-            name = f"{tensor.name}:{suffix}"
+        name = f"{tensor.name}:{suffix}"
+        self._suffixes[tensor.name] = suffix + 1
         self._taken.add(name)
         moved = onnx.TensorProto()
         moved.CopyFrom(tensor)

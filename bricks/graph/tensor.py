@@ -19,6 +19,9 @@ ELEMENT_BITS = {
     "BOOL": 8, "COMPLEX64": 64, "COMPLEX128": 128,
 }  # fmt: skip
 
+# No host holds a value of more, and numpy knows no more dimensions.
+MOST_BYTES, MOST_DIMS = 1 << 40, 32
+
 FLOATING = frozenset(name for name in ELEMENT_BITS if "FLOAT" in name or name == "DOUBLE")
 
 
@@ -38,6 +41,14 @@ class TensorType:
     def size_bytes(self) -> int:
         """Bytes the values take; raises ``KeyError`` for types of no fixed size (STRING)."""
         return (self.elements * ELEMENT_BITS[self.dtype] + 7) // 8
+
+    @property
+    def sensible(self) -> bool:
+        """Whether some host could hold the values; asked before anything is allocated for them."""
+        bits = ELEMENT_BITS.get(self.dtype, 8)
+        # A dimension of zero must not hide the others: what computes with them overflows.
+        elements = math.prod(dim or 1 for dim in self.shape)
+        return len(self.shape) <= MOST_DIMS and elements * bits <= 8 * MOST_BYTES
 
     @property
     def floating(self) -> bool:

@@ -7,12 +7,24 @@ know shapes or operators.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import networkx as nx
 import onnx
 
 from bricks.errors import ModelError
+
+_GRAPH = onnx.AttributeProto.GRAPH
+_GRAPHS = frozenset({_GRAPH, onnx.AttributeProto.GRAPHS})
+# Fields of attributes that hold what this package looks for, by the type that says so.
+_KINDS = {
+    "g": _GRAPH,
+    "graphs": onnx.AttributeProto.GRAPHS,
+    "t": onnx.AttributeProto.TENSOR,
+    "tensors": onnx.AttributeProto.TENSORS,
+    "sparse_tensor": onnx.AttributeProto.SPARSE_TENSOR,
+    "sparse_tensors": onnx.AttributeProto.SPARSE_TENSORS,
+}
 
 
 def label(node: onnx.NodeProto) -> str:
@@ -29,17 +41,40 @@ def default_domain(domain: str) -> str:
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The graphs that stand as attributes of ``node`` (bodies of If, Loop, Scan, …)."""
     for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
+        if attribute.type in _GRAPHS:  # asked of every attribute, time and again
+            yield from _graphs_of(attribute)
+
+
+def _graphs_of(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
+    return [attribute.g] if attribute.type == _GRAPH else attribute.graphs
+
+
+def check_attributes(proto: onnx.ModelProto, file: str) -> None:
+    """Raise :class:`ModelError` for graphs and tensors in attributes that are said to be others.
+
+    So a look at the type is enough to find them. A type that was left out is filled in.
+    """
+    waiting = [*proto.graph.node, *(node for body in proto.functions for node in body.node)]
+    while waiting:
+        node = waiting.pop()
+        for attribute in node.attribute:
+            for field, _ in attribute.ListFields():
+                kind = _KINDS.get(field.name)
+                if kind is None:
+                    continue
+                if attribute.HasField("type") and attribute.type != kind:
+                    raise ModelError(
+                        f"{file}: attribute '{attribute.name}' of node {label(node)} holds other"
+                        " values than its type says"
+                    )
+                attribute.type = kind
+            waiting.extend(inner for graph in _graphs_of(attribute) for inner in graph.node)
 
 
 def placed_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, int, onnx.GraphProto]]:
     """The node's graphs as (attribute, position in it, graph), attributes sorted by name."""
     for attribute in sorted(node.attribute, key=lambda a: a.name):
-        if attribute.HasField("g"):
-            yield attribute.name, 0, attribute.g
-        for position, graph in enumerate(attribute.graphs):
+        for position, graph in enumerate(_graphs_of(attribute)):
             yield attribute.name, position, graph
 
 

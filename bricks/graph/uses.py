@@ -123,13 +123,17 @@ def _mask(node: onnx.NodeProto, index: int, scene: Scene) -> Restriction | None:
         or (op == "Cast" and _attribute(node, "to", 0) in _NOT_INTEGER)
         or (op == "Where" and index == 0)
         or (op == "Sub" and index == 1)
-        or (op in ("Mul", "Sub") and node.input[1 - index] not in scene.constants)
+        or (op in ("Mul", "Sub") and any(i not in scene.constants for i in _others(node, index)))
         or (op in _REDUCTIONS and index == 0)
         or (op == "MultiHeadAttention" and index == 4)
         or (op == "EmbedLayerNormalization" and index == 7)
         or (op == "Attention" and index == 3)
     )
     return Restriction(MASKING, f"a mask for {op}") if masking else None
+
+
+def _others(node: onnx.NodeProto, index: int) -> list[str]:
+    return [name for i, name in enumerate(node.input) if i != index]
 
 
 def _index(op: str, low: int, high: int) -> Restriction:
@@ -177,7 +181,9 @@ def _recurrent(node: onnx.NodeProto, index: int, scene: Scene) -> Restriction | 
 def _reverse_sequence(node: onnx.NodeProto, index: int, scene: Scene) -> Restriction | None:
     shape = scene.shape(node, 0)
     axis = _attribute(node, "time_axis", 0)
-    return _length(node.op_type, shape[axis]) if index == 1 and shape and axis < 2 else None
+    if index != 1 or not shape or not 0 <= axis < min(2, len(shape)):
+        return None
+    return _length(node.op_type, shape[axis])
 
 
 def _length(op: str, length: int) -> Restriction:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,11 @@ INLINE_BYTES = 1024  # payloads up to here are copied: cheaper than a reference,
 STEERING_BYTES = 1 << 20  # integers up to here are copied: their values may steer shapes
 MAX_DEPTH = 100  # protobuf's own limit
 
+# What is left without weights: a real model has a few megabytes, of some hundred thousand fields.
+MOST_BYTES, MOST_FIELDS = 64 << 20, 4_000_000
+
 _VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5
+LENGTH_DELIMITED = _LEN
 
 # Field numbers of onnx.proto that lead to tensors: message kind → field → kind of the field.
 _CHILDREN: dict[str, dict[int, str]] = {
@@ -49,6 +54,10 @@ class _Malformed(Exception):
 
 class _CutShort(Exception):
     """A field reaches past the end of what holds it."""
+
+
+# What `fields` raises.
+DAMAGED = (_Malformed, _CutShort)
 
 
 class _Field(NamedTuple):  # models have millions of these: a tuple is the cheapest record
@@ -95,10 +104,10 @@ def _skim(path: Path, data: mmap.mmap, attributes: bool) -> bytes:
 def _check_outline(data: mmap.mmap) -> bool:
     """Whether the outermost message holds a graph; raises if it is not a whole model."""
     seen = graph = False
-    fields = _fields(data, 0, len(data))
+    outermost = islice(fields(data, 0, len(data)), MOST_FIELDS)
     while True:
         try:
-            field = next(fields, None)
+            field = next(outermost, None)
         except _CutShort as exc:
             # Random bytes overrun as well: only what began like a model can be cut short.
             if seen or data[0] == _GRAPH << 3 | _LEN:
@@ -118,7 +127,9 @@ class _Skimmer:
     def __init__(self, data: mmap.mmap, location: str, attributes: bool) -> None:
         self._data = data
         self._attributes = attributes
+        self._file = location
         self._location = location.encode()
+        self._bytes_left, self._fields_left = MOST_BYTES, MOST_FIELDS
 
     def message(self, kind: str, start: int, end: int, depth: int) -> bytes:
         """The message at ``start:end`` with its large payloads replaced by references."""
@@ -139,19 +150,29 @@ class _Skimmer:
                 if child == "tensor"
                 else self.message(child, field.body, field.end, depth + 1)
             )
-            parts.append(self._data[copied : field.start])
+            parts.append(self._copy(copied, field.start))
             parts.append(_encode(field.number, rewritten))
             copied = field.end
-        parts.append(self._data[copied:end])
+        parts.append(self._copy(copied, end))
         return b"".join(parts)
 
+    def _copy(self, start: int, end: int) -> bytes:
+        """The bytes at ``start:end``, as long as all that is copied is little."""
+        self._bytes_left -= end - start
+        if self._bytes_left < 0:
+            raise ModelError(
+                f"{self._file} holds more than {MOST_BYTES >> 20} MiB besides raw weights: refused;"
+                " store its weights raw, or beside the model"
+            )
+        return self._data[start:end]
+
     def _tensor(self, start: int, end: int) -> bytes:
-        fields = list(self._within(start, end))
-        payloads = [f for f in fields if f.number in _PAYLOADS]
-        dtype = next((f.value for f in reversed(fields) if f.number == _DATA_TYPE), 0)
+        held = list(self._within(start, end))
+        payloads = [f for f in held if f.number in _PAYLOADS]
+        dtype = next((f.value for f in reversed(held) if f.number == _DATA_TYPE), 0)
         # Values spread over several fields (allowed, never seen) have no single offset.
         if len(payloads) != 1 or not _referable(payloads[0], dtype):
-            return self._data[start:end]
+            return self._copy(start, end)
         payload = payloads[0]
         reference = b"".join(
             _encode(13, _encode(1, key) + _encode(2, value))
@@ -162,12 +183,19 @@ class _Skimmer:
             )
         )
         external = _varint(14 << 3 | _VARINT) + b"\x01"
-        before, after = self._data[start : payload.start], self._data[payload.end : end]
+        before, after = self._copy(start, payload.start), self._copy(payload.end, end)
         return before + after + reference + external
 
     def _within(self, start: int, end: int) -> Iterator[_Field]:
         try:
-            yield from _fields(self._data, start, end)
+            for field in fields(self._data, start, end):
+                self._fields_left -= 1
+                if self._fields_left < 0:
+                    raise ModelError(
+                        f"{self._file} holds more than {MOST_FIELDS} fields: refused; models are"
+                        " far smaller"
+                    )
+                yield field
         except _CutShort as exc:
             # The outermost message is whole, so this is not a cut but a wrong length.
             raise _Malformed("a length inside it is wrong") from exc
@@ -180,7 +208,7 @@ def _referable(payload: _Field, dtype: int) -> bool:
     return dtype not in _STEERING_TYPES or size > STEERING_BYTES
 
 
-def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[_Field]:
+def fields(data: mmap.mmap | bytes, start: int, end: int) -> Iterator[_Field]:
     """The fields of the message at ``start:end``, each checked to lie within it."""
     at = start
     while at < end:
@@ -203,7 +231,7 @@ def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[_Field]:
         at = stop
 
 
-def _read_varint(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
+def _read_varint(data: mmap.mmap | bytes, at: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while at < end:
         byte = data[at]

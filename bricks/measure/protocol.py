@@ -7,7 +7,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     hello    backend, threads, seed, memory_bytes?     → pid
     limit    memory_bytes                              → {}
     executed model                                     → model, types, in_place, observed
-    types    model                                     → types, observed
+    source   name, model                               → model, types, observed
     values   model, names                              → values: {name: [number…]}
     region   size_bytes                                → {}
     load     id, key, model, optimize                  → {}

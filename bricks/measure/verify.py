@@ -62,7 +62,7 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
         executed, arrays = backend.materialised(proto, weights)
         proto, graph = executed.proto, graph_of(executed.proto, executed.types)
     else:
-        graph, arrays = _source(backend, model, proto), weights
+        (graph, _), arrays = source_of(backend, model, proto), weights
     names = steering_values(graph)
     cutter = Cutter(graph, steering=backend.values(proto, names) if names else {})
     pieces = [cutter.cut(nodes) for nodes in split(graph, cut)]
@@ -192,11 +192,15 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a, b) if a.dtype.kind == "O" else a.tobytes() == b.tobytes()
 
 
-def _source(backend: Backend, model: Model, proto: onnx.ModelProto) -> Graph:
+def source_of(
+    backend: Backend, model: Model, proto: onnx.ModelProto
+) -> tuple[Graph, Sequence[str]]:
+    """The source graph of ``model``, whose skeleton is ``proto``; and what one run had to show."""
     try:
-        return source_graph(model)
+        return source_graph(model), ()
     except OpenShapes:
-        return source_graph(model, backend.types(proto)[0])
+        types, observed = backend.types(proto)
+        return source_graph(model, types), observed
 
 
 def _array(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray]) -> np.ndarray:

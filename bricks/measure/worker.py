@@ -11,13 +11,14 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,8 +34,9 @@ from bricks.decompose.plan import Plan
 from bricks.errors import BricksError, WorkerError, first_line
 from bricks.graph.model import Model
 from bricks.graph.view import graph_of, parse_model
+from bricks.measure.allowance import allowed_bytes
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
-from bricks.measure.verify import verify_model
+from bricks.measure.verify import source_of, verify_model
 from bricks.system import Waiting, logical_cpus
 
 # Runs of the reference workload: at first a thread of the pool may be asleep.
@@ -85,7 +87,9 @@ class Worker:
         return {}
 
     def _do_executed(self, model: str) -> dict[str, Any]:
-        executed = self.backend.executed(parse_model(unpack(model)))
+        proto = parse_model(unpack(model))
+        with _memory_for(proto):
+            executed = self.backend.executed(proto)
         _give_back_memory()
         return {
             "model": pack(executed.proto.SerializeToString()),
@@ -94,15 +98,26 @@ class Worker:
             "observed": list(executed.observed),
         }
 
-    def _do_types(self, model: str) -> dict[str, Any]:
-        types, observed = self.backend.types(parse_model(unpack(model)))
+    def _do_source(self, name: str, model: str) -> dict[str, Any]:
+        skeleton = unpack(model)
+        proto = parse_model(skeleton)
+        given = graph_of(proto)
+        inputs = tuple((name, given.types[name]) for name in given.inputs)
+        with _memory_for(proto):
+            of = Model(name, Path(), skeleton, inputs, "")
+            graph, observed = source_of(self.backend, of, proto)
+        del proto.graph.node[:]
+        proto.graph.node.extend(graph.nodes)
         return {
-            "types": {name: type_.to_json() for name, type_ in types.items()},
+            "model": pack(proto.SerializeToString()),
+            "types": {name: type_.to_json() for name, type_ in graph.types.items()},
             "observed": list(observed),
         }
 
     def _do_values(self, model: str, names: list[str]) -> dict[str, Any]:
-        return {"values": self.backend.values(parse_model(unpack(model)), names)}
+        proto = parse_model(unpack(model))
+        with _memory_for(proto):
+            return {"values": self.backend.values(proto, names)}
 
     def _do_verify(
         self, name: str, folder: str, model: str, plan: dict[str, Any], bricks: dict[str, str]
@@ -234,6 +249,30 @@ class Worker:
     def _aligned_region(self) -> np.ndarray:
         start = -self._region.ctypes.data % 64
         return self._region.reshape(-1)[start:]
+
+
+@contextmanager
+def _memory_for(proto: onnx.ModelProto) -> Iterator[None]:
+    """Let work on ``proto`` take what a model of its size may, on top of what is held already."""
+    try:
+        import resource
+
+        before = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        held = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+    except (ImportError, OSError):
+        held = None
+    if held is None:  # not Linux: nothing tells what is held
+        yield
+        return
+    most = (int(held[1]) << 10) + allowed_bytes(proto)
+    limited = before == resource.RLIM_INFINITY or most < before
+    try:
+        if limited:
+            _limit_memory(most)
+        yield
+    finally:
+        if limited:
+            _limit_memory(None if before == resource.RLIM_INFINITY else before)
 
 
 def _limit_memory(memory_bytes: int | None) -> None:

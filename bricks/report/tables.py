@@ -8,6 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from bricks.errors import printable
+
 Row = Mapping[str, Any]
 
 # Parts of an estimate that are smaller than this do not matter.
@@ -93,7 +95,7 @@ def decomposition_table(rows: Sequence[Row], union: Row) -> Table:
     table = _table("model", "nodes", "bricks", "occurrences", "unique", "GFLOP", "weights")
     for row in rows:
         if row["nodes"] is not None:
-            table.add_row(Text(row["model"]), *_decomposition_cells(row))
+            table.add_row(_text(row["model"]), *_decomposition_cells(row))
     table.add_section()
     table.add_row("all", *_decomposition_cells(union))
     return table
@@ -118,7 +120,7 @@ def comparison_table(rows: Sequence[Row]) -> Table:
             continue
         low, high = seconds(row["low_s"]), seconds(row["high_s"])
         table.add_row(
-            Text(row["model"]),
+            _text(row["model"]),
             str(row["bricks"]),
             str(row["new_bricks"]),
             seconds(row["measured_latency_s"]),
@@ -139,7 +141,7 @@ def prediction_table(rows: Sequence[Row]) -> Table:
         if row["low_s"] is not None:
             interval = f"{seconds(row['low_s'])} … {seconds(row['high_s'])}"
         table.add_row(
-            Text(row["model"]),
+            _text(row["model"]),
             seconds(row["estimate_s"]) if row["estimate_s"] is not None else "incomplete",
             interval,
             seconds(row["critical_path_s"]),
@@ -154,8 +156,13 @@ def facts_table(facts: Mapping[str, Any]) -> Table:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), Text(_plain(value)))
+        table.add_row(name.replace("_", " "), _text(_plain(value)))
     return table
+
+
+def _text(name: str) -> Text:
+    """What somebody else has named: no markup, and nothing that a terminal obeys."""
+    return Text(printable(name))
 
 
 def _plain(value: Any) -> str:

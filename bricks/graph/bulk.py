@@ -1,0 +1,66 @@
+"""How many parts a model is made of, counted before protobuf makes an object of each.
+
+Two bytes of a file can be a message of its own, which takes a hundred times as much memory, and
+some microseconds whenever the graph is gone over. What is so much larger than real models is
+refused. Must not know what the parts mean: protobuf's own description says which fields hold more.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import onnx
+from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]  # has no types
+
+from bricks.errors import ModelError
+from bricks.graph.wire import DAMAGED, LENGTH_DELIMITED, MAX_DEPTH, fields
+
+# Large real models have some ten thousand nodes, with a few attributes each: those are gone over
+# again and again. Of other parts (types, dimensions, notes) they have more, which cost less.
+MOST_NODES, MOST_PARTS = 250_000, 2_000_000
+_GONE_OVER = frozenset({"NodeProto", "AttributeProto", "TensorProto"})
+# Less than this cannot hold too many.
+SMALL_BYTES = 2 * MOST_NODES
+
+
+def check_bulk(skeleton: bytes, file: str) -> None:
+    """Raise :class:`ModelError` for a model of more than MOST_NODES or MOST_PARTS messages."""
+    if len(skeleton) <= SMALL_BYTES:
+        return
+    try:
+        _count(skeleton, file)
+    except DAMAGED as exc:
+        raise ModelError(f"{file} is not an ONNX model: {exc}") from exc
+
+
+def _count(skeleton: bytes, file: str) -> None:
+    # One walk in depth, for a list of all that is still to do would be as large as what it counts.
+    walks = [(_known(onnx.ModelProto.DESCRIPTOR), fields(skeleton, 0, len(skeleton)))]
+    nodes = parts = 0
+    while walks:
+        known, walk = walks[-1]
+        for field in walk:
+            kind = known.get(field.number)
+            if kind is None or field.wire_type != LENGTH_DELIMITED:
+                continue
+            parts += 1
+            nodes += kind.name in _GONE_OVER
+            if nodes > MOST_NODES or parts > MOST_PARTS:
+                raise ModelError(
+                    f"{file} is made of more than {MOST_NODES} nodes, attributes and tensors, or"
+                    f" {MOST_PARTS} parts of any kind: refused; models are far smaller"
+                )
+            if field.end > field.body:
+                walks.append((_known(kind), fields(skeleton, field.body, field.end)))
+                break
+        else:
+            walks.pop()
+        if len(walks) > MAX_DEPTH:
+            raise ModelError(f"{file} is nested more than {MAX_DEPTH} deep: refused")
+
+
+@cache
+def _known(kind: Descriptor) -> dict[int, Descriptor]:
+    """The fields of a kind of message that hold messages, and which."""
+    held = ((each.number, each.message_type) for each in kind.fields)
+    return {number: inner for number, inner in held if inner is not None}

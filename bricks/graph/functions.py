@@ -1,0 +1,151 @@
+"""Local functions of a model, inlined: they are notation, and nothing after reading knows them.
+
+Twenty functions that each call the next one twice are a million nodes. What inlining would yield is
+therefore counted before it is done, from above: nodes, bytes, and how deep graphs end up in graphs.
+Must not know what operators do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import onnx
+import onnx.inliner
+
+from bricks.errors import ModelError, first_line
+from bricks.graph.topology import default_domain, label, subgraphs
+
+# What inlining may add, besides as many times what the file holds itself.
+MOST_NODES, MOST_BYTES, MOST_TIMES = 10_000, 64 << 20, 100
+# Functions in functions, and graphs in graphs: real models have a few; protobuf reads 33 graphs.
+MOST_CALLS, MOST_GRAPHS = 60, 30
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What a call comes to: nodes, bytes, calls within each other and graphs within each other."""
+
+    nodes: int
+    size_bytes: int
+    calls: int
+    graphs: int
+
+
+def inlined(proto: onnx.ModelProto, file: str) -> onnx.ModelProto:
+    """``proto`` with its local functions in the places of their calls.
+
+    Raises :class:`ModelError` for functions that call themselves, and for those that would make
+    the model very much larger than its file.
+    """
+    if not proto.functions:
+        return proto
+    _check(proto, file)
+    try:
+        return onnx.inliner.inline_local_functions(proto)
+    # onnx's C++ raises whatever it likes here, from RuntimeError to its own classes.
+    except Exception as exc:
+        raise ModelError(f"{file}: its functions cannot be inlined: {first_line(exc)}") from exc
+
+
+def _check(proto: onnx.ModelProto, file: str) -> None:
+    functions = _Functions(proto, file)
+    size = functions.size_of(proto.graph.node)
+    held = sum(1 for _ in _walk(proto.graph.node))
+    held += sum(1 for function in proto.functions for _ in _walk(function.node))
+    if size.graphs > MOST_GRAPHS or size.calls > MOST_CALLS:
+        raise ModelError(f"{file}: its functions are nested too deep: inline them before")
+    if size.nodes > MOST_NODES + MOST_TIMES * held or size.size_bytes > MOST_BYTES:
+        raise ModelError(
+            f"{file}: inlining its functions would make {size.nodes} nodes"
+            f" ({size.size_bytes >> 20} MiB) of {held}: refused; inline them before"
+        )
+
+
+class _Functions:
+    """The local functions of a model, and what calls of them come to."""
+
+    def __init__(self, proto: onnx.ModelProto, file: str) -> None:
+        self._file = file
+        self._bodies: dict[Key, onnx.FunctionProto] = {}
+        for function in proto.functions:
+            key = _key(function.domain, function.name, function.overload)
+            if key in self._bodies:
+                raise ModelError(f"{file}: function {function.name} is defined more than once")
+            self._bodies[key] = function
+        nodes = [node for node, _ in _walk(proto.graph.node)]
+        nodes += [node for body in proto.functions for node, _ in _walk(body.node)]
+        # Names and attributes of a call take the place of those that the function gives them.
+        names = (name for node in nodes for name in (*node.input, *node.output))
+        self._name_bytes = max(map(len, names), default=0)
+        passed = [self._passed(node) for node in nodes if self._callee(node) in self._bodies]
+        passed += [sum(a.ByteSize() for a in body.attribute_proto) for body in proto.functions]
+        self._attribute_bytes = max(passed, default=0)
+        self._known: dict[Key, _Size] = {}
+        self._within: dict[Key, None] = {}
+
+    def size_of(self, body: Iterable[onnx.NodeProto]) -> _Size:
+        """What the calls in ``body`` come to, at most."""
+        nodes = size_bytes = calls = graphs = 0
+        for node, depth in _walk(body):
+            graphs = max(graphs, depth)
+            key = self._callee(node)
+            if key in self._bodies:
+                size = self._call(key)
+                nodes += size.nodes
+                size_bytes += size.size_bytes
+                calls = max(calls, size.calls)
+                graphs = max(graphs, depth + size.graphs)
+        return _Size(nodes, size_bytes, calls, graphs)
+
+    def _call(self, key: Key) -> _Size:
+        if key in self._known:
+            return self._known[key]
+        if key in self._within:
+            raise ModelError(f"{self._file}: function {key[1]} calls itself: refused")
+        if len(self._within) > MOST_CALLS:
+            raise ModelError(f"{self._file}: its functions are nested too deep: inline them before")
+        self._within[key] = None
+        function = self._bodies[key]
+        size = self.size_of(function.node)
+        ports = references = own = 0
+        for node, _ in _walk(function.node):
+            own += 1
+            ports += len(node.input) + len(node.output)
+            references += sum(1 for attribute in node.attribute if attribute.ref_attr_name)
+        own_bytes = function.ByteSize() + ports * self._name_bytes
+        own_bytes += references * self._attribute_bytes
+        del self._within[key]
+        self._known[key] = _Size(
+            size.nodes + own, size.size_bytes + own_bytes, size.calls + 1, size.graphs
+        )
+        return self._known[key]
+
+    def _passed(self, node: onnx.NodeProto) -> int:
+        """Bytes of what a call passes to its function, which may be no graph.
+
+        A graph that is passed on, twice in a graph, from function to function, grows as calls do.
+        """
+        if any(True for _ in subgraphs(node)):
+            raise ModelError(
+                f"{self._file}: node {label(node)} passes a graph to a function: not supported;"
+                " inline the function before"
+            )
+        return sum(attribute.ByteSize() for attribute in node.attribute)
+
+    def _callee(self, node: onnx.NodeProto) -> Key:
+        return _key(node.domain, node.op_type, node.overload)
+
+
+def _key(domain: str, name: str, overload: str) -> Key:
+    return default_domain(domain), name, overload
+
+
+def _walk(nodes: Iterable[onnx.NodeProto], depth: int = 0) -> Iterator[tuple[onnx.NodeProto, int]]:
+    """Every node, those in subgraphs too, with how many graphs deep it stands."""
+    for node in nodes:
+        yield node, depth
+        for graph in subgraphs(node):
+            yield from _walk(graph.node, depth + 1)
