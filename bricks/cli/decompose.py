@@ -93,9 +93,11 @@ def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
 
 def _verified(bench: Bench, model: Model) -> dict[str, Any]:
     result = bench.verify(model)
+    from bricks.measure.verify import within_tolerance
+
     relative = result["max_rel_difference"]
     error = None
-    if not result["exact"] and (relative is None or relative > result["tolerance"]):
+    if not within_tolerance(result):
         distance = "in kind" if relative is None else f"by {relative:.1e} of the greatest value"
         error = f"{model.name}: the chained bricks differ from the whole model {distance}"
     elif not result["finite"]:
@@ -133,8 +135,12 @@ def _counts(decompositions: list[Decomposition]) -> dict[str, Any]:
 
 def _verdict(facts: dict[str, Any]) -> str:
     weights = "its own" if facts["own_weights"] else "synthetic"
+    form = "the model" if facts["optimised"] else "the model as it is written, not optimised,"
     if facts["exact"]:
-        return f"{facts['model']}: chained bricks equal the model bit by bit ({weights} weights)"
+        return f"{facts['model']}: chained bricks equal {form} bit by bit ({weights} weights)"
     difference = facts["max_abs_difference"]
     shown = "unknown" if difference is None else f"{difference:.1e}"
-    return f"{facts['model']}: chained bricks differ by at most {shown} ({weights} weights)"
+    return (
+        f"{facts['model']}: chained bricks differ from {form} by at most {shown}"
+        f" ({weights} weights)"
+    )

@@ -52,6 +52,7 @@ from bricks.graph.topology import (
     label,
     sort_nodes,
     subgraphs,
+    tell_apart,
     used_values,
 )
 from bricks.graph.wire import skim
@@ -166,6 +167,7 @@ def _normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
     for node in all_nodes(graph):
         if not default_domain(node.domain):
             node.ClearField("domain")
+    tell_apart(graph)
     _check_operators(proto, file)
     make_dense(graph, folder, file)
     _constants_to_initializers(graph, file)

@@ -116,6 +116,25 @@ def used_values(node: onnx.NodeProto) -> list[str]:
     return list(names)
 
 
+def tell_apart(graph: onnx.GraphProto) -> None:
+    """Rename nodes that bear the name of another: some runtimes refuse that, and it means nothing.
+
+    The second ``x`` becomes ``x:1``, or the first of ``x:2``, … that is free.
+    """
+    taken = Counter(node.name for node in graph.node)
+    seen: set[str] = set()
+    for node in graph.node:
+        if node.name and node.name in seen:
+            number = 1
+            while f"{node.name}:{number}" in taken:
+                number += 1
+            node.name = f"{node.name}:{number}"
+            taken[node.name] += 1
+        seen.add(node.name)
+        for subgraph in subgraphs(node):
+            tell_apart(subgraph)
+
+
 def check_names(graph: onnx.GraphProto, file: str) -> None:
     """Raise :class:`ModelError` unless every value of ``graph`` has exactly one producer."""
     given = [value.name for value in graph.input] + initializer_names(graph)
