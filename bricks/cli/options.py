@@ -67,6 +67,14 @@ Shapes = Annotated[
         "--shape", metavar="NAME=1x3x224x224", help="The shape of an input; may be repeated."
     ),
 ]
+Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value",
+        metavar="NAME=2,3|NAME=@FILE.npy",
+        help="What an input holds, where what is made up is not meant; may be repeated.",
+    ),
+]
 Seed = Annotated[
     int, typer.Option(min=0, help="Decides weights and inputs of what is run; no part of a key.")
 ]
@@ -102,6 +110,7 @@ class Common:
     threads: Threads = None
     batch: Batch = None
     shape: Shapes = None
+    value: Values = None
     seed: Seed = 0
 
 
@@ -184,6 +193,7 @@ def open_bench(options: Common) -> Iterator[Bench]:
 
 def read_all(options: Common) -> list[Model | Unread]:
     """The models meant, in order; one that cannot be read doesn't stop the others."""
+    from bricks.graph.given import parse_value
     from bricks.graph.read import read_model
 
     shapes: dict[str, tuple[int, ...]] = {}
@@ -192,6 +202,12 @@ def read_all(options: Common) -> list[Model | Unread]:
         if name in shapes:
             raise UsageError(f"--shape gives input {name!r} twice")
         shapes[name] = shape
+    values: dict[str, Any] = {}
+    for text in options.value or []:
+        name, value = parse_value(text)
+        if name in values:
+            raise UsageError(f"--value gives input {name!r} twice")
+        values[name] = value
     models: list[Model | Unread] = []
     for name in options.models:
         try:
@@ -201,7 +217,9 @@ def read_all(options: Common) -> list[Model | Unread]:
             continue
         for title, path in files:
             try:
-                models.append(read_model(path, batch=options.batch, shapes=shapes, name=title))
+                models.append(
+                    read_model(path, batch=options.batch, shapes=shapes, values=values, name=title)
+                )
             except BricksError as error:
                 models.append(Unread(title, str(error)))
     return models

@@ -22,6 +22,7 @@ from bricks.graph.bulk import check_bulk
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.digest import digest
 from bricks.graph.functions import inlined
+from bricks.graph.given import literal
 from bricks.graph.held import GIVEN, ITEMS, checked_type, note, plain
 from bricks.graph.model import Model
 from bricks.graph.payload import (
@@ -78,11 +79,11 @@ def read_model(
 
     ``shapes`` gives complete shapes of inputs; ``batch`` is the first dimension of the inputs whose
     first dimension is open or 1. ``values`` are what inputs hold, as a runtime takes it (arrays,
-    lists for sequences, dicts for maps, None for an optional that is absent); all others are made
-    up when something is run. ``name`` is the file's name without suffix if not given. Links
-    are followed to the file itself, whose folder holds the data it refers to. Raises
-    :class:`ModelError`, and :class:`ShapeError` where a dimension stays open or an option does not
-    fit.
+    lists for sequences, dicts for maps, None for an optional that is absent), or texts as on the
+    command line (``2,3``); all others are made up when something is run. ``name`` is the file's
+    name without suffix if not given. Links are followed to the file itself, whose folder holds the
+    data it refers to. Raises :class:`ModelError`, and :class:`ShapeError` where a dimension stays
+    open or an option does not fit.
     """
     started = time.perf_counter()
     given = Path(path)
@@ -97,9 +98,10 @@ def read_model(
         proto = _parse(skim(real), given)
         _normalise(proto, given, real.parent)
         _check_places(proto.graph, real.parent)
-        held = _held_types(proto.graph, values or {}, given.name)
-        inputs, rebatched = make_concrete(proto.graph, batch, shapes or {}, given.name, held)
-        _note_inputs(proto, dict(inputs), values or {})
+        held = _given(proto.graph, values or {}, given.name)
+        types = {name: type_ for name, (_, type_) in held.items()}
+        inputs, rebatched = make_concrete(proto.graph, batch, shapes or {}, given.name, types)
+        _note_inputs(proto, dict(inputs), {name: value for name, (value, _) in held.items()})
         _drop_shapes(proto.graph, changed=rebatched)
         _hold_steering_values(proto.graph, real.parent, given.name)
         key = digest(proto)
@@ -134,17 +136,21 @@ def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
     return inlined(proto, path.name)
 
 
-def _held_types(
+def _given(
     graph: onnx.GraphProto, values: Mapping[str, Any], file: str
-) -> dict[str, ValueType]:
-    """Types of the inputs whose values are given."""
+) -> dict[str, tuple[Any, ValueType]]:
+    """The inputs whose values are given: those, and their types."""
     declared = {value.name: value.type for value in graph.input}
     for name in values:
         if name not in declared:
             listed = ", ".join(f"'{known}'" for known in declared) or "none"
             raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
     try:
-        return {name: checked_type(name, v, declared[name]) for name, v in values.items()}
+        given = {
+            name: literal(name, v, declared[name]) if isinstance(v, str) else v
+            for name, v in values.items()
+        }
+        return {name: (v, checked_type(name, v, declared[name])) for name, v in given.items()}
     except ModelError as exc:
         raise ShapeError(f"{file}: {exc}") from exc
 

@@ -1,0 +1,72 @@
+"""Values of inputs as people write them: numbers separated by commas, or a file of numpy's.
+
+Some inputs steer what is done (the target of a Reshape, a branch to take), and what is made up for
+them may not be what is meant. Must not know what the values are for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bricks.errors import ModelError, UsageError, first_line
+from bricks.graph.payload import value_dtype
+
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+
+
+def parse_value(text: str) -> tuple[str, str | np.ndarray]:
+    """``NAME=2,3`` as name and numbers, still text; ``NAME=@FILE.npy`` as name and array.
+
+    Names may hold ``=``: the last one separates. Raises :class:`UsageError`.
+    """
+    name, separator, value = text.rpartition("=")
+    if not separator or not name or not value:
+        raise UsageError(f"not a value: '{text}': give NAME=2,3 or NAME=@FILE.npy")
+    if not value.startswith("@"):
+        return name, value
+    path = Path(value[1:])
+    try:
+        return name, np.load(path, allow_pickle=False)
+    except OSError as exc:
+        raise UsageError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    except ValueError as exc:
+        raise UsageError(f"{path} is not a file of numpy's (.npy): {first_line(exc)}") from exc
+
+
+def literal(name: str, text: str, declared: onnx.TypeProto) -> Any:
+    """The numbers in ``text`` as an array of the declared type, and of its shape where it has one.
+
+    Raises :class:`ModelError` for what is no number of that type.
+    """
+    if declared.WhichOneof("value") != "tensor_type":
+        raise ModelError(f"input '{name}' is no tensor: its value cannot be written as numbers")
+    tensor = declared.tensor_type
+    dtype = onnx.TensorProto.DataType.Name(tensor.elem_type)
+    words = [word.strip() for word in text.split(",")]
+    if dtype == "STRING":
+        flat = np.array(words, dtype=object)
+    else:
+        try:
+            numbers = [_TRUTH[word.lower()] if dtype == "BOOL" else float(word) for word in words]
+            whole = "INT" in dtype and [int(word) for word in words]
+            flat = np.array(whole or numbers).astype(value_dtype(dtype))
+        except (KeyError, ValueError, OverflowError) as exc:
+            raise ModelError(
+                f"the value given for input '{name}', {text}, is no {dtype.lower()}"
+            ) from exc
+    dims = tensor.shape.dim if tensor.HasField("shape") else [None]
+    if len(dims) == 1:
+        return flat
+    if not dims and flat.size == 1:
+        return flat.reshape(())
+    sizes = [dim.dim_value if dim is not None else 0 for dim in dims]
+    if sizes and all(sizes) and np.prod(sizes) == flat.size:
+        return flat.reshape(sizes)
+    raise ModelError(
+        f"input '{name}' has {len(dims)} dimensions, and is given {flat.size} numbers:"
+        f" give a file ({name}=@FILE.npy)"
+    )
