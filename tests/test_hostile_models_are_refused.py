@@ -3,7 +3,9 @@
 import contextlib
 import io
 import os
+import sys
 import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,8 @@ from onnx import helper
 
 from bricks import Bench
 from bricks.cli import output
+from bricks.decompose import canonical
+from bricks.decompose.identity import Cutter
 from bricks.decompose.work import flops
 from bricks.errors import BricksError, ModelError, WorkerError, printable
 from bricks.graph import domains
@@ -26,6 +30,7 @@ from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.measure import allowance
+from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 from bricks.report.tables import decomposition_table
 
 HARMFUL_NAMES = [
@@ -310,6 +315,28 @@ def test_following_integers_through_a_graph_ends(tmp_path: Path) -> None:
     assert followed < domains._ALL_STEPS + domains._MAX_STEPS + 1200 * domains._FEW_STEPS
 
 
+def ring(size: int) -> onnx.GraphProto:
+    """Nodes of which each looks like every other."""
+    nodes = [node("Relu", ["x"], [f"r{i}"]) for i in range(size)]
+    nodes += [node("Add", [f"r{i}", f"r{(i + 1) % size}"], [f"s{i}"]) for i in range(size)]
+    return helper.make_graph(nodes, "ring", [], [onnx.ValueInfoProto(name="s0")])
+
+
+def test_telling_equal_nodes_apart_ends(tmp_path: Path) -> None:
+    maker, one = Maker(), TensorType("FLOAT", (1,))
+    maker.input("x", one)
+    maker.input("c", TensorType("BOOL", ()))
+    for i in range(12):
+        maker.node("If", ["c"], [f"y{i}"], [one], then_branch=ring(100 + i))
+    cutter = Cutter(maker.graph())
+    spent = [cutter._visits_left]
+    for i in range(12):
+        cutter.cut((i,))
+        spent.append(cutter._visits_left)
+    assert all(a - b < 2 * canonical.VISITS for a, b in pairwise(spent))
+    assert spent[-1] > -canonical.VISITS
+
+
 def test_constants_of_many_branches_are_named_without_trying_all_names() -> None:
     branch = helper.make_graph(
         [node("Add", ["x", "k"], ["z"])], "b", [], [value("z", [1])], [constant("k", [1])]
@@ -446,6 +473,18 @@ def test_functions_as_exporters_write_them_are_inlined(tmp_path: Path) -> None:
 
 
 # Time and memory of what runs in the worker
+
+
+def test_an_answer_that_would_fill_the_memory_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bricks.measure.supervisor.MOST_ANSWER_BYTES", 1 << 20)
+    program = "print('x' * (4 << 20), flush=True); input()"
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program))) as one,
+        pytest.raises(WorkerDied, match="it said more than 1 MiB at once"),
+    ):
+        one.ask("unload", timeout_s=30)
 
 
 def endless(turns: int) -> onnx.ModelProto:

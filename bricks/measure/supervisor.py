@@ -25,6 +25,9 @@ from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode
 
 START_TIMEOUT_S = 120.0
 
+# Models travel without weights; what is larger than this would fill the parent's memory.
+MOST_ANSWER_BYTES = 256 << 20
+
 
 class WorkerDied(WorkerError):
     """The worker ended, by itself or because it took too long."""
@@ -51,7 +54,7 @@ class Supervisor:
         self._lifeline: int | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._log = tempfile.TemporaryFile()
-        self._pending = b""
+        self._pending = bytearray()
         self.starts = 0
 
     def __enter__(self) -> Supervisor:
@@ -144,7 +147,7 @@ class Supervisor:
         environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
         self._log.seek(0)
         self._log.truncate()
-        self._pending = b""
+        self._pending = bytearray()
         # Nobody writes to it: it ends when this process does, however that comes about.
         watched, self._lifeline = os.pipe()
         environment[LIFELINE] = str(watched)
@@ -208,13 +211,18 @@ class Supervisor:
     def _line(self, deadline: float, timeout_s: float) -> bytes:
         assert self._process is not None and self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        while b"\n" not in self._pending:
+        searched = 0
+        while (end := self._pending.find(b"\n", searched)) < 0:
+            searched = len(self._pending)
+            if searched > MOST_ANSWER_BYTES:
+                raise WorkerDied(f"it said more than {MOST_ANSWER_BYTES >> 20} MiB at once")
             _wait([pipe], [], deadline, timeout_s)
             chunk = os.read(pipe, 1 << 20)
             if not chunk:
                 raise self._died()
             self._pending += chunk
-        line, self._pending = self._pending.split(b"\n", 1)
+        line = bytes(self._pending[:end])
+        del self._pending[: end + 1]
         return line
 
     def _died(self) -> WorkerDied:
