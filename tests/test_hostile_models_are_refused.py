@@ -296,6 +296,65 @@ def test_a_graph_in_an_attribute_of_another_type_is_refused(tmp_path: Path) -> N
     assert "holds other values than its type says" in refusal(save(proto, tmp_path))
 
 
+# Depth
+
+
+def nested_ifs(depth: int) -> bytes:
+    """A model of an If in an If; written by hand, for protobuf itself goes no deeper than 33."""
+    relu, output = node("Relu", ["x"], ["y"]), onnx.ValueInfoProto(name="y")
+    graph = helper.make_graph([relu], "b", [], [output])
+    body = graph.SerializeToString()
+    for _ in range(depth):
+        kind = varint(20 << 3) + varint(onnx.AttributeProto.GRAPH)
+        branch = field(ATTRIBUTE, field(1, b"then_branch") + field(6, body) + kind)
+        choice = field(1, b"c") + field(2, b"y") + field(4, b"If") + branch
+        body = field(NODE, choice) + field(2, b"b") + field(12, field(1, b"y"))
+    whole = model([node("Relu", ["x"], ["y"])], [value("c", [], "BOOL"), value("x", [1])], [])
+    del whole.graph.node[:]
+    return whole.SerializeToString() + field(GRAPH, body)
+
+
+@pytest.mark.parametrize("granularity", ["executed", "1"])
+def test_ifs_in_ifs_are_read_to_the_depth_that_protobuf_knows(
+    tmp_path: Path, granularity: str
+) -> None:
+    path = tmp_path / "deep.onnx"
+    with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
+        for depth in (10, 30):
+            path.write_bytes(nested_ifs(depth))
+            deep = bench.read(path)
+            # Whether a runtime takes it is the runtime's business.
+            with contextlib.suppress(WorkerError):
+                assert bench.decompose(deep).plan.nodes == 1
+    for depth in (60, 1000):
+        path.write_bytes(nested_ifs(depth))
+        assert "deep.onnx is not an ONNX model" in refusal(path)
+
+
+def test_types_in_types_are_read_to_the_depth_that_protobuf_knows(tmp_path: Path) -> None:
+    kind = b""
+    for _ in range(5000):
+        kind = field(4, field(1, kind))  # a sequence of …
+    deep = field(GRAPH, field(11, field(1, b"x") + field(2, kind)))
+    path = save(mlp(), tmp_path)
+    path.write_bytes(path.read_bytes() + deep)
+    assert "is not an ONNX model" in refusal(path)
+
+
+@pytest.mark.parametrize("length", [1, 2, 2000])
+def test_graphs_that_feed_themselves_are_refused(tmp_path: Path, length: int) -> None:
+    nodes = [node("Add", ["x", f"v{i}"], [f"v{(i + 1) % length}"]) for i in range(length)]
+    proto = model(nodes, [value("x", [1])], [value("v0", [1])])
+    assert "the nodes form a cycle: Add 'Add_v" in refusal(save(proto, tmp_path))
+    body = helper.make_graph(nodes, "b", [], [onnx.ValueInfoProto(name="v0")])
+    choice = node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    inside = model([choice], [value("c", [], "BOOL"), value("x", [1])], [value("y", [1])])
+    with Bench(tmp_path / "c", granularity="1", threads=1) as bench:
+        path = save(inside, tmp_path, "inside.onnx")
+        with pytest.raises(BricksError):
+            bench.decompose(bench.read(path))
+
+
 # Graphs that take long to understand
 
 
