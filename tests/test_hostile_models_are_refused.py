@@ -3,7 +3,9 @@
 import contextlib
 import io
 import os
+import sys
 import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,8 @@ from onnx import helper
 
 from bricks import Bench
 from bricks.cli import output
+from bricks.decompose import canonical
+from bricks.decompose.identity import Cutter
 from bricks.decompose.work import flops
 from bricks.errors import BricksError, ModelError, WorkerError, printable
 from bricks.graph import domains
@@ -26,6 +30,7 @@ from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.measure import allowance
+from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 from bricks.report.tables import decomposition_table
 
 HARMFUL_NAMES = [
@@ -291,6 +296,65 @@ def test_a_graph_in_an_attribute_of_another_type_is_refused(tmp_path: Path) -> N
     assert "holds other values than its type says" in refusal(save(proto, tmp_path))
 
 
+# Depth
+
+
+def nested_ifs(depth: int) -> bytes:
+    """A model of an If in an If; written by hand, for protobuf itself goes no deeper than 33."""
+    relu, output = node("Relu", ["x"], ["y"]), onnx.ValueInfoProto(name="y")
+    graph = helper.make_graph([relu], "b", [], [output])
+    body = graph.SerializeToString()
+    for _ in range(depth):
+        kind = varint(20 << 3) + varint(onnx.AttributeProto.GRAPH)
+        branch = field(ATTRIBUTE, field(1, b"then_branch") + field(6, body) + kind)
+        choice = field(1, b"c") + field(2, b"y") + field(4, b"If") + branch
+        body = field(NODE, choice) + field(2, b"b") + field(12, field(1, b"y"))
+    whole = model([node("Relu", ["x"], ["y"])], [value("c", [], "BOOL"), value("x", [1])], [])
+    del whole.graph.node[:]
+    return whole.SerializeToString() + field(GRAPH, body)
+
+
+@pytest.mark.parametrize("granularity", ["executed", "1"])
+def test_ifs_in_ifs_are_read_to_the_depth_that_protobuf_knows(
+    tmp_path: Path, granularity: str
+) -> None:
+    path = tmp_path / "deep.onnx"
+    with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
+        for depth in (10, 30):
+            path.write_bytes(nested_ifs(depth))
+            deep = bench.read(path)
+            # Whether a runtime takes it is the runtime's business.
+            with contextlib.suppress(WorkerError):
+                assert bench.decompose(deep).plan.nodes == 1
+    for depth in (60, 1000):
+        path.write_bytes(nested_ifs(depth))
+        assert "deep.onnx is not an ONNX model" in refusal(path)
+
+
+def test_types_in_types_are_read_to_the_depth_that_protobuf_knows(tmp_path: Path) -> None:
+    kind = b""
+    for _ in range(5000):
+        kind = field(4, field(1, kind))  # a sequence of …
+    deep = field(GRAPH, field(11, field(1, b"x") + field(2, kind)))
+    path = save(mlp(), tmp_path)
+    path.write_bytes(path.read_bytes() + deep)
+    assert "is not an ONNX model" in refusal(path)
+
+
+@pytest.mark.parametrize("length", [1, 2, 2000])
+def test_graphs_that_feed_themselves_are_refused(tmp_path: Path, length: int) -> None:
+    nodes = [node("Add", ["x", f"v{i}"], [f"v{(i + 1) % length}"]) for i in range(length)]
+    proto = model(nodes, [value("x", [1])], [value("v0", [1])])
+    assert "the nodes form a cycle: Add 'Add_v" in refusal(save(proto, tmp_path))
+    body = helper.make_graph(nodes, "b", [], [onnx.ValueInfoProto(name="v0")])
+    choice = node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    inside = model([choice], [value("c", [], "BOOL"), value("x", [1])], [value("y", [1])])
+    with Bench(tmp_path / "c", granularity="1", threads=1) as bench:
+        path = save(inside, tmp_path, "inside.onnx")
+        with pytest.raises(BricksError):
+            bench.decompose(bench.read(path))
+
+
 # Graphs that take long to understand
 
 
@@ -308,6 +372,28 @@ def test_following_integers_through_a_graph_ends(tmp_path: Path) -> None:
         follower.range_of(name, ints)
     followed = domains._ALL_STEPS - follower._steps_left
     assert followed < domains._ALL_STEPS + domains._MAX_STEPS + 1200 * domains._FEW_STEPS
+
+
+def ring(size: int) -> onnx.GraphProto:
+    """Nodes of which each looks like every other."""
+    nodes = [node("Relu", ["x"], [f"r{i}"]) for i in range(size)]
+    nodes += [node("Add", [f"r{i}", f"r{(i + 1) % size}"], [f"s{i}"]) for i in range(size)]
+    return helper.make_graph(nodes, "ring", [], [onnx.ValueInfoProto(name="s0")])
+
+
+def test_telling_equal_nodes_apart_ends(tmp_path: Path) -> None:
+    maker, one = Maker(), TensorType("FLOAT", (1,))
+    maker.input("x", one)
+    maker.input("c", TensorType("BOOL", ()))
+    for i in range(12):
+        maker.node("If", ["c"], [f"y{i}"], [one], then_branch=ring(100 + i))
+    cutter = Cutter(maker.graph())
+    spent = [cutter._visits_left]
+    for i in range(12):
+        cutter.cut((i,))
+        spent.append(cutter._visits_left)
+    assert all(a - b < 2 * canonical.VISITS for a, b in pairwise(spent))
+    assert spent[-1] > -canonical.VISITS
 
 
 def test_constants_of_many_branches_are_named_without_trying_all_names() -> None:
@@ -446,6 +532,18 @@ def test_functions_as_exporters_write_them_are_inlined(tmp_path: Path) -> None:
 
 
 # Time and memory of what runs in the worker
+
+
+def test_an_answer_that_would_fill_the_memory_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bricks.measure.supervisor.MOST_ANSWER_BYTES", 1 << 20)
+    program = "print('x' * (4 << 20), flush=True); input()"
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program))) as one,
+        pytest.raises(WorkerDied, match="it said more than 1 MiB at once"),
+    ):
+        one.ask("unload", timeout_s=30)
 
 
 def endless(turns: int) -> onnx.ModelProto:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 Edge = tuple[int, int, str]
 Colours = dict[int, int]
@@ -21,22 +22,30 @@ Signature = tuple[tuple[int, int], ...]
 Groups = dict[Signature, list[int]]
 Certificate = tuple[tuple[int, ...], tuple[Signature, ...]]
 
-# Bound of the search, in visits of a vertex (about a microsecond each).
-VISITS = 1_000_000
+# Bounds of the search, in visits of a vertex (some microseconds each): for one piece, and for a
+# whole graph. Pieces of real models take hundreds, and their graphs thousands.
+VISITS, ALL_VISITS = 100_000, 1_000_000
 # Nested choices beyond this depth are made in source order, well below Python's recursion limit.
 DEPTH = 150
 
 
+@dataclass
+class Effort:
+    """Visits of vertices that may still be made; below zero, none."""
+
+    left: int = VISITS
+
+
 def canonical_order(
-    labels: Sequence[bytes], edges: Sequence[Edge], visits: int = VISITS
+    labels: Sequence[bytes], edges: Sequence[Edge], effort: Effort | None = None
 ) -> list[int]:
     """The vertices in an order that depends on labels and edges only, not on their numbers.
 
     Isomorphic graphs yield the same graph when renumbered by it. When the search takes more than
-    ``visits`` visits of vertices, what is still tied keeps the order of its numbers, so that two
-    isomorphic graphs may then come out different (never the other way round).
+    ``effort``, what is still tied keeps the order of its numbers, so that two isomorphic graphs may
+    then come out different (never the other way round).
     """
-    search = _Search(len(labels), edges, visits)
+    search = _Search(len(labels), edges, effort or Effort())
     start: dict[bytes, int] = {}
     position = 0
     for label, size in sorted(Counter(labels).items()):
@@ -54,17 +63,18 @@ class _Search:
     those absent are told apart already, or lie in other parts.
     """
 
-    def __init__(self, vertices: int, edges: Sequence[Edge], visits: int) -> None:
+    def __init__(self, vertices: int, edges: Sequence[Edge], effort: Effort) -> None:
         rank = {label: r for r, label in enumerate(sorted({label for _, _, label in edges}))}
         # Even numbers are edges that leave the vertex, odd ones those that enter it.
         self._adjacent: list[list[tuple[int, int]]] = [[] for _ in range(vertices)]
         for source, target, label in edges:
             self._adjacent[source].append((2 * rank[label], target))
             self._adjacent[target].append((2 * rank[label] + 1, source))
-        self._left = visits
+        self._effort = effort
 
     def refine(self, colours: Colours, dirty: Iterable[int]) -> Colours:
         """Split cells until members of a cell see the same colours; starts at ``dirty``."""
+        self._effort.left -= len(colours)
         colours = dict(colours)
         cells = _cells(colours)
         pending = list(dict.fromkeys(dirty))
@@ -117,12 +127,12 @@ class _Search:
             return sorted(colours, key=lambda v: (colours[v], v))
         first = self._apart(cell[0], len(cell), colours)
         best = self.order(first, greedy=greedy, depth=depth + 1)
-        if greedy or self._left <= 0:
+        if greedy or self._effort.left <= 0:
             return best
         smallest = self._certificate(best, colours)
         seen = {self._certificate(self.order(first, greedy=True, depth=depth + 1), colours)}
         for v in cell[1:]:
-            if self._left <= 0:
+            if self._effort.left <= 0:
                 break
             chosen = self._apart(v, len(cell), colours)
             leaf = self._certificate(self.order(chosen, greedy=True, depth=depth + 1), colours)
@@ -143,7 +153,7 @@ class _Search:
     def _groups(self, members: Sequence[int], dirty: Sequence[int], colours: Colours) -> Groups:
         """The members of a cell by what they see; those not in ``dirty`` all see the same."""
         same = set(members).difference(dirty) if len(dirty) < len(members) else set()
-        self._left -= len(dirty)
+        self._effort.left -= len(dirty)
         groups: Groups = {}
         if same:
             groups[self._signature(next(iter(same)), colours)] = [v for v in members if v in same]
@@ -174,7 +184,7 @@ class _Search:
 
     def _certificate(self, order: Sequence[int], colours: Colours) -> Certificate:
         """All that is known of the part when its vertices are numbered by ``order``."""
-        self._left -= len(order)
+        self._effort.left -= len(order)
         position = {v: p for p, v in enumerate(order)}
         edges = tuple(
             tuple(

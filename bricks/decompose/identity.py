@@ -55,6 +55,7 @@ from typing import Any
 
 import onnx
 
+from bricks.decompose.canonical import ALL_VISITS, VISITS, Effort
 from bricks.decompose.content import (
     DTYPE_NUMBER,
     constant,
@@ -116,6 +117,7 @@ class Cutter:
             if holds_initializers(node):
                 raise ModelError(f"a subgraph of {label(node)} holds initializers: hoist them")
         self.graph = graph
+        self._visits_left = ALL_VISITS
         self._values = {name: tuple(held) for name, held in (steering or {}).items()}
         self._steering = [tuple(steering_inputs(node)) for node in self.graph.nodes]
         self._readers: dict[str, list[int]] = {name: [-1] for name in graph.outputs}
@@ -136,7 +138,10 @@ class Cutter:
         content = _Content(self.graph, self._outputs(chosen), self._steered(chosen), self._values)
         rank: dict[Path, int] = {}
         if len(chosen) > 1 or any(True for _ in subgraphs(protos[0])):
-            rank = ranks(protos, content.label)
+            effort = Effort(min(VISITS, self._visits_left))
+            given = effort.left
+            rank = ranks(protos, content.label, effort)
+            self._visits_left -= given - effort.left
         writer = _Writer(content, rank)
         model = writer.write(protos)
         operators = tuple(_qualified(node) for node in model.graph.node)

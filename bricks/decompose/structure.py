@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 import onnx
 
-from bricks.decompose.canonical import VISITS, Edge, canonical_order
+from bricks.decompose.canonical import Edge, Effort, canonical_order
 from bricks.decompose.content import normal_type, plain_attributes
 from bricks.errors import ModelError
 from bricks.graph.topology import default_domain, placed_subgraphs, used_values
@@ -25,7 +25,7 @@ Scope = MutableMapping[str, int]
 
 
 def ranks(
-    nodes: Sequence[onnx.NodeProto], label: Callable[[str], bytes], visits: int = VISITS
+    nodes: Sequence[onnx.NodeProto], label: Callable[[str], bytes], effort: Effort | None = None
 ) -> dict[Path, int]:
     """A canonical rank for each of the piece's nodes and for those in their subgraphs.
 
@@ -33,7 +33,7 @@ def ranks(
     """
     structure = _Structure(label)
     structure.add_nodes(nodes, (), structure.outside, None)
-    order = canonical_order(structure.labels, structure.edges, visits)
+    order = canonical_order(structure.labels, structure.edges, effort)
     position = {vertex: rank for rank, vertex in enumerate(order)}
     return {path: position[vertex] for path, vertex in structure.vertices.items()}
 

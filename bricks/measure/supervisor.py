@@ -27,6 +27,8 @@ START_TIMEOUT_S = 120.0
 
 # How often a worker that is killed from outside is taken for an accident.
 PATIENCE = 3
+# Models travel without weights; what is larger than this would fill the parent's memory.
+MOST_ANSWER_BYTES = 256 << 20
 
 
 class WorkerDied(WorkerError):
@@ -58,7 +60,7 @@ class Supervisor:
         self._lifeline: int | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._log = tempfile.TemporaryFile()
-        self._pending = b""
+        self._pending = bytearray()
         self._oom_kills: int | None = None
         self.starts = 0
 
@@ -159,7 +161,7 @@ class Supervisor:
         environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
         self._log.seek(0)
         self._log.truncate()
-        self._pending = b""
+        self._pending = bytearray()
         self._oom_kills = _oom_kills()
         # Nobody writes to it: it ends when this process does, however that comes about.
         watched, self._lifeline = os.pipe()
@@ -224,13 +226,18 @@ class Supervisor:
     def _line(self, deadline: float, timeout_s: float) -> bytes:
         assert self._process is not None and self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        while b"\n" not in self._pending:
+        searched = 0
+        while (end := self._pending.find(b"\n", searched)) < 0:
+            searched = len(self._pending)
+            if searched > MOST_ANSWER_BYTES:
+                raise WorkerDied(f"it said more than {MOST_ANSWER_BYTES >> 20} MiB at once")
             _wait([pipe], [], deadline, timeout_s)
             chunk = os.read(pipe, 1 << 20)
             if not chunk:
                 raise self._died()
             self._pending += chunk
-        line, self._pending = self._pending.split(b"\n", 1)
+        line = bytes(self._pending[:end])
+        del self._pending[: end + 1]
         return line
 
     def _died(self) -> WorkerDied:
