@@ -11,10 +11,10 @@ CASES ?= 10000
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz check lint format lock models clean
+.PHONY: help setup demo test conformance fuzz check lint format lock models clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 13
 
 setup: $(READY) ## the environment in .venv, with .venv/bin/bricks
 
@@ -33,7 +33,10 @@ demo: setup ## estimates against whole-model runs on the shipped models
 test: setup ## the tests
 	$(BIN)/python -m pytest
 
-fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0), into docs/fuzz.json
+conformance: setup ## the test cases of the onnx package decomposed, chained, measured: docs/conformance.md
+	$(BIN)/python tests/conformance.py
+
+fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0): docs/fuzz.json
 	$(BIN)/python tests/fuzzing.py --cases $(CASES) --seed $(SEED) --json docs/fuzz.json
 
 check: lint test ## lint, types and tests: what CI runs

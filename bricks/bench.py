@@ -160,6 +160,7 @@ class Bench:
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
         self._supervisor = Supervisor(WorkerSettings(info.name, threads, options.seed, memory))
         self._target_saved = False
+        self._decomposed: dict[str, Decomposition] = {}  # by digest: commands ask several times
 
     def __enter__(self) -> Bench:
         return self
@@ -197,6 +198,12 @@ class Bench:
 
     def decompose(self, model: Model) -> Decomposition:
         """The model's plan and bricks; from the cache where it was decomposed before."""
+        found = self._decomposed.get(model.digest)
+        if found is None or found.plan.model != model.name:
+            found = self._decomposed[model.digest] = self._decompose(model)
+        return found
+
+    def _decompose(self, model: Model) -> Decomposition:
         known = self._known_plan(model)
         if known is not None:
             plan, wall_s = known

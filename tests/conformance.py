@@ -34,6 +34,7 @@ from bricks.measure.rounds import StopRule
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "conformance.md"
+FINDINGS = ROOT / "docs" / "fuzz.json"  # written by fuzzing.py
 CUTS = ("1", "2", "5", "executed")
 OPERATORS = "operators"
 LIGHT = "light"
@@ -99,8 +100,10 @@ def _data(folder: Path) -> Iterator[Any]:
 
 
 def _value(given: Any) -> Any:
-    """An input as the runtime takes it: some types are given as protos."""
-    return numpy_helper.to_array(given) if isinstance(given, onnx.TensorProto) else given
+    """An input as the runtime takes it: some are given as protos, some as scalars of numpy's."""
+    if isinstance(given, onnx.TensorProto):
+        return numpy_helper.to_array(given)
+    return np.asarray(given) if isinstance(given, np.generic) else given
 
 
 def runs(case: Case) -> bool:
@@ -133,10 +136,10 @@ def _handed(value: Any, notation: str) -> Any:
 
     if not isinstance(value, np.ndarray) or value.dtype.kind in "OSTU":
         return value
-    if value.dtype.kind in "bfiuc":
-        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value))
+    if value.dtype.isbuiltin == 1:
+        return ort.OrtValue.ortvalue_from_numpy(value.copy())
     number = onnx.TensorProto.DataType.Value(notation.split("(")[1].removesuffix(")").upper())
-    storage = np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}")
+    storage = value.copy().view(f"u{value.dtype.itemsize}")
     if notation.endswith(("int4)", "int2)", "e2m1)")):  # packed, at the beginning of more room
         data = np.frombuffer(numpy_helper.from_array(value).raw_data, np.uint8)
         storage = np.zeros(value.shape, np.uint8)
@@ -307,8 +310,38 @@ def page(results: Sequence[Result]) -> str:
         "As it is said at granularity `executed`.",
         "",
     ]
-    lines += _reasons(r.cuts.get("executed", "") for r in results if not r.runs)
-    return "\n".join(lines) + "\n"
+    lines += _reasons(text for r in results if not r.runs for text in _refusals(r))
+    return "\n".join([*lines, *damaged()]) + "\n"
+
+
+def damaged() -> list[str]:
+    """The section about damaged files, from what ``make fuzz`` has written."""
+    told = json.loads(FINDINGS.read_text())
+    limits = told["limits"]
+    rows = {
+        "cases": told["cases"],
+        **told["outcomes"],
+        **{f"survived: {what}": count for what, count in told["survived"].items()},
+        "findings": sum(told["findings"].values()),
+        "longest step": f"{told['longest_step_s']} s",
+        "most memory of the main process": f"{told['peak_mib']['main']} MiB",
+        "most memory of a worker": f"{told['peak_mib']['worker']} MiB",
+    }
+    return [
+        "",
+        "## Damaged files",
+        "",
+        f"Written by `make fuzz`: real models, damaged in a way that the seed ({told['seed']})"
+        " decides, are read, decomposed at granularities 1, 2 and `executed`, and now and then"
+        f" measured. Workers are limited to {limits['memory_mib']} MiB, and to"
+        f" {limits['graph_timeout_s']} s for a request. Findings would be tracebacks, messages of"
+        " more than one line, steps of over 10 s, processes of over 2 GiB, and a main process that"
+        " ends.",
+        "",
+        "| | |",
+        "|---|--:|",
+        *(f"| {what} | {count} |" for what, count in rows.items()),
+    ]
 
 
 def word(result: Result, cut: str) -> str:
@@ -316,6 +349,13 @@ def word(result: Result, cut: str) -> str:
     text = result.cuts.get(cut, "refused")
     first = text.split(":", 1)[0]
     return first if first in ("exact", "close", "different", "decomposed") else "refused"
+
+
+def _refusals(result: Result) -> Sequence[str]:
+    """Why a case is refused at granularity ``executed``: as it is decomposed, or brick by brick."""
+    if word(result, "executed") == "refused":
+        return [result.cuts["executed"]]
+    return result.failures["executed"] or ["not refused"]
 
 
 def _reasons(texts: Iterator[str]) -> list[str]:
@@ -328,14 +368,15 @@ def _reasons(texts: Iterator[str]) -> list[str]:
 def main() -> None:
     """Examine, or examine a share for another process."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", default=[OPERATORS, LIGHT, *PACKAGED])
+    parser.add_argument("kinds", nargs="*")
     parser.add_argument("--share", type=int)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    kinds = given.kinds or [OPERATORS, LIGHT, *PACKAGED]
     if given.share is None:
-        PAGE.write_text(page(examine_all(given.kinds)))
+        PAGE.write_text(page(examine_all(kinds)))
         return
-    mine = [case for i, case in enumerate(cases(given.kinds)) if i % SHARES == given.share]
+    mine = [case for i, case in enumerate(cases(kinds)) if i % SHARES == given.share]
     with tempfile.TemporaryDirectory() as name:
         results = examine(mine, Path(name))
     given.out.write_text(json.dumps([asdict(result) for result in results]))

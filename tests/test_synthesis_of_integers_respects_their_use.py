@@ -206,5 +206,5 @@ def test_what_is_assumed_is_said():
     assert assumptions(graph_of(proto)) == [
         "input 'free': nothing in the graph restricts it: assumed 0 or 1",
         "input 'shape' gives a shape, count or axis, and is made up all the same:"
-        " say what it holds with --value shape=…",
+        " say with --value what it holds",
     ]

@@ -84,13 +84,12 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
             said.append(f"input {name!r} is text, and is made up")
         elif name not in ranges and type.dtype == "BOOL":
             said.append(
-                f"input {name!r} chooses what is run: assumed true"
-                f" (--value {name}=false says otherwise)"
+                f"input {name!r} chooses what is run: assumed true (--value says otherwise)"
             )
         elif name not in ranges and "INT" in type.dtype:
             said.append(
                 f"input {name!r} gives a shape, count or axis, and is made up all the same:"
-                f" say what it holds with --value {name}=…"
+                " say with --value what it holds"
             )
         elif name in ranges and ranges[name].why == _UNRESTRICTED:
             said.append(f"input {name!r}: {_UNRESTRICTED}")

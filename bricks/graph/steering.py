@@ -30,6 +30,7 @@ STEERING = {
     "NonMaxSuppression": (2, 3, 4),  # boxes per class, thresholds
     "TopK": (1,),  # k
     "OneHot": (1,),  # depth
+    "MelWeightMatrix": (3, 4),  # edges
 }
 
 

@@ -61,7 +61,7 @@ _STEERING: Final[Mapping[str, tuple[int, ...]]] = {
     "Reshape": (1,), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2),
     "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (3,), "TopK": (1,), "Unsqueeze": (1,),
     "Squeeze": (1,), "Split": (1,), "OneHot": (1,), "CumSum": (1,), "CumProd": (1,),
-    "Trilu": (1,), "Loop": (0, 1), "If": (0,),
+    "Trilu": (1,), "Loop": (0, 1), "If": (0,), "MelWeightMatrix": (0, 1, 2),
     "NonMaxSuppression": (2,), "CenterCropPad": (1,), "Col2Im": (1, 2), "MaxUnpool": (2,),
     "AffineGrid": (1,), "DFT": (1, 2), "STFT": (1, 3), "HannWindow": (0,), "HammingWindow": (0,),
     "BlackmanWindow": (0,), "SplitToSequence": (1,), "SequenceAt": (1,), "RandomUniform": (0,),

@@ -1,0 +1,167 @@
+"""How does decomposing grow with a model? Graphs of 100 to 20,000 nodes, and a large decoder.
+
+    .venv/bin/python benchmarks/performance.py
+
+Writes docs/performance.md. Each row is a process of its own with nothing cached; reading and
+decomposing are timed inside of it, and memory is the peak of the process and of its worker
+together. Run nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+
+from bricks import Bench
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "performance.md"
+sys.path.insert(0, str(ROOT / "tests"))
+from decoder import Architecture, decoder, shapes  # noqa: E402  # what the tests try, too
+
+NODES = (100, 300, 1000, 3000, 10_000, 20_000)
+GRANULARITIES = ("executed", "1", "5")
+REPEATS = 3
+# Of a layer: product, bias, activation, product, sum.
+LAYER = 5
+
+ONE = """
+import json, resource, sys, time
+from bricks import Bench
+path, granularity, cache, shapes = sys.argv[1:]
+with Bench(cache, granularity=granularity, threads=1) as bench:
+    bench.decompose(bench.read("squeezenet"))  # starts the worker
+    model = bench.read(path, shapes=json.loads(shapes))
+    found = bench.decompose(model)
+both = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+print(json.dumps({
+    "nodes": found.plan.nodes, "bricks": len(found.bricks), "weight_bytes": found.weight_bytes,
+    "read_s": model.read_s, "decompose_s": found.wall_s,
+    "peak_bytes": 1024 * sum(resource.getrusage(who).ru_maxrss for who in both),
+}))
+"""
+
+
+def layers(nodes: int, width: int) -> onnx.ModelProto:
+    """A residual network of so many nodes, whose weights are in a file that does not exist."""
+    made: list[onnx.NodeProto] = []
+    weights: list[onnx.TensorProto] = []
+
+    def weight(*dims: int) -> str:
+        name = f"w{len(weights)}"
+        tensor = onnx.TensorProto(name=name, data_type=TensorProto.FLOAT, dims=dims)
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="weights")
+        weights.append(tensor)
+        return name
+
+    def add(op: str, *inputs: str) -> str:
+        made.append(helper.make_node(op, inputs, [f"v{len(made)}"], name=f"{op}{len(made)}"))
+        return str(made[-1].output[0])
+
+    x = "x"
+    for _ in range(nodes // LAYER):
+        hidden = add("Add", add("MatMul", x, weight(width, width)), weight(width))
+        x = add("Add", x, add("MatMul", add("Relu", hidden), weight(width, width)))
+    shape = [1, 4, width]
+    graph = helper.make_graph(
+        made, "layers",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, shape)],
+        weights,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def decomposed(path: Path, granularity: str, given: dict[str, Any]) -> dict[str, float]:
+    """Medians over some processes."""
+    runs = []
+    for _ in range(REPEATS):
+        with tempfile.TemporaryDirectory() as cache:
+            command = [sys.executable, "-c", ONE, str(path), granularity, cache, json.dumps(given)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+        runs.append(json.loads(done.stdout))
+    return {key: median(run[key] for run in runs) for key in runs[0]}
+
+
+def row(name: str, granularity: str, facts: dict[str, float]) -> str:
+    """A row of the table."""
+    return (
+        f"| {name} | {granularity} | {facts['nodes']:.0f} | {facts['bricks']:.0f}"
+        f" | {facts['weight_bytes'] / 1e9:.2f} | {facts['read_s']:.2f}"
+        f" | {facts['decompose_s']:.2f} | {facts['peak_bytes'] / 1e6:.0f} |"
+    )
+
+
+def exponent(times: dict[int, float]) -> float:
+    """How time grows with nodes: the slope between logarithms, over the upper half."""
+    (few, before), (many, after) = (sorted(times.items())[i] for i in (len(times) // 2 - 1, -1))
+    return math.log(after / before) / math.log(many / few)
+
+
+def tables(folder: Path) -> Iterator[str]:
+    """The lines of the page below its head."""
+    head = [
+        "| model | granularity | nodes | bricks | weights, GB | read, s | decompose, s"
+        " | memory, MB |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    yield from ("", "## By number of nodes", "", *head)
+    path = folder / "layers.onnx"
+    grown: dict[str, dict[int, float]] = {}
+    for granularity in GRANULARITIES:
+        for nodes in NODES:
+            onnx.save(layers(nodes, 64), path)
+            facts = decomposed(path, granularity, {})
+            grown.setdefault(granularity, {})[nodes] = facts["read_s"] + facts["decompose_s"]
+            yield row(f"{nodes} nodes", granularity, facts)
+    slopes = ", ".join(f"{exponent(times):.2f} at `{g}`" for g, times in grown.items())
+    upper = NODES[len(NODES) // 2 - 1]
+    yield from (
+        "",
+        f"From {upper} to {NODES[-1]} nodes, time grows with nodes to the power of {slopes}.",
+    )
+    yield from ("", "## By size of weights", "", *head)
+    for width in (64, 1024, 4096):
+        onnx.save(layers(1000, width), path)
+        yield row(f"1000 nodes, {width} wide", "executed", decomposed(path, "executed", {}))
+    yield from ("", "## A decoder of 7 billion parameters", "", *head)
+    of = Architecture()
+    onnx.save(decoder(of), path)
+    for name, tokens, past in (("decode, 512 before", 1, 512), ("prefill of 512", 512, 1)):
+        for granularity in GRANULARITIES:
+            facts = decomposed(path, granularity, shapes(of, tokens, past))
+            yield row(name, granularity, facts)
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    with tempfile.TemporaryDirectory() as name:
+        with Bench(Path(name) / "cache") as bench:
+            system = bench.target.system.name
+        lines = [
+            "# How decomposing grows",
+            "",
+            f"Written by `benchmarks/performance.py` on {datetime.now(UTC).date()}, on {system}.",
+            f"Medians of {REPEATS} processes with nothing cached. Memory is the peak of the process"
+            " and of its worker together, 200 MB of which are the interpreters and libraries. The",
+            "weights' file does not exist: no weight is read.",
+            *tables(Path(name)),
+            "",
+        ]
+    PAGE.write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import onnx
+import onnxruntime
+import pytest
+from conformance import CUTS, FINDINGS, OPERATORS, PACKAGED, PAGE, Result, examine_all, word
+
+KINDS = (OPERATORS, *PACKAGED)
+
+
+@pytest.fixture(scope="module")
+def results() -> Sequence[Result]:
+    return examine_all(KINDS)
+
+
+def test_what_the_runtime_runs_decomposes_and_chains_exactly(results: Sequence[Result]) -> None:
+    run = [result for result in results if result.runs]
+    assert sum(result.kind == OPERATORS for result in run) >= 1350
+    wrong = {
+        (result.name, cut): result.cuts.get(cut)
+        for result in run
+        for cut in CUTS
+        if word(result, cut) not in (("exact",) if cut == "executed" else ("exact", "close"))
+    }
+    assert wrong == {}
+
+
+def test_every_brick_is_measured_or_fails_by_name(results: Sequence[Result]) -> None:
+    run = [result for result in results if result.runs]
+    assert [result.traceback for result in results if result.traceback] == []
+    bricks = sum(n for result in run for n in result.bricks.values())
+    failures = [f for result in run for of in result.failures.values() for f in of]
+    assert bricks > 30_000
+    assert len(failures) < 10
+    assert all(reason.startswith("onnxruntime ") for reason in failures)
+
+
+def test_what_the_runtime_does_not_run_is_refused_in_one_line(results: Sequence[Result]) -> None:
+    others = [result for result in results if not result.runs]
+    assert len(others) > 300
+    for result in others:
+        refused = word(result, "executed") == "refused"
+        text = result.cuts["executed"] if refused else "; ".join(result.failures["executed"])
+        assert text, f"{result.name} is neither run nor refused"
+        assert text.isprintable()
+        assert "no clear line" not in text
+
+
+def test_the_page_tells_what_was_found(results: Sequence[Result]) -> None:
+    page = PAGE.read_text()
+    versions = f"onnx {onnx.__version__} with ONNX Runtime {onnxruntime.__version__}"
+    assert versions in page, "make conformance"
+    # Which bricks a model executes, and how sums are ordered, depends on the processor.
+    told = re.findall(
+        r"^\| ([\w-]+) \| (\w+) \| (\d+) \| (\d+) \| \d+ \| \d+ \| (\d+) \| (\d+)", page, re.M
+    )
+    found = [
+        (kind, cut, *map(str, counts)) for kind in KINDS for cut in CUTS
+        if any(counts := _counts(results, kind, cut))
+    ]  # fmt: skip
+    assert [row for row in told if row[0] in KINDS] == found
+
+
+def _counts(results: Sequence[Result], kind: str, cut: str) -> tuple[int, int, int, int]:
+    of = [result for result in results if result.kind == kind]
+    words = [word(result, cut) for result in of if result.runs]
+    return len(of), len(words), words.count("different"), words.count("refused")
+
+
+def test_the_page_tells_of_damaged_files_too() -> None:
+    assert FINDINGS.exists()
+    cases = re.search(r"^\| cases \| (\d+) \|$", PAGE.read_text(), re.M)
+    assert cases
+    assert int(cases[1]) >= 10_000
+    assert re.search(r"^\| findings \| 0 \|$", PAGE.read_text(), re.M)
