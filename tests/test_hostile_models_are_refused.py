@@ -15,14 +15,14 @@ import pytest
 from commands import Here
 from factories import constant, mlp, model, node, save, value
 from graphs import Maker
-from onnx import helper
+from onnx import TensorProto, helper
 
 from bricks import Bench
 from bricks.cli import output
 from bricks.decompose import canonical
 from bricks.decompose.identity import Cutter
 from bricks.decompose.work import flops
-from bricks.errors import BricksError, ModelError, WorkerError, printable
+from bricks.errors import BricksError, ModelError, ShapeError, WorkerError, printable
 from bricks.graph import domains
 from bricks.graph.domains import integer_ranges
 from bricks.graph.read import read_model
@@ -627,3 +627,20 @@ def test_a_few_bytes_cannot_ask_for_gigabytes(
         if worker.is_running():
             assert peak_bytes(worker.pid) < 2 << 30
         assert peak_bytes(os.getpid()) < 2 << 30
+
+
+def test_containers_in_containers_do_not_grow_without_end(tmp_path: Path) -> None:
+    kind = helper.make_tensor_type_proto(TensorProto.FLOAT, [1])
+    for _ in range(40):  # two items in each would be 10^12
+        kind = helper.make_sequence_type_proto(kind)
+    proto = model([node("SequenceLength", ["s"], ["n"])], [helper.make_value_info("s", kind)],
+                  [value("n", [], "INT64")])  # fmt: skip
+    with pytest.raises(ModelError, match="input 's': seq.* with more around it is not supported"):
+        read_model(save(proto, tmp_path))
+
+
+def test_containers_of_what_no_host_holds_are_refused(tmp_path: Path) -> None:
+    given = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [1 << 40, 1 << 20])
+    proto = model([node("SequenceLength", ["s"], ["n"])], [given], [value("n", [], "INT64")])
+    with pytest.raises(ShapeError, match="larger than any host can hold"):
+        read_model(save(proto, tmp_path))

@@ -9,26 +9,33 @@ import onnx
 
 from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType
+from bricks.graph.tensor import ELEMENT_BITS
 
 _DTYPES = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
+
+
+def dtype_of(number: int) -> str:
+    """ONNX's name of an element type; :class:`ModelError` for those that it lacks."""
+    try:
+        name: str = onnx.TensorProto.DataType.Name(number)
+    except ValueError as exc:
+        raise ModelError(f"there is no element type {number}") from exc
+    if name not in ELEMENT_BITS and name != "STRING":
+        raise ModelError(f"values of element type {name.lower()} are not supported")
+    return name
 
 
 def notation(proto: onnx.TypeProto) -> str:
     """A declared type as ONNX writes it, without shapes; :class:`ModelError` where it is none."""
     kind = proto.WhichOneof("value")
     if kind in ("tensor_type", "sparse_tensor_type"):
-        number = getattr(proto, kind).elem_type
-        try:
-            name = onnx.TensorProto.DataType.Name(number).lower()
-        except ValueError as exc:
-            raise ModelError(f"there is no element type {number}") from exc
-        return f"{kind.removesuffix('_type')}({name})"
+        return f"{kind.removesuffix('_type')}({dtype_of(getattr(proto, kind).elem_type).lower()})"
     if kind == "sequence_type":
         return f"seq({notation(proto.sequence_type.elem_type)})"
     if kind == "optional_type":
         return f"optional({notation(proto.optional_type.elem_type)})"
     if kind == "map_type":
-        key = onnx.TensorProto.DataType.Name(proto.map_type.key_type).lower()
+        key = dtype_of(proto.map_type.key_type).lower()
         return f"map({key},{notation(proto.map_type.value_type)})"
     raise ModelError(f"a type is {kind or 'nothing'}: not supported")
 

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from bricks.errors import ModelError, UsageError, first_line
+from bricks.graph.declared import dtype_of
 from bricks.graph.payload import value_dtype
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
@@ -45,7 +46,7 @@ def literal(name: str, text: str, declared: onnx.TypeProto) -> Any:
     if declared.WhichOneof("value") != "tensor_type":
         raise ModelError(f"input '{name}' is no tensor: its value cannot be written as numbers")
     tensor = declared.tensor_type
-    dtype = onnx.TensorProto.DataType.Name(tensor.elem_type)
+    dtype = dtype_of(tensor.elem_type)
     words = [word.strip() for word in text.split(",")]
     if dtype == "STRING":
         flat = np.array(words, dtype=object)

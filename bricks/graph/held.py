@@ -19,7 +19,7 @@ import onnx
 
 from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType, type_from_json
-from bricks.graph.declared import notation
+from bricks.graph.declared import dtype_of, notation
 from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
@@ -99,7 +99,7 @@ def checked_type(name: str, value: Any, declared: onnx.TypeProto) -> ValueType:
     """
     kind = declared.WhichOneof("value")
     if kind == "tensor_type":
-        dtype = onnx.TensorProto.DataType.Name(declared.tensor_type.elem_type)
+        dtype = dtype_of(declared.tensor_type.elem_type)
         if not isinstance(value, np.ndarray | np.generic) or not _fits(value.dtype, dtype):
             found = getattr(value, "dtype", type(value).__name__)
             raise ModelError(f"the value given for input '{name}' is {found}, not {dtype.lower()}")
@@ -114,7 +114,7 @@ def checked_type(name: str, value: Any, declared: onnx.TypeProto) -> ValueType:
         return ContainerType(notation(declared), items)
     if kind == "map_type" and isinstance(value, dict):
         number = declared.map_type.value_type.tensor_type.elem_type
-        held = TensorType(onnx.TensorProto.DataType.Name(number), (len(value),))
+        held = TensorType(dtype_of(number), (len(value),))
         return ContainerType(notation(declared), (held,))
     raise ModelError(
         f"the value given for input '{name}' is {type(value).__name__}, not {notation(declared)}"

@@ -13,13 +13,15 @@ import onnx
 
 from bricks.errors import ModelError, ShapeError, UsageError
 from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.declared import notation
+from bricks.graph.declared import dtype_of, notation
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 # Of what options may ask for: runtimes count in 32 bits here and there, and protobuf in 64.
 LARGEST_DIM = 2**31 - 1
 
 _RANGE = f"dimensions are whole numbers from 1 to {LARGEST_DIM}"
+# Containers in containers: an optional sequence of maps is as much as any runtime takes.
+_MOST_DEPTH = 3
 _Dim = onnx.TensorShapeProto.Dimension
 
 
@@ -68,29 +70,39 @@ def make_concrete(
     named: dict[str, ValueType] = dict(types)
     for value in graph.input:
         if value.name not in named:
-            named[value.name] = held.get(value.name) or assumed_container(value.type)
+            try:
+                type_ = held.get(value.name) or assumed_container(value.type)
+            except ModelError as exc:
+                raise ModelError(f"{file}: input '{value.name}': {exc}") from exc
+            if not type_.sensible:
+                raise ShapeError(
+                    f"{file}: input '{value.name}' ({type_}) is larger than any host can hold"
+                )
+            named[value.name] = type_
     return tuple((value.name, named[value.name]) for value in graph.input), rebatched
 
 
-def assumed_container(proto: onnx.TypeProto) -> ValueType:
+def assumed_container(proto: onnx.TypeProto, depth: int = 0) -> ValueType:
     """What is taken to be in an input that is no tensor, where nobody says.
 
     Two items in a sequence, something in an optional, one entry in a map; axes of no known size
     have one element.
     """
     kind = proto.WhichOneof("value")
+    if depth > _MOST_DEPTH:
+        raise ModelError(f"{notation(proto)} with more around it is not supported")
     if kind == "sequence_type":
-        return ContainerType(
-            notation(proto), (assumed_container(proto.sequence_type.elem_type),) * 2
-        )
+        item = assumed_container(proto.sequence_type.elem_type, depth + 1)
+        return ContainerType(notation(proto), (item, item))
     if kind == "optional_type":
-        return ContainerType(notation(proto), (assumed_container(proto.optional_type.elem_type),))
+        item = assumed_container(proto.optional_type.elem_type, depth + 1)
+        return ContainerType(notation(proto), (item,))
     if kind == "map_type":
-        dtype = onnx.TensorProto.DataType.Name(proto.map_type.value_type.tensor_type.elem_type)
+        dtype = dtype_of(proto.map_type.value_type.tensor_type.elem_type)
         return ContainerType(notation(proto), (TensorType(dtype, (1,)),))
     if kind != "tensor_type":
-        raise ModelError(f"an input holds {notation(proto)}: not supported")
-    dtype = onnx.TensorProto.DataType.Name(proto.tensor_type.elem_type)
+        raise ModelError(f"{notation(proto)} is not supported")
+    dtype = dtype_of(proto.tensor_type.elem_type)
     sizes = (_read_dim(dim) for dim in proto.tensor_type.shape.dim)
     return TensorType(dtype, tuple(size if isinstance(size, int) else 1 for size in sizes))
 

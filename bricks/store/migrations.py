@@ -36,6 +36,8 @@ def _rows_get_checksums(connection: Connection) -> None:
         "lease_until_monotonic_s DOUBLE PRECISION NOT NULL DEFAULT 0",
     ):
         connection.execute(text(f"ALTER TABLE measurements ADD COLUMN {column}"))
+    # They now say what was assumed, and what steers their bricks; they are made anew.
+    connection.execute(text("DELETE FROM plans"))
     count = "SELECT count(*) FROM rounds WHERE measurement_id = measurements.id"
     connection.execute(text(f"UPDATE measurements SET round_count = ({count})"))
     for table, key, columns in (

@@ -28,7 +28,8 @@ from sqlalchemy import (
 #   3  rounds have the reference's latency after them too: reference_end_s; plans are made anew,
 #      with the weights of each place
 #   4  bricks, plans and rounds have a checksum, measurements the number of their rounds; claims
-#      have the end of their lease, and the start of their owner, by a clock that nobody sets
+#      have the end of their lease, and the start of their owner, by a clock that nobody sets;
+#      plans are made anew, with what was assumed
 SCHEMA_VERSION = 4
 
 # States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.
