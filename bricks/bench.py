@@ -21,8 +21,9 @@ from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplet
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Results, recompose, round_spread, state_of
 from bricks.graph.containers import type_from_json
-from bricks.graph.domains import observations, steering_values
+from bricks.graph.domains import made_up, observations, steering_values
 from bricks.graph.graph import Graph
+from bricks.graph.held import held_values
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model
@@ -226,7 +227,7 @@ class Bench:
             self._granularity,
             in_place=in_place,
             steering=self._steering_values(model, proto, graph),
-            assumed=observations(graph, observed),
+            assumed=observations(graph, observed, given=_given(model)),
             started=started,
         )
         self._save_target()
@@ -402,7 +403,8 @@ class Bench:
             return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)
         except WorkerError as error:
             text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
-            raise WorkerError(f"{of.name}: {text}{batch_hint(of, text)}") from error
+            hints = batch_hint(of, text) + value_hint(of, text)
+            raise WorkerError(f"{of.name}: {text}{hints}") from error
 
     def _save_target(self) -> None:
         if not self._target_saved:
@@ -415,6 +417,20 @@ def _most_ballast_bytes(target: Target, most_bytes: int) -> int:
     sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
     known = [size for size in sizes.values() if size is not None]
     return min(most_bytes, 2 * sum(known)) if known else most_bytes
+
+
+def _given(model: Model) -> frozenset[str]:
+    """Inputs whose values were given."""
+    return frozenset(held_values(parse_model(model.skeleton)))
+
+
+def value_hint(model: Model, reason: str) -> str:
+    """What to add to an error of a model that was run with values that may not be meant."""
+    if "while running" not in reason:
+        return ""
+    names = made_up(graph_of(parse_model(model.skeleton)), given=_given(model))
+    listed = ", ".join(map(repr, names))
+    return f" (made up was {listed}: say with --value what it holds)" if names else ""
 
 
 def batch_hint(model: Model, reason: str) -> str:

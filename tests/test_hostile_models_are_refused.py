@@ -635,7 +635,7 @@ def test_containers_in_containers_do_not_grow_without_end(tmp_path: Path) -> Non
         kind = helper.make_sequence_type_proto(kind)
     proto = model([node("SequenceLength", ["s"], ["n"])], [helper.make_value_info("s", kind)],
                   [value("n", [], "INT64")])  # fmt: skip
-    with pytest.raises(ModelError, match="input 's': seq.* with more around it is not supported"):
+    with pytest.raises(ModelError, match=r"input 's': seq.* with more around it is not supported"):
         read_model(save(proto, tmp_path))
 
 

@@ -96,14 +96,22 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
     return said
 
 
-def observations(graph: Graph, observed: Collection[str]) -> list[str]:
+def made_up(graph: Graph, given: Collection[str] = ()) -> list[str]:
+    """Integer inputs whose values were not ``given``, though none is safe to assume."""
+    names = [n for n in graph.inputs if n not in given and "INT" in graph.types[n].dtype]
+    safe = integer_ranges(graph, names)
+    return [name for name in names if name not in safe]
+
+
+def observations(graph: Graph, observed: Collection[str], given: Collection[str] = ()) -> list[str]:
     """What was ``observed`` of types that depend on data, where that begins.
 
-    A runtime doesn't foresee all that depends on shapes alone: of that nothing is said.
+    A runtime doesn't foresee all that depends on shapes alone, or on inputs whose values were
+    ``given``: of that nothing is said.
     """
     scene = Scene(graph.types, graph.initializers)
     # Values that follow from the data of inputs, and those whose very type does.
-    data, dependent = set(graph.inputs), set[str]()
+    data, dependent = set(graph.inputs).difference(given), set[str]()
     said = []
     for node in graph.nodes:
         reads = used_values(node)
