@@ -52,6 +52,21 @@ print(json.dumps({
 }))
 """
 
+# How long the runtime alone takes to make a session of the graph, all optimisations included.
+RUNTIME = """
+import json, sys, time
+from bricks import read_model
+from bricks.backends import create
+from bricks.backends.onnxruntime.optimized import save_optimized
+from bricks.graph.synthesis import Pool
+from bricks.graph.view import parse_model
+create("onnxruntime", threads=1, seed=0)
+proto, pool = parse_model(read_model(sys.argv[1]).skeleton), Pool(0)
+started = time.perf_counter()
+save_optimized(proto, pool)
+print(json.dumps({"runtime_s": time.perf_counter() - started}))
+"""
+
 
 def layers(nodes: int, width: int) -> onnx.ModelProto:
     """A residual network of so many nodes, whose weights are in a file that does not exist."""
@@ -89,10 +104,16 @@ def decomposed(path: Path, granularity: str, given: dict[str, Any]) -> dict[str,
     runs = []
     for _ in range(REPEATS):
         with tempfile.TemporaryDirectory() as cache:
-            command = [sys.executable, "-c", ONE, str(path), granularity, cache, json.dumps(given)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-        runs.append(json.loads(done.stdout))
-    return {key: median(run[key] for run in runs) for key in runs[0]}
+            runs.append(run(ONE, str(path), granularity, cache, json.dumps(given)))
+    return {key: median(each[key] for each in runs) for key in runs[0]}
+
+
+def run(script: str, *arguments: str) -> dict[str, float]:
+    """What a script prints as JSON."""
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    facts: dict[str, float] = json.loads(done.stdout)
+    return facts
 
 
 def row(name: str, granularity: str, facts: dict[str, float]) -> str:
@@ -126,11 +147,18 @@ def tables(folder: Path) -> Iterator[str]:
             facts = decomposed(path, granularity, {})
             grown.setdefault(granularity, {})[nodes] = facts["read_s"] + facts["decompose_s"]
             yield row(f"{nodes} nodes", granularity, facts)
+            if granularity == "executed":
+                alone = median(run(RUNTIME, str(path))["runtime_s"] for _ in range(REPEATS))
+                grown.setdefault("runtime", {})[nodes] = alone
+    runtime = grown.pop("runtime")
     slopes = ", ".join(f"{exponent(times):.2f} at `{g}`" for g, times in grown.items())
     upper = NODES[len(NODES) // 2 - 1]
     yield from (
         "",
-        f"From {upper} to {NODES[-1]} nodes, time grows with nodes to the power of {slopes}.",
+        f"From {upper} to {NODES[-1]} nodes, time grows with nodes to the power of {slopes}."
+        " At `executed`, the runtime's own session and its optimisations are part of it: alone,"
+        f" they take {runtime[upper]:.2f} s for {upper} nodes and {runtime[NODES[-1]]:.2f} s for"
+        f" {NODES[-1]}, a power of {exponent(runtime):.2f}.",
     )
     yield from ("", "## By size of weights", "", *head)
     for width in (64, 1024, 4096):
