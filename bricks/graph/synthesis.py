@@ -221,7 +221,7 @@ def _empty(name: str, type: TensorType) -> np.ndarray:
             f"value '{name}' is of type {type.dtype}: no values can be made for it"
         ) from exc
     except (MemoryError, ValueError) as exc:
-        raise ModelError(f"value '{name}' ({type}) is too large for this machine's memory") from exc
+        raise ModelError(f"out of memory: value '{name}' ({type}) does not fit") from exc
 
 
 def _convert(source: np.ndarray, dtype: str, scale: float, shift: float) -> np.ndarray:

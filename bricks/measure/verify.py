@@ -18,6 +18,7 @@ import onnx
 from onnx import numpy_helper
 
 from bricks.backends.base import Backend
+from bricks.decompose.build import build
 from bricks.decompose.granularity import EXECUTED, Granularity, split
 from bricks.decompose.identity import Cutter, Piece
 from bricks.decompose.plan import Plan
@@ -67,9 +68,10 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     else:
         (graph, _), arrays = source_of(backend, model, proto), weights
     names = steering_values(graph)
-    cutter = Cutter(graph, steering=backend.values(proto, names) if names else {})
+    steering = backend.values(proto, names) if names else {}
+    cutter = Cutter(graph, steering=steering)
     pieces = [cutter.cut(nodes) for nodes in split(graph, cut)]
-    _check_fit(plan, pieces)
+    plan = _fitting(plan, build(model, graph, cut, steering=steering).plan, pieces)
     chained = chain(backend, plan, bricks, _weights_by_place(cutter, pieces, arrays), feeds)
     constants = cutter.graph.initializers
     actual = [
@@ -124,14 +126,24 @@ def chain(
     return {number: values[number] for number in plan.outputs if number in values}
 
 
-def _check_fit(plan: Plan, pieces: Sequence[Piece]) -> None:
-    """Values steer optimisations now and then: a plan made without them may not fit."""
+def _fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
+    """The plan to chain the ``pieces`` by, cut ``again`` with these weights: ``plan`` if it fits.
+
+    A runtime may execute the same nodes in another order from one session to the next. And values
+    steer optimisations now and then: a plan made without them may not fit at all.
+    """
+    if again.counts == plan.counts:
+        same = [o.brick for o in again.occurrences] == [o.brick for o in plan.occurrences]
+        return plan if same else again
     planned, found = len(plan.occurrences), len(pieces)
-    if planned != found:
-        raise BackendError(
-            f"with these weights the runtime executes another graph: {found} pieces, where the"
-            f" plan, made without their values, has {planned}"
-        )
+    other = f"{found} pieces, where the plan, made without their values, has {planned}"
+    if planned == found:
+        ports = [(len(p.inputs), len(p.weights), len(p.outputs)) for p in pieces]
+        wanted = [(len(o.inputs), len(o.weights), len(o.outputs)) for o in plan.occurrences]
+        if ports == wanted:
+            return plan
+        other = "some of its pieces have other inputs than in the plan"
+    raise BackendError(f"with these weights the runtime executes another graph: {other}")
 
 
 def _weights_by_place(

@@ -1,8 +1,9 @@
 """The graph that ONNX Runtime really executes: fusions, folded constants, blocked layouts.
 
-The runtime saves its optimised model. Weights that are as they were stay references; what it folds
-or reorders is written anew, and takes memory until then. The graph holds only on processors with
-the same blocked layout, so a plan made from it belongs to a system.
+The runtime saves its optimised model, whose weights are thrown away as they are written; of large
+models those that are as they were stay references. What the runtime folds or reorders is made anew,
+and takes memory until then. The graph holds only on processors with the same blocked layout, so a
+plan made from it belongs to a system.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bricks.graph.payload import is_referenced, numpy_dtype, type_of
 from bricks.graph.subgraphs import hoist
 from bricks.graph.synthesis import Pool
 from bricks.graph.topology import used_values
-from bricks.graph.view import graph_of, parse_model
+from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.graph.wire import skim
 
 # Smaller constants stay inside the optimised model, with values: they may steer results.
@@ -38,25 +39,26 @@ INLINE_BYTES = 1024
 # Less than this is no room at all.
 _ROOM_BYTES = 1 << 20
 
+# Weights that are written, to nowhere, where a model has no more: that takes 0.7 s a GB, and
+# only then does the runtime save nodes in the order in which it executes them whatever it did.
+_WRITTEN_BYTES = 2 << 30
+
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _SAVE_TO = "session.optimized_model_external_initializers_file_name"
 _SAVE_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
 
 
 def save_optimized(proto: onnx.ModelProto, pool: Pool) -> onnx.ModelProto:
-    """The optimised model without weights."""
+    """The optimised model without weights, its nodes in the order in which they are executed."""
+    size_bytes = sum(type_.size_bytes for type_ in without_values(proto).values())
     with stand_ins(proto, pool) as (referring, folder):
-        options = _mapping(_saving(Path()), folder)
-        try:
-            # What is as it was stays a reference; what is new stands in the file.
-            optimized = _saved(referring, {}, options, folder)
-        except BackendError:
-            # Too much of it for one message. A link, because the runtime removes the file itself
-            # where saving fails.
+        if size_bytes <= _WRITTEN_BYTES:
+            # A link, because the runtime removes the file itself where saving fails.
             external = folder / "new"
             external.symlink_to(os.devnull)
-            options = _mapping(_saving(external), folder)
-            return _saved(referring, {}, options, folder)
+            return _saved(referring, {}, _mapping(_saving(external), folder), folder)
+        # What is as it was stays a reference; what is new stands in the file.
+        optimized = _saved(referring, {}, _mapping(_saving(Path()), folder), folder)
     if _same_nodes(proto, optimized):
         _put_in_execution_order(optimized.graph)
     return optimized
@@ -130,7 +132,7 @@ def _same_nodes(a: onnx.ModelProto, b: onnx.ModelProto) -> bool:
 def _put_in_execution_order(graph: onnx.GraphProto) -> None:
     """Order nodes as the runtime executes them: depth first from the results, the last one first.
 
-    It saves a graph that it has changed in this order already.
+    It mostly saves a graph that it has changed in this order already.
     """
     nodes = list(graph.node)
     producer = {name: i for i, node in enumerate(nodes) for name in node.output if name}
