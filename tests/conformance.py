@@ -259,6 +259,8 @@ def reason(text: str) -> str:
     text = re.sub(
         r".*is not a registered function/op.*", "the runtime does not know the operator", text
     )
+    text = re.sub(r"Unsupported model IR version.*", "the file format is too new", text)
+    text = re.sub(r"ONNX Runtime only \*guarantees.*", "the opset is too new", text)
     text = re.sub(r"'[^']*'|\([^()]*\)|\[[^\[\]]*\]|/\S+|\d+", "…", text)
     return text[:110]
 

@@ -35,8 +35,13 @@ _FOREIGN = frozenset(
     name for name, bits in ELEMENT_BITS.items() if name.startswith(("BFLOAT", "FLOAT8")) or bits < 8
 )
 
-# How the runtime begins its messages, which says nothing to anybody.
+# What says nothing to anybody: how the runtime begins its messages, and the place in its source
+# (file, line, signature) where it made one.
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+_PLACE = re.compile(
+    r"/onnxruntime_src/\S+:\d+ .*?\)(?:::<lambda\(.*?\)>\)?)?(?: const)?(?: \[with .*?\])? "
+)
+_LONGEST = 300
 
 
 @contextmanager
@@ -49,7 +54,8 @@ def translated(doing: str) -> Iterator[None]:
     except MemoryError as exc:
         raise BackendError(f"onnxruntime ran out of memory while {doing}") from exc
     except Exception as exc:  # its errors have no common base of their own
-        text = _CODE.sub("", first_line(exc))
+        text = _PLACE.sub("", _CODE.sub("", first_line(exc, 10_000)))
+        text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
         if "bad_alloc" in text or "Failed to allocate memory" in text:
             raise BackendError(f"onnxruntime ran out of memory while {doing}: {text}") from exc
         raise BackendError(f"onnxruntime failed while {doing}: {text}") from exc
