@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -52,13 +53,18 @@ def save_optimized(proto: onnx.ModelProto, pool: Pool) -> onnx.ModelProto:
     """The optimised model without weights, its nodes in the order in which they are executed."""
     size_bytes = sum(type_.size_bytes for type_ in without_values(proto).values())
     with stand_ins(proto, pool) as (referring, folder):
-        if size_bytes <= _WRITTEN_BYTES:
-            # A link, because the runtime removes the file itself where saving fails.
-            external = folder / "new"
-            external.symlink_to(os.devnull)
-            return _saved(referring, {}, _mapping(_saving(external), folder), folder)
-        # What is as it was stays a reference; what is new stands in the file.
-        optimized = _saved(referring, {}, _mapping(_saving(Path()), folder), folder)
+        if size_bytes > _WRITTEN_BYTES:
+            with suppress(BackendError):  # more of it is new than fits into one message
+                return _saved_with_references(referring, folder)
+        # A link, because the runtime removes the file itself where saving fails.
+        external = folder / "new"
+        external.symlink_to(os.devnull)
+        return _saved(referring, {}, _mapping(_saving(external), folder), folder)
+
+
+def _saved_with_references(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    """The optimised model, in which weights that are as they were stay references."""
+    optimized = _saved(proto, {}, _mapping(_saving(Path()), folder), folder)
     if _same_nodes(proto, optimized):
         _put_in_execution_order(optimized.graph)
     return optimized
