@@ -21,18 +21,17 @@ from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplet
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Results, recompose, round_spread, state_of
 from bricks.graph.containers import type_from_json
-from bricks.graph.domains import made_up, observations, steering_values
+from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
-from bricks.graph.held import held_values
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import MOST_S, allowed_s
 from bricks.measure.campaign import Campaign, Conditions, Job, Outcome, Progress
+from bricks.measure.hints import given, hints
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
 from bricks.measure.protocol import pack, unpack
-from bricks.measure.sampler import speaks_of_memory
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.store import Store
 from bricks.system import (
@@ -227,7 +226,7 @@ class Bench:
             self._granularity,
             in_place=in_place,
             steering=self._steering_values(model, proto, graph),
-            assumed=observations(graph, observed, given=_given(model)),
+            assumed=observations(graph, observed, given=given(model)),
             started=started,
         )
         self._save_target()
@@ -345,10 +344,10 @@ class Bench:
         estimate = recompose(plan, results, state_s)
         if isinstance(estimate, IncompleteEstimate):
             lacking = incomplete(name, plan, estimate, new)
-            return replace(lacking, error=lacking.error + batch_hint(job.model, lacking.error))
+            return replace(lacking, error=lacking.error + hints(job.model, lacking.error))
         if not isinstance(whole, Measurement):
             reason = "not measured within the budget" if whole is None else whole.reason
-            error = f"{name}: the whole model was not run: {reason}{batch_hint(job.model, reason)}"
+            error = f"{name}: the whole model was not run: {reason}{hints(job.model, reason)}"
             return NotCompared(name, error, plan, new)
         return Compared(name, plan, new, round_spread(whole, state_s), estimate)
 
@@ -403,8 +402,7 @@ class Bench:
             return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)
         except WorkerError as error:
             text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
-            hints = batch_hint(of, text) + value_hint(of, text)
-            raise WorkerError(f"{of.name}: {text}{hints}") from error
+            raise WorkerError(f"{of.name}: {text}{hints(of, text)}") from error
 
     def _save_target(self) -> None:
         if not self._target_saved:
@@ -417,24 +415,3 @@ def _most_ballast_bytes(target: Target, most_bytes: int) -> int:
     sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
     known = [size for size in sizes.values() if size is not None]
     return min(most_bytes, 2 * sum(known)) if known else most_bytes
-
-
-def _given(model: Model) -> frozenset[str]:
-    """Inputs whose values were given."""
-    return frozenset(held_values(parse_model(model.skeleton)))
-
-
-def value_hint(model: Model, reason: str) -> str:
-    """What to add to an error of a model that was run with values that may not be meant."""
-    if "while running" not in reason:
-        return ""
-    names = made_up(graph_of(parse_model(model.skeleton)), given=_given(model))
-    listed = ", ".join(map(repr, names))
-    return f" (made up was {listed}: say with --value what it holds)" if names else ""
-
-
-def batch_hint(model: Model, reason: str) -> str:
-    """What to add to an error of a model whose fixed batch size was changed; else nothing."""
-    if not model.rebatched or speaks_of_memory(reason):
-        return ""
-    return " (its batch size was fixed, and another was asked for: the model may not allow that)"

@@ -98,9 +98,9 @@ def _row(bench: Bench, model: Model | Unread, target: Target, *, measure: bool) 
         return {**empty, "error": str(error)}
     facts = {**empty, **_facts(estimate)}
     if facts["error"] is not None:
-        from bricks.bench import batch_hint
+        from bricks.measure.hints import hints
 
-        facts["error"] += batch_hint(model, facts["error"])
+        facts["error"] += hints(model, facts["error"])
     return facts
 
 
