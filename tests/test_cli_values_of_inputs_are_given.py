@@ -58,6 +58,8 @@ def test_values_come_from_files_of_numpy_too(here: Here, tmp_path: Path) -> None
         ("size=1", 1, "steered.onnx: there is no input 'size'; inputs are: 'x', 'choice', 'shape'"),
         ("shape=a,b", 1, "the value given for input 'shape', a,b, is no int64"),
         ("shape=1,2,3", 1, "contradicts input 'shape', whose axis 0 is fixed at 2"),
+        ("shape=99999999999999999999,1", 1, "the value given for input 'shape', 9"),
+        ("x=1,2,3,4,5,1e39", 1, "1e39, is no float"),
         ("choice=maybe", 1, "the value given for input 'choice', maybe, is no bool"),
     ],
 )

@@ -12,13 +12,14 @@ import psutil
 import pytest
 from factories import constant, mlp, model, node, save, value
 from graphs import Maker
+from hostile import peak_bytes, refusal
 from onnx import helper
 
 from bricks import Bench
 from bricks.decompose import canonical
 from bricks.decompose.identity import Cutter
 from bricks.decompose.work import flops
-from bricks.errors import BricksError, ModelError, WorkerError
+from bricks.errors import BricksError, WorkerError
 from bricks.graph import domains
 from bricks.graph.domains import integer_ranges
 from bricks.graph.read import read_model
@@ -27,21 +28,6 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.measure import allowance
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
-
-
-def peak_bytes(pid: int) -> int:
-    """The most memory that a process has ever held; 0 where nothing tells."""
-    with contextlib.suppress(OSError):
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-        return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmHWM" in line)
-    return 0
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(ModelError) as caught:
-        read_model(path)
-    return str(caught.value)
-
 
 # Graphs that take long to understand
 

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from commands import Here
 from factories import constant, mlp, model, node, save, value
+from hostile import peak_bytes, refusal
 from onnx import TensorProto, helper
 
 from bricks import Bench
@@ -28,20 +29,6 @@ HARMFUL_NAMES = [
     "nul\x00",
     "\x9b2J",
 ]
-
-
-def peak_bytes(pid: int) -> int:
-    """The most memory that a process has ever held; 0 where nothing tells."""
-    with contextlib.suppress(OSError):
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-        return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmHWM" in line)
-    return 0
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(ModelError) as caught:
-        read_model(path)
-    return str(caught.value)
 
 
 # Names
@@ -75,7 +62,7 @@ def test_a_file_name_is_no_markup_and_no_escape_sequence(here: Here, tmp_path: P
 
 def test_a_terminal_gets_no_escape_sequence_from_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    screen.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdout", screen)
     row = dict.fromkeys(("nodes", "bricks", "occurrences", "unique_share", "flops", "weight_bytes"))
     facts = {**row, "nodes": 1, "model": "[b]\x1b]0;x\x07[/b]"}
@@ -338,6 +325,15 @@ def test_graphs_that_feed_themselves_are_refused(tmp_path: Path, length: int) ->
         path = save(inside, tmp_path, "inside.onnx")
         with pytest.raises(BricksError):
             bench.decompose(bench.read(path))
+
+
+def test_texts_in_data_files_are_refused(tmp_path: Path) -> None:
+    texts = TensorProto(name="w", data_type=TensorProto.STRING, dims=[500])
+    texts.data_location = TensorProto.EXTERNAL
+    texts.external_data.add(key="location", value="texts.bin")
+    proto = model([node("Concat", ["x", "w"], ["y"], axis=0)], [value("x", [2], "STRING")],
+                  [value("y", [502], "STRING")], [texts])  # fmt: skip
+    assert "has texts in a data file" in refusal(save(proto, tmp_path))
 
 
 def test_containers_in_containers_do_not_grow_without_end(tmp_path: Path) -> None:

@@ -53,9 +53,12 @@ def literal(name: str, text: str, declared: onnx.TypeProto) -> Any:
     else:
         try:
             numbers = [_TRUTH[word.lower()] if dtype == "BOOL" else float(word) for word in words]
-            whole = "INT" in dtype and [int(word) for word in words]
-            flat = np.array(whole or numbers).astype(value_dtype(dtype))
-        except (KeyError, ValueError, OverflowError) as exc:
+            exact = [int(word) for word in words] if "INT" in dtype else numbers
+            with np.errstate(over="raise"):  # a float that does not fit must not become infinite
+                flat = np.array(exact).astype(value_dtype(dtype))
+            if "INT" in dtype and [int(value) for value in flat] != exact:
+                raise OverflowError(f"not within the range of {dtype}")
+        except (KeyError, ValueError, ArithmeticError) as exc:
             raise ModelError(
                 f"the value given for input '{name}', {text}, is no {dtype.lower()}"
             ) from exc

@@ -128,4 +128,7 @@ def _fits(found: np.dtype[Any], dtype: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    try:
+        return value.decode() if isinstance(value, bytes) else str(value)
+    except UnicodeDecodeError as exc:
+        raise ModelError(f"a text that was given is no valid UTF-8: {value!r}") from exc

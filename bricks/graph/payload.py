@@ -140,6 +140,11 @@ def reference(tensor: onnx.TensorProto) -> Reference:
 
     Locations that lead out of the model's folder make no sense either.
     """
+    if tensor.data_type == onnx.TensorProto.STRING:
+        raise PayloadError(
+            f"tensor '{tensor.name}' has texts in a data file, where ONNX has none:"
+            " keep them in the model"
+        )
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     for path in (PurePosixPath(location), PureWindowsPath(location)):

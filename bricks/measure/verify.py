@@ -24,8 +24,8 @@ from bricks.decompose.identity import Cutter, Piece
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError
 from bricks.graph.domains import integer_ranges, steering_values
+from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
-from bricks.graph.held import held_values, natural
 from bricks.graph.model import Model
 from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.synthesis import Pool
@@ -59,8 +59,8 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     proto = parse_model(model.skeleton)
     own = has_own_weights(model)
     weights = own_weights(model) if own else _synthetic_weights(proto, _pool(seed))
-    feeds = _inputs(proto, _pool(seed))
-    expected = backend.evaluate(proto, weights, feeds, optimize=True)
+    given = _inputs(proto, _pool(seed))
+    expected = backend.evaluate(proto, weights, given, optimize=True)
     cut = Granularity.parse(plan.granularity)
     if cut.executed:
         executed, arrays = backend.materialised(proto, weights)
@@ -72,7 +72,7 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     cutter = Cutter(graph, steering=steering)
     pieces = [cutter.cut(nodes) for nodes in split(graph, cut)]
     plan = _fitting(plan, build(model, graph, cut, steering=steering).plan, pieces)
-    chained = chain(backend, plan, bricks, _weights_by_place(cutter, pieces, arrays), feeds)
+    chained = chain(backend, plan, bricks, _weights_by_place(cutter, pieces, arrays), given)
     constants = cutter.graph.initializers
     actual = [
         chained[number] if number in chained else _array(constants[name], name, arrays)
@@ -80,7 +80,7 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     ]
     facts = compare(expected, actual, bitwise=cut.executed)
     if not cut.executed and not within_tolerance(facts):
-        expected = backend.evaluate(parse_model(model.skeleton), weights, feeds, optimize=False)
+        expected = backend.evaluate(parse_model(model.skeleton), weights, given, optimize=False)
         plain = compare(expected, actual, bitwise=False)
         if within_tolerance(plain):
             return {"own_weights": own, "optimised": False, **plain}
@@ -98,7 +98,7 @@ def chain(
     plan: Plan,
     bricks: Bricks,
     weights: Sequence[Sequence[np.ndarray]],
-    feeds: Mapping[str, Any],
+    inputs: Mapping[str, Any],
 ) -> dict[int, Any]:
     """The plan's outputs by value number, computed brick by brick.
 
@@ -107,7 +107,7 @@ def chain(
     """
     readers = Counter(value for o in plan.occurrences for value in o.inputs)
     readers.update(plan.outputs)
-    values = dict(zip(plan.inputs, feeds.values(), strict=True))
+    values = dict(zip(plan.inputs, inputs.values(), strict=True))
     for occurrence, arrays in zip(plan.occurrences, weights, strict=True):
         proto = unsure(bricks[occurrence.brick])
         given = [values[number] for number in occurrence.inputs]
@@ -249,11 +249,6 @@ def _synthetic_weights(proto: onnx.ModelProto, pool: Pool) -> dict[str, np.ndarr
 
 
 def _inputs(proto: onnx.ModelProto, pool: Pool) -> dict[str, Any]:
-    graph, held = graph_of(proto), held_values(proto)
-    ranges = integer_ranges(graph, graph.inputs)
-    return {
-        name: natural(held[name], graph.types[name])
-        if name in held
-        else pool.value(name, graph.types[name], ranges.get(name))
-        for name in graph.inputs
-    }
+    graph = graph_of(proto)
+    makers = feeds(proto, graph, integer_ranges(graph, graph.inputs), pool)
+    return {name: make() for name, make in makers.items()}

@@ -10,7 +10,6 @@ caches as a model's; the large arrays that they are copied from share one block.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from bricks.backends.onnxruntime.sessions import (
 from bricks.backends.onnxruntime.values import run, translated, type_found
 from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
-from bricks.graph.held import held_values, natural
+from bricks.graph.feeds import feeds
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, unsure, upstream, without_values
@@ -124,13 +123,13 @@ class OnnxRuntimeBackend:
         """
         part = upstream(proto, names)
         weights, inputs = self._synthesised(part, "observed")
-        feeds = {name: make() for name, (make, _) in inputs.items()}
+        made = {name: make() for name, (make, _) in inputs.items()}
         types = {name: type_ for name, (_, type_) in inputs.items()}
-        yield from ((name, (feeds[name], types[name])) for name in names if name in feeds)
+        yield from ((name, (made[name], types[name])) for name in names if name in made)
         if part.graph.node:
             session = create_session(part, weights, session_options(optimize=False))
             with translated("running the model once to learn what depends on data"):
-                results = run(session, feeds)
+                results = run(session, made)
             for output in session.get_outputs():
                 value = results[output.name]
                 yield output.name, (value, type_found(value, output.type))
@@ -154,13 +153,8 @@ class OnnxRuntimeBackend:
             else self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
             for number, (name, type_) in enumerate(types.items())
         }
-        held = held_values(proto)
-        inputs: dict[str, tuple[Callable[[], Any], ValueType]] = {}
-        for name in graph.inputs:
-            type_ = graph.types[name]
-            make = partial(self._pool.value, f"{key}/{name}", type_, ranges.get(name))
-            inputs[name] = (partial(natural, held[name], type_) if name in held else make, type_)
-        return weights, inputs
+        makers = feeds(proto, graph, ranges, self._pool, f"{key}/")
+        return weights, {name: (make, graph.types[name]) for name, make in makers.items()}
 
     def _shared(self, type_: TensorType, number: int) -> np.ndarray:
         """An array of ``type_`` in the block that large weights share.

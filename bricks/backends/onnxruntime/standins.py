@@ -40,8 +40,8 @@ def stand_ins(proto: onnx.ModelProto, pool: Pool) -> Iterator[tuple[onnx.ModelPr
     data = {n: t for n, t in types.items() if t.floating or _any_byte(t, ranges.get(n))}
     largest = max((t.size_bytes for t in data.values()), default=0)
     offsets = dict.fromkeys(data, 0)
-    with tempfile.TemporaryDirectory(prefix="bricks-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="bricks-") as place:
+        folder = Path(place)
         with (folder / WEIGHTS).open("wb") as file:
             file.write(filled(min(largest, _ORDINARY_BYTES), seed=0).tobytes())
             end = largest
