@@ -6,6 +6,7 @@ from commands import Here, chain, rounds
 from factories import save
 
 from bricks.errors import WorkerError
+from bricks.measure.rounds import StopRule
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import WorkerDied, WorkerKilled
 from bricks.measure.walk import single
@@ -133,7 +134,8 @@ def test_what_fits_into_memory_only_alone_is_measured_alone(
     facts = here("measure", path, "--json").json
     assert (facts["new_bricks"], facts["unfinished"]) == (3, 0)
     assert [f["reason"] for f in facts["failures"]] == [REASONS["Exp"]]
-    assert {len(kept) for kept in rounds(here.cache).values()} == {8}
+    # Rounds that other processes disturbed do not count, and more are taken for them.
+    assert all(len(kept) >= StopRule().min_rounds for kept in rounds(here.cache).values())
 
 
 class Together:
