@@ -15,6 +15,7 @@ from bricks.cli.measure import measure
 from bricks.cli.output import complain, drop_output, show
 from bricks.cli.predict import predict
 from bricks.cli.systems import systems
+from bricks.cli.zoo import app as zoo_app
 from bricks.errors import BricksError, UsageError, first_line
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -31,6 +32,7 @@ app = typer.Typer(
 for command in (decompose, measure, predict, compare, systems):
     app.command()(command)
 app.add_typer(cache_app, name="cache")
+app.add_typer(zoo_app, name="zoo")
 
 
 def _print_version(asked: bool) -> None:

@@ -1,0 +1,7 @@
+"""``bricks zoo``: what is known of the models that ship with the package. One command a file."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="The models that ship with bricks, and their recipes.")

@@ -1,0 +1,138 @@
+"""Python environments beside this one, for software that cannot share it.
+
+MXNet wants an older NumPy than everything else here, and the exporters that zoo models come from do
+not get along with each other. Each has an environment of its own, made from a lock file, with a
+Python of the version that it asks for. It must not know what runs in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bricks.errors import BackendError, first_line
+
+# Removed last and made last: what was interrupted is done again.
+_STAMP = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment by name: what is in it (a lock file with hashes), and its Python, ``3.11``.
+
+    ``install`` is the command that makes it, for messages.
+    """
+
+    name: str
+    lock: Path
+    python: str
+    install: str
+
+    @property
+    def folder(self) -> Path:
+        """Where it is or would be; another lock file, another folder."""
+        digest = hashlib.sha256(self.lock.read_bytes() + self.python.encode()).hexdigest()
+        return root() / f"{self.name}-{digest[:12]}"
+
+    @property
+    def interpreter(self) -> Path | None:
+        """Its Python; None where it is not installed."""
+        return self.folder / "bin" / "python" if (self.folder / _STAMP).is_file() else None
+
+    def required(self) -> Path:
+        """Its Python; :class:`BackendError` with the command to give where it is not installed."""
+        found = self.interpreter
+        if found is None:
+            raise BackendError(f"the environment {self.name!r} is not installed: {self.install}")
+        return found
+
+
+def root() -> Path:
+    """The folder of all environments: ``$BRICKS_ENVIRONMENTS``, else in the user's data folder."""
+    chosen = os.environ.get("BRICKS_ENVIRONMENTS")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser() / "bricks" / "environments"
+
+
+def install(
+    environment: Environment, say: Callable[[str], None] = lambda line: None
+) -> tuple[Path, bool]:
+    """Make ``environment`` unless it is there; its Python, and whether it was made now.
+
+    ``say`` is told what goes on. Raises :class:`BackendError` where there is no such Python, or
+    where installing fails. Of two processes that install at once, the second waits.
+    """
+    try:
+        root().mkdir(parents=True, exist_ok=True)
+        with _alone(environment):
+            if (found := environment.interpreter) is not None:
+                return found, False
+            _make(environment, say)
+    except OSError as exc:
+        where = exc.filename or root()
+        raise BackendError(
+            f"the environment {environment.name!r} cannot be made ({exc.strerror}: {where}):"
+            " make room there, or give another folder in BRICKS_ENVIRONMENTS"
+        ) from exc
+    return environment.required(), True
+
+
+def _make(environment: Environment, say: Callable[[str], None]) -> None:
+    folder = environment.folder
+    shutil.rmtree(folder, ignore_errors=True)  # what an interrupted one left
+    say(f"making the environment {environment.name} in {folder}")
+    _run([_python(environment), "-m", "venv", str(folder)], environment)
+    python = str(folder / "bin" / "python")
+    say(f"installing what {environment.name} needs; this takes minutes")
+    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
+    _run(
+        [*pip, "install", "--require-hashes", "--no-deps", "-r", str(environment.lock)], environment
+    )
+    (folder / _STAMP).touch()
+
+
+def _python(environment: Environment) -> str:
+    """A Python of the version that is asked for; one on the path may be a stub that doesn't run."""
+    if sys.version_info[:2] == tuple(map(int, environment.python.split("."))):
+        return sys.executable
+    name = f"python{environment.python}"
+    found = shutil.which(name)
+    if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
+        return found
+    raise BackendError(
+        f"the environment {environment.name!r} needs Python {environment.python}, and there is no"
+        f" {name} on the path: install it, or run bricks with it"
+    )
+
+
+def _run(command: list[str], environment: Environment) -> None:
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        if done.returncode == 0:
+            return
+        said.seek(0)
+        lines = [line for line in said.read().splitlines() if line.strip()]
+    # The first error is the cause; what follows says that there was one.
+    line = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "")
+    reason = first_line(Exception(line)) if line else f"exit status {done.returncode}"
+    raise BackendError(f"the environment {environment.name!r} could not be made: {reason}")
+
+
+@contextmanager
+def _alone(environment: Environment) -> Iterator[None]:
+    """One process at a time works on an environment."""
+    import fcntl
+
+    with open(root() / f"{environment.name}.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
