@@ -146,7 +146,9 @@ class Bench:
             version=info.version,
             provider=info.provider,
             threads=threads,
-            brick_optimization="none" if self._granularity.executed else "all",
+            brick_optimization="none"
+            if self._granularity.executed and not info.fuses_bricks
+            else "all",
         )
         self.target = Target(fingerprint(), self.runtime)
         given = options.conditions
@@ -158,7 +160,10 @@ class Bench:
         self._progress = progress
         self.store = Store.open(cache)
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
-        self._supervisor = Supervisor(WorkerSettings(info.name, threads, options.seed, memory))
+        command = (info.python, "-m", "bricks.measure.worker")
+        self._supervisor = Supervisor(
+            WorkerSettings(info.name, threads, options.seed, memory, command)
+        )
         self._target_saved = False
         self._decomposed: dict[str, Decomposition] = {}  # by digest: commands ask several times
 
@@ -216,14 +221,15 @@ class Bench:
         from bricks.decompose.build import build
 
         if self._granularity.executed:
-            proto, graph, in_place, observed = self._executed_graph(model)
+            proto, graph, in_place, groups, observed = self._executed_graph(model)
         else:
-            proto, in_place = model.skeleton, {}
+            proto, in_place, groups = model.skeleton, {}, None
             graph, observed = self._source_graph(model)
         result = build(
             model,
             graph,
             self._granularity,
+            groups=groups,
             in_place=in_place,
             steering=self._steering_values(model, proto, graph),
             assumed=observations(graph, observed, given=given(model)),
@@ -372,12 +378,16 @@ class Bench:
         cut, target = str(self._granularity), self.target.key
         return self.store.load_plan(model.digest, cut, target, name=model.name)
 
-    def _executed_graph(self, model: Model) -> tuple[bytes, Graph, dict[str, str], set[str]]:
+    def _executed_graph(
+        self, model: Model
+    ) -> tuple[bytes, Graph, dict[str, str], list[tuple[int, ...]] | None, set[str]]:
         answer = self._ask(model, "executed", model=pack(model.skeleton))
         types = {name: type_from_json(t) for name, t in answer["types"].items()}
         proto = unpack(answer["model"])
         graph = graph_of(parse_model(proto), types)
-        return proto, graph, answer["in_place"], set(answer["observed"])
+        groups = answer["groups"]
+        together = None if groups is None else [tuple(group) for group in groups]
+        return proto, graph, answer["in_place"], together, set(answer["observed"])
 
     def _steering_values(self, model: Model, proto: bytes, graph: Graph) -> dict[str, list[float]]:
         """What values that steer the work hold, where they are no constants."""

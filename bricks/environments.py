@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,13 @@ class Environment:
     def interpreter(self) -> Path | None:
         """Its Python; None where it is not installed."""
         return self.folder / "bin" / "python" if (self.folder / _STAMP).is_file() else None
+
+    def pinned(self, package: str) -> str:
+        """The version of ``package`` that the lock file names."""
+        found = re.search(rf"^{re.escape(package)}==(\S+)", self.lock.read_text("utf-8"), re.M)
+        if found is None:
+            raise BackendError(f"{self.lock} does not pin {package!r}: lock it again")
+        return found[1]
 
     def required(self) -> Path:
         """Its Python; :class:`BackendError` with the command to give where it is not installed."""

@@ -7,29 +7,51 @@ before a worker exists (its version, so that the store can be asked) comes from 
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 from bricks.backends.base import Backend
+from bricks.environments import Environment
 from bricks.errors import BackendError, UsageError
 
-__all__ = ["BACKENDS", "Backend", "BackendInfo", "create", "describe"]
+__all__ = ["BACKENDS", "ENVIRONMENTS", "Backend", "BackendInfo", "create", "describe"]
 
-BACKENDS = ("onnxruntime", "fake")
+BACKENDS = ("onnxruntime", "mxnet", "fake")
+
+# Runtimes that cannot share this environment; the version is what their lock file pins.
+ENVIRONMENTS = {
+    "mxnet": Environment(
+        name="mxnet",
+        lock=Path(__file__).parent / "mxnet" / "requirements.lock",
+        python="3.11",
+        install="bricks backends install mxnet",
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
-    """What is known of a backend without starting it. ``real`` is whether it takes real time."""
+    """What is known of a backend without starting it. ``real`` is whether it takes real time.
+
+    ``fuses_bricks`` is whether bricks of the executed graph are optimised again when they run,
+    since they are groups of source nodes; ``python`` is the interpreter that the worker needs.
+    """
 
     name: str
     version: str
     provider: str
     real: bool
+    fuses_bricks: bool = False
+    python: str = sys.executable
 
 
 def describe(name: str) -> BackendInfo:
-    """Name, version and execution provider of a backend, without importing its runtime."""
+    """What is known of a backend, without importing its runtime.
+
+    Raises :class:`BackendError` if that is not installed, and says what to do.
+    """
     if name == "fake":
         return BackendInfo("fake", "1", "none", real=False)
     if name == "onnxruntime":
@@ -38,6 +60,11 @@ def describe(name: str) -> BackendInfo:
         except metadata.PackageNotFoundError as exc:
             raise BackendError("onnxruntime is not installed: pip install onnxruntime") from exc
         return BackendInfo("onnxruntime", version, "CPUExecutionProvider", real=True)
+    if name in ENVIRONMENTS:
+        environment = ENVIRONMENTS[name]
+        python = str(environment.required())
+        version = environment.pinned(name)
+        return BackendInfo(name, version, "oneDNN", real=True, fuses_bricks=True, python=python)
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
 
 
@@ -56,4 +83,16 @@ def create(name: str, *, threads: int, seed: int) -> Backend:
             raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
 
         return OnnxRuntimeBackend(threads=threads, seed=seed)
+    if name == "mxnet":
+        # All of this is read when the library is loaded.
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"
+        try:
+            from bricks.backends.mxnet import MxnetBackend
+        except ImportError as exc:
+            raise BackendError(
+                f"mxnet cannot be imported ({exc}): bricks backends install mxnet"
+            ) from exc
+
+        return MxnetBackend(seed=seed)
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")

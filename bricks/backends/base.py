@@ -22,13 +22,16 @@ class Executed:
 
     ``proto`` holds no weights; ``types`` has every value's type, ``observed`` names those that were
     found in a run, since they depend on data. ``in_place`` maps a value to the value whose memory
-    the runtime gives it.
+    the runtime gives it. ``groups`` are the nodes, by position, that the runtime executes as one,
+    in an order to run: where its fusions make no nodes that an ONNX file could hold. None: each
+    node by itself.
     """
 
     proto: onnx.ModelProto
     types: Mapping[str, ValueType]
     in_place: Mapping[str, str]
     observed: Sequence[str] = ()
+    groups: Sequence[tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ class Backend(Protocol):
     ) -> Loaded:
         """Make ``proto`` ready, with synthetic weights; ``key`` and the seed decide their values.
 
-        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none. Inputs
+        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none; a
+        runtime whose executed graph consists of groups optimises in any case. Inputs
         hold what the metadata of ``proto`` says (:mod:`bricks.graph.held`), or are made up.
         """
         ...

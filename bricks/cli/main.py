@@ -8,6 +8,7 @@ import sys
 
 import typer
 
+from bricks.cli.backends import app as backends_app
 from bricks.cli.cache import app as cache_app
 from bricks.cli.compare import compare
 from bricks.cli.decompose import decompose
@@ -33,6 +34,7 @@ for command in (decompose, measure, predict, compare, systems):
     app.command()(command)
 app.add_typer(cache_app, name="cache")
 app.add_typer(zoo_app, name="zoo")
+app.add_typer(backends_app, name="backends")
 
 
 def _print_version(asked: bool) -> None:

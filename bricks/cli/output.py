@@ -61,7 +61,7 @@ def _writing() -> Iterator[None]:
 
 
 def complain(text: str) -> None:
-    """One line on standard error."""
+    """One line on standard error: what is wrong, or what is going on meanwhile."""
     print(f"bricks: {one_line(text)}", file=sys.stderr)
 
 

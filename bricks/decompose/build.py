@@ -21,6 +21,7 @@ def build(
     graph: Graph,
     granularity: Granularity,
     *,
+    groups: Sequence[tuple[int, ...]] | None = None,
     in_place: Mapping[str, str] | None = None,
     steering: Mapping[str, Sequence[float]] | None = None,
     assumed: Sequence[str] = (),
@@ -28,8 +29,9 @@ def build(
 ) -> Decomposition:
     """Decompose ``graph``, the source or executed graph of ``model``.
 
-    ``in_place`` maps values to the values whose memory they take, ``steering`` those that steer the
-    work to what they hold in this model. ``assumed`` is what to say of types that depend on data.
+    ``groups`` are nodes that the runtime executes as one, by position. ``in_place`` maps values to
+    the values whose memory they take, ``steering`` those that steer the work to what they hold in
+    this model. ``assumed`` is what to say of types that depend on data.
     ``started`` is when the work on this model began (``time.perf_counter()``), for the wall time
     that is recorded.
     """
@@ -45,7 +47,7 @@ def build(
     inputs = tuple(number(name) for name in graph.inputs)
     bricks: dict[str, Brick] = {}
     occurrences = []
-    for nodes in split(graph, granularity):
+    for nodes in split(graph, granularity, groups):
         piece = cutter.cut(nodes)
         bricks.setdefault(piece.brick.key, piece.brick)
         occurrences.append(

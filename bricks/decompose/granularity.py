@@ -10,6 +10,7 @@ Cutting knows nothing of operators: only of which node feeds which.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bricks.errors import UsageError
@@ -43,8 +44,17 @@ class Granularity:
         return EXECUTED if self.layers is None else str(self.layers)
 
 
-def split(graph: Graph, granularity: Granularity) -> list[tuple[int, ...]]:
-    """Cut ``graph`` into runs of node positions; every node is in exactly one of them."""
+def split(
+    graph: Graph,
+    granularity: Granularity,
+    groups: Sequence[tuple[int, ...]] | None = None,
+) -> list[tuple[int, ...]]:
+    """Cut ``graph`` into runs of node positions; every node is in exactly one of them.
+
+    ``groups`` are the nodes that a runtime executes as one, if it is the executed graph.
+    """
+    if granularity.executed and groups is not None:
+        return list(groups)
     if granularity.layers is None or granularity.layers == 1:
         return [(i,) for i in range(len(graph.nodes))]
     return find_model_subgraphs(graph, granularity.layers)

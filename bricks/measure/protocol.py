@@ -6,7 +6,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
 
     hello    backend, threads, seed, memory_bytes?     → pid
     limit    memory_bytes                              → {}
-    executed model                                     → model, types, in_place, observed
+    executed model                                     → model, types, in_place, observed, groups
     source   name, model                               → model, types, observed
     values   model, names                              → values: {name: [number…]}
     region   size_bytes                                → {}

@@ -96,6 +96,7 @@ class Worker:
             "types": {name: type_.to_json() for name, type_ in executed.types.items()},
             "in_place": dict(executed.in_place),
             "observed": list(executed.observed),
+            "groups": None if executed.groups is None else list(map(list, executed.groups)),
         }
 
     def _do_source(self, name: str, model: str) -> dict[str, Any]:

@@ -150,6 +150,20 @@ def prediction_table(rows: Sequence[Row]) -> Table:
     return table
 
 
+def backends_table(rows: Sequence[Row]) -> Table:
+    """Runtimes, a row each, with what to do about those that are missing."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("runtime", "version", "execution provider", "state"):
+        table.add_column(title)
+    for row in rows:
+        state = "installed" if row["installed"] else row["missing"]
+        table.add_row(
+            *(_text(_plain(v)) for v in (row["name"], row["version"], row["provider"])),
+            _text(state),
+        )
+    return table
+
+
 def facts_table(facts: Mapping[str, Any]) -> Table:
     """Names and values, one a line."""
     table = Table(box=None, show_header=False, pad_edge=False)

@@ -1,0 +1,167 @@
+"""MXNet on CPU, with oneDNN: the framework of the DLBricks paper (there 1.5.1 with MKL).
+
+Lives in an environment of its own, since MXNet wants an older NumPy than everything else. Models
+and bricks come as ONNX and are translated; MXNet's own fusions are always on, for it has no
+operators that an ONNX file could hold after them. What it executes is therefore said as groups of
+source nodes, each of which is a brick that is fused again when it runs alone.
+
+Operators are run by the calling thread (MXNet's naive engine): handing each call to a thread of the
+engine takes as long as ten small layers, on both sides of a comparison.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+import onnx
+
+from bricks.backends.base import Executed, Placement
+from bricks.backends.mxnet.loaded import LoadedGraph, Region
+from bricks.backends.mxnet.translate import groups, translate
+from bricks.errors import BackendError
+from bricks.graph.containers import ValueType
+from bricks.graph.domains import integer_ranges
+from bricks.graph.feeds import feeds
+from bricks.graph.graph import Graph
+from bricks.graph.model import Model
+from bricks.graph.source import source_graph
+from bricks.graph.synthesis import Pool, numpy_dtype
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of, upstream, without_values
+
+
+class MxnetBackend:
+    """MXNet's CPU context; the number of threads is set before it is imported."""
+
+    def __init__(self, *, seed: int) -> None:
+        logging.getLogger().setLevel(logging.ERROR)
+        mx.random.seed(seed)
+        self._pool = Pool(seed)
+        self._region = Region()
+
+    def executed(self, proto: onnx.ModelProto) -> Executed:
+        """The source graph, and which of its nodes MXNet fuses."""
+        graph = _graph(proto)
+        fused = translate(graph, _bounds(graph, without_values(proto))).fused()
+        source = onnx.ModelProto()
+        source.CopyFrom(proto)
+        del source.graph.node[:]  # outputs that nobody uses are left out
+        source.graph.node.extend(graph.nodes)
+        return Executed(source, graph.types, {}, groups=groups(graph, fused))
+
+    def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
+        """What ``onnx.shape_inference`` finds: MXNet runs nothing whose shapes are open."""
+        return _graph(proto).types, ()
+
+    def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
+        """Small values in one run on synthetic data."""
+        part = upstream(proto, names)
+        graph = graph_of(part, _graph(proto).types)
+        weights, inputs = self._synthesised(part, graph, "observed")
+        given = {name: make() for name, (make, _) in inputs.items()}
+        found = {name: given[name] for name in names if name in given}
+        if part.graph.node:
+            results = self._run(graph, weights, given)
+            found |= dict(zip(graph.outputs, results, strict=True))
+        return {name: found[name].ravel().tolist() for name in names}
+
+    def load(self, proto: onnx.ModelProto, *, key: str, optimize: bool) -> LoadedGraph:
+        """A graph with synthetic weights and inputs."""
+        graph = _graph(proto)
+        weights, inputs = self._synthesised(proto, graph, key)
+        return self._loaded(graph, {**weights, **_bounds(graph, without_values(proto))}, inputs)
+
+    def evaluate(
+        self,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        feeds: Mapping[str, Any],
+        *,
+        optimize: bool,
+    ) -> Sequence[Any]:
+        """One run with given weights and inputs."""
+        return self._run(_graph(proto), weights, feeds)
+
+    def materialised(
+        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
+    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+        """The source graph with its own weights: fusions change neither."""
+        return self.executed(proto), weights
+
+    def _run(
+        self,
+        graph: Graph,
+        weights: Mapping[str, np.ndarray],
+        given: Mapping[str, Any],
+    ) -> list[np.ndarray]:
+        inputs = {
+            name: (partial(_same, given[name]), _tensor(graph, name)) for name in graph.inputs
+        }
+        loaded = self._loaded(graph, weights, inputs)
+        nowhere = Placement((None,) * len(graph.inputs), (None,) * len(graph.outputs))
+        placed = loaded.place(nowhere, np.zeros(0, np.uint8))
+        placed.sample()
+        shapes = [_tensor(graph, name).shape for name in graph.outputs]
+        return [a.reshape(shape) for a, shape in zip(placed.results(), shapes, strict=True)]
+
+    def _loaded(
+        self,
+        graph: Graph,
+        weights: Mapping[str, np.ndarray],
+        inputs: Mapping[str, Any],
+    ) -> LoadedGraph:
+        outputs = [_tensor(graph, name) for name in graph.outputs]
+        return LoadedGraph(translate(graph, weights), weights, inputs, outputs, self._region)
+
+    def _synthesised(
+        self, proto: onnx.ModelProto, graph: Graph, key: str
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        types = without_values(proto)
+        integers = [name for name, type_ in types.items() if not type_.floating]
+        ranges = integer_ranges(graph, [*graph.inputs, *integers])
+        weights = {
+            name: self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
+            for name, type_ in types.items()
+        }
+        makers = feeds(proto, graph, ranges, self._pool, f"{key}/")
+        return weights, {name: (make, _tensor(graph, name)) for name, make in makers.items()}
+
+
+def _graph(proto: onnx.ModelProto) -> Graph:
+    """The graph of ``proto`` with all of its types, as the source graph of a model is made."""
+    stated = graph_of(proto)
+    inputs = tuple((name, stated.types[name]) for name in stated.inputs)
+    return source_graph(Model("graph", Path(), proto.SerializeToString(), inputs, ""))
+
+
+def _bounds(graph: Graph, weights: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
+    """The bounds of Clip among ``weights``, such that it is a ReLU6.
+
+    Values of weights are no part of a brick, but MXNet fuses only what is cut off at zero; and
+    where that does not happen, it takes a layer as long to cut off anywhere else.
+    """
+    bounds = {}
+    for node in graph.nodes:
+        if node.op_type == "Clip":
+            for name, bound in zip(node.input[1:], (0, 6), strict=False):
+                if name in weights:
+                    type_ = weights[name]
+                    bounds[name] = np.full(type_.shape, bound, numpy_dtype(type_.dtype))
+    return bounds
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _tensor(graph: Graph, name: str) -> TensorType:
+    type_ = graph.types.get(name)
+    if not isinstance(type_, TensorType):
+        raise BackendError(f"MXNet knows tensors alone: '{name}' is none; choose another --runtime")
+    return type_

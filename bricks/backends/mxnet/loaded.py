@@ -1,0 +1,129 @@
+"""A translated graph with its weights, bound to memory, ready to run.
+
+It runs as a cached operator with static memory, as a hybridised Gluon network does. oneDNN leaves
+results in a layout of its own in the arrays that they are written to, and reads them there again:
+so whoever shares memory in the region shares the array too, and with it the layout that it is in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.base import _LIB, NDArrayHandle, check_call
+
+from bricks.backends.base import Placement
+from bricks.backends.mxnet.translate import Translation, translated
+from bricks.graph.synthesis import numpy_dtype
+from bricks.graph.tensor import TensorType
+
+# As Gluon's hybridize(static_alloc=True, static_shape=True) has it.
+_STATIC = [("static_alloc", "True"), ("static_shape", "True")]
+
+
+def to_array(values: np.ndarray) -> Any:
+    """An array of MXNet's that shares the memory of ``values``; it has no scalars."""
+    shaped = values.reshape(values.shape or (1,))
+    return mx.nd.from_numpy(np.ascontiguousarray(shaped), zero_copy=True)
+
+
+class Region:
+    """The arrays that lie in the shared activation region: one for each place and type."""
+
+    def __init__(self) -> None:
+        self._memory: np.ndarray | None = None
+        self._arrays: dict[tuple[int, TensorType], Any] = {}
+
+    def at(self, memory: np.ndarray, offset: int, type_: TensorType) -> Any:
+        """The array of ``type_`` at ``offset`` bytes in ``memory``, always the same one."""
+        if self._memory is None or self._memory.ctypes.data != memory.ctypes.data:
+            self._memory, self._arrays = memory, {}
+        key = offset, type_
+        if key not in self._arrays:
+            flat = memory[offset : offset + type_.size_bytes]
+            shaped = flat.view(numpy_dtype(type_.dtype)).reshape(type_.shape)
+            self._arrays[key] = to_array(shaped)
+        return self._arrays[key]
+
+
+class LoadedGraph:
+    """A graph with its weights; it may be placed several times, and they stay the same."""
+
+    def __init__(
+        self,
+        translation: Translation,
+        weights: Mapping[str, np.ndarray],
+        inputs: Mapping[str, tuple[Callable[[], Any], TensorType]],
+        outputs: Sequence[TensorType],
+        region: Region,
+    ) -> None:
+        symbol = translation.fused()
+        self._symbol = symbol
+        self._inputs, self._outputs, self._region = inputs, outputs, region
+        self._order = symbol.list_inputs()
+        needed = set(self._order)
+        arrays = {**translation.constants, **weights}
+        self._variables = translation.variables
+        self._weights = {
+            translation.variables[name]: to_array(values)
+            for name, values in arrays.items()
+            if translation.variables[name] in needed
+        }
+
+    def place(self, placement: Placement, region: np.ndarray) -> PlacedGraph:
+        """Bind inputs and outputs, to arrays in ``region`` where the placement says so."""
+        given = dict(self._weights)
+        for (name, (make, type_)), offset in zip(
+            self._inputs.items(), placement.inputs, strict=True
+        ):
+            given[self._variables[name]] = (
+                to_array(make()) if offset is None else self._region.at(region, offset, type_)
+            )
+        results = [
+            to_array(np.zeros(type_.shape, numpy_dtype(type_.dtype)))
+            if offset is None
+            else self._region.at(region, offset, type_)
+            for offset, type_ in zip(placement.outputs, self._outputs, strict=True)
+        ]
+        return PlacedGraph(self._symbol, [given[name] for name in self._order], results)
+
+
+class PlacedGraph:
+    """A cached operator with all that it reads and writes."""
+
+    def __init__(self, symbol: Any, given: Sequence[Any], results: Sequence[Any]) -> None:
+        with translated("binding it"):
+            self._operator = mx.nd.CachedOp(symbol, _STATIC)
+        self._given, self._results = given, results
+        # The public wrapper makes these anew for each call, microseconds for each weight.
+        self._handles = (NDArrayHandle * len(given))(*(a.handle for a in given))
+        self._result_handles = (NDArrayHandle * len(results))(*(a.handle for a in results))
+
+    def sample(self) -> float:
+        """Run once; the latency in seconds."""
+        count = ctypes.c_int(len(self._results))
+        results = ctypes.cast(self._result_handles, ctypes.POINTER(NDArrayHandle))
+        kinds = ctypes.POINTER(ctypes.c_int)()
+        invoke, operator, clock = (
+            _LIB.MXInvokeCachedOpEx,
+            self._operator.handle,
+            time.perf_counter_ns,
+        )
+        given, number = self._handles, ctypes.c_int(len(self._given))
+        by_count, by_results, by_kinds = map(ctypes.byref, (count, results, kinds))
+        start = clock()
+        failed = invoke(operator, number, given, by_count, by_results, by_kinds)
+        taken = clock() - start
+        if failed:
+            with translated("running it"):
+                check_call(failed)
+        return taken * 1e-9
+
+    def results(self) -> list[np.ndarray]:
+        """What the last run has computed."""
+        with translated("running it"):
+            return [array.asnumpy() for array in self._results]

@@ -1,0 +1,174 @@
+"""From an ONNX graph to MXNet's symbols, and back to which nodes MXNet runs as one.
+
+Symbols are named after the position of their node, so that what MXNet makes of them can be told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import mxnet as mx
+import networkx as nx
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from bricks.backends.mxnet.operators import OPERATORS, Node, Symbol
+from bricks.errors import BackendError, BricksError, first_line
+from bricks.graph.graph import Graph
+from bricks.graph.payload import is_referenced
+from bricks.graph.tensor import TensorType
+from bricks.graph.topology import default_domain, label
+
+# The name under which MXNet keeps its fusions for processors (operators of oneDNN).
+_FUSIONS = "MKLDNN"
+
+# How symbols of a node are called: all of them begin with its position.
+_POSITION = re.compile(r"n(\d+)(?:_|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A graph as one symbol.
+
+    ``variables`` maps inputs and initializers of the graph to variables of the symbol,
+    ``constants`` those of them whose values the graph holds to these values.
+    """
+
+    symbol: Symbol
+    variables: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+
+    def fused(self) -> Symbol:
+        """The symbol after MXNet's own fusions."""
+        with translated("fusing operators"):
+            return self.symbol.get_backend_symbol(_FUSIONS)
+
+
+def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> Translation:
+    """``graph`` in MXNet's operators; :class:`BackendError` names what has no counterpart.
+
+    ``weights`` are values that the graph does not hold: some of MXNet's operators want them ahead.
+    """
+    values = {
+        name: numpy_helper.to_array(tensor)
+        for name, tensor in graph.initializers.items()
+        if not is_referenced(tensor)
+    }
+    variables: dict[str, str] = {}
+    symbols: dict[str, Symbol] = {}
+    for number, name in enumerate((*graph.inputs, *graph.initializers)):
+        variables[name] = f"v{number}"
+        symbols[name] = mx.sym.var(variables[name])
+    for position, proto in enumerate(graph.nodes):
+        made = _made(_node(graph, position, proto, symbols, {**values, **(weights or {})}))
+        symbols.update((name, s) for name, s in zip(proto.output, made, strict=False) if name)
+    outputs = [
+        # A variable is no result: handing it through is work too.
+        mx.sym.identity(symbols[name], name=f"out{i}") if name in variables else symbols[name]
+        for i, name in enumerate(graph.outputs)
+    ]
+    held = {name: array for name, array in values.items() if name in variables}
+    return Translation(mx.sym.Group(outputs), variables, held)
+
+
+def groups(graph: Graph, fused: Symbol) -> list[tuple[int, ...]]:
+    """The nodes of ``graph``, by position, that MXNet runs as one in ``fused``; in an order to run.
+
+    What one node became may be in several of its operators: all of these are one group then.
+    """
+    together: nx.Graph[int] = nx.Graph()
+    together.add_nodes_from(range(len(graph.nodes)))
+    for names in _operators(json.loads(fused.tojson())):
+        positions = sorted({int(m[1]) for name in names if (m := _POSITION.match(name))})
+        nx.add_path(together, positions)
+    found = sorted((sorted(group) for group in nx.connected_components(together)), key=max)
+    return _in_order(graph, [tuple(group) for group in found])
+
+
+def _operators(symbol: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The names of the symbols in each operator, those in fused ones included."""
+    for node in symbol["nodes"]:
+        inside = [
+            name
+            for part in node.get("subgraphs", ())
+            for names in _operators(part)
+            for name in names
+        ]
+        if inside or node["op"] != "null":
+            yield inside or [node["name"]]
+
+
+def _in_order(graph: Graph, found: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """``found`` such that each group comes after those that it reads from, late ends last."""
+    group_of = {position: number for number, group in enumerate(found) for position in group}
+    maker = {name: i for i, node in enumerate(graph.nodes) for name in node.output if name}
+    order: nx.DiGraph[int] = nx.DiGraph()
+    order.add_nodes_from(range(len(found)))
+    for i, node in enumerate(graph.nodes):
+        for name in node.input:
+            if name in maker and group_of[maker[name]] != group_of[i]:
+                order.add_edge(group_of[maker[name]], group_of[i])
+    try:
+        numbers = list(nx.lexicographical_topological_sort(order))
+    except nx.NetworkXUnfeasible as exc:
+        raise BackendError("MXNet fuses nodes that wait for each other: not understood") from exc
+    return [found[number] for number in numbers]
+
+
+def _node(
+    graph: Graph,
+    position: int,
+    proto: onnx.NodeProto,
+    symbols: Mapping[str, Symbol],
+    values: Mapping[str, np.ndarray],
+) -> Node:
+    if default_domain(proto.domain) or proto.op_type not in OPERATORS:
+        domain = f" of domain {proto.domain}" if proto.domain else ""
+        raise BackendError(
+            f"{label(proto)}{domain} has no counterpart in MXNet: choose --runtime onnxruntime"
+        )
+    return Node(
+        name=f"n{position}",
+        proto=proto,
+        symbols=[symbols[name] if name else None for name in proto.input],
+        types=[_type(graph, proto, name) if name else None for name in proto.input],
+        constants=[values.get(name) for name in proto.input],
+        outputs=[_type(graph, proto, name) for name in proto.output if name],
+        opset=graph.opsets.get("", graph.opsets.get("ai.onnx", 1)),
+    )
+
+
+def _type(graph: Graph, proto: onnx.NodeProto, name: str) -> TensorType:
+    type_ = graph.types.get(name)
+    if not isinstance(type_, TensorType):
+        raise BackendError(
+            f"MXNet cannot run {label(proto)}: the shape of '{name}' is not known"
+            " ahead; choose --runtime onnxruntime"
+        )
+    return type_
+
+
+def _made(node: Node) -> list[Symbol]:
+    with translated(f"translating {label(node.proto)}"):
+        made = OPERATORS[node.proto.op_type](node)
+    return made if isinstance(made, list) else [made]
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """MXNet's errors, and those of its Python wrappers, as ours."""
+    try:
+        yield
+    except (BricksError, MemoryError):
+        raise
+    except Exception as exc:
+        text = first_line(exc)
+        if "bad_alloc" in text or "Cannot allocate" in text or "allocate memory" in text:
+            raise MemoryError(text) from exc
+        raise BackendError(f"MXNet failed while {what}: {text}") from exc

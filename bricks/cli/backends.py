@@ -1,0 +1,78 @@
+"""``bricks backends``: which runtimes are here, and how to get those that are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from bricks.cli.options import Json
+from bricks.cli.output import complain, finish, print_json, show
+from bricks.errors import BackendError, UsageError
+
+app = typer.Typer(
+    no_args_is_help=True, help="The runtimes that models can be measured with, and their install."
+)
+
+
+@app.command("list")
+def list_backends(json: Json = False) -> None:
+    """List the runtimes, and say what is missing and which command installs it.
+
+    Example: bricks backends list
+    """
+    from bricks.backends import BACKENDS
+
+    rows = [_row(name) for name in BACKENDS]
+    if json:
+        print_json({"backends": rows})
+        return
+    from bricks.report.tables import backends_table
+
+    show(backends_table(rows))
+
+
+@app.command()
+def install(
+    name: str = typer.Argument(..., metavar="NAME", help="The runtime, such as mxnet."),
+    json: Json = False,
+) -> None:
+    """Install a runtime that needs an environment of its own.
+
+    Example: bricks backends install mxnet
+    """
+    from bricks import environments
+    from bricks.backends import BACKENDS, ENVIRONMENTS
+
+    if name not in BACKENDS:
+        raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
+    new = False
+    if name in ENVIRONMENTS:
+        _, new = environments.install(ENVIRONMENTS[name], complain)
+    row = _row(name)
+    if json:
+        print_json({**row, "new": new})
+    elif row["installed"]:
+        where = "" if name in ENVIRONMENTS else ", with bricks itself"
+        show(f"{name} {row['version']} is installed{where}: use it with --runtime {name}")
+    finish([] if row["installed"] else [row["missing"]])
+
+
+def _row(name: str) -> dict[str, Any]:
+    """What is known of a runtime; ``missing`` says what to do if it is not installed."""
+    from bricks.backends import ENVIRONMENTS, describe
+
+    environment = ENVIRONMENTS.get(name)
+    folder = None if environment is None else str(environment.folder)
+    try:
+        info = describe(name)
+    except BackendError as error:
+        pinned = None if environment is None else environment.pinned(name)
+        return {
+            "name": name, "installed": False, "version": pinned, "provider": None,
+            "environment": folder, "missing": str(error),
+        }  # fmt: skip
+    return {
+        "name": name, "installed": True, "version": info.version, "provider": info.provider,
+        "environment": folder, "missing": None,
+    }  # fmt: skip
