@@ -146,9 +146,8 @@ class Bench:
             version=info.version,
             provider=info.provider,
             threads=threads,
-            brick_optimization="none"
-            if self._granularity.executed and not info.fuses_bricks
-            else "all",
+            brick_optimization=info.brick_optimization
+            or ("none" if self._granularity.executed else "all"),
         )
         self.target = Target(fingerprint(), self.runtime)
         given = options.conditions

@@ -18,32 +18,32 @@ from bricks.errors import BackendError, UsageError
 
 __all__ = ["BACKENDS", "ENVIRONMENTS", "Backend", "BackendInfo", "create", "describe"]
 
-BACKENDS = ("onnxruntime", "mxnet", "fake")
+BACKENDS = ("onnxruntime", "mxnet", "mxnet-unfused", "fake")
 
-# Runtimes that cannot share this environment; the version is what their lock file pins.
-ENVIRONMENTS = {
-    "mxnet": Environment(
-        name="mxnet",
-        lock=Path(__file__).parent / "mxnet" / "requirements.lock",
-        python="3.11",
-        install="bricks backends install mxnet",
-    )
-}
+_MXNET = Environment(
+    name="mxnet",
+    lock=Path(__file__).parent / "mxnet" / "requirements.lock",
+    python="3.11",
+    install="bricks backends install mxnet",
+)
+# Runtimes that cannot share this environment; their version is what the lock file pins.
+ENVIRONMENTS = {"mxnet": _MXNET, "mxnet-unfused": _MXNET}
 
 
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
     """What is known of a backend without starting it. ``real`` is whether it takes real time.
 
-    ``fuses_bricks`` is whether bricks of the executed graph are optimised again when they run,
-    since they are groups of source nodes; ``python`` is the interpreter that the worker needs.
+    ``brick_optimization`` is which of its optimisations it applies to bricks, ``all`` or ``none``,
+    whichever the granularity; None where that decides. ``python`` is the interpreter that the
+    worker needs.
     """
 
     name: str
     version: str
     provider: str
     real: bool
-    fuses_bricks: bool = False
+    brick_optimization: str | None = None
     python: str = sys.executable
 
 
@@ -63,8 +63,14 @@ def describe(name: str) -> BackendInfo:
     if name in ENVIRONMENTS:
         environment = ENVIRONMENTS[name]
         python = str(environment.required())
-        version = environment.pinned(name)
-        return BackendInfo(name, version, "oneDNN", real=True, fuses_bricks=True, python=python)
+        return BackendInfo(
+            name,
+            environment.pinned(environment.name),
+            "oneDNN",
+            real=True,
+            brick_optimization="all" if name == "mxnet" else "none",
+            python=python,
+        )
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
 
 
@@ -83,7 +89,7 @@ def create(name: str, *, threads: int, seed: int) -> Backend:
             raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
 
         return OnnxRuntimeBackend(threads=threads, seed=seed)
-    if name == "mxnet":
+    if name in ("mxnet", "mxnet-unfused"):
         # All of this is read when the library is loaded.
         os.environ["OMP_NUM_THREADS"] = str(threads)
         os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"
@@ -94,5 +100,5 @@ def create(name: str, *, threads: int, seed: int) -> Backend:
                 f"mxnet cannot be imported ({exc}): bricks backends install mxnet"
             ) from exc
 
-        return MxnetBackend(seed=seed)
+        return MxnetBackend(seed=seed, fuse=name == "mxnet")
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")

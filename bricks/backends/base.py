@@ -63,7 +63,12 @@ class Loaded(Protocol):
 
 
 class Backend(Protocol):
-    """A runtime with a fixed number of threads, in this process."""
+    """A runtime with a fixed number of threads, in this process.
+
+    ``minds_signs`` is whether it has operators that take longer where signs cannot be foreseen.
+    """
+
+    minds_signs: bool
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph that is really executed for ``proto`` (a model without weights)."""
@@ -86,8 +91,8 @@ class Backend(Protocol):
     ) -> Loaded:
         """Make ``proto`` ready, with synthetic weights; ``key`` and the seed decide their values.
 
-        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none; a
-        runtime whose executed graph consists of groups optimises in any case. Inputs
+        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none,
+        of a runtime that can have both. Inputs
         hold what the metadata of ``proto`` says (:mod:`bricks.graph.held`), or are made up.
         """
         ...

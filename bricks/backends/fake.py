@@ -45,6 +45,8 @@ _PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 class FakeBackend:
     """The backend called ``fake``."""
 
+    minds_signs = False
+
     def __init__(self) -> None:
         self._loaded: WeakSet[FakeLoaded] = WeakSet()
 

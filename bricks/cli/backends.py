@@ -67,7 +67,7 @@ def _row(name: str) -> dict[str, Any]:
     try:
         info = describe(name)
     except BackendError as error:
-        pinned = None if environment is None else environment.pinned(name)
+        pinned = None if environment is None else environment.pinned(environment.name)
         return {
             "name": name, "installed": False, "version": pinned, "provider": None,
             "environment": folder, "missing": str(error),

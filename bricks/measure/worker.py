@@ -52,6 +52,7 @@ class Worker:
         self._loaded: dict[str, Loaded] = {}
         self._placed: dict[str, Placed] = {}
         self._region = np.zeros((0, PERIOD), np.uint8)
+        self._filling: np.ndarray | None = None
         self._reference: Placed | None = None
         self._ballast: tuple[int, Placed] | None = None
         self._threads = 1
@@ -145,7 +146,9 @@ class Worker:
         A walk over some of a model's bricks may begin with what its end has left behind. From walk
         to walk such values would grow without end, or vanish.
         """
-        self._region[:] = filled(PERIOD, self._seed)
+        if self._filling is None:
+            self._filling = filled(PERIOD, self._seed, signed=self.backend.minds_signs)
+        self._region[:] = self._filling
 
     def _do_load(
         self,

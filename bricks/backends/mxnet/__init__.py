@@ -1,9 +1,10 @@
 """MXNet on CPU, with oneDNN: the framework of the DLBricks paper (there 1.5.1 with MKL).
 
 Lives in an environment of its own, since MXNet wants an older NumPy than everything else. Models
-and bricks come as ONNX and are translated; MXNet's own fusions are always on, for it has no
-operators that an ONNX file could hold after them. What it executes is therefore said as groups of
-source nodes, each of which is a brick that is fused again when it runs alone.
+and bricks come as ONNX and are translated. MXNet's own fusions make operators that no ONNX file
+could hold: what it executes is therefore said as groups of source nodes, each of which is a brick
+that is fused again when it runs alone. Without them, it runs what Gluon's ``hybridize()`` does, and
+what MXNet was at the time of the paper.
 
 Operators are run by the calling thread (MXNet's naive engine): handing each call to a thread of the
 engine takes as long as ten small layers, on both sides of a comparison.
@@ -37,23 +38,30 @@ from bricks.graph.view import graph_of, upstream, without_values
 
 
 class MxnetBackend:
-    """MXNet's CPU context; the number of threads is set before it is imported."""
+    """MXNet's CPU context, with its fusions if ``fuse``.
 
-    def __init__(self, *, seed: int) -> None:
+    The number of threads is set before it is imported.
+    """
+
+    minds_signs = True  # Clip
+
+    def __init__(self, *, seed: int, fuse: bool) -> None:
         logging.getLogger().setLevel(logging.ERROR)
         mx.random.seed(seed)
         self._pool = Pool(seed)
         self._region = Region()
+        self._fuse = fuse
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The source graph, and which of its nodes MXNet fuses."""
         graph = _graph(proto)
-        fused = translate(graph, _bounds(graph, without_values(proto))).fused()
+        translation = translate(graph, _bounds(graph, without_values(proto)))
         source = onnx.ModelProto()
         source.CopyFrom(proto)
         del source.graph.node[:]  # outputs that nobody uses are left out
         source.graph.node.extend(graph.nodes)
-        return Executed(source, graph.types, {}, groups=groups(graph, fused))
+        together = groups(graph, translation.fused()) if self._fuse else None
+        return Executed(source, graph.types, {}, groups=together)
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
         """What ``onnx.shape_inference`` finds: MXNet runs nothing whose shapes are open."""
@@ -117,7 +125,9 @@ class MxnetBackend:
         inputs: Mapping[str, Any],
     ) -> LoadedGraph:
         outputs = [_tensor(graph, name) for name in graph.outputs]
-        return LoadedGraph(translate(graph, weights), weights, inputs, outputs, self._region)
+        translation = translate(graph, weights)
+        symbol = translation.fused() if self._fuse else translation.symbol
+        return LoadedGraph(symbol, translation, weights, inputs, outputs, self._region)
 
     def _synthesised(
         self, proto: onnx.ModelProto, graph: Graph, key: str
@@ -129,6 +139,8 @@ class MxnetBackend:
             name: self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
             for name, type_ in types.items()
         }
+        for name in _shifts(graph).intersection(weights):
+            weights[name] -= weights[name].dtype.type(0.5)
         makers = feeds(proto, graph, ranges, self._pool, f"{key}/")
         return weights, {name: (make, _tensor(graph, name)) for name, make in makers.items()}
 
@@ -138,6 +150,20 @@ def _graph(proto: onnx.ModelProto) -> Graph:
     stated = graph_of(proto)
     inputs = tuple((name, stated.types[name]) for name in stated.inputs)
     return source_graph(Model("graph", Path(), proto.SerializeToString(), inputs, ""))
+
+
+def _shifts(graph: Graph) -> set[str]:
+    """Biases and means of normalisations: what they do to the sign of values.
+
+    Made up, both are positive, and would leave most values on one side of zero; which half of them
+    is cut off is what takes MXNet's Clip its time, for it guesses.
+    """
+    return {
+        name
+        for node in graph.nodes
+        if node.op_type == "BatchNormalization"
+        for name in (node.input[2], node.input[3])
+    }
 
 
 def _bounds(graph: Graph, weights: Mapping[str, TensorType]) -> dict[str, np.ndarray]:

@@ -51,17 +51,20 @@ class Region:
 
 
 class LoadedGraph:
-    """A graph with its weights; it may be placed several times, and they stay the same."""
+    """A graph with its weights, which stay the same however often it is placed.
+
+    ``symbol`` is what runs: the translation's, or what fusions have made of it.
+    """
 
     def __init__(
         self,
+        symbol: Any,
         translation: Translation,
         weights: Mapping[str, np.ndarray],
         inputs: Mapping[str, tuple[Callable[[], Any], TensorType]],
         outputs: Sequence[TensorType],
         region: Region,
     ) -> None:
-        symbol = translation.fused()
         self._symbol = symbol
         self._inputs, self._outputs, self._region = inputs, outputs, region
         self._order = symbol.list_inputs()

@@ -50,6 +50,8 @@ _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 class OnnxRuntimeBackend:
     """ONNX Runtime's CPU execution provider with a fixed number of threads."""
 
+    minds_signs = False
+
     def __init__(self, *, threads: int, seed: int) -> None:
         ort.set_default_logger_severity(4)
         ort.set_global_thread_pool_sizes(threads, 1)
