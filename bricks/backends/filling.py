@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 # After so many bytes all begins again. Four times a prime, so that rows of a matrix are not equal;
-# and more than a processor's branch predictor can learn: MXNet's Clip takes four times as long where
-# it cannot foresee what is cut off.
+# and more than a branch predictor can learn: MXNet's Clip takes several times as long where the
+# processor cannot foresee what is cut off.
 PERIOD = 4 * 1_048_583
 
 
