@@ -94,7 +94,9 @@ class MxnetBackend:
         optimize: bool,
     ) -> Sequence[Any]:
         """One run with given weights and inputs."""
-        return self._run(_graph(proto), weights, feeds)
+        # oneDNN lays weights out anew where they are, and these are not ours.
+        own = {name: values.copy() for name, values in weights.items()}
+        return self._run(_graph(proto), own, feeds)
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]

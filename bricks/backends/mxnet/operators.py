@@ -253,6 +253,14 @@ def layer_norm(n: Node) -> Symbol:
     return mx.sym.LayerNorm(*n.symbols[:3], eps=n.attribute("epsilon", 1e-5), name=n.name)
 
 
+@operator("LpNormalization")
+def lp_norm(n: Node) -> Symbol:
+    """Channels scaled to unit length."""
+    if n.attribute("p", 2) != 2 or n.attribute("axis", -1) != 1 or len(n.shape()) < 3:
+        raise n.refused("it normalises the length of channels only")
+    return mx.sym.L2Normalization(n.symbols[0], mode="channel", name=n.name)
+
+
 @operator("LRN")
 def lrn(n: Node) -> Symbol:
     """Local response normalisation."""
@@ -275,13 +283,21 @@ def gemm(n: Node) -> Symbol:
         raise n.refused("it has no scaled products")
     if not n.attribute("transB", 0):
         weight = mx.sym.transpose(weight, name=f"{n.name}_weight")
-    bias = [n.symbols[2]] if n.has(2) else []
     hidden = n.outputs[0].shape[-1]
-    if bias and n.shape(2) != (hidden,):
-        raise n.refused(f"its bias is of shape {n.shape(2)}")
-    return mx.sym.FullyConnected(
-        n.symbols[0], weight, *bias, num_hidden=hidden, no_bias=not bias, flatten=False, name=n.name
+    whole = n.has(2) and n.shape(2) == (hidden,)
+    product = mx.sym.FullyConnected(
+        n.symbols[0],
+        weight,
+        *([n.symbols[2]] if whole else []),
+        num_hidden=hidden,
+        no_bias=not whole,
+        flatten=False,
+        name=n.name if whole or not n.has(2) else f"{n.name}_product",
     )
+    if whole or not n.has(2):
+        return product
+    bias = _of_rank(n.symbols[2], n.shape(2), 2, f"{n.name}_bias")
+    return mx.sym.broadcast_add(product, bias, name=n.name)
 
 
 @operator("MatMul")
@@ -435,6 +451,14 @@ def softmax(n: Node) -> Symbol:
         raise n.refused("it takes a softmax along one axis only")
     kind = mx.sym.softmax if n.proto.op_type == "Softmax" else mx.sym.log_softmax
     return kind(n.symbols[0], axis=axis, name=n.name)
+
+
+@operator("Shape")
+def shape_of(n: Node) -> Symbol:
+    """The sizes of a value's axes."""
+    if n.attribute("start", 0) or n.attribute("end") is not None:
+        raise n.refused("it gives all sizes or none")
+    return mx.sym.shape_array(n.symbols[0], name=n.name)
 
 
 @operator("Flatten")

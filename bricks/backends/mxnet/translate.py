@@ -65,8 +65,9 @@ def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> 
     for number, name in enumerate((*graph.inputs, *graph.initializers)):
         variables[name] = f"v{number}"
         symbols[name] = mx.sym.var(variables[name])
+    known = {**values, **(weights or {})}
     for position, proto in enumerate(graph.nodes):
-        made = _made(_node(graph, position, proto, symbols, {**values, **(weights or {})}))
+        made = _made(_node(graph, position, proto, symbols, known))
         symbols.update((name, s) for name, s in zip(proto.output, made, strict=False) if name)
     outputs = [
         # A variable is no result: handing it through is work too.
