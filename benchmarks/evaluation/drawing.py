@@ -59,7 +59,7 @@ PERCENT = FuncFormatter(lambda value, _: f"{100 * value:.0f}")
 
 def styled() -> AbstractContextManager[None]:
     """Make and save figures in this context."""
-    return matplotlib.rc_context(STYLE)
+    return matplotlib.rc_context(dict(STYLE))
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -45,7 +45,7 @@ from evaluation.results import EXECUTED, ModelFacts, Results
 
 PREFIX = "paper-"
 
-TITLES = {"mxnet": "MXNet", "onnxruntime": "ONNX Runtime", "fake": "the fake runtime"}
+TITLES = {"mxnet": "MXNet", "onnxruntime": "ONNX Runtime", "fake": "Fake runtime"}
 RUNTIMES = ((VERMILION, "o"), (BLUE, "s"), (GREEN, "D"), (PINK, "^"))
 OPERATORS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW)
 OTHER = "#BBBBBB"
@@ -185,7 +185,7 @@ def models(results: Results) -> Figure | None:
     if not runtimes:
         return None
     names = [model.name for _, of in groups for model in of]
-    cuts, short = _cuts(results), _short(results)
+    cuts, short = results.cuts, _short(results)
     labels = [*map(short, names), f"paper, {published.TOLD_SYSTEM}"]
     panel, body, head = max(1.4, len(cuts) * 0.245), len(names) * ROW, 2.3 * ROW
     left, right, above, below, gap = room(labels), 0.95, 0.85, 0.7, 0.2
@@ -302,16 +302,12 @@ def _with_layers(results: Results) -> list[Group]:
 
 def _compared(results: Results) -> list[str]:
     """Runtimes on which something was compared."""
-    return [r for r in results.runtimes if any(results.ratios(r, g) for g in _cuts(results))]
-
-
-def _cuts(results: Results) -> list[str]:
-    return [*map(str, results.numbers), *([EXECUTED] if EXECUTED in results.granularities else [])]
+    return [r for r in results.runtimes if any(results.ratios(r, g) for g in results.cuts)]
 
 
 def _places(results: Results) -> dict[str, float]:
     """Where granularities stand on an axis that has room for all of the paper's."""
-    return {cut: 10 + BESIDE if cut == EXECUTED else float(cut) for cut in _cuts(results)}
+    return {cut: 10 + BESIDE if cut == EXECUTED else float(cut) for cut in results.cuts}
 
 
 def _short(results: Results) -> Callable[[str], str]:

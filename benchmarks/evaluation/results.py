@@ -115,6 +115,11 @@ class Results:
         return tuple(sorted(int(g) for g in self.granularities if g != EXECUTED))
 
     @property
+    def cuts(self) -> tuple[str, ...]:
+        """All granularities in the order in which they are shown."""
+        return (*map(str, self.numbers), *(g for g in self.granularities if g == EXECUTED))
+
+    @property
     def tasks(self) -> tuple[str, ...]:
         """Tasks of the models, those of most models first."""
         names = [model.task for model in self.models]
@@ -301,12 +306,16 @@ def _micro(latency_s: float) -> float:
     return float(f"{latency_s * 1e6:.5g}")
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts numbers within names by value: resnet18, resnet50, resnet101."""
+def _natural(name: str) -> list[tuple[float, str]]:
+    """A key that sorts numbers within names by value: resnet18, resnet101; 025 is a quarter."""
     parts: list[str] = []
     for character in name:
         if parts and parts[-1].isdigit() == character.isdigit():
             parts[-1] += character
         else:
             parts.append(character)
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+    return [(_value(part), "") if part.isdigit() else (-1.0, part) for part in parts]
+
+
+def _value(digits: str) -> float:
+    return float(f"0.{digits[1:]}") if digits.startswith("0") else float(digits)
