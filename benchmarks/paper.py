@@ -24,7 +24,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from evaluation import figures, page, results
@@ -81,12 +81,15 @@ def measure(options: argparse.Namespace, path: Path) -> Results:
         quick=options.quick,
         retry=options.retry,
     )
+    before = None
+    with suppress(ResultsError):
+        before = results.read(path)
     with ExitStack() as stack:
         cache = options.cache or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         benches = stack.enter_context(Benches(cache, settings))
         evaluation = Evaluation(settings, benches)
         found = evaluation.run(tell, lambda so_far: results.write(so_far, path))
-        found = dated(found, path, measured=evaluation.measured_anything)
+        found = dated(found, before, measured=evaluation.measured_anything)
         results.write(found, path)
     return results.read(path)
 

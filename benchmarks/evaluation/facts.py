@@ -64,11 +64,11 @@ def of_the_run(results: Results) -> dict[str, str]:
         "batch": f"batch {protocol['batch']}",
         "rule": f"{protocol['min_rounds']} to {protocol['max_rounds']} rounds, until the model and"
         f" the sum of its bricks are known to ± {percent(protocol['precision'], 0)}",
-        "wall": f"{results.wall_s / 60:.0f} minutes",
+        "wall": f"{results.wall_s / 60:.0f} min",
         "disturbed": f"{results.disturbed:,} of {results.rounds:,}",
         "runtimes": " and ".join(f"{name} {version}" for name, version in versions.items()),
         "models": f"{len(results.models)}",
-        "tasks": f"{len(results.tasks)}",
+        "tasks": f"{len(results.tasks)} task{'' if len(results.tasks) == 1 else 's'}",
         "frameworks": ", ".join(sorted({title_of(m.framework) for m in results.models})),
     }  # fmt: skip
 

@@ -40,10 +40,8 @@ from evaluation.results import (
     Interval,
     ModelFacts,
     Results,
-    ResultsError,
     Row,
     Totals,
-    read,
 )
 
 # What one model may do without ending the run; errors of the cache do.
@@ -301,15 +299,12 @@ class Evaluation:
                     self._disturbed += sum(one.disturbed for one in result.rounds)
 
 
-def dated(results: Results, path: Path, *, measured: bool) -> Results:
-    """``results`` with the date of those in ``path`` if nothing was measured since then."""
-    if measured:
+def dated(results: Results, before: Results | None, *, measured: bool) -> Results:
+    """``results`` with the date of those that were there ``before``, if nothing is new."""
+    if measured or before is None:
         return results
-    with suppress(ResultsError):
-        before = read(path)
-        if replace(before, date=results.date) == read_back(results):
-            return replace(results, date=before.date)
-    return results
+    same = replace(before, date=results.date) == read_back(results)
+    return replace(results, date=before.date) if same else results
 
 
 def read_back(results: Results) -> Results:
