@@ -55,9 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = options.results or (ASIDE / "paper.json" if aside else RESULTS)
     docs = options.docs or (ASIDE if aside else DOCS)
     try:
+        for folder in (path.parent, docs):  # what cannot be written is said before it is measured
+            folder.mkdir(parents=True, exist_ok=True)
         found = results.read(path) if options.write_only else measure(options, path)
         publish(found, docs)
-    except (BricksError, ResultsError) as error:
+    except (BricksError, OSError, ResultsError) as error:
         tell(f"paper: {error}")
         return 1
     except KeyboardInterrupt:
@@ -96,7 +98,6 @@ def measure(options: argparse.Namespace, path: Path) -> Results:
 
 def publish(found: Results, docs: Path) -> None:
     """Write the page and its figures."""
-    docs.mkdir(parents=True, exist_ok=True)
     page.write(found, figures.draw(found, docs / "figures"), docs / "paper.md")
 
 

@@ -129,6 +129,7 @@ def test_what_cannot_be_meant_is_said_before_anything_runs(
         ["--models", run.models[0], run.models[0]],
         ["--models", "no_such_model"],
         ["--threads", "0"],
+        ["--docs", run.models[0]],
     ):
         assert run(*wrong) == 1
         error = capsys.readouterr().err

@@ -7,7 +7,7 @@ what the figures are about.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,26 @@ def cells(axes: Axes, texts: np.ndarray[Any, Any], colour: str) -> None:
             axes.text(column, line, text, ha="center", va="center", fontsize=6.5, color=colour)
 
 
-def folded(label: str) -> str:
-    """A label of several words in as many lines."""
-    return label.replace(" ", "\n")
+def short_names(names: Sequence[str]) -> Callable[[str], str]:
+    """What is left of a name without the word that all names begin with."""
+    words = {name.partition("_")[0] for name in names}
+    prefix = f"{words.pop()}_" if len(words) == 1 else ""
+    return lambda name: name.removeprefix(prefix)
+
+
+def separate(
+    axes: Axes, groups: Sequence[tuple[str, Sequence[object]]], *, named: bool = True
+) -> list[int]:
+    """Lines between groups of rows, and their names at the right; where each begins."""
+    begins, begin = [], 0
+    for name, members in groups:
+        if begin:
+            axes.axhline(begin - 0.5, color="#555555", linewidth=0.7)
+        if named:
+            axes.text(
+                1.02, begin + (len(members) - 1) / 2, name.replace(" ", "\n"), va="center",
+                transform=axes.get_yaxis_transform(), fontsize=7,
+            )  # fmt: skip
+        begins.append(begin)
+        begin += len(members)
+    return begins

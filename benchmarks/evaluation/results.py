@@ -237,7 +237,6 @@ class Results:
 
 def write(results: Results, path: Path) -> None:
     """Replace the file at once, so that whatever interrupts leaves the old one or the new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     parts = [f"{_compact(key)}:{_lines(value)}" for key, value in results.to_json().items()]
     beside = path.with_name(path.name + ".new")
     beside.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
