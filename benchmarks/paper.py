@@ -9,13 +9,12 @@ one thread; results go to benchmarks/results/paper.json after each model. With `
 that was interrupted goes on, and one that was finished measures nothing again; without, the cache
 is a temporary one. ``--write-only`` writes the page from the results. Run nothing else meanwhile.
 
-How long it takes: rounds are few (4, up to 12 where latencies vary), for errors of single models
-are averaged over fifty. A round of a model that takes W seconds takes about 4 W, two passes over
-the model and two over its bricks, and less where bricks are known; the whole model is run for the
-first number of layers and for `executed` only. Ten granularities, their bricks half of them known,
-come to about 60 W, and a model of a few milliseconds to half a second each, which is what
-preparing takes: half an hour for 50 models with a sum of W of 5 s, on each of two runtimes less
-what is known from the other models.
+How long it takes: rounds are few (4; up to 12 where latencies vary), since errors of single models
+are averaged over fifty. A model that takes W seconds costs about 8 W at each granularity (4 rounds
+of a warm-up and a sample), less what is known of its bricks; the whole model costs 8 W once for all
+numbers of layers, and once for `executed`. Loading what is measured takes half a second to two
+seconds each time. With half of the bricks known, that is 60 W + 12 s for a model and runtime: for
+50 models that take 0.1 s on average, 15 minutes on each runtime.
 """
 
 from __future__ import annotations

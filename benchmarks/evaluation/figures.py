@@ -48,6 +48,8 @@ RUNTIMES = ((VERMILION, "o"), (BLUE, "s"), (GREEN, "D"), (PINK, "^"))
 BESIDE = 2.4
 # Colours of deviations end here; what is further off is as dark.
 MOST_DEVIATION = 0.25
+# The axis of ratios ends here: one model far off would leave no room for the others.
+LEAST_RATIO, MOST_RATIO = 0.7, 1.5
 
 
 def draw(results: Results, folder: Path) -> dict[str, Path]:
@@ -146,10 +148,13 @@ def geomean(results: Results) -> Figure | None:
         axes.set_title(title_of(runtime), color=colour)
         _granularity_axis(axes, results)
     panels[0].set_ylabel("estimate / measured")
+    low, high = panels[0].get_ylim()
+    panels[0].set_ylim(max(low, LEAST_RATIO), min(high, MOST_RATIO))
+    beyond = "; some ranges go on beyond the axis" if high > MOST_RATIO or low < LEAST_RATIO else ""
     figure.suptitle(
         "Normalised latency: geometric mean (mark), middle 80 % (thick line) and range (thin line)"
         " of the models.\nGrey: the paper's geometric means on four systems, and its range on"
-        f" {published.TOLD_SYSTEM} at one layer per brick.",
+        f" {published.TOLD_SYSTEM} at one layer per brick{beyond}.",
         x=0.008, ha="left", fontsize=7.5, color=SOFT,
     )  # fmt: skip
     return figure
