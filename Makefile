@@ -11,7 +11,7 @@ CASES ?= 10000
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conformance fuzz check lint format lock models clean
+.PHONY: help setup demo paper test conformance fuzz check lint format lock models clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 13
@@ -29,6 +29,10 @@ $(READY): requirements.lock pyproject.toml
 
 demo: setup ## estimates against whole-model runs on the shipped models
 	$(BIN)/bricks compare $(DEMO_MODELS)
+
+# An interrupted run goes on; remove the cache to measure anew. PAPER adds options, such as --quick.
+paper: setup ## the DLBricks paper's evaluation over again, an hour on a quiet host: docs/paper.md
+	$(BIN)/python benchmarks/paper.py --cache cache/paper $(PAPER)
 
 test: setup ## the tests
 	$(BIN)/python -m pytest

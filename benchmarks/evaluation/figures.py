@@ -1,0 +1,282 @@
+"""The figures of the page, those of estimates here: what is found beside the paper's, in grey.
+
+Must not compute results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from evaluation import published
+from evaluation.drawing import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    PAPER,
+    PERCENT,
+    PINK,
+    ROW,
+    SOFT,
+    VERMILION,
+    cells,
+    image,
+    room,
+    save,
+    separate,
+    short_names,
+    styled,
+)
+from evaluation.layer_figures import jaccard, types, unique
+from evaluation.results import EXECUTED, Results
+
+PREFIX = "paper-"
+
+TITLES = {"mxnet": "MXNet", "onnxruntime": "ONNX Runtime", "fake": "Fake runtime"}
+RUNTIMES = ((VERMILION, "o"), (BLUE, "s"), (GREEN, "D"), (PINK, "^"))
+
+# Where `executed` stands on an axis, right of all numbers of layers.
+BESIDE = 2.4
+# Colours of deviations end here; what is further off is as dark.
+MOST_DEVIATION = 0.25
+# The axis of ratios ends here: one model far off would leave no room for the others.
+LEAST_RATIO, MOST_RATIO = 0.7, 1.5
+
+
+def draw(results: Results, folder: Path) -> dict[str, Path]:
+    """Write every figure that the results have something for; files by name of the figure."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = {}
+    for name, make in FIGURES.items():
+        with styled():
+            figure = make(results)
+            if figure is not None:
+                drawn[name] = folder / f"{PREFIX}{name}.svg"
+                save(figure, drawn[name])
+    return drawn
+
+
+def title_of(runtime: str) -> str:
+    """What people call a runtime."""
+    return TITLES.get(runtime, runtime)
+
+
+def models(results: Results) -> Figure | None:
+    """A cell for each model and granularity: how far the estimate is off."""
+    runtimes, reached = _compared(results), set(results.reached)
+    groups = [(task, [m for m in results.of_task(task) if m.name in reached])
+              for task in results.tasks]  # fmt: skip
+    groups = [(task, of) for task, of in groups if of]
+    if not runtimes:
+        return None
+    names = [model.name for _, of in groups for model in of]
+    cuts, short = results.cuts, short_names([model.name for model in results.models])
+    labels = [*map(short, names), f"paper, {published.TOLD_SYSTEM}"]
+    panel, body, head = max(1.4, len(cuts) * 0.245), len(names) * ROW, 2.3 * ROW
+    left, right, above, below, gap = room(labels), 0.95, 0.85, 0.7, 0.2
+    width = left + len(runtimes) * (panel + gap) - gap + right
+    height = above + head + 0.12 + body + below
+    figure = Figure(figsize=(width, height))
+    scale = ScalarMappable(Normalize(-MOST_DEVIATION, MOST_DEVIATION), colormaps["PuOr_r"])
+    for number, runtime in enumerate(runtimes):
+        x = (left + number * (panel + gap)) / width
+        axes = figure.add_axes((x, below / height, panel / width, body / height))
+        values = np.array([
+            [results.ratios(runtime, cut).get(name, np.nan) - 1 for cut in cuts] for name in names
+        ])  # fmt: skip
+        _deviations(axes, scale, values, labels[:-1] if number == 0 else None)
+        cells(axes, np.where(np.isnan(values), "×", ""), SOFT)
+        axes.set_xticks(range(len(cuts)), ["ex" if c == EXECUTED else c for c in cuts], fontsize=7)
+        separate(axes, groups, named=number == len(runtimes) - 1)
+        place = (x, (below + body + 0.12) / height, panel / width, head / height)
+        axes = figure.add_axes(place)
+        values = np.array([_theirs(cuts), [(results.geomean(runtime, c) or np.nan) - 1
+                                           for c in cuts]])  # fmt: skip
+        named = [labels[-1], "geometric mean"]
+        _deviations(axes, scale, values, named if number == 0 else None)
+        cells(axes, np.array([[_signed(v) for v in of]
+                              for of in values]), INK)  # fmt: skip
+        axes.set_xticks([])
+        axes.set_title(title_of(runtime), pad=4, fontsize=8.5)
+    figure.text(
+        left / width, 1 - 0.25 / height, "How far estimates are from the measured latency, %",
+        fontsize=9.5, fontweight="bold",
+    )  # fmt: skip
+    figure.text(
+        left / width, 1 - 0.42 / height,
+        "columns: layers per brick at most, ex: executed nodes; ×: not compared",
+        fontsize=7.5, color=SOFT,
+    )  # fmt: skip
+    bar = figure.add_axes((left / width, 0.25 / height, min(2.6, panel) / width, 0.11 / height))
+    ticks = [-MOST_DEVIATION, -0.1, 0, 0.1, MOST_DEVIATION]
+    figure.colorbar(scale, cax=bar, orientation="horizontal", ticks=ticks, extend="both")
+    bar.set_xticklabels([_signed(t) for t in ticks])
+    bar.tick_params(labelsize=7, length=2)
+    return figure
+
+
+def geomean(results: Results) -> Figure | None:
+    """A panel for each runtime: geometric mean and range over the models, by granularity."""
+    runtimes = _compared(results)
+    if not runtimes:
+        return None
+    figure = Figure(figsize=(4.0 * max(len(runtimes), 2), 3.9), layout="constrained")
+    panels = figure.subplots(1, len(runtimes), sharey=True, squeeze=False)[0]
+    for (colour, marker), runtime, axes in zip(RUNTIMES, runtimes, panels, strict=False):
+        axes.axhline(1, color=SOFT, linewidth=0.7)
+        for system, means in published.GEOMEANS.items():
+            axes.plot(range(1, 11), means, color=PAPER, linewidth=1, zorder=1)
+            axes.text(10.15, means[-1], system, fontsize=6, color="#777777", va="center")
+        axes.vlines(0.7, published.TOLD_LOW, published.TOLD_HIGH, color=PAPER, linewidth=1)
+        for cut, x in _places(results).items():
+            ratios = sorted(results.ratios(runtime, cut).values())
+            if ratios:
+                tenth = len(ratios) // 10
+                axes.vlines(x, ratios[0], ratios[-1], color=colour, linewidth=0.8, alpha=0.55)
+                middle = ratios[tenth], ratios[-1 - tenth]
+                axes.vlines(x, *middle, color=colour, linewidth=3.2, alpha=0.35)
+        _curve(axes, results, lambda c, of=runtime: results.geomean(of, c), colour, marker, None)
+        axes.set_title(title_of(runtime), color=colour)
+        _granularity_axis(axes, results)
+    panels[0].set_ylabel("estimate / measured")
+    low, high = panels[0].get_ylim()
+    panels[0].set_ylim(max(low, LEAST_RATIO), min(high, MOST_RATIO))
+    beyond = "; some ranges go on beyond the axis" if high > MOST_RATIO or low < LEAST_RATIO else ""
+    figure.suptitle(
+        "Normalised latency: geometric mean (mark), middle 80 % (thick line) and range (thin line)"
+        " of the models.\nGrey: the paper's geometric means on four systems, and its range on"
+        f" {published.TOLD_SYSTEM} at one layer per brick{beyond}.",
+        x=0.008, ha="left", fontsize=7.5, color=SOFT,
+    )  # fmt: skip
+    return figure
+
+
+def errors(results: Results) -> Figure | None:
+    """Mean absolute error over the models, by granularity."""
+    title = "Mean of |estimate / measured - 1| over the models, %"
+    figure = _lines(results, title, results.mean_error, published.TOLD_SYSTEM,
+                    published.MEAN_ERRORS)  # fmt: skip
+    if figure is not None:
+        figure.axes[0].yaxis.set_major_formatter(PERCENT)
+    return figure
+
+
+def speedup(results: Results) -> Figure | None:
+    """The paper's formula, by granularity."""
+    title = "Speed-up: latencies of all models over latencies of all unique bricks"
+    figure = _lines(results, title, results.speedup, published.SPEEDUP_SYSTEM, published.SPEEDUPS)
+    if figure is not None:
+        figure.axes[0].axhline(1, color=SOFT, linewidth=0.7)
+    return figure
+
+
+FIGURES: Mapping[str, Callable[[Results], Figure | None]] = {
+    "unique": unique,
+    "types": types,
+    "jaccard": jaccard,
+    "models": models,
+    "geomean": geomean,
+    "errors": errors,
+    "speedup": speedup,
+}
+
+
+def _compared(results: Results) -> list[str]:
+    """Runtimes on which something was compared."""
+    return [r for r in results.runtimes if any(results.ratios(r, g) for g in results.cuts)]
+
+
+def _places(results: Results) -> dict[str, float]:
+    """Where granularities stand on an axis that has room for all of the paper's."""
+    return {cut: 10 + BESIDE if cut == EXECUTED else float(cut) for cut in results.cuts}
+
+
+def _signed(deviation: float) -> str:
+    """Per cent with a sign; nothing for what is not known."""
+    if np.isnan(deviation):
+        return ""
+    return f"{100 * deviation:+.0f}" if abs(deviation) >= 0.005 else "0"
+
+
+def _theirs(cuts: Sequence[str]) -> list[float]:
+    means = published.GEOMEANS[published.TOLD_SYSTEM]
+    return [
+        means[int(cut) - 1] - 1 if cut != EXECUTED and int(cut) <= len(means) else np.nan
+        for cut in cuts
+    ]
+
+
+def _deviations(
+    axes: Axes, scale: ScalarMappable, values: np.ndarray[Any, Any], labels: Sequence[str] | None
+) -> None:
+    """Cells coloured by how far they are from 0; without labels they belong to the panel before."""
+    colours = scale.to_rgba(np.nan_to_num(values))
+    colours[np.isnan(values)] = (1, 1, 1, 1)
+    image(axes, colours)
+    if labels is None:
+        axes.set_yticks([])
+    else:
+        axes.set_yticks(range(len(labels)), labels, fontsize=7)
+
+
+def _curve(
+    axes: Axes,
+    results: Results,
+    value: Callable[[str], float | None],
+    colour: str,
+    marker: str,
+    label: str | None,
+) -> None:
+    """Values at numbers of layers, joined; that of executed nodes stands apart."""
+    points = [(cut, x, v) for cut, x in _places(results).items() if (v := value(cut)) is not None]
+    joined = [(x, v) for cut, x, v in points if cut != EXECUTED]
+    look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "zorder": 3}
+    if joined:
+        axes.plot(*zip(*joined, strict=True), linewidth=1.6, label=label, **look)
+    for cut, x, v in points:
+        if cut == EXECUTED:
+            alone = None if joined else label
+            axes.plot([x], [v], linestyle="", markeredgecolor=INK, label=alone, **look)
+
+
+def _granularity_axis(axes: Axes, results: Results) -> None:
+    places = _places(results)
+    axes.set_xticks(list(places.values()), list(places))
+    axes.set_xlabel("layers per brick, at most")
+    axes.set_xlim(0.4, 10.6 + (BESIDE + 0.4 if EXECUTED in places else 1.2))
+    axes.grid(axis="y", color=FAINT, linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def _lines(
+    results: Results,
+    title: str,
+    value: Callable[[str, str], float | None],
+    system: str,
+    theirs: Sequence[float],
+) -> Figure | None:
+    """A line for each runtime, and a grey one for a system of the paper's; from 0 up."""
+    runtimes = _compared(results)
+    if not runtimes:
+        return None
+    figure = Figure(figsize=(8.0, 3.0), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(range(1, 1 + len(theirs)), theirs, color=PAPER, linewidth=1.4,
+              label=f"the paper, {system}")  # fmt: skip
+    for (colour, marker), runtime in zip(RUNTIMES, runtimes, strict=False):
+        _curve(axes, results, lambda c, of=runtime: value(of, c), colour, marker,
+               title_of(runtime))  # fmt: skip
+    _granularity_axis(axes, results)
+    axes.set_ylim(bottom=0)
+    axes.set_title(title)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure

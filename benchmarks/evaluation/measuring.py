@@ -1,0 +1,332 @@
+"""The measuring part: every model on every runtime at every granularity.
+
+The model is the outermost loop, so that all that is said of one model was measured within a minute
+or two of each other: a machine's speed drifts. One cache is shared, and what it holds is not
+measured again; so a brick that several models or granularities need is measured once, as in the
+paper, and an interrupted run goes on from where it was. Must not know how results are shown.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from bricks import (
+    BackendError,
+    Bench,
+    Compared,
+    Conditions,
+    Estimate,
+    Measurement,
+    Model,
+    ModelError,
+    StopRule,
+    UsageError,
+    WorkerError,
+)
+from bricks.zoo import entries, find
+from evaluation.layers import Layers
+from evaluation.results import (
+    Failed,
+    Interval,
+    ModelFacts,
+    Results,
+    Row,
+    Totals,
+)
+
+# What one model may do without ending the run; errors of the cache do.
+OF_THE_MODEL = (BackendError, ModelError, WorkerError)
+
+# Workers keep what the largest model took; they are ended when less than this is left for the rest.
+LEAST_FREE_SHARE = 0.5
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to run: names or files of models, runtimes, granularities, and how.
+
+    ``retry`` measures again what the cache knows as a failure.
+    """
+
+    models: tuple[str, ...]
+    runtimes: tuple[str, ...]
+    granularities: tuple[str, ...]
+    rule: StopRule
+    threads: int = 1
+    batch: int = 1
+    quick: bool = False
+    retry: bool = False
+
+    def protocol(self) -> dict[str, Any]:
+        """The facts that a reader needs to judge the latencies."""
+        rule = self.rule
+        return {
+            "threads": self.threads,
+            "batch": self.batch,
+            "precision": rule.precision,
+            "min_rounds": rule.min_rounds,
+            "max_rounds": rule.max_rounds,
+            "passes": rule.passes,
+        }
+
+
+class Benches:
+    """A bench for each runtime and granularity on one cache, each kept open while memory lasts.
+
+    Starting a worker costs more than measuring a small model does.
+    """
+
+    def __init__(self, cache: Path, settings: Settings) -> None:
+        """Open nothing yet; raises nothing."""
+        self._cache = cache
+        self._settings = settings
+        self._open: dict[tuple[str, str], Bench] = {}
+
+    def __enter__(self) -> Benches:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def get(self, runtime: str, granularity: str) -> Bench:
+        """The bench, opened if it isn't."""
+        wanted = (runtime, granularity)
+        if wanted not in self._open:
+            settings = self._settings
+            self._open[wanted] = Bench(
+                self._cache,
+                runtime=runtime,
+                granularity=granularity,
+                threads=settings.threads,
+                retry=settings.retry,
+                conditions=Conditions(rule=settings.rule),
+            )
+        return self._open[wanted]
+
+    def relieve(self) -> None:
+        """Close all if they hold so much memory that the next could lack it."""
+        memory = psutil.virtual_memory()
+        if memory.available < LEAST_FREE_SHARE * memory.total:
+            self.close()
+
+    def close(self) -> None:
+        """Close all; they open again when asked for."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+class Evaluation:
+    """A run in the making; what it knows so far is :meth:`results`."""
+
+    def __init__(self, settings: Settings, benches: Benches) -> None:
+        """Open every bench once, so that what cannot be meant is said before anything is run.
+
+        Raises :class:`UsageError` where one model is named twice.
+        """
+        self._settings = settings
+        self._benches = benches
+        self._names = [_name(given) for given in settings.models]
+        if twice := {name for name in self._names if self._names.count(name) > 1}:
+            raise UsageError(f"{', '.join(sorted(twice))}: named twice; name each model once")
+        zoo = {entry.name: entry for entry in entries()}
+        self._facts = [
+            ModelFacts(name, e.task, e.family, e.framework, _inputs(e.inputs), e.parameters)
+            if (e := zoo.get(name)) is not None and given == name
+            else ModelFacts(name, "other", "other", "file", "", None)
+            for name, given in zip(self._names, settings.models, strict=True)
+        ]
+        opened = [
+            benches.get(runtime, granularity)
+            for runtime in settings.runtimes
+            for granularity in settings.granularities
+        ]
+        self._system = {
+            k: v for k, v in opened[0].target.system.to_json().items() if k != "recorded"
+        }
+        self._runtimes = {
+            name: {"version": bench.runtime.version, "provider": bench.runtime.provider}
+            for bench in opened
+            for name in [bench.runtime.backend]
+        }
+        self._rows: dict[tuple[str, str, str], Row | Failed] = {}
+        self._layers: dict[str, tuple[int, ...]] = {}
+        self._numbers: dict[str, int] = {}  # of unique layers, by key of their brick
+        self._types: list[str] = []
+        # Latencies by runtime and granularity, then by digest of a model or key of a brick.
+        self._wholes: dict[tuple[str, str], dict[str, float]] = {}
+        self._bricks: dict[tuple[str, str], dict[str, float]] = {}
+        self._counted: set[tuple[str, str]] = set()
+        self._rounds = self._disturbed = self._fresh_rounds = 0
+        self._wall_s = 0.0
+
+    def run(self, say: Say, keep: Callable[[Results], None]) -> Results:
+        """Measure everything; after each model ``keep`` is given all that is known.
+
+        ``say`` is told, in a line, what was found of each model on each runtime.
+        """
+        started = time.monotonic()
+        pairs = zip(self._settings.models, self._names, strict=True)
+        for number, (given, name) in enumerate(pairs, start=1):
+            for line in self._examine(given, name):
+                say(f"[{number}/{len(self._names)}] {line}")
+            keep(self.results())
+            took_s = time.monotonic() - started
+            left_s = took_s / number * (len(self._names) - number)
+            say(f"[{number}/{len(self._names)}] {took_s / 60:.1f} min, {left_s / 60:.1f} min left")
+        return self.results()
+
+    def results(self) -> Results:
+        """All that is known so far."""
+        settings = self._settings
+        return Results(
+            date=datetime.now(UTC).date().isoformat(),
+            quick=settings.quick,
+            system=self._system,
+            runtimes=self._runtimes,
+            protocol=settings.protocol(),
+            granularities=settings.granularities,
+            models=tuple(self._facts),
+            layers=Layers(tuple(self._types), dict(self._layers)),
+            rows=dict(self._rows),
+            totals={
+                cut: Totals(
+                    len(wholes),
+                    sum(wholes.values()),
+                    len(self._bricks[cut]),
+                    sum(self._bricks[cut].values()),
+                )
+                for cut, wholes in self._wholes.items()
+            },
+            rounds=self._rounds,
+            disturbed=self._disturbed,
+            wall_s=self._wall_s,
+        )
+
+    @property
+    def measured_anything(self) -> bool:
+        """Whether the cache did not hold it all."""
+        return self._fresh_rounds > 0
+
+    def _examine(self, given: str, name: str) -> list[str]:
+        """Everything about one model; a line for each runtime."""
+        settings = self._settings
+        cuts = [(r, g) for r in settings.runtimes for g in settings.granularities]
+        try:
+            model = self._benches.get(*cuts[0]).read(given, batch=settings.batch)
+        except OF_THE_MODEL as error:
+            self._rows |= {(name, *cut): Failed(str(error)) for cut in cuts}
+            return [str(error)]
+        self._learn_layers(name, model)
+        lines = []
+        for runtime in settings.runtimes:
+            found = []
+            for granularity in settings.granularities:
+                row = self._compare(model, runtime, granularity)
+                self._rows[name, runtime, granularity] = row
+                found.append(
+                    f"{granularity} failed: {row.error}"
+                    if isinstance(row, Failed)
+                    else f"{granularity} {row.ratio:.3f}"
+                )
+            lines.append(f"{name}, {runtime}: {', '.join(found)}")
+        return lines
+
+    def _learn_layers(self, name: str, model: Model) -> None:
+        """Which layers the model has; nothing if no runtime can tell."""
+        for runtime in self._settings.runtimes:
+            with suppress(*OF_THE_MODEL):
+                found = self._benches.get(runtime, "1").decompose(model)
+                break
+        else:
+            return
+        numbers = []
+        for occurrence in found.plan.occurrences:
+            key = occurrence.brick
+            if key not in self._numbers:
+                self._numbers[key] = len(self._numbers)
+                self._types.append(found.bricks[key].operators[0])
+            numbers.append(self._numbers[key])
+        self._layers[name] = tuple(numbers)
+
+    def _compare(self, model: Model, runtime: str, granularity: str) -> Row | Failed:
+        self._benches.relieve()
+        bench = self._benches.get(runtime, granularity)
+        try:
+            comparison = bench.compare([model])
+        except OF_THE_MODEL as error:
+            return Failed(str(error))
+        self._fresh_rounds += comparison.rounds
+        (row,) = comparison.rows
+        if not isinstance(row, Compared):
+            return Failed(row.error)
+        self._count(bench, row, (runtime, granularity))
+        return Row(
+            (row.measured.median_s, row.measured.low_s, row.measured.high_s),
+            _interval(row.estimate),
+            len(row.plan.occurrences),
+            len(row.plan.keys),
+        )
+
+    def _count(self, bench: Bench, row: Compared, cut: tuple[str, str]) -> None:
+        """Add a model and its bricks to the sums of its runtime and granularity."""
+        target, digest = bench.target.key, row.plan.digest
+        for key, result in bench.store.results(target, [digest, *row.plan.keys]).items():
+            assert isinstance(result, Measurement), "what was compared was measured"
+            of = self._wholes if key == digest else self._bricks
+            of.setdefault(cut, {})[key] = result.latency_s()
+            if (target, key) not in self._counted:
+                self._counted.add((target, key))
+                self._wall_s += result.wall_s
+                if key == digest:
+                    self._rounds += len(result.rounds)
+                    self._disturbed += sum(one.disturbed for one in result.rounds)
+
+
+def dated(results: Results, before: Results | None, *, measured: bool) -> Results:
+    """``results`` with the date of those that were there ``before``, if nothing is new."""
+    if measured or before is None:
+        return results
+    same = replace(before, date=results.date) == read_back(results)
+    return replace(results, date=before.date) if same else results
+
+
+def read_back(results: Results) -> Results:
+    """As it would come out of a file, where latencies have five digits."""
+    return Results.from_json(results.to_json())
+
+
+def tell(line: str) -> None:
+    """Progress goes to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _name(given: str) -> str:
+    found = find(given)
+    if len(found) != 1:
+        raise UsageError(f"{given} holds {len(found)} models: name one of them")
+    return found[0][0]
+
+
+def _inputs(inputs: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
+    return ", ".join("×".join(map(str, shape)) for _, _, shape in inputs)
+
+
+def _interval(estimate: Estimate) -> Interval:
+    return estimate.estimate_s, estimate.low_s, estimate.high_s

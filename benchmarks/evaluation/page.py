@@ -1,0 +1,207 @@
+"""The page: facts, tables and figures, put into the places that ``paper.in.md`` names.
+
+The template holds the prose, and ``{names}`` where a number or a table belongs; no number that was
+found here is typed by hand. Facts are listed in ``facts.py``; tables and lists are ``notice``,
+``glance``, ``models_table``, ``granularity_tables``, ``ratio_tables`` and ``failures``, figures
+``figure_`` and their name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from evaluation import published
+from evaluation.facts import NOT_MEASURED, facts_of, number, percent, span
+from evaluation.figures import title_of
+from evaluation.results import EXECUTED, Failed, Results, Row
+
+TEMPLATE = Path(__file__).with_name("paper.in.md")
+
+ALTERNATIVES = {
+    "unique": "Bars: the share of each model's layers that are unique",
+    "types": "Stacked bars: operators of the repeated layers of each model",
+    "jaccard": "Grid: Jaccard similarity of the layers of every two models",
+    "models": "Grid: deviation of the estimate from the measured latency by model and granularity",
+    "geomean": "Lines: geometric mean of normalised latency by granularity, beside the paper's",
+    "errors": "Lines: mean absolute error by granularity, beside the paper's",
+    "speedup": "Lines: speed-up of benchmarking by granularity, beside the paper's",
+}
+
+
+def write(results: Results, drawn: Mapping[str, Path], page: Path) -> None:
+    """Write the page; ``drawn`` are the files of figures by name."""
+    facts = facts_of(results)
+    facts |= {
+        "notice": notice(results),
+        "glance": glance(results),
+        "models_table": models_table(results),
+        "granularity_tables": granularity_tables(results),
+        "ratio_tables": ratio_tables(results),
+        "failures": failures(results),
+    }
+    for name, alternative in ALTERNATIVES.items():
+        shown = drawn.get(name)
+        facts[f"figure_{name}"] = (
+            f"![{alternative}]({shown.relative_to(page.parent).as_posix()})"
+            if shown
+            else "*No figure: not measured.*"
+        )
+    text = TEMPLATE.read_text(encoding="utf-8").format_map(facts)
+    page.write_text(re.sub(r"\n{3,}", "\n\n", text), encoding="utf-8")
+
+
+def notice(results: Results) -> str:
+    """What a reader must know before believing anything; empty for a run that is as it should."""
+    lines = []
+    if results.quick:
+        lines.append(
+            "These are results of a quick run, which only shows that everything works: do not"
+            " compare them with anything."
+        )
+    if "fake" in results.runtimes:
+        lines.append("The fake runtime computes nothing: its latencies are made up.")
+    if results.protocol["threads"] != 1:
+        lines.append(
+            f"These were measured with {results.protocol['threads']} threads; what is said of one"
+            " thread below does not hold."
+        )
+    lacking = len(results.models) - len(results.reached)
+    if lacking:
+        lines.append(
+            f"The run was interrupted: {lacking} of {len(results.models)} models were not reached."
+        )
+    if failed := results.failures():
+        lines.append(
+            f"{len(failed)} of {len(results.rows)} comparisons could not be made:"
+            " [they are named below](#what-could-not-be-compared)."
+        )
+    return "".join(f"> **Note.** {line}\n\n" for line in lines)
+
+
+def glance(results: Results) -> str:
+    """The paper's figures beside those that are found here."""
+    facts, told = facts_of(results), published.TOLD_SYSTEM
+    means, errors = published.GEOMEANS[told], published.MEAN_ERRORS
+    nearest = min(range(10), key=lambda i: abs(means[i] - 1))
+
+    def each(text: str) -> list[str]:
+        """``text`` for each runtime, ``@`` standing for its name."""
+        return [text.replace("@", name).format_map(facts) for name in results.runtimes]
+
+    def once(text: str) -> list[str]:
+        return [text.format_map(facts), *[""] * (len(results.runtimes) - 1)]
+
+    rows = [
+        ("models", "{paper_models}", once(f"{len(results.reached)}")),
+        ("layers", "{paper_layers}", once("{layers}")),
+        ("unique layers", "{paper_unique_layers}", once("{unique_layers}")),
+        ("unique share", "{paper_unique_share}", once("{unique_share}")),
+        ("geometric mean of estimate / measured, G = 1",
+         "{paper_geomean_1} ({paper_system}); {paper_span_1} over systems",
+         each("{@_geomean_1}")),
+        ("range over the models, G = 1", "{paper_low_1} … {paper_high_1} ({paper_system})",
+         each("{@_low_1} … {@_high_1}")),
+        ("geometric mean at the best G", f"{means[nearest]:.3f} (G = {nearest + 1}, {told})",
+         each("{@_best_geomean} (G = {@_best})")),
+        ("mean absolute error there",
+         f"{percent(errors[published.BEST_GRANULARITY - 1])} (its least, G ="
+         f" {published.BEST_GRANULARITY}, {told})", each("{@_best_error}")),
+        ("geometric mean, `executed`", "–", each("{@_geomean_executed}")),
+        ("mean absolute error, `executed`", "–", each("{@_error_executed}")),
+        ("speed-up, G = 1", "{paper_speedup_1} ({paper_speedup_system})", each("{@_speedup_1}")),
+    ]  # fmt: skip
+    head = ["", "the paper", *map(title_of, results.runtimes)]
+    return _table(head, [[name, paper.format_map(facts), *cells] for name, paper, cells in rows])
+
+
+def models_table(results: Results) -> str:
+    """The models by task."""
+    layers = results.layers
+    lines = []
+    for task in results.tasks:
+        for model in results.of_task(task):
+            known = layers.models.get(model.name)
+            lines.append([
+                task, model.name, model.inputs or "–",
+                "–" if model.parameters is None else f"{model.parameters / 1e6:.1f} M",
+                f"{len(known)}" if known else NOT_MEASURED,
+                f"{len(set(known))}" if known else NOT_MEASURED,
+                percent(layers.unique_share(model.name)) if known else NOT_MEASURED,
+            ])  # fmt: skip
+    head = ["task", "model", "input", "parameters", "layers", "unique", "share"]
+    return _table(head, lines, left=3)
+
+
+def granularity_tables(results: Results) -> str:
+    """A table for each runtime: what estimates are worth and cost, by granularity."""
+    head = [
+        "G", "models", "geometric mean", "paper, four systems", "range", "mean absolute error",
+        f"paper, {published.TOLD_SYSTEM}", "within 5 %", "unique bricks", "speed-up",
+        f"paper, {published.SPEEDUP_SYSTEM}",
+    ]  # fmt: skip
+    facts, parts = facts_of(results), []
+    for runtime in results.runtimes:
+        lines = []
+        for cut in results.cuts:
+
+            def fact(name: str, of: str = f"{runtime}_@_{cut}") -> str:
+                return facts[of.replace("@", name)]
+
+            at = 0 if cut == EXECUTED else int(cut)
+            lines.append([
+                f"`{cut}`" if cut == EXECUTED else cut, fact("count"), fact("geomean"), span(at),
+                f"{fact('low')} … {fact('high')}", fact("error"),
+                _nth(published.MEAN_ERRORS, at, percent), fact("within5"), fact("bricks"),
+                fact("speedup"), _nth(published.SPEEDUPS, at, "{:.2f}".format),
+            ])  # fmt: skip
+        parts += [f"**{title_of(runtime)}**", "", _table(head, lines), ""]
+    return "\n".join(parts).rstrip()
+
+
+def ratio_tables(results: Results) -> str:
+    """A table for each runtime: every model's normalised latency at every granularity."""
+    cuts, parts = results.cuts, []
+    for runtime in results.runtimes:
+        lines = []
+        for task in results.tasks:
+            for model in results.of_task(task):
+                rows = [results.rows.get((model.name, runtime, cut)) for cut in cuts]
+                measured = next((r.measured_s[0] for r in rows if isinstance(r, Row)), None)
+                latency = "–" if measured is None else f"{1e3 * measured:.3g} ms"
+                lines.append([model.name, latency, *map(_ratio, rows)])
+        head = ["model", "measured", *cuts]
+        parts += [f"### {title_of(runtime)}", "", _table(head, lines), ""]
+    return "\n".join(parts).rstrip()
+
+
+def failures(results: Results) -> str:
+    """Every comparison that could not be made, with its reason; equal reasons together."""
+    grouped: dict[tuple[str, str, str], list[str]] = {}
+    for name, runtime, granularity, error in results.failures():
+        grouped.setdefault((name, runtime, error), []).append(granularity)
+    if not grouped:
+        return "Nothing: every model was compared at every granularity."
+    return "\n".join(
+        f"- {name}, {title_of(runtime)}, G = {', '.join(cuts)}: {error.removeprefix(f'{name}: ')}"
+        for (name, runtime, error), cuts in grouped.items()
+    )
+
+
+def _ratio(row: Row | Failed | None) -> str:
+    if isinstance(row, Row):
+        return number(row.ratio)
+    return "failed" if isinstance(row, Failed) else "–"
+
+
+def _nth(values: Sequence[float], number: int, text: Callable[[float], str]) -> str:
+    """What the paper found with so many layers, if it says."""
+    return text(values[number - 1]) if 1 <= number <= len(values) else "–"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """A table whose first columns are to the left."""
+    rule = ["---"] * left + ["--:"] * (len(head) - left)
+    lines = [f"| {' | '.join(head)} |", f"|{'|'.join(rule)}|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])

@@ -1,0 +1,320 @@
+"""What a run of the evaluation found, as frozen data and as a file; and what follows from it.
+
+Raw results are latencies by model, runtime and granularity, the layers of every model, and sums
+over unique bricks. Everything on the page is computed from them. Seconds here; in the file,
+microseconds to five digits. Must not know how anything was measured or is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evaluation.layers import Layers
+
+FORMAT = 1
+EXECUTED = "executed"
+
+# Median, low and high end of an interval, in seconds.
+Interval = tuple[float, float, float]
+
+
+class ResultsError(Exception):
+    """A file of results cannot be used; the text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What the zoo says of a model; ``parameters`` is None where nothing says."""
+
+    name: str
+    task: str
+    family: str
+    framework: str
+    inputs: str
+    parameters: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model at one granularity on one runtime: estimate beside run."""
+
+    measured_s: Interval
+    estimate_s: Interval
+    occurrences: int
+    bricks: int
+
+    @property
+    def ratio(self) -> float:
+        """Normalised latency: estimate over measured."""
+        return self.estimate_s[0] / self.measured_s[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A model that could not be compared at one granularity, and why, in one line."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all models that could be compared, and over their unique bricks.
+
+    ``models_s`` and ``bricks_s`` are latencies of one run of each.
+    """
+
+    models: int
+    models_s: float
+    bricks: int
+    bricks_s: float
+
+    @property
+    def speedup(self) -> float | None:
+        """The paper's formula: all models run once, over each unique brick run once."""
+        return self.models_s / self.bricks_s if self.bricks_s else None
+
+
+# By model, runtime and granularity; by runtime and granularity.
+Rows = Mapping[tuple[str, str, str], Row | Failed]
+Sums = Mapping[tuple[str, str], Totals]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A run, finished or not.
+
+    ``models`` are all that were asked for, ``rows`` those that were reached. ``system`` and
+    ``runtimes`` are facts of where it ran, ``protocol`` of how. ``quick`` runs are to see that
+    everything works, not to be believed. ``rounds`` were taken in all, ``disturbed`` of them while
+    other processes kept the worker from running; ``wall_s`` is what measuring took.
+    """
+
+    date: str
+    quick: bool
+    system: Mapping[str, Any]
+    runtimes: Mapping[str, Mapping[str, Any]]
+    protocol: Mapping[str, Any]
+    granularities: tuple[str, ...]
+    models: tuple[ModelFacts, ...]
+    layers: Layers = field(default_factory=Layers)
+    rows: Rows = field(default_factory=dict)
+    totals: Sums = field(default_factory=dict)
+    rounds: int = 0
+    disturbed: int = 0
+    wall_s: float = 0.0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The granularities that are numbers, ascending."""
+        return tuple(sorted(int(g) for g in self.granularities if g != EXECUTED))
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """All granularities in the order in which they are shown."""
+        return (*map(str, self.numbers), *(g for g in self.granularities if g == EXECUTED))
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Tasks of the models, those of most models first."""
+        names = [model.task for model in self.models]
+        return tuple(sorted(set(names), key=lambda task: (-names.count(task), task)))
+
+    def of_task(self, task: str) -> list[ModelFacts]:
+        """Models of a task, relatives together."""
+        return sorted(
+            (model for model in self.models if model.task == task),
+            key=lambda model: (model.family, _natural(model.name)),
+        )
+
+    @property
+    def reached(self) -> list[str]:
+        """Names of the models of which anything is known, in the order asked for."""
+        known = {name for name, _, _ in self.rows}
+        return [model.name for model in self.models if model.name in known]
+
+    def ratios(self, runtime: str, granularity: str | int) -> dict[str, float]:
+        """Normalised latency by model, of those that could be compared."""
+        return {
+            name: row.ratio
+            for (name, of, cut), row in self.rows.items()
+            if of == runtime and cut == str(granularity) and isinstance(row, Row)
+        }
+
+    def failures(self) -> list[tuple[str, str, str, str]]:
+        """Model, runtime, granularity and reason of all that could not be compared."""
+        return [(*key, row.error) for key, row in self.rows.items() if isinstance(row, Failed)]
+
+    def geomean(self, runtime: str, granularity: str | int) -> float | None:
+        """Geometric mean of normalised latency; None where nothing was compared."""
+        return geomean(list(self.ratios(runtime, granularity).values()))
+
+    def mean_error(self, runtime: str, granularity: str | int) -> float | None:
+        """Mean of |estimate / measured - 1|; None where nothing was compared."""
+        ratios = self.ratios(runtime, granularity).values()
+        return sum(abs(r - 1) for r in ratios) / len(ratios) if ratios else None
+
+    def within(self, runtime: str, granularity: str | int, error: float) -> int:
+        """How many models are estimated with at most this relative error."""
+        return sum(abs(r - 1) <= error for r in self.ratios(runtime, granularity).values())
+
+    def speedup(self, runtime: str, granularity: str | int) -> float | None:
+        """The paper's formula; None where nothing was compared."""
+        totals = self.totals.get((runtime, str(granularity)))
+        return None if totals is None else totals.speedup
+
+    def best(self, runtime: str) -> int | None:
+        """The number of layers at which the geometric mean is nearest to 1."""
+        means = {g: m for g in self.numbers if (m := self.geomean(runtime, g)) is not None}
+        return min(means, key=lambda g: (abs(math.log(means[g])), g), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of a file of results."""
+        rows: dict[str, Any] = {}
+        for (name, runtime, granularity), row in self.rows.items():
+            of_runtime = rows.setdefault(name, {}).setdefault(runtime, {})
+            of_runtime[granularity] = _row_json(row)
+        totals: dict[str, Any] = {}
+        for (runtime, granularity), of in self.totals.items():
+            totals.setdefault(runtime, {})[granularity] = {
+                "models": of.models,
+                "models_us": _micro(of.models_s),
+                "bricks": of.bricks,
+                "bricks_us": _micro(of.bricks_s),
+            }
+        return {
+            "format": FORMAT,
+            "date": self.date,
+            "quick": self.quick,
+            "system": dict(self.system),
+            "runtimes": {name: dict(facts) for name, facts in self.runtimes.items()},
+            "protocol": dict(self.protocol),
+            "granularities": list(self.granularities),
+            "models": [asdict(model) for model in self.models],
+            "layers": self.layers.to_json(),
+            "rows": rows,
+            "totals": totals,
+            "rounds": self.rounds,
+            "disturbed": self.disturbed,
+            "wall_s": round(self.wall_s, 1),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Results:
+        """The inverse of :meth:`to_json`."""
+        return cls(
+            date=data["date"],
+            quick=data["quick"],
+            system=data["system"],
+            runtimes=data["runtimes"],
+            protocol=data["protocol"],
+            granularities=tuple(data["granularities"]),
+            models=tuple(ModelFacts(**facts) for facts in data["models"]),
+            layers=Layers.from_json(data["layers"]),
+            rows={
+                (name, runtime, granularity): _row(row)
+                for name, of_model in data["rows"].items()
+                for runtime, of_runtime in of_model.items()
+                for granularity, row in of_runtime.items()
+            },
+            totals={
+                (runtime, granularity): Totals(
+                    of["models"], of["models_us"] / 1e6, of["bricks"], of["bricks_us"] / 1e6
+                )
+                for runtime, of_runtime in data["totals"].items()
+                for granularity, of in of_runtime.items()
+            },
+            rounds=data["rounds"],
+            disturbed=data["disturbed"],
+            wall_s=data["wall_s"],
+        )
+
+
+def write(results: Results, path: Path) -> None:
+    """Replace the file at once, so that whatever interrupts leaves the old one or the new."""
+    parts = [f"{_compact(key)}:{_lines(value)}" for key, value in results.to_json().items()]
+    beside = path.with_name(path.name + ".new")
+    beside.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
+    os.replace(beside, path)
+
+
+def read(path: Path) -> Results:
+    """What :func:`write` wrote; raises :class:`ResultsError` where there is no such thing."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            raise ResultsError(
+                f"{path} has format {data['format']}, and {FORMAT} is known: measure again"
+            )
+        return Results.from_json(data)
+    except OSError as exc:
+        raise ResultsError(f"{path} cannot be read ({exc.strerror}): measure first") from exc
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise ResultsError(f"{path} holds no results of this program: measure again") from exc
+
+
+def _lines(value: Any) -> str:
+    """Compact JSON with a line for each entry of an object: a difference can be read."""
+    if not isinstance(value, dict):
+        return _compact(value)
+    return "{" + ",\n".join(f"{_compact(k)}:{_compact(v)}" for k, v in value.items()) + "}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def geomean(values: Sequence[float]) -> float | None:
+    """The geometric mean; None of no values."""
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+def _row_json(row: Row | Failed) -> dict[str, Any]:
+    if isinstance(row, Failed):
+        return {"error": row.error}
+    return {
+        "measured_us": [_micro(s) for s in row.measured_s],
+        "estimate_us": [_micro(s) for s in row.estimate_s],
+        "occurrences": row.occurrences,
+        "bricks": row.bricks,
+    }
+
+
+def _row(data: Mapping[str, Any]) -> Row | Failed:
+    if "error" in data:
+        return Failed(data["error"])
+    return Row(
+        _interval(data["measured_us"]),
+        _interval(data["estimate_us"]),
+        data["occurrences"],
+        data["bricks"],
+    )
+
+
+def _interval(values_us: Sequence[float]) -> Interval:
+    median, low, high = (value / 1e6 for value in values_us)
+    return median, low, high
+
+
+def _micro(latency_s: float) -> float:
+    return float(f"{latency_s * 1e6:.5g}")
+
+
+def _natural(name: str) -> list[tuple[float, str]]:
+    """A key that sorts numbers within names by value: resnet18, resnet101; 025 is a quarter."""
+    parts: list[str] = []
+    for character in name:
+        if parts and parts[-1].isdigit() == character.isdigit():
+            parts[-1] += character
+        else:
+            parts.append(character)
+    return [(_value(part), "") if part.isdigit() else (-1.0, part) for part in parts]
+
+
+def _value(digits: str) -> float:
+    return float(f"0.{digits[1:]}") if digits.startswith("0") else float(digits)
