@@ -87,7 +87,8 @@ Names = MutableMapping[str, str]
 class Piece:
     """A brick, and the graph's names of its values in the brick's canonical order.
 
-    ``constants`` are initializers whose values are part of the brick.
+    ``constants`` are initializers whose values are part of the brick. ``values`` are all that its
+    nodes make, outputs or not: the canonical name of the one at position k is ``v<k>``.
     """
 
     brick: Brick
@@ -95,6 +96,7 @@ class Piece:
     weights: tuple[str, ...]
     constants: tuple[str, ...]
     outputs: tuple[str, ...]
+    values: tuple[str, ...]
 
 
 def key_of(model: bytes) -> str:
@@ -161,6 +163,7 @@ class Cutter:
             weights=tuple(writer.met["w"]),
             constants=tuple(writer.met["c"]),
             outputs=tuple(writer.outputs),
+            values=tuple(writer.met["v"]),
         )
 
     def _outputs(self, chosen: Sequence[int]) -> dict[str, bool]:
