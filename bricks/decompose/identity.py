@@ -69,7 +69,7 @@ from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
-from bricks.graph.held import ITEMS, STEERING, note
+from bricks.graph.held import ITEMS, STEERING, note, note_between
 from bricks.graph.steering import steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
@@ -259,9 +259,7 @@ class _Writer:
         self._write_nodes(nodes, (), self.names, graph)
         self._declare(graph)
         between = [name for name in self.met["v"] if not self._content.produced[name]]
-        if between:
-            types = [f"{self.names[name]} {self._content.type(name)}" for name in between]
-            model.metadata_props.add(key="bricks.between", value="; ".join(types))
+        note_between(model, {self.names[name]: self._content.type(name) for name in between})
         note(model, STEERING, self.steering)
         note(model, ITEMS, self._containers())
         opsets = {default_domain(d): v for d, v in self._content.graph.opsets.items()}
