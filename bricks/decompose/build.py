@@ -66,7 +66,7 @@ def build(
                 nodes=len(window.nodes),
                 in_place=_in_place(piece.inputs, piece.outputs, shared),
                 weights=tuple(weights.setdefault(name, len(weights)) for name in piece.weights),
-                times=window.times,
+                repeats=window.repeats,
                 hidden=tuple(
                     (k, number(name))
                     for k, name in enumerate(piece.values)
@@ -96,7 +96,7 @@ def build(
 
 def _read_by_shared_layers(graph: Graph, cut: Sequence[Window]) -> set[str]:
     """What layers that stand in two bricks read: it may be hidden in one of them."""
-    shared = (i for window in cut if window.times < 0 for i in window.nodes)
+    shared = (i for window in cut if window.repeats is not None for i in window.nodes)
     return {name for i in shared for name in used_values(graph.nodes[i])}
 
 

@@ -25,7 +25,6 @@ Must not know operators: only which node feeds which.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bricks.decompose.granularity import Granularity, split
@@ -35,31 +34,35 @@ from bricks.graph.topology import used_values
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Positions of nodes that make a brick, and how often (1 or -1) the brick counts."""
+    """Positions of nodes that make a brick.
+
+    ``repeats`` is the position of the earlier window that has this one's layer too, for a shared
+    layer alone; None for all others.
+    """
 
     nodes: tuple[int, ...]
-    times: int = 1
+    repeats: int | None = None
 
 
 def windows(graph: Graph, granularity: Granularity) -> list[Window]:
-    """What ``graph`` is cut into, in the order in which it runs; each node counts once net.
+    """What ``graph`` is cut into, in the order in which it runs.
 
     Where bricks overlap, the shared layer alone stands right before the brick that begins with it.
     """
     pieces = split(graph, granularity)
     if not granularity.overlap:
         return [Window(piece) for piece in pieces]
-    return list(_overlapping(graph, pieces))
-
-
-def _overlapping(graph: Graph, pieces: list[tuple[int, ...]]) -> Iterator[Window]:
-    producer: dict[str, int] = {}
+    cut: list[Window] = []
+    # By value, the layer that makes it and the position of the window that has this layer.
+    makers: dict[str, tuple[int, int]] = {}
     for piece in pieces:
-        feeding = [producer[n] for n in used_values(graph.nodes[piece[0]]) if n in producer]
+        feeding = [makers[name] for name in used_values(graph.nodes[piece[0]]) if name in makers]
         if feeding:
-            shared = max(feeding)
-            yield Window((shared,), times=-1)
-            yield Window((shared, *piece))
+            shared, position = max(feeding)
+            cut.append(Window((shared,), repeats=position))
+            cut.append(Window((shared, *piece)))
         else:
-            yield Window(piece)
-        producer.update((name, i) for i in piece for name in graph.nodes[i].output if name)
+            cut.append(Window(piece))
+        made = ((i, name) for i in piece for name in graph.nodes[i].output if name)
+        makers.update((name, (i, len(cut) - 1)) for i, name in made)
+    return cut

@@ -74,10 +74,10 @@ class Occurrence:
     names the input (by position) whose memory the runtime gives to the first output, or is None
     where the output has memory of its own.
 
-    ``times`` is how often the brick counts in the model's latency: -1 for a layer that stands in
-    the brick right after it, and in an earlier one too (see ``overlap``). What such a layer makes
-    again is a value of its own, which nobody reads. ``hidden`` are values that the brick makes and
-    does not give away, but that a brick overlapping with it takes: k and the value's number for the
+    Where bricks overlap (see ``overlap``), a layer that stands in two of them stands alone as well,
+    to be taken away once: right before the second, while ``repeats`` is the position of the first.
+    What is made again is a value of its own. ``hidden`` are values that the brick makes and does
+    not give away, but that a brick overlapping with it takes: k and the value's number for the
     brick's value ``v<k>``.
     """
 
@@ -87,8 +87,13 @@ class Occurrence:
     nodes: int = 1
     in_place: int | None = None
     weights: tuple[int, ...] = ()
-    times: int = 1
+    repeats: int | None = None
     hidden: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def times(self) -> int:
+        """How often it counts in the model's latency: 1, or -1 for what is taken away."""
+        return 1 if self.repeats is None else -1
 
     @property
     def made(self) -> tuple[int, ...]:
@@ -101,18 +106,19 @@ class Occurrence:
             self.brick, list(self.inputs), list(self.outputs), self.nodes, self.in_place,
             list(self.weights),
         ]  # fmt: skip
-        overlapping = self.times != 1 or self.hidden
-        return [*data, self.times, [list(pair) for pair in self.hidden]] if overlapping else data
+        if self.repeats is None and not self.hidden:
+            return data
+        return [*data, self.repeats, [list(pair) for pair in self.hidden]]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> Occurrence:
         """The inverse of :meth:`to_json`; plans of earlier versions say nothing of weights."""
         brick, inputs, outputs, nodes, in_place, *more = data
-        lacking: list[Any] = [(), 1, ()]
-        weights, times, hidden = [*more, *lacking[len(more) :]]
+        lacking: list[Any] = [(), None, ()]
+        weights, repeats, hidden = [*more, *lacking[len(more) :]]
         return cls(
             brick, tuple(inputs), tuple(outputs), nodes, in_place, tuple(weights),
-            times, tuple((k, value) for k, value in hidden),
+            repeats, tuple((k, value) for k, value in hidden),
         )  # fmt: skip
 
 
@@ -156,12 +162,17 @@ class Plan:
         return counts
 
     def edges(self) -> Iterator[tuple[int, int]]:
-        """Pairs (producer, consumer) of occurrence positions, once per value that is passed on."""
+        """Pairs (producer, consumer) of occurrence positions, once per value that is passed on.
+
+        A brick that begins with a layer of another one depends on that one.
+        """
         producer = {v: i for i, o in enumerate(self.occurrences) for v in o.made}
         for i, o in enumerate(self.occurrences):
             for v in o.inputs:
                 if v in producer:
                     yield producer[v], i
+            if o.repeats is not None:
+                yield o.repeats, i + 1
 
     def to_json(self) -> dict[str, Any]:
         """A small JSON object; the inverse is :meth:`from_json`."""

@@ -126,7 +126,7 @@ def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
 
     net_s = [o.times * latency_s[o.brick] for o in plan.occurrences]
     for i, occurrence in enumerate(plan.occurrences):
-        if occurrence.times < 0:
+        if occurrence.repeats is not None:
             net_s[i + 1] = max(0.0, net_s[i + 1] + net_s[i])
             net_s[i] = 0.0
     graph: nx.DiGraph[int | str] = nx.DiGraph()
