@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from plans import measurement, plan, results
 
+from bricks.decompose.plan import Occurrence
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import recompose
 from bricks.estimate.uncertainty import composition_s
@@ -68,6 +69,32 @@ def test_the_interval_holds_what_recomposing_may_be_wrong_by() -> None:
     assert found.high_s - found.estimate_s == pytest.approx(half, rel=1e-3)
     assert found.estimate_s - found.low_s == pytest.approx(half, rel=1e-3)
     assert composition_s(1.0, 100, 1e-5) > composition_s(1.0, 10, 1e-5) > 0
+
+
+OVERLAPPING = plan(
+    [
+        Occurrence("ab", (0,), (1,)),
+        Occurrence("b", (2,), (3,), repeats=0),
+        Occurrence("bc", (2,), (4,)),
+    ]
+)
+
+
+def test_what_bricks_share_is_taken_away_once() -> None:
+    found = estimate(OVERLAPPING, results({"ab": 5e-3, "b": 2e-3, "bc": 6e-3}, overhead_s=1e-6))
+    assert found.estimate_s == pytest.approx(9e-3)
+    assert found.critical_path_s == pytest.approx(found.estimate_s)
+    assert [(s.brick, s.occurrences) for s in found.shares] == [("bc", 1), ("ab", 1), ("b", -1)]
+    assert sum(s.share for s in found.shares) == pytest.approx(1)
+
+
+def test_what_is_taken_away_makes_the_interval_wider() -> None:
+    known = results({"ab": 5e-3, "b": 2e-3, "bc": 6e-3})
+    steady = estimate(OVERLAPPING, known)
+    known["b"] = measurement("b", *[1e-3, 2e-3, 4e-3] * 3)
+    wide = estimate(OVERLAPPING, known)
+    assert wide.low_s < steady.low_s - 1e-3
+    assert wide.high_s > steady.high_s + 0.5e-3
 
 
 def test_a_lacking_brick_makes_the_estimate_incomplete_by_name() -> None:

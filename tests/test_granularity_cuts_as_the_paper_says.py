@@ -98,7 +98,9 @@ def test_a_plan_keeps_every_node_and_edge_and_travels(
     assert set(plan.outputs) <= produced
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "", "Executed"])
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "x", "1.5", "", "Executed", "4+2", "0+1", "+1", "4+1+1", "executed+1"]
+)
 def test_other_granularities_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="granularity"):
         Granularity.parse(text)

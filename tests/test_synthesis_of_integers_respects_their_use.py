@@ -4,13 +4,15 @@ import numpy as np
 import onnx
 import pytest
 from factories import constant, embedding_net, model, node, one_node, save, value
+from graphs import Maker, cut
 from onnx import TensorProto, helper
 
 from bricks.graph.domains import Range, assumptions, integer_ranges
+from bricks.graph.held import between_types
 from bricks.graph.read import read_model
 from bricks.graph.source import source_graph
 from bricks.graph.tensor import TensorType
-from bricks.graph.view import graph_of
+from bricks.graph.view import graph_of, parse_model
 
 
 def ranges(tmp_path: Path, proto: onnx.ModelProto) -> dict[str, tuple[int, int]]:
@@ -208,3 +210,18 @@ def test_what_is_assumed_is_said():
         "input 'shape' gives a shape, count or axis, and is made up all the same:"
         " say with --value what it holds",
     ]
+
+
+def test_what_a_brick_holds_in_between_says_what_its_inputs_may_hold():
+    """Rows of two indices address the first two axes of the data, and not the third."""
+    maker = Maker()
+    pairs, single = TensorType("INT64", (6, 2)), TensorType("INT64", (6, 1))
+    columns = [maker.input("row", single), maker.input("column", single)]
+    at = maker.node("Concat", columns, ["at"], [pairs], axis=1)
+    data = maker.input("data", TensorType("FLOAT", (3, 5, 1)))
+    maker.outputs.append(maker.node("GatherND", [data, at], ["y"], [TensorType("FLOAT", (6, 1))]))
+    brick = cut(maker.graph(), [0, 1]).brick
+    proto = parse_model(brick.model)
+    assert between_types(proto) == {"v0": pairs}
+    found = integer_ranges(graph_of(proto), list(brick.inputs))
+    assert [(each.low, each.high) for each in found.values()] == [(0, 3), (0, 3)]

@@ -115,21 +115,21 @@ def _nothing() -> dict[str, None]:
 
 
 def _counts(decompositions: list[Decomposition]) -> dict[str, Any]:
-    """Facts over one or more models; FLOPs and weights count every occurrence."""
+    """Facts over one or more models; FLOPs and weights count every occurrence, net."""
     bricks: dict[str, Brick] = {}
-    placed: list[Brick] = []
+    placed: list[tuple[int, Brick]] = []
     for decomposition in decompositions:
         bricks.update(decomposition.bricks)
-        placed += [decomposition.bricks[o.brick] for o in decomposition.plan.occurrences]
-    flops = [brick.flops for brick in placed]
-    known = [count for count in flops if count is not None]
+        placed += [(o.times, decomposition.bricks[o.brick]) for o in decomposition.plan.occurrences]
+    flops = [(times, brick.flops) for times, brick in placed]
+    known = [times * count for times, count in flops if count is not None]
     return {
         "nodes": sum(d.plan.nodes for d in decompositions),
         "bricks": len(bricks),
         "occurrences": len(placed),
         "unique_share": len(bricks) / len(placed) if placed else None,
         "flops": sum(known) if len(known) == len(flops) else None,
-        "weight_bytes": sum(brick.weight_bytes for brick in placed),
+        "weight_bytes": sum(times * brick.weight_bytes for times, brick in placed),
     }
 
 

@@ -49,8 +49,9 @@ GranularityText = Annotated[
     str,
     typer.Option(
         "--granularity",
-        metavar="executed|N",
-        help="Bricks: nodes of the graph the runtime executes, or at most N source layers.",
+        metavar="executed|N|N+1",
+        help="Bricks: nodes of the graph the runtime executes, or at most N source layers,"
+        " with +1 overlapping by one.",
     ),
 ]
 Threads = Annotated[

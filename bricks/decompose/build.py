@@ -8,12 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from bricks.decompose.granularity import Granularity, split
+from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import Cutter
+from bricks.decompose.overlap import Window, windows
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
 from bricks.errors import ModelError
+from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
+from bricks.graph.topology import used_values
 
 
 def build(
@@ -39,27 +42,41 @@ def build(
     cutter = Cutter(graph, steering=steering)
     shared = in_place or {}
     numbers: dict[str, int] = {}
+    types: list[ValueType] = []
     weights: dict[str, int] = {}
+    made: set[str] = set()
 
-    def number(name: str) -> int:
-        return numbers.setdefault(name, len(numbers))
+    def number(name: str, *, again: bool = False) -> int:
+        if again or name not in numbers:
+            types.append(graph.types[name])
+        return len(types) - 1 if again else numbers.setdefault(name, len(types) - 1)
 
     inputs = tuple(number(name) for name in graph.inputs)
     bricks: dict[str, Brick] = {}
     occurrences = []
-    for nodes in split(graph, granularity, groups):
-        piece = cutter.cut(nodes)
+    cut = windows(graph, granularity, groups)
+    shared_reads = _read_by_shared_layers(graph, cut)
+    for window in cut:
+        piece = cutter.cut(window.nodes)
         bricks.setdefault(piece.brick.key, piece.brick)
+        taken = shared_reads.intersection(piece.values).difference(piece.outputs)
         occurrences.append(
             Occurrence(
                 brick=piece.brick.key,
                 inputs=tuple(map(number, piece.inputs)),
-                outputs=tuple(map(number, piece.outputs)),
-                nodes=len(nodes),
+                outputs=tuple(number(name, again=name in made) for name in piece.outputs),
+                nodes=len(window.nodes),
                 in_place=_in_place(piece.inputs, piece.outputs, shared),
                 weights=tuple(weights.setdefault(name, len(weights)) for name in piece.weights),
+                repeats=window.repeats,
+                hidden=tuple(
+                    (k, number(name))
+                    for k, name in enumerate(piece.values)
+                    if name in taken and name not in made
+                ),
             )
         )
+        made.update(piece.values)
     for name in numbers:
         if not graph.types[name].sensible:
             raise ModelError(
@@ -72,11 +89,17 @@ def build(
         granularity=str(granularity),
         inputs=inputs,
         outputs=tuple(number(name) for name in graph.outputs),
-        types=tuple(graph.types[name] for name in numbers),
+        types=tuple(types),
         occurrences=tuple(occurrences),
         assumed=tuple(assumed),
     )
     return Decomposition(plan, bricks, time.perf_counter() - started)
+
+
+def _read_by_shared_layers(graph: Graph, cut: Sequence[Window]) -> set[str]:
+    """What layers that stand in two bricks read: it may be hidden in one of them."""
+    shared = (i for window in cut if window.repeats is not None for i in window.nodes)
+    return {name for i in shared for name in used_values(graph.nodes[i])}
 
 
 def _in_place(

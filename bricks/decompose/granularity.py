@@ -18,22 +18,34 @@ from bricks.graph.graph import Graph
 from bricks.graph.topology import used_values
 
 EXECUTED = "executed"
+_OVERLAP = "+1"
 
 
 @dataclass(frozen=True, slots=True)
 class Granularity:
-    """``executed`` (``layers`` is None), or at most ``layers`` layers of the source graph."""
+    """``executed`` (``layers`` is None), or at most ``layers`` layers of the source graph.
+
+    With ``overlap``, each brick also begins with the layer before it (see ``overlap``).
+    """
 
     layers: int | None = None
+    overlap: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Granularity:
-        """``executed`` or a whole number of at least 1; :class:`UsageError` otherwise."""
+        """``executed``, or a whole number of at least 1, or that and ``+1`` for overlapping bricks.
+
+        :class:`UsageError` otherwise.
+        """
         if text == EXECUTED:
             return cls(None)
-        if text.isdecimal() and int(text) >= 1:
-            return cls(int(text))
-        raise UsageError(f"granularity {text!r} is neither 'executed' nor a number of at least 1")
+        layers = text.removesuffix(_OVERLAP)
+        if layers.isdecimal() and int(layers) >= 1:
+            return cls(int(layers), overlap=layers != text)
+        raise UsageError(
+            f"granularity {text!r} is neither 'executed' nor a number of at least 1,"
+            f" which {_OVERLAP} may follow"
+        )
 
     @property
     def executed(self) -> bool:
@@ -41,7 +53,7 @@ class Granularity:
         return self.layers is None
 
     def __str__(self) -> str:
-        return EXECUTED if self.layers is None else str(self.layers)
+        return EXECUTED if self.layers is None else f"{self.layers}{_OVERLAP * self.overlap}"
 
 
 def split(
@@ -51,7 +63,8 @@ def split(
 ) -> list[tuple[int, ...]]:
     """Cut ``graph`` into runs of node positions; every node is in exactly one of them.
 
-    ``groups`` are the nodes that a runtime executes as one, if it is the executed graph.
+    These are what bricks have of their own; how they overlap is not decided here. ``groups`` are
+    the nodes that a runtime executes as one, if it is the executed graph.
     """
     if granularity.executed and groups is not None:
         return list(groups)

@@ -69,7 +69,7 @@ from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
-from bricks.graph.held import ITEMS, STEERING, note
+from bricks.graph.held import ITEMS, STEERING, note, note_between
 from bricks.graph.steering import steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
@@ -87,7 +87,8 @@ Names = MutableMapping[str, str]
 class Piece:
     """A brick, and the graph's names of its values in the brick's canonical order.
 
-    ``constants`` are initializers whose values are part of the brick.
+    ``constants`` are initializers whose values are part of the brick. ``values`` are all that its
+    nodes make, outputs or not: the canonical name of the one at position k is ``v<k>``.
     """
 
     brick: Brick
@@ -95,6 +96,7 @@ class Piece:
     weights: tuple[str, ...]
     constants: tuple[str, ...]
     outputs: tuple[str, ...]
+    values: tuple[str, ...]
 
 
 def key_of(model: bytes) -> str:
@@ -161,6 +163,7 @@ class Cutter:
             weights=tuple(writer.met["w"]),
             constants=tuple(writer.met["c"]),
             outputs=tuple(writer.outputs),
+            values=tuple(writer.met["v"]),
         )
 
     def _outputs(self, chosen: Sequence[int]) -> dict[str, bool]:
@@ -256,9 +259,7 @@ class _Writer:
         self._write_nodes(nodes, (), self.names, graph)
         self._declare(graph)
         between = [name for name in self.met["v"] if not self._content.produced[name]]
-        if between:
-            types = [f"{self.names[name]} {self._content.type(name)}" for name in between]
-            model.metadata_props.add(key="bricks.between", value="; ".join(types))
+        note_between(model, {self.names[name]: self._content.type(name) for name in between})
         note(model, STEERING, self.steering)
         note(model, ITEMS, self._containers())
         opsets = {default_domain(d): v for d, v in self._content.graph.opsets.items()}

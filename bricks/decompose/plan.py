@@ -6,7 +6,7 @@ Frozen data that can be stored and sent; nothing here reads ONNX or knows of a r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
@@ -73,6 +73,12 @@ class Occurrence:
     ``weights`` its weights: two places may share them (none where that isn't known). ``in_place``
     names the input (by position) whose memory the runtime gives to the first output, or is None
     where the output has memory of its own.
+
+    Where bricks overlap (see ``overlap``), a layer that stands in two of them stands alone as well,
+    to be taken away once: right before the second, while ``repeats`` is the position of the first.
+    What is made again is a value of its own. ``hidden`` are values that the brick makes and does
+    not give away, but that a brick overlapping with it takes: k and the value's number for the
+    brick's value ``v<k>``.
     """
 
     brick: str
@@ -81,6 +87,39 @@ class Occurrence:
     nodes: int = 1
     in_place: int | None = None
     weights: tuple[int, ...] = ()
+    repeats: int | None = None
+    hidden: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def times(self) -> int:
+        """How often it counts in the model's latency: 1, or -1 for what is taken away."""
+        return 1 if self.repeats is None else -1
+
+    @property
+    def made(self) -> tuple[int, ...]:
+        """Numbers of the values that come into being here, hidden ones included."""
+        return (*self.outputs, *(value for _, value in self.hidden))
+
+    def to_json(self) -> list[Any]:
+        """A JSON list; what only overlapping bricks have is left out of all others."""
+        data = [
+            self.brick, list(self.inputs), list(self.outputs), self.nodes, self.in_place,
+            list(self.weights),
+        ]  # fmt: skip
+        if self.repeats is None and not self.hidden:
+            return data
+        return [*data, self.repeats, [list(pair) for pair in self.hidden]]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Occurrence:
+        """The inverse of :meth:`to_json`; plans of earlier versions say nothing of weights."""
+        brick, inputs, outputs, nodes, in_place, *more = data
+        lacking: list[Any] = [(), None, ()]
+        weights, repeats, hidden = [*more, *lacking[len(more) :]]
+        return cls(
+            brick, tuple(inputs), tuple(outputs), nodes, in_place, tuple(weights),
+            repeats, tuple((k, value) for k, value in hidden),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +142,8 @@ class Plan:
 
     @property
     def nodes(self) -> int:
-        """Number of the graph's nodes; each is in exactly one occurrence."""
-        return sum(o.nodes for o in self.occurrences)
+        """Number of the graph's nodes; each counts once, also where bricks overlap."""
+        return sum(o.times * o.nodes for o in self.occurrences)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -113,25 +152,33 @@ class Plan:
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each brick occurs."""
-        return Counter(o.brick for o in self.occurrences)
+        """How often each brick counts in the model: net, so that it may be 0 or less.
+
+        That is how often it occurs, but for layers that overlapping bricks share.
+        """
+        counts: Counter[str] = Counter()
+        for occurrence in self.occurrences:
+            counts[occurrence.brick] += occurrence.times
+        return counts
 
     def edges(self) -> Iterator[tuple[int, int]]:
-        """Pairs (producer, consumer) of occurrence positions, once per value that is passed on."""
-        producer = {v: i for i, o in enumerate(self.occurrences) for v in o.outputs}
+        """Pairs (producer, consumer) of occurrence positions, once per value that is passed on.
+
+        A brick that begins with a layer of another one depends on that one.
+        """
+        producer = {v: i for i, o in enumerate(self.occurrences) for v in o.made}
         for i, o in enumerate(self.occurrences):
             for v in o.inputs:
                 if v in producer:
                     yield producer[v], i
+            if o.repeats is not None:
+                yield o.repeats, i + 1
 
     def to_json(self) -> dict[str, Any]:
         """A small JSON object; the inverse is :meth:`from_json`."""
         data = asdict(self)
         data["types"] = [t.to_json() for t in self.types]
-        data["occurrences"] = [
-            [o.brick, list(o.inputs), list(o.outputs), o.nodes, o.in_place, list(o.weights)]
-            for o in self.occurrences
-        ]
+        data["occurrences"] = [o.to_json() for o in self.occurrences]
         return data
 
     @classmethod
@@ -144,12 +191,7 @@ class Plan:
             inputs=tuple(data["inputs"]),
             outputs=tuple(data["outputs"]),
             types=tuple(type_from_json(t) for t in data["types"]),
-            occurrences=tuple(
-                Occurrence(
-                    brick, tuple(inputs), tuple(outputs), nodes, in_place, tuple(*weights)
-                )  # plans of earlier versions say nothing of weights
-                for brick, inputs, outputs, nodes, in_place, *weights in data["occurrences"]
-            ),
+            occurrences=tuple(map(Occurrence.from_json, data["occurrences"])),
             assumed=tuple(data.get("assumed", ())),
         )
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one brick contributes to a model: all its occurrences, call overhead subtracted."""
+    """What one brick contributes to a model: all its occurrences, call overhead subtracted.
+
+    Where bricks overlap, ``occurrences`` is net, and with the rest negative for what is taken away.
+    """
 
     brick: str
     occurrences: int

@@ -2,7 +2,8 @@
 
 Sequential construction as in DLBricks (Li et al., ICPE 2020, section 3.2): runtimes execute a
 model's layers one after another, so latencies add up. What a call of the runtime costs is taken
-out of each brick and added once. It must not know how measurements came about.
+out of each brick and added once. Where bricks overlap, the layers that they share are taken away
+(see ``decompose.overlap``). It must not know how measurements came about.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def recompose(
 
     The intervals of bricks are added up as they are, not in quadrature: a machine's drift moves
     all bricks together, so their errors do not cancel. To that comes what recomposing itself may
-    be wrong by.
+    be wrong by. Of a brick that is taken away, more makes less: its interval is added all the same.
     """
     counts = plan.counts
     gaps = [gap for key, n in counts.items() if (gap := _gap(key, n, results)) is not None]
@@ -81,25 +82,27 @@ def recompose(
         for key in sorted(known, key=lambda k: -known[k])
     )
     if gaps or probe_gaps:
-        covered = sum(counts[key] for key in spreads)
-        coverage = covered / max(1, sum(counts.values()))
+        covered = sum(occurrence.brick in spreads for occurrence in plan.occurrences)
+        coverage = covered / max(1, len(plan.occurrences))
         every = (*gaps, *probe_gaps)
         return IncompleteEstimate(plan.model, plan.granularity, total, coverage, every, shares)
     low, high = overhead.low_s, overhead.high_s
     for key, s in spreads.items():  # the more a call costs, the less is left for a brick
-        low += counts[key] * max(0.0, s.low_s - walked_call * overhead.high_s)
-        high += counts[key] * max(0.0, s.high_s - walked_call * overhead.low_s)
-    composition = composition_s(total, sum(counts.values()), overhead_s)
+        least = counts[key] * max(0.0, s.low_s - walked_call * overhead.high_s)
+        most = counts[key] * max(0.0, s.high_s - walked_call * overhead.low_s)
+        low, high = low + min(least, most), high + max(least, most)
+    gross_s = sum(map(abs, known.values()))
+    composition = composition_s(gross_s, sum(map(abs, counts.values())), overhead_s)
     path = critical_path(plan, {key: net(s.median_s) for key, s in spreads.items()})
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
-        estimate_s=overhead_s + total,
+        estimate_s=overhead_s + max(0.0, total),
         low_s=max(0.0, low - composition),
         high_s=high + composition,
         critical_path_s=overhead_s + path,
         call_overhead_s=overhead_s,
-        other_state_share=sum(s.share for s in shares if not parts[s.brick].known_in(state_s)),
+        other_state_share=sum(abs(s.share) for s in shares if not parts[s.brick].known_in(state_s)),
         shares=shares,
     )
 
@@ -115,16 +118,24 @@ def _spread_in(measurement: Measurement, state_s: float | None) -> Spread:
 
 
 def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
-    """The latency of the longest chain of dependent occurrences, in seconds."""
+    """The latency of the longest chain of dependent occurrences, in seconds.
+
+    What bricks share is taken away from the one that begins with it.
+    """
     import networkx as nx
 
+    net_s = [o.times * latency_s[o.brick] for o in plan.occurrences]
+    for i, occurrence in enumerate(plan.occurrences):
+        if occurrence.repeats is not None:
+            net_s[i + 1] = max(0.0, net_s[i + 1] + net_s[i])
+            net_s[i] = 0.0
     graph: nx.DiGraph[int | str] = nx.DiGraph()
     graph.add_nodes_from(range(len(plan.occurrences)))
     graph.add_node("end")
-    for i, occurrence in enumerate(plan.occurrences):
-        graph.add_edge(i, "end", weight=latency_s[occurrence.brick])
+    for i, weight in enumerate(net_s):
+        graph.add_edge(i, "end", weight=weight)
     for producer, consumer in plan.edges():
-        graph.add_edge(producer, consumer, weight=latency_s[plan.occurrences[producer].brick])
+        graph.add_edge(producer, consumer, weight=net_s[producer])
     return float(nx.dag_longest_path_length(graph, weight="weight"))
 
 

@@ -1,5 +1,7 @@
 """What inputs hold, where that is known: written into a model's metadata, and read from there.
 
+Types stand there too that ONNX has no word for, or that no runtime is to read.
+
 Some inputs cannot be made up: the target of a Reshape, a branch to take, the contents of a
 sequence. Models carry them where they are given, bricks where they were computed, so that whoever
 runs either finds all that it needs in one place. Values are as a runtime takes and gives them:
@@ -11,6 +13,7 @@ packed. Knows nothing of how values are made up.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,9 +26,12 @@ from bricks.graph.declared import dtype_of, notation
 from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
-# Keys of metadata. Types of containers; and values, flattened, that inputs hold: of bricks those
-# that steer their work, of models those that were given.
-ITEMS, STEERING, GIVEN = "bricks.items", "bricks.steering", "bricks.given"
+# Keys of metadata. Types of containers, and of what a brick's nodes hand each other; and values,
+# flattened, that inputs hold: of bricks those that steer their work, of models those given.
+ITEMS, BETWEEN = "bricks.items", "bricks.between"
+STEERING, GIVEN = "bricks.steering", "bricks.given"
+
+_TENSOR = re.compile(r"(\w+) ([a-z0-9]+)\[([0-9,]*)\]")
 
 
 def note(proto: onnx.ModelProto, key: str, facts: Mapping[str, Any]) -> None:
@@ -37,6 +43,24 @@ def note(proto: onnx.ModelProto, key: str, facts: Mapping[str, Any]) -> None:
 def container_types(proto: onnx.ModelProto) -> dict[str, ValueType]:
     """Types of the containers among the inputs and outputs of ``proto``, by name."""
     return {name: type_from_json(data) for name, data in _noted(proto, ITEMS).items()}
+
+
+def note_between(proto: onnx.ModelProto, types: Mapping[str, ValueType]) -> None:
+    """Write the ``types`` of what the nodes of ``proto`` hand each other, if there are any."""
+    if types:
+        text = "; ".join(f"{name} {type_}" for name, type_ in types.items())
+        proto.metadata_props.add(key=BETWEEN, value=text)
+
+
+def between_types(proto: onnx.ModelProto) -> dict[str, ValueType]:
+    """The inverse of :func:`note_between`, but for containers."""
+    texts = [entry.value for entry in proto.metadata_props if entry.key == BETWEEN]
+    parts = (_TENSOR.fullmatch(part) for text in texts for part in text.split("; "))
+    return {
+        part[1]: TensorType(part[2].upper(), tuple(map(int, filter(None, part[3].split(",")))))
+        for part in parts
+        if part
+    }
 
 
 def held_values(proto: onnx.ModelProto) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import onnx
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
-from bricks.graph.held import container_types
+from bricks.graph.held import between_types, container_types
 from bricks.graph.payload import is_referenced, type_of
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, used_values
@@ -88,8 +88,8 @@ def upstream(proto: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
 def graph_of(proto: onnx.ModelProto, types: Mapping[str, ValueType] | None = None) -> Graph:
     """``proto`` as a :class:`Graph`, with ``types`` for values that it doesn't state itself.
 
-    Inputs must have a concrete type, containers in the metadata (see :mod:`bricks.graph.held`);
-    other values that state none are left out of ``types``.
+    Inputs must have a concrete type, containers in the metadata (see :mod:`bricks.graph.held`), as
+    have values inside of bricks; other values that state none are left out of ``types``.
     """
     graph = proto.graph
     known = container_types(proto)
@@ -98,6 +98,8 @@ def graph_of(proto: onnx.ModelProto, types: Mapping[str, ValueType] | None = Non
         with suppress(ModelError):
             known.setdefault(info.name, _tensor_type(info))
     known.update(types or {})
+    for name, type_ in between_types(proto).items():
+        known.setdefault(name, type_)
     for tensor in graph.initializer:
         known[tensor.name] = type_of(tensor)
     return Graph(

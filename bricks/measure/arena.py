@@ -86,12 +86,10 @@ def arrange(plan: Plan) -> Arena:
             buffer.last = len(plan.occurrences)
             offsets[buffer] = memory.take(_bytes(buffer))
     for number, occurrence in enumerate(plan.occurrences):
-        for value in occurrence.outputs:
+        for value in occurrence.made:
             if (buffer := buffers.get(value)) is not None and buffer not in offsets:
                 offsets[buffer] = memory.take(_bytes(buffer))
-        for buffer in {
-            buffers[v] for v in (*occurrence.inputs, *occurrence.outputs) if v in buffers
-        }:
+        for buffer in {buffers[v] for v in (*occurrence.inputs, *occurrence.made) if v in buffers}:
             if buffer.last == number:
                 memory.give(offsets[buffer], _bytes(buffer))
     placed = [offsets[buffers[v]] if v in buffers else None for v in range(len(plan.types))]
@@ -126,12 +124,12 @@ def _buffers(plan: Plan) -> dict[int, _Buffer]:
     for value in fixed:
         place(value, None)
     for number, occurrence in enumerate(plan.occurrences):
-        for position, value in enumerate(occurrence.outputs):
+        for position, value in enumerate(occurrence.made):
             in_place = occurrence.in_place if position == 0 else None
             place(value, None if in_place is None else occurrence.inputs[in_place])
         for value in occurrence.inputs:
             left[value] -= 1
-        for value in dict.fromkeys((*occurrence.inputs, *occurrence.outputs)):
+        for value in dict.fromkeys((*occurrence.inputs, *occurrence.made)):
             buffer = found.get(value)
             if buffer is None or value in fixed or left[value] > 0:
                 continue

@@ -379,7 +379,7 @@ def demands(jobs: Sequence[Job]) -> dict[str, dict[str, float]]:
     share: dict[str, float] = {}
     for digest, count in counts.items():
         for key, n in count.items():
-            share[key] = max(share.get(key, 0.0), n / works[digest])
+            share[key] = max(share.get(key, 0.0), abs(n) / works[digest])
     return {d: {key: share[key] * works[d] for key in count} for d, count in counts.items()}
 
 

@@ -103,12 +103,13 @@ def common_state(
 ) -> float | None:
     """That state of the ``anchors`` in which most of the latency of ``parts`` is known.
 
-    ``counts`` tells how often each part counts. Of equals, the state with the most rounds.
+    ``counts`` tells how often each part counts, also against the others where negative. Of equals,
+    the state with the most rounds.
     """
     found = states(r.state_s for anchor in anchors for r in anchor.quiet_rounds)
     if len(found) == 1:
         return found[0]
-    weights = {key: counts.get(key, 1) * part.latency_s() for key, part in parts.items()}
+    weights = {key: abs(counts.get(key, 1)) * part.latency_s() for key, part in parts.items()}
 
     def known_s(state_s: float | None) -> float:
         return sum(weights[key] for key, part in parts.items() if part.known_in(state_s))

@@ -19,9 +19,10 @@ from onnx import numpy_helper
 
 from bricks.backends.base import Backend
 from bricks.decompose.build import build
-from bricks.decompose.granularity import EXECUTED, Granularity, split
+from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.identity import Cutter, Piece
-from bricks.decompose.plan import Plan
+from bricks.decompose.overlap import windows
+from bricks.decompose.plan import Occurrence, Plan
 from bricks.errors import BackendError
 from bricks.graph.domains import integer_ranges, steering_values
 from bricks.graph.feeds import feeds
@@ -72,7 +73,7 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     names = steering_values(graph)
     steering = backend.values(proto, names) if names else {}
     cutter = Cutter(graph, steering=steering)
-    pieces = [cutter.cut(nodes) for nodes in split(graph, cut, groups)]
+    pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, groups)]
     plan = _fitting(plan, build(model, graph, cut, groups=groups, steering=steering).plan, pieces)
     chained = chain(backend, plan, bricks, _weights_by_place(cutter, pieces, arrays), given)
     constants = cutter.graph.initializers
@@ -106,12 +107,15 @@ def chain(
 
     ``weights`` holds each occurrence's weights in its brick's order. Each occurrence runs the brick
     that its key names, and finds its inputs where the plan says: nothing else joins the pieces.
+    Bricks that overlap all run, each with the layer that it shares: that computes again what the
+    one before it has computed. What it begins from may be hidden in that one, and is made an output
+    of it here.
     """
     readers = Counter(value for o in plan.occurrences for value in o.inputs)
     readers.update(plan.outputs)
     values = dict(zip(plan.inputs, inputs.values(), strict=True))
     for occurrence, arrays in zip(plan.occurrences, weights, strict=True):
-        proto = unsure(bricks[occurrence.brick])
+        proto = unsure(_open(bricks[occurrence.brick], occurrence))
         given = [values[number] for number in occurrence.inputs]
         _set_input_shapes(proto, given)
         results = backend.evaluate(
@@ -120,12 +124,22 @@ def chain(
             dict(zip((i.name for i in proto.graph.input), given, strict=True)),
             optimize=plan.granularity != EXECUTED,
         )
-        values.update(zip(occurrence.outputs, results, strict=True))
-        for number in occurrence.inputs:
-            readers[number] -= 1
+        values.update(zip(occurrence.made, results, strict=True))
+        readers.subtract(occurrence.inputs)
+        for number in (*occurrence.inputs, *occurrence.made):
             if not readers[number]:
-                del values[number]
+                values.pop(number, None)
     return {number: values[number] for number in plan.outputs if number in values}
+
+
+def _open(brick: onnx.ModelProto, occurrence: Occurrence) -> onnx.ModelProto:
+    """``brick`` with what it hides from those that overlap with it as further outputs."""
+    if not occurrence.hidden:
+        return brick
+    copy = onnx.ModelProto()
+    copy.CopyFrom(brick)
+    copy.graph.output.extend(onnx.ValueInfoProto(name=f"v{k}") for k, _ in occurrence.hidden)
+    return copy
 
 
 def _fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
@@ -134,9 +148,9 @@ def _fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
     A runtime may execute the same nodes in another order from one session to the next. And values
     steer optimisations now and then: a plan made without them may not fit at all.
     """
-    if again.counts == plan.counts:
-        same = [o.brick for o in again.occurrences] == [o.brick for o in plan.occurrences]
-        return plan if same else again
+    found_keys, planned_keys = ([o.brick for o in p.occurrences] for p in (again, plan))
+    if sorted(found_keys) == sorted(planned_keys):
+        return plan if found_keys == planned_keys else again
     planned, found = len(plan.occurrences), len(pieces)
     other = f"{found} pieces, where the plan, made without their values, has {planned}"
     if planned == found:

@@ -222,7 +222,7 @@ def _overwritten(plan: Plan) -> dict[int, int]:
 
     It is -1 where that is an input of the model, which no runtime overwrites.
     """
-    producer = {v: i for i, o in enumerate(plan.occurrences) for v in o.outputs}
+    producer = {v: i for i, o in enumerate(plan.occurrences) for v in o.made}
     return {
         i: producer.get(o.inputs[o.in_place], -1)
         for i, o in enumerate(plan.occurrences)

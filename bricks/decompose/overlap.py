@@ -1,0 +1,71 @@
+"""Bricks that overlap by one layer, so that what a runtime does over a boundary is seen.
+
+DLBricks (Li, Dakkak, Xiong, Hwu; ICPE 2020; arXiv:1911.07967) cuts a model into pieces that don't
+overlap, and leaves overlapping ones as future work: a runtime fuses layers, and hands blocked
+layouts from one to the next, also where a piece ends.
+
+Pieces are cut as without overlap. A piece takes activations from outside only by its first layer
+(``granularity``). Of the layers that feed this one, the last in the graph's order is the *shared*
+layer: the piece is run together with it, and it is run once more alone. A model's latency is then
+estimated by inclusion and exclusion along the chain of pieces,
+
+    T  =  sum of T(shared layer and piece)  -  sum of T(shared layer alone),
+
+in which each layer counts once net. In a chain, what it costs to convert a layout at the end of a
+piece, and at the beginning of the next, cancels out. A piece whose first layer is fed by inputs
+of the model alone has nothing to share.
+
+The last feeding layer, since it always makes a runnable network: no other layer that feeds the
+piece can depend on it, because those stand before it. So nothing lies between the two that would
+have to be run in the middle of the brick. What else the first layer reads, such as the other
+summand of a residual sum, stays an input, and its boundary stays unseen.
+
+Must not know operators: only which node feeds which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bricks.decompose.granularity import Granularity, split
+from bricks.graph.graph import Graph
+from bricks.graph.topology import used_values
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Positions of nodes that make a brick.
+
+    ``repeats`` is the position of the earlier window that has this one's layer too, for a shared
+    layer alone; None for all others.
+    """
+
+    nodes: tuple[int, ...]
+    repeats: int | None = None
+
+
+def windows(
+    graph: Graph, granularity: Granularity, groups: Sequence[tuple[int, ...]] | None = None
+) -> list[Window]:
+    """What ``graph`` is cut into, in the order in which it runs; ``groups`` as in :func:`split`.
+
+    Where bricks overlap, the shared layer alone stands right before the brick that begins with it.
+    """
+    pieces = split(graph, granularity, groups)
+    if not granularity.overlap:
+        return [Window(piece) for piece in pieces]
+    cut: list[Window] = []
+    # By value, the layer that makes it and the position of the window that has this layer.
+    makers: dict[str, tuple[int, int]] = {}
+    for piece in pieces:
+        feeding = [makers[name] for name in used_values(graph.nodes[piece[0]]) if name in makers]
+        if feeding:
+            shared, position = max(feeding)
+            cut.append(Window((shared,), repeats=position))
+            cut.append(Window((shared, *piece)))
+        else:
+            cut.append(Window(piece))
+        made = ((i, name) for i in piece for name in graph.nodes[i].output if name)
+        makers.update((name, (i, len(cut) - 1)) for i, name in made)
+    return cut
