@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +109,7 @@ class MxnetBackend:
         weights: Mapping[str, np.ndarray],
         given: Mapping[str, Any],
     ) -> list[np.ndarray]:
-        inputs = {
-            name: (partial(_same, given[name]), _tensor(graph, name)) for name in graph.inputs
-        }
+        inputs = {name: (given[name].copy, _tensor(graph, name)) for name in graph.inputs}
         loaded = self._loaded(graph, weights, inputs)
         nowhere = Placement((None,) * len(graph.inputs), (None,) * len(graph.outputs))
         placed = loaded.place(nowhere, np.zeros(0, np.uint8))
@@ -182,10 +179,6 @@ def _bounds(graph: Graph, weights: Mapping[str, TensorType]) -> dict[str, np.nda
                     type_ = weights[name]
                     bounds[name] = np.full(type_.shape, bound, numpy_dtype(type_.dtype))
     return bounds
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _tensor(graph: Graph, name: str) -> TensorType:

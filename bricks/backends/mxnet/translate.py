@@ -23,7 +23,7 @@ from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.tensor import TensorType
-from bricks.graph.topology import default_domain, label
+from bricks.graph.topology import default_domain, label, used_values
 
 # The name under which MXNet keeps its fusions for processors (operators of oneDNN).
 _FUSIONS = "MKLDNN"
@@ -37,17 +37,19 @@ class Translation:
     """A graph as one symbol.
 
     ``variables`` maps inputs and initializers of the graph to variables of the symbol,
-    ``constants`` those of them whose values the graph holds to these values.
+    ``constants`` those of them whose values the graph holds to these values. It is ``fusible``
+    unless it has an output that is read inside as well: fusions lose what such an output holds.
     """
 
     symbol: Symbol
     variables: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
+    fusible: bool
 
     def fused(self) -> Symbol:
         """The symbol after MXNet's own fusions."""
         with translated("fusing operators"):
-            return self.symbol.get_backend_symbol(_FUSIONS)
+            return self.symbol.get_backend_symbol(_FUSIONS) if self.fusible else self.symbol
 
 
 def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> Translation:
@@ -74,8 +76,9 @@ def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> 
         mx.sym.identity(symbols[name], name=f"out{i}") if name in variables else symbols[name]
         for i, name in enumerate(graph.outputs)
     ]
-    held = {name: array for name, array in values.items() if name in variables}
-    return Translation(mx.sym.Group(outputs), variables, held)
+    read = {name for node in graph.nodes for name in used_values(node)}
+    fusible = read.isdisjoint(graph.outputs)
+    return Translation(mx.sym.Group(outputs), variables, values, fusible)
 
 
 def groups(graph: Graph, fused: Symbol) -> list[tuple[int, ...]]:
