@@ -88,35 +88,47 @@ def _figure(similarity: Similarity, title: str, kinds: Mapping[str, str]) -> Fig
     scale.ax.set_yticklabels([f"{mark:g}" for mark in _MARKS])
     scale.ax.tick_params(labelsize=8)
     scale.outline.set_visible(False)
-    bar.set_title("shared\nbricks", fontsize=8, loc="left")
+    bar.set_title("similarity", fontsize=8, loc="left")
     _kinds(axes, [kinds.get(similarity.models[i]) for i in order], thick)
     return figure
 
 
 def _squares(axes: Axes, similarity: Similarity, order: list[int], points: float) -> Any:
-    import numpy as np
     from matplotlib import colormaps
+    from matplotlib.collections import PolyCollection
     from matplotlib.colors import PowerNorm
 
-    values = np.array([[similarity.grid[i][j] for j in order] for i in order])
-    edges = np.arange(len(order) + 1)
+    # Nothing in common is left white: a square is drawn, and kept in the file, only for something.
     # Most pairs share little: equal steps of colour would show only what is nearly the same.
-    norm = PowerNorm(0.5, 0.0, 1.0)
-    mesh = axes.pcolormesh(
-        edges, edges, np.ma.masked_equal(values, 0.0), cmap=colormaps["YlGnBu"], norm=norm,
-        edgecolors="white", linewidth=0.3,
-    )  # fmt: skip
-    axes.set_aspect("equal")
-    axes.invert_yaxis()
+    found = {
+        (row, column): similarity.grid[i][j]
+        for row, i in enumerate(order)
+        for column, j in enumerate(order)
+        if i != j and similarity.grid[i][j] > 0
+    }
+    lines: dict[str, Any] = {"edgecolors": "white", "linewidths": 0.3}
+    squares = PolyCollection(
+        [_corners(*place) for place in found],
+        array=list(found.values()),
+        cmap=colormaps["YlGnBu"],
+        norm=PowerNorm(0.5, 0.0, 1.0),
+        **lines,
+    )
+    axes.add_collection(squares)
+    # What each model has in common with itself says nothing.
+    own = [_corners(i, i) for i in range(len(order))]
+    axes.add_collection(PolyCollection(own, facecolors="0.85", **lines))
+    axes.set(xlim=(0, len(order)), ylim=(len(order), 0), aspect="equal")
     if len(order) <= _MOST_WITH_NUMBERS:
-        for row, line in enumerate(values):
-            for column, value in enumerate(line):
-                if value > 0 and row != column:
-                    axes.text(
-                        column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center",
-                        fontsize=points * 0.85, color="white" if value > 0.3 else "black",
-                    )  # fmt: skip
-    return mesh
+        for (row, column), value in found.items():
+            colour = "white" if value > 0.25 else "black"
+            text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": points * 0.85}
+            axes.text(column + 0.5, row + 0.5, f"{value:.2f}", color=colour, **text)
+    return squares
+
+
+def _corners(row: int, column: int) -> list[tuple[int, int]]:
+    return [(column, row), (column + 1, row), (column + 1, row + 1), (column, row + 1)]
 
 
 def _labels(axes: Axes, names: list[str], points: float) -> None:

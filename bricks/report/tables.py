@@ -180,14 +180,12 @@ def _index(value: float) -> str:
 
 def coverage_table(models: Sequence[Row], together: Row) -> Table:
     """How much of each model is measured, and what measuring the rest would take."""
-    named = ("model", "bricks", "measured", "places", "FLOPs", "estimate", "cost", "added cost")
-    table = _table(*named)
+    table = _table("model", "bricks", "measured", "places", "FLOPs", "estimate", "cost", "added")
     for row in models:
         if row["error"] is None:
-            new = duration_interval(row, "marginal")
-            table.add_row(_text(row["model"]), *_coverage_cells(row), new)
+            table.add_row(_text(row["model"]), *_coverage_cells(row), _cost(row["marginal_s"]))
     table.add_section()
-    table.add_row("all", *_coverage_cells(together), duration_interval(together, "cost"))
+    table.add_row("all", *_coverage_cells(together), _cost(together["cost_s"]))
     return table
 
 
@@ -199,18 +197,12 @@ def _coverage_cells(row: Row) -> tuple[str, ...]:
         percent(row["coverage"]),
         percent(row["flops_share"]),
         state,
-        duration_interval(row, "cost"),
+        _cost(row["cost_s"]),
     )
 
 
-def duration_interval(row: Row, name: str) -> str:
-    """A duration and its interval: ``1.20 s (0.90 s … 2.10 s)``."""
-    if row[f"{name}_s"] is None:
-        return "unknown"
-    if row[f"{name}_s"] == 0:
-        return "nothing"
-    low, high = seconds(row[f"{name}_low_s"]), seconds(row[f"{name}_high_s"])
-    return f"{seconds(row[f'{name}_s'])} ({low} … {high})"
+def _cost(value: float | None) -> str:
+    return "unknown" if value is None else seconds(value) if value else "none"
 
 
 def facts_table(facts: Mapping[str, Any]) -> Table:

@@ -21,8 +21,8 @@ def coverage(
 ) -> None:
     """Tell which models are covered by what is measured, and what measuring the others would take.
 
-    Nothing is measured. Models are taken in their order: what a brick costs that several lack is
-    added by the first of them. Example: bricks zoo coverage resnet50 my_model.onnx
+    Nothing is measured. A brick that several models lack adds its cost to the first of them.
+    Example: bricks zoo coverage resnet50 my_model.onnx
     """
     from bricks.survey import coverage as coverage_of
 
@@ -105,7 +105,7 @@ def _cost_model(model: CostModel | None) -> dict[str, Any] | None:
 def _words(cost_model: dict[str, Any] | None, together: dict[str, Any]) -> list[str]:
     if not together["missing"]:
         return []
-    from bricks.report.tables import percent
+    from bricks.report.tables import percent, seconds
 
     if cost_model is None:
         from bricks.estimate.cost import LEAST
@@ -114,8 +114,10 @@ def _words(cost_model: dict[str, Any] | None, together: dict[str, Any]) -> list[
             f"What measuring would take cannot be told: fewer than {LEAST} bricks are measured"
             " on this system."
         ]
+    low, high = seconds(together["cost_low_s"]), seconds(together["cost_high_s"])
+    error = percent(cost_model["median_abs_error"], 0)
     return [
-        f"Costs are estimates from what measuring {cost_model['bricks']} bricks took here; parts of"
-        f" these, estimated from the rest, came out {percent(cost_model['median_abs_error'], 0)}"
-        " off in the median."
+        f"Measuring all that lacks takes {seconds(together['cost_s'])}, by what measuring"
+        f" {cost_model['bricks']} bricks took: about {low} to {high}, for estimates of parts of"
+        f" these from the rest were {error} off in the median."
     ]
