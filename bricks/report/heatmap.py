@@ -50,9 +50,12 @@ def draw_similarity(
     """Draw the grid into an SVG or PNG file, similar models side by side.
 
     ``kinds`` says of what kind a model is (its task, say), by name; kinds are told by colours at
-    the left edge. Raises :class:`BricksError` if the file cannot be written.
+    the left edge. Raises :class:`UsageError` if there is no model, or what the file is called is
+    no picture, and :class:`BricksError` if it cannot be written.
     """
     check_picture(path)
+    if not similarity.models:
+        raise UsageError(f"{path}: there is no model to draw: give one")
     import matplotlib
 
     # Texts stay texts, and the same grid gives the same bytes.
@@ -72,7 +75,7 @@ def _figure(similarity: Similarity, title: str, kinds: Mapping[str, str]) -> Fig
     from matplotlib.figure import Figure
 
     order = similarity.ordered()
-    count = max(1, len(order))
+    count = len(order)
     square = min(_LARGEST, max(_SMALLEST, _GRID / count))
     side = square * count
     # Axes are placed by hand in inches: labels may stand out, the picture is cut to what is drawn.

@@ -46,7 +46,7 @@ def similarity(
         plans = plans_of(bench, models)
         runtime = bench.runtime
     found = similarity_of([plan for plan in plans if not isinstance(plan, Unread)])
-    if out is not None:
+    if out is not None and found.models:
         from bricks.report.heatmap import draw_similarity
 
         title = (
