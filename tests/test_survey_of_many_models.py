@@ -1,17 +1,45 @@
 from __future__ import annotations
 
+import json
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from commands import chain
+from commands import chain, environment
 from factories import conv_net, mlp, model, node, save, value
 
 import bricks
 from bricks import Bench, decompose_all
 from bricks.errors import BricksError, StoreError
+
+# In a process of its own: what tracks resources for joblib lives as long as that.
+SIDE_BY_SIDE = """
+import json, sys
+import psutil
+from bricks import Bench, decompose_all
+
+cache, runtime, cut, *paths = sys.argv[1:]
+told = []
+options = {"runtime": runtime, "granularity": cut, "threads": 1}
+with Bench(cache, progress=lambda *at: told.append(at), **options) as bench:
+    decompose_all(bench, [bench.read(path) for path in paths], processes=2)
+    left = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
+print(json.dumps({"told": told, "left": [words for words in left if "tracker" not in words]}))
+"""
+
+
+def side_by_side(cache: Path, runtime: str, cut: str, paths: Sequence[Path]) -> Any:
+    """Decompose in two processes; what progress was told, and which processes are left."""
+    words = [sys.executable, "-W", "error", "-c", SIDE_BY_SIDE, cache, runtime, cut, *paths]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -31,41 +59,40 @@ def paths(tmp_path: Path) -> list[Path]:
 def test_side_by_side_gives_the_same_plans_and_bricks(
     paths: list[Path], tmp_path: Path, runtime: str, cut: str
 ) -> None:
+    facts = side_by_side(tmp_path / "2", runtime, cut, [*paths, paths[0]])
+    assert facts["left"] == []  # nothing that would run beside what is timed next
+    assert {what for what, _ in facts["told"]} == {"decomposing 5 models"}  # one is named twice
+    shares = [share for _, share in facts["told"]]
+    assert shares == [0.0, *sorted(shares[1:-1]), 1.0]
     found = []
-    for processes in (1, 2):
-        cache = tmp_path / str(processes)
-        with Bench(cache, runtime=runtime, granularity=cut, threads=1) as bench:
+    for processes in ("1", "2"):
+        with Bench(tmp_path / processes, runtime=runtime, granularity=cut, threads=1) as bench:
             models = [bench.read(path) for path in paths]
-            decompose_all(bench, models, processes=processes)
-            assert all(bench.knows(each) == (processes > 1) for each in models)
+            assert all(bench.knows(each) == (processes == "2") for each in models)
             done = [bench.decompose(each) for each in models]
             found.append([(each.plan, dict(each.bricks)) for each in done])
             assert bench.store.verify() == []
     assert found[0] == found[1]
 
 
-def test_nothing_runs_on_afterwards_and_progress_is_told(paths: list[Path], tmp_path: Path) -> None:
-    told: list[tuple[str, float]] = []
-    with Bench(tmp_path / "cache", runtime="fake", progress=lambda *at: told.append(at)) as bench:
-        decompose_all(bench, [bench.read(path) for path in [*paths, paths[0]]], processes=2)
-        left = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
-    # What tracks resources for joblib lives as long as this process, and does nothing.
-    assert [words for words in left if "tracker" not in words] == []
-    assert {what for what, _ in told} == {"decomposing 5 models"}  # one is named twice
-    assert [share for _, share in told] == sorted(share for _, share in told)
-    assert told[-1][1] == 1.0
-
-
 def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path: Path) -> None:
     strange = model([node("Strange", ["x"], ["y"], domain="org.x")], [value("x", [1])],
                     [value("y", [1])], domains=["org.x"])  # fmt: skip
-    with Bench(tmp_path / "cache", runtime="fake") as bench:
-        unknown = bench.read(save(strange, tmp_path, "strange.onnx"))
-        models = [unknown, *(bench.read(path) for path in paths)]
-        decompose_all(bench, models, processes=2)
-        assert [bench.knows(each) for each in models] == [False, *[True] * len(paths)]
+    paths = [save(strange, tmp_path, "strange.onnx"), *paths]
+    side_by_side(tmp_path / "cache", "fake", "executed", paths)
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        models = [bench.read(path) for path in paths]
+        assert [bench.knows(each) for each in models] == [False, *[True] * (len(paths) - 1)]
         with pytest.raises(BricksError, match="Strange"):
-            bench.plan(unknown)
+            bench.plan(models[0])
+
+
+def test_few_models_are_not_worth_a_process(paths: list[Path], tmp_path: Path) -> None:
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        models = [bench.read(path) for path in paths[:3]]
+        decompose_all(bench, models)
+        assert psutil.Process().children() == []
+        assert not any(bench.knows(each) for each in models)
 
 
 def test_coverage_grows_with_what_is_measured(paths: list[Path], tmp_path: Path) -> None:
