@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 
 from bricks.bench import Bench, Options
@@ -60,6 +61,8 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
                     bench.keep(decomposition)
                 done += 1
                 bench.progress(what, done / count)
+    except BrokenProcessPool:
+        pass  # one was killed, maybe for lack of memory: what it had is decomposed alone, then
     finally:
         # They would wait for more work, beside whatever is timed next.
         get_reusable_executor().shutdown(wait=True)

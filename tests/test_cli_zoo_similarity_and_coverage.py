@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 import pytest
 from commands import Here, chain
 from factories import conv_net, mlp, save
+from store_examples import measure
 
+from bricks import Bench, System, Target
 from bricks.errors import UsageError
 from bricks.estimate.similarity import Similarity
 from bricks.report.heatmap import check_picture, draw_similarity
@@ -137,11 +139,28 @@ def test_coverage_in_words(here: Here, models: list[Path], tmp_path: Path) -> No
     assert "Measuring all that lacks takes" in shown
 
 
-def test_coverage_of_another_system_needs_its_plans(here: Here, models: list[Path]) -> None:
-    assert here("measure", models[0], "--threads", 1).status == 0
-    name = here("systems", "--json", runtime=None).json["this_host"]["name"]
-    done = here("zoo", "coverage", models[0], "--threads", 1, "--system", name, "--json")
-    assert done.json["union"]["complete"]
+def test_coverage_of_another_system_is_by_what_was_measured_there(
+    here: Here, models: list[Path]
+) -> None:
+    with Bench(here.cache, runtime="fake", threads=1) as bench:
+        conv, dense = (bench.read(path) for path in (models[0], models[2]))
+        there = Target(System("lab", {"cpu": "other"}, {}), bench.runtime)
+        bench.store.save_target(there)
+        bench.store.save_decomposition(bench.decompose(conv), there.key)
+        bench.decompose(dense)
+        measure(bench.store, there, bench.plan(conv).keys[:1])
+    words = ("zoo", "coverage", models[0], models[2], "--threads", 1, "--json")
+    here_facts, done = here(*words).json, here(*words, "--system", "lab")
+    assert here_facts["union"]["measured"] == 0
+    assert done.status == 1
+    known, unknown = done.json["models"]
+    assert (known["measured"], known["complete"]) == (1, False)
+    assert done.json["system"]["name"] == "lab"
+    assert done.complaint == unknown["error"]
+    assert "mlp was never decomposed on lab" in done.complaint
+
+
+def test_a_system_that_nobody_knows_is_one_line(here: Here, models: list[Path]) -> None:
     done = here("zoo", "coverage", models[0], "--system", "nowhere")
     assert done.status == 2
     assert done.complaint.startswith("no system in the cache is called 'nowhere'")

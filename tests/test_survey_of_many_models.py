@@ -22,8 +22,9 @@ from bricks.errors import BricksError, StoreError
 SIDE_BY_SIDE = """
 import json, sys
 import psutil
-from bricks import Bench, decompose_all
+from bricks import Bench, decompose_all, survey
 
+SABOTAGE
 cache, runtime, cut, *paths = sys.argv[1:]
 told = []
 options = {"runtime": runtime, "granularity": cut, "threads": 1}
@@ -34,9 +35,12 @@ print(json.dumps({"told": told, "left": [words for words in left if "tracker" no
 """
 
 
-def side_by_side(cache: Path, runtime: str, cut: str, paths: Sequence[Path]) -> Any:
+def side_by_side(
+    cache: Path, runtime: str, cut: str, paths: Sequence[Path], sabotage: str = ""
+) -> Any:
     """Decompose in two processes; what progress was told, and which processes are left."""
-    words = [sys.executable, "-W", "error", "-c", SIDE_BY_SIDE, cache, runtime, cut, *paths]
+    program = SIDE_BY_SIDE.replace("SABOTAGE", sabotage)
+    words = [sys.executable, "-W", "error", "-c", program, cache, runtime, cut, *paths]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment())
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
@@ -85,6 +89,16 @@ def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path
         assert [bench.knows(each) for each in models] == [False, *[True] * (len(paths) - 1)]
         with pytest.raises(BricksError, match="Strange"):
             bench.plan(models[0])
+
+
+def test_what_a_killed_process_had_is_left_to_the_bench(paths: list[Path], tmp_path: Path) -> None:
+    sabotage = "survey._decomposed = lambda *_: __import__('os').kill(__import__('os').getpid(), 9)"
+    facts = side_by_side(tmp_path / "cache", "fake", "executed", paths, sabotage)
+    assert facts["left"] == []
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        model = bench.read(paths[0])
+        assert not bench.knows(model)
+        assert bench.plan(model).occurrences
 
 
 def test_few_models_are_not_worth_a_process(paths: list[Path], tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ Models = Annotated[
 ZooModels = Annotated[
     list[str],
     typer.Argument(
-        metavar="[MODEL…]",
+        metavar="MODEL…",
         show_default="the whole zoo",
         help="ONNX files, folders of them, or names of zoo models.",
     ),
