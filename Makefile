@@ -32,7 +32,7 @@ demo: setup ## estimates against whole-model runs on the shipped models
 	$(BIN)/bricks compare $(DEMO_MODELS)
 
 test: setup ## the tests, as many side by side as there are cores (WORKERS=1: one by one)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope
 
 conformance: setup ## the test cases of the onnx package decomposed, chained, measured: docs/conformance.md
 	$(BIN)/python tests/conformance.py

@@ -8,9 +8,6 @@ import onnxruntime
 import pytest
 from conformance import CUTS, FINDINGS, OPERATORS, PACKAGED, PAGE, Result, examine_all, word
 
-# All of them look at what one fixture finds in minutes.
-pytestmark = pytest.mark.xdist_group("conformance")
-
 KINDS = (OPERATORS, *PACKAGED)
 # A row of the page: tried, run by the runtime, (exact, close,) different, refused.
 ROW = r"^\| ([\w-]+) \| (\w+) \| (\d+) \| (\d+) \| \d+ \| \d+ \| (\d+) \| (\d+)"

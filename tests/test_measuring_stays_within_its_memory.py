@@ -15,9 +15,6 @@ from bricks.estimate.comparison import Compared, NotCompared
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 
-# One process of a host times at a time: side by side, these would wait for each other.
-pytestmark = pytest.mark.xdist_group("timing")
-
 QUICK = Conditions(rule=StopRule(min_rounds=2, max_rounds=2))
 MIB = 1 << 20
 LAYERS, WIDTH = 3, 4096  # a layer's weight takes 64 MiB

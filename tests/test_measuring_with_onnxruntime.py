@@ -10,9 +10,6 @@ from factories import constant, mlp, model, node, save, value
 
 from bricks import Bench, Conditions, IncompleteEstimate, StopRule
 
-# One process of a host times at a time: side by side, these would wait for each other.
-pytestmark = pytest.mark.xdist_group("timing")
-
 MIB = 1 << 20
 QUICK = Conditions(rule=StopRule(min_rounds=6, max_rounds=6))
 

@@ -8,9 +8,6 @@ import pytest
 
 from bricks.cli.main import run
 
-# One process of a host times at a time: side by side, these would wait for each other.
-pytestmark = pytest.mark.xdist_group("timing")
-
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 CONSOLE = [
     line
