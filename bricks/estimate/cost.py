@@ -54,8 +54,8 @@ class CostModel:
 
         The interval is that in which 95 % of the groups of as many bricks came out that were
         measured one after another (of a fifth of all, where that is fewer). What is new may be less
-        like them than they are like each other: tried on caches of four hosts and settings, 30
-        bricks at a time and 8, it held four times in five.
+        like them than they are like each other: tried on four caches of zoo models, 8 to 60 bricks
+        at a time, it held four times in five.
         """
         each_s = [self.brick_s(brick) for brick in bricks]
         total_s = sum(each_s)
