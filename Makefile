@@ -9,6 +9,7 @@ DEMO_MODELS ?= alexnet densenet121 inception_v1 inception_v2 resnet50 shufflenet
 # A seed and a number make one damaged model, always the same.
 CASES ?= 10000
 SEED ?= 0
+WORKERS ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo paper test conformance fuzz check lint format lock models clean
@@ -34,8 +35,8 @@ demo: setup ## estimates against whole-model runs on the shipped models
 paper: setup ## the DLBricks paper's evaluation over again, an hour on a quiet host: docs/paper.md
 	$(BIN)/python benchmarks/paper.py --cache cache/paper $(PAPER)
 
-test: setup ## the tests
-	$(BIN)/python -m pytest
+test: setup ## the tests, as many side by side as there are cores (WORKERS=1: one by one)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope
 
 conformance: setup ## the test cases of the onnx package decomposed, chained, measured: docs/conformance.md
 	$(BIN)/python tests/conformance.py

@@ -33,13 +33,17 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from bricks.estimate.comparison import Compared, NotCompared, Summary
+    from bricks.estimate.cost import Cost, CostModel
+    from bricks.estimate.coverage import Coverage, Covered, ZooCoverage
     from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+    from bricks.estimate.similarity import Similarity, similarity
     from bricks.graph.model import Model
     from bricks.graph.read import read_model
     from bricks.measure.campaign import Conditions
     from bricks.measure.measurement import Failure, Measurement
     from bricks.measure.rounds import StopRule
     from bricks.store.store import Store
+    from bricks.survey import coverage, decompose_all
     from bricks.system.target import Runtime, System, Target
 
 __version__ = "0.1.0"
@@ -52,23 +56,28 @@ _ORIGIN = {
         "WorkerError",
     ),
     "bricks.estimate.comparison": ("Compared", "NotCompared", "Summary"),
+    "bricks.estimate.cost": ("Cost", "CostModel"),
+    "bricks.estimate.coverage": ("Coverage", "Covered", "ZooCoverage"),
     "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
+    "bricks.estimate.similarity": ("Similarity", "similarity"),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
     "bricks.measure.campaign": ("Conditions",),
     "bricks.measure.measurement": ("Failure", "Measurement"),
     "bricks.measure.rounds": ("StopRule",),
     "bricks.store.store": ("Store",),
+    "bricks.survey": ("coverage", "decompose_all"),
     "bricks.system.target": ("Runtime", "System", "Target"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 
 __all__ = [
     "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison", "Conditions",
-    "Decomposition", "Estimate", "Failure", "Gap", "IncompleteEstimate", "Measured", "Measurement",
-    "Model", "ModelError", "NotCompared", "Occurrence", "Options", "Plan", "Runtime", "ShapeError",
-    "Share", "StopRule", "Store", "StoreError", "Summary", "System", "Target", "UsageError",
-    "WorkerError", "read_model",
+    "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Estimate", "Failure", "Gap",
+    "IncompleteEstimate", "Measured", "Measurement", "Model", "ModelError", "NotCompared",
+    "Occurrence", "Options", "Plan", "Runtime", "ShapeError", "Share", "Similarity", "StopRule",
+    "Store", "StoreError", "Summary", "System", "Target", "UsageError", "WorkerError",
+    "ZooCoverage", "coverage", "decompose_all", "read_model", "similarity",
 ]  # fmt: skip
 
 

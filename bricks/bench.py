@@ -177,6 +177,11 @@ class Bench:
     ) -> None:
         self.close()
 
+    @property
+    def progress(self) -> Progress:
+        """Told what is being done, and which share of it is."""
+        return self._progress
+
     def close(self) -> None:
         """End the worker and close the cache."""
         self._supervisor.close()
@@ -234,9 +239,35 @@ class Bench:
             assumed=observations(graph, observed, given=given(model)),
             started=started,
         )
-        self._save_target()
-        self.store.save_decomposition(result, self.target.key)
+        self.keep(result)
         return result
+
+    def knows(self, model: Model) -> bool:
+        """Whether the cache holds the model's plan, so that nothing has to be decomposed."""
+        return self._known_plan(model) is not None
+
+    def keep(self, decomposition: Decomposition) -> None:
+        """Put into the cache what was decomposed for this bench's target, here or elsewhere."""
+        self._save_target()
+        self.store.save_decomposition(decomposition, self.target.key)
+
+    def plan(self, model: Model, *, target: Target | None = None) -> Plan:
+        """The model's plan on ``target``, by default this one; decomposes it if it isn't known.
+
+        Raises :class:`UsageError` if it was never decomposed on another target, and what is
+        executed depends on that.
+        """
+        target = self.target if target is None else target
+        cut = str(self._granularity)
+        known = self.store.load_plan(model.digest, cut, target.key, name=model.name)
+        if known is not None:
+            return known[0]
+        if target.key != self.target.key and self._granularity.executed:
+            raise UsageError(
+                f"{model.name} was never decomposed on {target.system.name}, whose runtime may"
+                " execute another graph: decompose it there, or give --granularity N"
+            )
+        return self.decompose(model).plan
 
     def verify(self, model: Model) -> dict[str, Any]:
         """Chain the model's bricks and compare with the whole model; see ``measure.verify``."""
@@ -284,14 +315,7 @@ class Bench:
         """
         target = self.target if target is None else target
         elsewhere = target.key != self.target.key
-        cut = str(self._granularity)
-        known = self.store.load_plan(model.digest, cut, target.key, name=model.name)
-        if known is None and elsewhere and self._granularity.executed:
-            raise UsageError(
-                f"{model.name} was never decomposed on {target.system.name}, whose runtime may"
-                " execute another graph: decompose it there, or give --granularity N"
-            )
-        plan = known[0] if known else self.decompose(model).plan
+        plan = self.plan(model, target=target)
         results = self._results(plan.keys, target.key)
         settled = len(results) == len({*plan.keys, *PROBES.values()})
         if self.options.retry and any(isinstance(r, Failure) for r in results.values()):

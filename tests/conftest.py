@@ -1,9 +1,35 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from caches import FILE, MODEL
 from commands import Here, bricks
+
+# Where tests run side by side, those of these files stay together in one process, and begin first;
+# all others go one by one to whichever process is free. (The groups that xdist has for this do
+# nothing with some versions of pytest, and say nothing.)
+TOGETHER = {
+    # All look at what one fixture finds in minutes.
+    "test_every_operator_test_case_conforms.py": "conformance",
+    # One process of a host times at a time: these would wait for each other.
+    "test_measuring_stays_within_its_memory.py": "timing",
+    "test_measuring_with_onnxruntime.py": "timing",
+    "test_readme_works_as_written.py": "timing",
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Scheduling by what belongs together, for tests that run side by side."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0].rpartition("/")[2]
+            return TOGETHER.get(file, nodeid)
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True)

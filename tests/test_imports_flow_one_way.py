@@ -27,12 +27,15 @@ ALLOWED = {
     "bench": {
         "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate",
     },
+    "survey": {
+        "bench", "errors", "graph", "system", "decompose", "estimate", "measure.probes",
+    },
     "": {
-        "bench", "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure",
-        "estimate", "suite", "report",
+        "bench", "survey", "errors", "graph", "system", "zoo", "decompose", "backends", "store",
+        "measure", "estimate", "suite", "report",
     },
     "cli": {
-        "", "bench", "errors", "graph", "system", "zoo", "decompose", "backends", "store",
+        "", "bench", "survey", "errors", "graph", "system", "zoo", "decompose", "backends", "store",
         "measure", "estimate", "suite", "report",
     },
 }  # fmt: skip

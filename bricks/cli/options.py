@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -13,7 +13,7 @@ import typer
 from bricks.cli.progress import terminal_progress
 from bricks.errors import BricksError, UsageError
 from bricks.graph.shapes import LARGEST_DIM, parse_shape
-from bricks.zoo import find
+from bricks.zoo import entries, find
 
 if TYPE_CHECKING:
     from bricks.bench import Bench
@@ -31,6 +31,14 @@ def _not_empty(text: str) -> str:
 Models = Annotated[
     list[str],
     typer.Argument(metavar="MODEL…", help="ONNX files, folders of them, or names of zoo models."),
+]
+ZooModels = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL…",
+        show_default="the whole zoo",
+        help="ONNX files, folders of them, or names of zoo models.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON on standard output.")]
 Cache = Annotated[
@@ -125,6 +133,13 @@ class Measuring(Common):
     retry: Retry = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveying(Common):
+    """Options of commands about many models; where none is named, about the whole zoo."""
+
+    models: ZooModels = field(default_factory=list)
+
+
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     """Let Typer see the fields of a command's first parameter, a class of options, one by one."""
     hints = get_type_hints(command, include_extras=True)
@@ -135,7 +150,7 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            default=_default(field),
             annotation=kinds[field.name],
         )
         for field in fields(options)
@@ -153,6 +168,12 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
     return called
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return inspect.Parameter.empty if field.default is MISSING else field.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +231,8 @@ def read_all(options: Common) -> list[Model | Unread]:
             raise UsageError(f"--value gives input {name!r} twice")
         values[name] = value
     models: list[Model | Unread] = []
-    for name in options.models:
+    whole_zoo = isinstance(options, Surveying) and not options.models
+    for name in [entry.name for entry in entries()] if whole_zoo else options.models:
         try:
             files = find(name)
         except BricksError as error:

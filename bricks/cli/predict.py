@@ -8,7 +8,8 @@ import typer
 
 from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
-from bricks.errors import BricksError, UsageError
+from bricks.cli.systems import SystemName, target_called
+from bricks.errors import BricksError
 
 if TYPE_CHECKING:
     from bricks.bench import Bench
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.system.target import Target
 
-SystemName = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="A system in the cache ('bricks systems'), not this one."),
-]
 NoMeasure = Annotated[
     bool, typer.Option("--no-measure", help="Use what the cache holds; name what it lacks.")
 ]
@@ -36,7 +33,7 @@ def predict(
     Bricks without a measurement are measured first. Example: bricks predict resnet50 --threads 2
     """
     with open_bench(options) as bench:
-        target = bench.target if system is None else _target(bench, system)
+        target = bench.target if system is None else target_called(bench, system)
         rows = [
             _row(bench, model, target, measure=not no_measure and system is None)
             for model in read_all(options)
@@ -66,25 +63,6 @@ _FIGURES = (
     "call_overhead_s",
     "other_state_share",
 )
-
-
-def _target(bench: Bench, name: str) -> Target:
-    targets = [t for t in bench.store.targets() if name in (t.system.name, t.system.key)]
-    if not targets:
-        known = sorted({t.system.name for t in bench.store.targets()})
-        listed = ", ".join(known) or "none yet"
-        raise UsageError(f"no system in the cache is called {name!r}; it knows: {listed}")
-    wanted = bench.runtime
-    fitting = [t for t in targets if t.runtime == wanted]
-    if not fitting:
-        raise UsageError(
-            f"system {name!r} has no measurements with {wanted.backend} {wanted.version},"
-            f" {wanted.threads} threads: see 'bricks systems'"
-        )
-    if len(fitting) > 1:
-        keys = ", ".join(t.system.key for t in fitting)
-        raise UsageError(f"several systems are called {name!r}: give one of their keys, {keys}")
-    return fitting[0]
 
 
 def _row(bench: Bench, model: Model | Unread, target: Target, *, measure: bool) -> dict[str, Any]:

@@ -164,6 +164,61 @@ def backends_table(rows: Sequence[Row]) -> Table:
     return table
 
 
+def similarity_table(models: Sequence[Row], grid: Sequence[Sequence[float]]) -> Table:
+    """The similarity of every two of a few models; columns are numbered as rows are."""
+    table = _table("model", "bricks", *(str(i + 1) for i in range(len(models))))
+    for i, (row, line) in enumerate(zip(models, grid, strict=True)):
+        cells = (_index(value) if i != j else "·" for j, value in enumerate(line))
+        table.add_row(_text(f"{i + 1} {row['model']}"), str(row["bricks"]), *cells)
+    return table
+
+
+def nearest_table(models: Sequence[Row]) -> Table:
+    """The models that are most similar to each, for more of them than a grid has room for."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("model", overflow="fold")
+    for name in ("bricks", "shared"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("most similar", overflow="fold")
+    for row in models:
+        near = ", ".join(f"{n['model']} {_index(n['similarity'])}" for n in row["nearest"][:3])
+        cells = str(row["bricks"]), percent(row["shared"] / row["bricks"], 0)
+        table.add_row(_text(row["model"]), *cells, _text(near or "none"))
+    return table
+
+
+def _index(value: float) -> str:
+    """A similarity with two digits; what is not nothing never looks like it."""
+    return "–" if value == 0 else "<0.01" if value < 0.005 else f"{value:.2f}"
+
+
+def coverage_table(models: Sequence[Row], together: Row) -> Table:
+    """How much of each model is measured, and what measuring the rest would take."""
+    table = _table("model", "bricks", "measured", "places", "FLOPs", "estimate", "cost", "added")
+    for row in models:
+        if row["error"] is None:
+            table.add_row(_text(row["model"]), *_coverage_cells(row), _cost(row["marginal_s"]))
+    table.add_section()
+    table.add_row("all", *_coverage_cells(together), _cost(together["cost_s"]))
+    return table
+
+
+def _coverage_cells(row: Row) -> tuple[str, ...]:
+    state = "possible" if row["complete"] else "fails" if row["failed"] else "incomplete"
+    return (
+        str(row["bricks"]),
+        str(row["measured"]),
+        percent(row["coverage"]),
+        percent(row["flops_share"]),
+        state,
+        _cost(row["cost_s"]),
+    )
+
+
+def _cost(value: float | None) -> str:
+    return "unknown" if value is None else seconds(value) if value else "none"
+
+
 def facts_table(facts: Mapping[str, Any]) -> Table:
     """Names and values, one a line."""
     table = Table(box=None, show_header=False, pad_edge=False)

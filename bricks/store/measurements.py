@@ -271,6 +271,17 @@ def results(
     return found
 
 
+def costs(connection: Connection, target_key: str) -> dict[str, float]:
+    """Wall seconds by key of all that is measured, in the order in which it was begun."""
+    query = select(measurements.c.brick_key, measurements.c.wall_s).where(
+        measurements.c.target_key == target_key,
+        measurements.c.protocol == PROTOCOL,
+        measurements.c.state == DONE,
+    )
+    rows = connection.execute(query.order_by(measurements.c.id))
+    return {row.brick_key: float(row.wall_s) for row in rows}
+
+
 def held_by_others(
     connection: Connection, target_key: str, keys: Sequence[str], owner: Owner, watch: Watch
 ) -> set[str]:

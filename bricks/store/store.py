@@ -283,6 +283,11 @@ class Store:
         with self._reading() as connection:
             return ledger.results(connection, target_key, keys)
 
+    def costs(self, target_key: str) -> dict[str, float]:
+        """Wall seconds by key of all that is measured on this target, in order of beginning."""
+        with self._reading() as connection:
+            return ledger.costs(connection, target_key)
+
     def held_by_others(self, target_key: str, keys: Sequence[str], owner: Owner) -> set[str]:
         """Those of ``keys`` that somebody else is measuring now."""
         with self._reading() as connection:

@@ -4,4 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from bricks.cli.zoo.coverage import coverage
+from bricks.cli.zoo.similarity import similarity
+
 app = typer.Typer(no_args_is_help=True, help="The models that ship with bricks, and their recipes.")
+app.command()(similarity)
+app.command()(coverage)

@@ -1,0 +1,123 @@
+"""``bricks zoo coverage``: how much of each model is measured, and what the rest would cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
+from bricks.cli.output import finish, print_json, show
+from bricks.cli.systems import SystemName, target_called
+from bricks.cli.zoo.plans import plans_of
+
+if TYPE_CHECKING:
+    from bricks.estimate.cost import Cost, CostModel
+    from bricks.estimate.coverage import Coverage, Covered
+
+
+@takes_options
+def coverage(
+    options: Surveying,
+    system: SystemName = None,
+) -> None:
+    """Tell which models are covered by what is measured, and what measuring the others would take.
+
+    Nothing is measured. A brick that several models lack adds its cost to the first of them.
+    Example: bricks zoo coverage resnet50 my_model.onnx
+    """
+    from bricks.survey import coverage as coverage_of
+
+    with open_bench(options) as bench:
+        target = bench.target if system is None else target_called(bench, system)
+        plans = plans_of(bench, read_all(options), target)
+        found = coverage_of(bench, [p for p in plans if not isinstance(p, Unread)], target=target)
+    covered = iter(found.models)
+    rows = [
+        {**_nothing(plan.name), "error": plan.error}
+        if isinstance(plan, Unread)
+        else _row(next(covered))
+        for plan in plans
+    ]
+    together = {"models": len(found.models), **_facts(found.together)}
+    cost_model = _cost_model(found.cost_model)
+    facts = {
+        "system": target.system.to_json(),
+        "runtime": target.runtime.to_json(),
+        "granularity": options.granularity,
+        "models": rows,
+        "union": together,
+        "cost_model": cost_model,
+    }
+    if options.json:
+        print_json(facts)
+    elif found.models:
+        from bricks.report.tables import coverage_table
+
+        show(coverage_table(rows, together), *_words(cost_model, together))
+    finish(row["error"] for row in rows if row["error"] is not None)
+
+
+def _row(covered: Covered) -> dict[str, Any]:
+    return {
+        "model": covered.model,
+        **_facts(covered.coverage),
+        "new": list(covered.new),
+        **_seconds("marginal", covered.marginal),
+        "error": None,
+    }
+
+
+def _facts(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "bricks": coverage.bricks,
+        "measured": coverage.measured,
+        "failed": coverage.failed,
+        "missing": list(coverage.missing),
+        "occurrences": coverage.occurrences,
+        "coverage": coverage.share,
+        "flops_share": coverage.flops_share,
+        "bytes_share": coverage.bytes_share,
+        "complete": coverage.complete,
+        **_seconds("cost", coverage.cost),
+    }
+
+
+def _nothing(name: str) -> dict[str, Any]:
+    counts = dict.fromkeys(("bricks", "measured", "failed", "occurrences"))
+    shares = dict.fromkeys(("coverage", "flops_share", "bytes_share"))
+    costs = {**_seconds("cost", None), **_seconds("marginal", None)}
+    return {"model": name, **counts, **shares, **costs, "missing": [], "new": [], "complete": False}
+
+
+def _seconds(name: str, cost: Cost | None) -> dict[str, float | None]:
+    return {
+        f"{name}_s": None if cost is None else cost.estimate_s,
+        f"{name}_low_s": None if cost is None else cost.low_s,
+        f"{name}_high_s": None if cost is None else cost.high_s,
+    }
+
+
+def _cost_model(model: CostModel | None) -> dict[str, Any] | None:
+    if model is None:
+        return None
+    return {"bricks": len(model.outcomes), "median_abs_error": model.median_abs_error}
+
+
+def _words(cost_model: dict[str, Any] | None, together: dict[str, Any]) -> list[str]:
+    if not together["missing"]:
+        return []
+    from bricks.report.tables import percent, seconds
+
+    if cost_model is None:
+        from bricks.estimate.cost import LEAST
+
+        return [
+            f"What measuring would take cannot be told: fewer than {LEAST} bricks are measured"
+            " on this system."
+        ]
+    low, high = seconds(together["cost_low_s"]), seconds(together["cost_high_s"])
+    error = percent(cost_model["median_abs_error"], 0)
+    return [
+        f"Measuring all that lacks takes {seconds(together['cost_s'])}, by what measuring"
+        f" {cost_model['bricks']} bricks took: about {low} to {high}, for estimates of parts of"
+        f" these from the rest were {error} off in the median."
+    ]

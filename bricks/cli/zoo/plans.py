@@ -1,0 +1,36 @@
+"""The plans of many models for commands: a model that has none doesn't stop the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bricks.cli.options import Unread
+from bricks.errors import BricksError
+
+if TYPE_CHECKING:
+    from bricks.bench import Bench
+    from bricks.decompose.plan import Plan
+    from bricks.graph.model import Model
+    from bricks.system.target import Target
+
+
+def plans_of(
+    bench: Bench, models: Sequence[Model | Unread], target: Target | None = None
+) -> list[Plan | Unread]:
+    """The plan of each model on ``target``, by default the bench's, or why there is none."""
+    from bricks.survey import decompose_all
+
+    readable = [model for model in models if not isinstance(model, Unread)]
+    if target is None or target.key == bench.target.key:
+        decompose_all(bench, readable)
+    found: list[Plan | Unread] = []
+    for model in models:
+        if isinstance(model, Unread):
+            found.append(model)
+            continue
+        try:
+            found.append(bench.plan(model, target=target))
+        except BricksError as error:
+            found.append(Unread(model.name, str(error)))
+    return found

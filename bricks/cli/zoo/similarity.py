@@ -1,0 +1,110 @@
+"""``bricks zoo similarity``: which models are made of the same bricks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
+from bricks.cli.output import finish, print_json, show
+from bricks.cli.zoo.plans import plans_of
+from bricks.zoo import entries
+
+if TYPE_CHECKING:
+    from bricks.estimate.similarity import Similarity
+    from bricks.graph.model import Model
+
+# A grid of more models is wider than a terminal.
+_WIDEST_GRID = 12
+
+Picture = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="PICTURE.svg|.png", help="Draw the grid into this file."),
+]
+
+
+@takes_options
+def similarity(
+    options: Surveying,
+    out: Picture = None,
+) -> None:
+    """Compare the sets of bricks of every two models: bricks in both, of the bricks in either.
+
+    Example: bricks zoo similarity --out similarity.svg
+    """
+    from bricks.estimate.similarity import similarity as similarity_of
+
+    if out is not None:
+        from bricks.report.heatmap import check_picture
+
+        check_picture(out)
+    with open_bench(options) as bench:
+        models = read_all(options)
+        plans = plans_of(bench, models)
+        runtime = bench.runtime
+    found = similarity_of([plan for plan in plans if not isinstance(plan, Unread)])
+    if out is not None and found.models:
+        from bricks.report.heatmap import draw_similarity
+
+        title = (
+            f"Bricks that {len(found.models)} models share"
+            f" ({runtime.backend} {runtime.version}, granularity {options.granularity})"
+        )
+        draw_similarity(found, out, title=title, kinds=_tasks(models))
+    rows = _rows(found)
+    errors = [plan for plan in plans if isinstance(plan, Unread)]
+    if options.json:
+        position = iter(rows)
+        facts = [
+            {**_nothing(plan.name), "error": plan.error}
+            if isinstance(plan, Unread)
+            else next(position)
+            for plan in plans
+        ]
+        print_json(
+            {
+                "runtime": runtime.to_json(),
+                "granularity": options.granularity,
+                "models": facts,
+                "grid": {"models": list(found.models), "similarity": [list(r) for r in found.grid]},
+            }
+        )
+    elif rows:
+        from bricks.report.tables import nearest_table, similarity_table
+
+        few = len(rows) <= _WIDEST_GRID
+        show(similarity_table(rows, found.grid) if few else nearest_table(rows))
+    finish(error.error for error in errors)
+
+
+def _rows(found: Similarity) -> list[dict[str, Any]]:
+    return [
+        {
+            "model": name,
+            "bricks": found.bricks[i],
+            "shared": found.shared[i],
+            "nearest": [
+                {"model": found.models[j], "similarity": index} for j, index in found.nearest(i)[:5]
+            ],
+            "error": None,
+        }
+        for i, name in enumerate(found.models)
+    ]
+
+
+def _nothing(name: str) -> dict[str, Any]:
+    return {"model": name, "bricks": None, "shared": None, "nearest": []}
+
+
+def _tasks(models: Sequence[Model | Unread]) -> dict[str, str]:
+    """The tasks of those models that are of the zoo, by name."""
+    zoo = {(entry.name, entry.path.parent.resolve()): entry.task for entry in entries()}
+    return {
+        model.name: task
+        for model in models
+        if not isinstance(model, Unread)
+        and (task := zoo.get((model.name, model.folder.resolve()))) is not None
+    }

@@ -1,0 +1,80 @@
+"""How much models have in common: the Jaccard similarity of their sets of bricks.
+
+As in DLBricks (Li et al., ICPE 2020): of the unique layers that at least one of two models has, the
+part that both have. How often a brick occurs, and what it costs, does not count. Must not know how
+it is shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from bricks.decompose.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """The similarity of every two models, from 0 (nothing in common) to 1 (the same bricks).
+
+    ``grid[i][j]`` is that of ``models[i]`` and ``models[j]``; ``bricks[i]`` is how many unique
+    bricks a model has, ``shared[i]`` how many of them at least one of the other models has too.
+    """
+
+    models: tuple[str, ...]
+    bricks: tuple[int, ...]
+    shared: tuple[int, ...]
+    grid: tuple[tuple[float, ...], ...]
+
+    def nearest(self, position: int) -> list[tuple[int, float]]:
+        """Positions of the models that share a brick with this one, the most similar first."""
+        others = [(j, s) for j, s in enumerate(self.grid[position]) if j != position and s > 0]
+        return sorted(others, key=lambda other: (-other[1], other[0]))
+
+    def ordered(self) -> list[int]:
+        """All positions in an order in which similar models stand together.
+
+        Groups are joined by the average similarity of their members, the most similar two first;
+        of the four ways in which two can be put side by side, the one that brings the most similar
+        ends together is taken.
+        """
+        groups = [[i] for i in range(len(self.models))]
+        between = [list(row) for row in self.grid]
+        alive = list(range(len(groups)))
+        while len(alive) > 1:
+            a, b = max(
+                ((i, j) for n, i in enumerate(alive) for j in alive[n + 1 :]),
+                key=lambda pair: between[pair[0]][pair[1]],  # the first of equals
+            )
+            sizes = len(groups[a]), len(groups[b])
+            for c in alive:
+                mean = (sizes[0] * between[a][c] + sizes[1] * between[b][c]) / sum(sizes)
+                between[a][c] = between[c][a] = mean
+            groups[a] = self._side_by_side(groups[a], groups[b])
+            alive.remove(b)
+        return groups[alive[0]] if alive else []
+
+    def _side_by_side(self, first: list[int], second: list[int]) -> list[int]:
+        ways = [(f, s) for f in (first, first[::-1]) for s in (second, second[::-1])]
+        left, right = max(ways, key=lambda way: self.grid[way[0][-1]][way[1][0]])
+        return [*left, *right]
+
+
+def jaccard(a: Collection[str], b: Collection[str]) -> float:
+    """What both sets hold, of what either holds; of two empty sets 1, for they are equal."""
+    first, second = set(a), set(b)
+    either = len(first | second)
+    return len(first & second) / either if either else 1.0
+
+
+def similarity(plans: Sequence[Plan]) -> Similarity:
+    """The similarity of every two of ``plans``, in their order."""
+    sets = [frozenset(plan.keys) for plan in plans]
+    held = Counter(key for own in sets for key in own)
+    return Similarity(
+        models=tuple(plan.model for plan in plans),
+        bricks=tuple(map(len, sets)),
+        shared=tuple(sum(held[key] > 1 for key in own) for own in sets),
+        grid=tuple(tuple(jaccard(a, b) for b in sets) for a in sets),
+    )
