@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from bricks.estimate.comparison import Compared, NotCompared, Summary
     from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+    from bricks.estimate.schedule import Place, Rule, anything, not_two_of
     from bricks.graph.model import Model
     from bricks.graph.read import read_model
     from bricks.measure.campaign import Conditions
@@ -53,6 +54,7 @@ _ORIGIN = {
     ),
     "bricks.estimate.comparison": ("Compared", "NotCompared", "Summary"),
     "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
+    "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
     "bricks.measure.campaign": ("Conditions",),
@@ -66,9 +68,9 @@ _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 __all__ = [
     "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison", "Conditions",
     "Decomposition", "Estimate", "Failure", "Gap", "IncompleteEstimate", "Measured", "Measurement",
-    "Model", "ModelError", "NotCompared", "Occurrence", "Options", "Plan", "Runtime", "ShapeError",
-    "Share", "StopRule", "Store", "StoreError", "Summary", "System", "Target", "UsageError",
-    "WorkerError", "read_model",
+    "Model", "ModelError", "NotCompared", "Occurrence", "Options", "Place", "Plan", "Rule",
+    "Runtime", "ShapeError", "Share", "StopRule", "Store", "StoreError", "Summary", "System",
+    "Target", "UsageError", "WorkerError", "anything", "not_two_of", "read_model",
 ]  # fmt: skip
 
 

@@ -41,8 +41,11 @@ def describe(name: str) -> BackendInfo:
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
 
 
-def create(name: str, *, threads: int, seed: int) -> Backend:
-    """The backend itself; imports its runtime. Meant for the worker process."""
+def create(name: str, *, threads: int, seed: int, workers: int = 1) -> Backend:
+    """The backend itself; imports its runtime. Meant for the worker process.
+
+    ``workers`` is how many nodes of a model it may run at the same time.
+    """
     if name == "fake":
         from bricks.backends.fake import FakeBackend
 
@@ -55,5 +58,5 @@ def create(name: str, *, threads: int, seed: int) -> Backend:
         except ImportError as exc:
             raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
 
-        return OnnxRuntimeBackend(threads=threads, seed=seed)
+        return OnnxRuntimeBackend(threads=threads, seed=seed, workers=workers)
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import Constructing, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError, UsageError
 
@@ -27,7 +27,7 @@ NoMeasure = Annotated[
 
 @takes_options
 def predict(
-    options: Measuring,
+    options: Constructing,
     system: SystemName = None,
     no_measure: NoMeasure = False,
 ) -> None:
@@ -45,6 +45,7 @@ def predict(
         "system": target.system.to_json(),
         "runtime": target.runtime.to_json(),
         "granularity": options.granularity,
+        "workers": options.workers,
         "models": rows,
     }
     if options.json:

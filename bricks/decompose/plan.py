@@ -57,6 +57,11 @@ class Brick:
         return _bytes_but_texts(values)
 
 
+def work_of(brick: Brick) -> float:
+    """About how much there is to do: bytes moved, and operations at twenty for a byte."""
+    return (brick.flops or 0) / 20 + brick.bytes_moved
+
+
 def _bytes_but_texts(types: Iterable[ValueType]) -> int:
     total = 0
     for type_ in types:
@@ -123,6 +128,13 @@ class Plan:
             for v in o.inputs:
                 if v in producer:
                     yield producer[v], i
+
+    def producers(self) -> list[list[int]]:
+        """By position, the positions of the occurrences whose results each one needs, sorted."""
+        needed: list[set[int]] = [set() for _ in self.occurrences]
+        for producer, consumer in self.edges():
+            needed[consumer].add(producer)
+        return [sorted(each) for each in needed]
 
     def to_json(self) -> dict[str, Any]:
         """A small JSON object; the inverse is :meth:`from_json`."""

@@ -2,7 +2,8 @@
 
 Sequential construction as in DLBricks (Li et al., ICPE 2020, section 3.2): runtimes execute a
 model's layers one after another, so latencies add up. What a call of the runtime costs is taken
-out of each brick and added once. It must not know how measurements came about.
+out of each brick and added once. Parallel construction is in :mod:`bricks.estimate.schedule`. It
+must not know how measurements came about.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+from bricks.estimate.schedule import Construction, length_s, schedule
 from bricks.estimate.uncertainty import composition_s
 from bricks.measure.measurement import Failure, Measurement, common_state
 from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
@@ -49,17 +51,21 @@ def recompose(
     state_s: float | None = None,
     *,
     walked_call: float = WALKED_CALL,
+    construction: Construction | None = None,
 ) -> Estimate | IncompleteEstimate:
     """The latency of ``plan`` from ``results`` by key, the probes' among them.
 
     ``state_s`` is the state of the machine to speak of; if None, the one most is known in. A brick
     that was not measured in that state counts with what it took in another; then its interval
     reaches to where it would be if it changed as much as the machine's reference does.
-    ``walked_call`` times what the probes say is taken out of each brick.
+    ``walked_call`` times what the probes say is taken out of each brick. ``construction`` tells how
+    occurrences are run side by side; if None, they follow one another.
 
     The intervals of bricks are added up as they are, not in quadrature: a machine's drift moves
     all bricks together, so their errors do not cancel. To that comes what recomposing itself may
-    be wrong by.
+    be wrong by. What occurrences that overlap do to each other (caches, memory, clock) no
+    measurement of bricks shows: so a parallel estimate's interval reaches from what no schedule can
+    beat to where nothing overlaps.
     """
     counts = plan.counts
     gaps = [gap for key, n in counts.items() if (gap := _gap(key, n, results)) is not None]
@@ -85,22 +91,30 @@ def recompose(
         coverage = covered / max(1, sum(counts.values()))
         every = (*gaps, *probe_gaps)
         return IncompleteEstimate(plan.model, plan.granularity, total, coverage, every, shares)
-    low, high = overhead.low_s, overhead.high_s
-    for key, s in spreads.items():  # the more a call costs, the less is left for a brick
-        low += counts[key] * max(0.0, s.low_s - walked_call * overhead.high_s)
-        high += counts[key] * max(0.0, s.high_s - walked_call * overhead.low_s)
+    # The more a call costs, the less is left for a brick.
+    lows = {k: max(0.0, s.low_s - walked_call * overhead.high_s) for k, s in spreads.items()}
+    highs = {k: max(0.0, s.high_s - walked_call * overhead.low_s) for k, s in spreads.items()}
+    middles = {key: net(s.median_s) for key, s in spreads.items()}
+    low = sum((counts[key] * latency for key, latency in lows.items()), 0.0)
+    high = sum((counts[key] * latency for key, latency in highs.items()), 0.0)
+    length = total
+    if construction is not None:
+        length = length_s(schedule(plan, construction, middles))
+        low = max(critical_path(plan, lows), low / construction.workers)
+        high /= construction.processor_share
     composition = composition_s(total, sum(counts.values()), overhead_s)
-    path = critical_path(plan, {key: net(s.median_s) for key, s in spreads.items()})
+    path = critical_path(plan, middles)
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
-        estimate_s=overhead_s + total,
-        low_s=max(0.0, low - composition),
-        high_s=high + composition,
+        estimate_s=overhead_s + length,
+        low_s=max(0.0, overhead.low_s + low - composition),
+        high_s=overhead.high_s + high + composition,
         critical_path_s=overhead_s + path,
         call_overhead_s=overhead_s,
         other_state_share=sum(s.share for s in shares if not parts[s.brick].known_in(state_s)),
         shares=shares,
+        workers=1 if construction is None else construction.workers,
     )
 
 

@@ -23,6 +23,7 @@ from bricks.backends.onnxruntime.optimized import (
     save_optimized,
     save_with_weights,
 )
+from bricks.backends.onnxruntime.parallel import create_parallel_session
 from bricks.backends.onnxruntime.sessions import (
     LoadedSession,
     at,
@@ -48,11 +49,14 @@ _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 
 
 class OnnxRuntimeBackend:
-    """ONNX Runtime's CPU execution provider with a fixed number of threads."""
+    """ONNX Runtime's CPU execution provider with a fixed number of threads.
 
-    def __init__(self, *, threads: int, seed: int) -> None:
+    Of the pool that runs nodes side by side, the caller counts as one, and only waits.
+    """
+
+    def __init__(self, *, threads: int, seed: int, workers: int = 1) -> None:
         ort.set_default_logger_severity(4)
-        ort.set_global_thread_pool_sizes(threads, 1)
+        ort.set_global_thread_pool_sizes(threads, workers + 1 if workers > 1 else 1)
         memory = ort.OrtMemoryInfo(
             "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
         )
@@ -83,10 +87,22 @@ class OnnxRuntimeBackend:
         *,
         key: str,
         optimize: bool,
+        streams: Sequence[int] = (),
     ) -> LoadedSession:
-        """A session with synthetic weights and inputs."""
+        """A session with synthetic weights and inputs; along ``streams``, of the executed graph."""
+        if streams:
+            return self._load_parallel(proto, key, streams)
         weights, inputs = self._synthesised(proto, key, share=True)
         session = create_session(unsure(proto), weights, session_options(optimize=optimize))
+        return LoadedSession(session, weights, inputs)
+
+    def _load_parallel(
+        self, proto: onnx.ModelProto, key: str, streams: Sequence[int]
+    ) -> LoadedSession:
+        _, inputs = self._synthesised(proto, key, share=True)
+        executed = save_optimized(proto, self._pool)
+        weights, _ = self._synthesised(executed, key, share=True)
+        session = create_parallel_session(unsure(executed), weights, streams)
         return LoadedSession(session, weights, inputs)
 
     def evaluate(

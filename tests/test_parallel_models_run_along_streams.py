@@ -1,0 +1,160 @@
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from commands import Here
+from factories import constant, model, node, save, value
+
+import bricks
+from bricks.backends import create
+from bricks.backends.fake import CALL_OVERHEAD_S, node_latency_s
+from bricks.backends.onnxruntime.parallel import create_parallel_session
+from bricks.bench import MOST_WORKERS
+from bricks.cli.options import MOST_WORKERS as MOST_ON_THE_COMMAND_LINE
+from bricks.decompose.streams import streams_of, whole_key
+
+QUICK = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2))
+
+
+def branches(width: int = 64) -> onnx.ModelProto:
+    """A diamond of products that are worth running apart: 2 · 512 · 1024² operations each."""
+    rows, wide = 8 * width, 16 * width
+    weights = [constant(f"w{i}", np.eye(wide) * (i + 1) / 4, "FLOAT") for i in range(4)]
+    nodes = [
+        node("MatMul", ["x", "w0"], ["a"]),
+        node("MatMul", ["a", "w1"], ["b0"]),
+        node("Sigmoid", ["b0"], ["b"]),
+        node("MatMul", ["a", "w2"], ["c0"]),
+        node("Tanh", ["c0"], ["c"]),
+        node("Concat", ["b", "c"], ["y"], axis=1),
+    ]
+    return model(nodes, [value("x", [rows, wide])], [value("y", [rows, 2 * wide])], weights)
+
+
+@pytest.fixture
+def diamond(tmp_path: Path) -> Path:
+    return save(branches(), tmp_path, "diamond.onnx")
+
+
+def test_an_estimate_is_what_a_run_of_several_workers_takes(diamond: Path, tmp_path: Path) -> None:
+    """The fake runtime's run and the estimate's schedule are written independently."""
+    with bricks.Bench(tmp_path / "cache", runtime="fake", workers=2) as bench:
+        of = bench.read(diamond)
+        plan = bench.decompose(of).plan
+        (row,) = bench.compare([of]).rows
+    assert isinstance(row, bricks.Compared)
+    a, b0, b, c0, c, y = (node_latency_s(o.brick) for o in plan.occurrences)
+    expected = CALL_OVERHEAD_S + a + max(b0 + b, c0 + c) + y
+    assert row.measured.median_s == pytest.approx(expected, rel=0.005)
+    assert row.estimate.estimate_s == pytest.approx(expected, rel=0.02)
+    assert row.estimate.low_s <= row.measured.median_s <= row.estimate.high_s
+
+
+def test_workers_share_the_bricks_and_not_the_whole_models(diamond: Path, tmp_path: Path) -> None:
+    found = {}
+    for workers in (1, 2, 1, 2):
+        with bricks.Bench(tmp_path / "cache", runtime="fake", workers=workers) as bench:
+            of = bench.read(diamond)
+            done = bench.compare([of])
+            (row,) = done.rows
+            assert isinstance(row, bricks.Compared)
+            first = workers not in found
+            assert row.new_bricks == (5 if not found else 0)
+            assert done.new_models == (1 if first else 0)
+            assert found.setdefault(workers, row.measured) == row.measured
+            targets = len(bench.store.targets())
+    assert found[2].median_s < found[1].median_s
+    assert targets == 1
+
+
+def test_a_rule_makes_an_estimate_longer_and_measures_nothing(here: Here, diamond: Path) -> None:
+    rules = diamond.parent / "rules.py"
+    rules.write_text("def never(first, second):\n    return False\n", encoding="utf-8")
+    words = ("predict", diamond, "--json", "--workers")
+    one, two = here(*words, 1).json, here(*words, 2).json
+    assert two["workers"] == 2
+    ruled = here(*words, 2, "--overlap-rule", f"{rules}:never", "--no-measure").json
+    sequential, parallel, apart = (f["models"][0]["estimate_s"] for f in (one, two, ruled))
+    assert parallel < sequential
+    assert apart == pytest.approx(sequential)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("never", "names no rule"),
+        ("{rules}:nothing", "nothing is nothing in {rules}, not a function"),
+        ("{rules}:LIMIT", "LIMIT is a int in {rules}, not a function"),
+        ("{rules}.py:never", "cannot be loaded (FileNotFoundError"),
+        ("no_such_module:never", "cannot be loaded (ModuleNotFoundError"),
+        ("{rules}:silent", "overlap rule silent answered None for occurrences"),
+    ],
+)
+def test_a_rule_that_is_none_is_wrong_usage(
+    here: Here, diamond: Path, rule: str, said: str
+) -> None:
+    rules = diamond.parent / "rules.py"
+    text = "LIMIT = 1\ndef silent(first, second):\n    pass\n"
+    rules.write_text(text, encoding="utf-8")
+    done = here("predict", diamond, "--workers", 2, "--overlap-rule", rule.format(rules=rules))
+    assert said.format(rules=rules) in done.complaint
+
+
+def test_several_workers_need_executed_nodes_to_be_compared(here: Here, diamond: Path) -> None:
+    done = here("compare", diamond, "--workers", 2, "--granularity", 2)
+    assert done.status == 2
+    assert "give --granularity executed" in done.complaint
+    assert here("predict", diamond, "--workers", 2, "--granularity", 2).status == 0
+
+
+def test_as_many_workers_as_can_be_had(here: Here, diamond: Path, tmp_path: Path) -> None:
+    assert MOST_ON_THE_COMMAND_LINE == MOST_WORKERS
+    assert here("predict", diamond, "--workers", MOST_WORKERS).status == 0
+    for workers in (0, MOST_WORKERS + 1):
+        assert here("predict", diamond, "--workers", workers).status == 2
+        with pytest.raises(bricks.UsageError, match="workers cannot be had"):
+            bricks.Bench(tmp_path / "other", runtime="fake", workers=workers)
+
+
+def test_the_runtime_runs_streams_side_by_side_and_measures_them_once(
+    diamond: Path, tmp_path: Path
+) -> None:
+    changes = {"threads": 1, "workers": 2, "conditions": QUICK}
+    with bricks.Bench(tmp_path / "cache", **changes) as bench:
+        of = bench.read(diamond)
+        first, second = bench.compare([of]), bench.compare([of])
+        decomposition = bench.decompose(of)
+        streams = streams_of(decomposition.plan, decomposition.bricks, 2)
+        keys = [whole_key(decomposition.plan, streams, 2), decomposition.plan.digest]
+        kept = bench.store.results(bench.target.key, keys)
+    assert len(set(streams)) == 2
+    (row,), (again,) = first.rows, second.rows
+    assert isinstance(row, bricks.Compared), row
+    assert isinstance(again, bricks.Compared)
+    assert row.measured == again.measured
+    assert (first.new_models, second.new_models, second.rounds) == (1, 0, 0)
+    assert list(kept) == keys[:1]
+    assert row.estimate.critical_path_s < row.estimate.estimate_s
+
+
+def test_streams_compute_what_the_model_computes() -> None:
+    """Whichever way nodes are divided, with the weights that the executed graph really has."""
+    proto = branches(width=2)
+    backend = create("onnxruntime", threads=1, seed=0, workers=1)
+    feed = {"x": np.linspace(-1, 1, 16 * 32, dtype=np.float32).reshape(16, 32)}
+    (expected,) = backend.evaluate(proto, {}, feed, optimize=True)
+    executed, weights = backend.materialised(proto, {})
+    count = len(executed.proto.graph.node)
+    for streams in ([0] * count, list(range(count)), [7 * (i % 2) for i in range(count)]):
+        session = create_parallel_session(executed.proto, weights, streams)
+        for _ in range(3):
+            (found,) = session.run(None, feed)
+            assert np.array_equal(found, expected)
+
+
+def test_a_graph_that_is_executed_otherwise_than_planned_is_refused() -> None:
+    backend = create("onnxruntime", threads=1, seed=0)
+    with pytest.raises(bricks.BackendError, match="5 nodes where 2 were planned"):
+        executed, weights = backend.materialised(branches(width=2), {})
+        create_parallel_session(executed.proto, weights, [0, 1])
