@@ -392,8 +392,7 @@ class Bench:
         self, plan: Plan, bricks: Mapping[str, Brick], target: Target
     ) -> Construction:
         """How the workers run ``plan`` on ``target``."""
-        options, system = self.options, target.system.identity
-        quota = system["cpu_quota"] or system["logical_cpus"]
+        options = self.options
         # The fake runtime has no threads that could be in each other's way.
         return Construction(
             workers=options.workers,
@@ -401,7 +400,7 @@ class Bench:
             bricks=bricks,
             rule=options.overlap,
             threads=target.runtime.threads if self._timed else 1,
-            processors=min(system["logical_cpus"], quota) if self._timed else None,
+            processors=target.system.processors if self._timed else None,
         )
 
     def _campaign(self, jobs: Sequence[Job]) -> Outcome:

@@ -13,6 +13,7 @@ from bricks.decompose.streams import streams_of, whole_key
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import critical_path, recompose
 from bricks.estimate.schedule import (
+    TICK_S,
     Construction,
     Place,
     Rule,
@@ -124,9 +125,21 @@ def test_threads_get_a_share_of_too_few_processors() -> None:
     """Two workers, and the caller that spins: three on two processors."""
     crowded = construction(DIAMOND, 2, LATENCIES, processors=2)
     assert crowded.processor_share == pytest.approx(2 / 3)
-    assert length_s(schedule(DIAMOND, crowded, LATENCIES)) == pytest.approx(7 * 3 / 2)
+    runs = schedule(DIAMOND, crowded, LATENCIES)
+    assert length_s(runs) == pytest.approx(7 * 3 / 2)
+    assert runs[2].begin_s == pytest.approx(runs[0].end_s + TICK_S)
     roomy = construction(DIAMOND, 2, LATENCIES, processors=3)
     assert length_s(schedule(DIAMOND, roomy, LATENCIES)) == 7
+
+
+def test_a_worker_without_a_processor_takes_over_late() -> None:
+    """In milliseconds: the second branch begins a tick late, and so does what joins them."""
+    times = {"a": 1e-3, "b": 2e-3, "c": 2e-3, "d": 1e-3}
+    crowded = construction(DIAMOND, 2, LATENCIES, processors=2)
+    found = schedule(DIAMOND, crowded, times)
+    late_s = 1.5e-3 + TICK_S
+    expected = [0, 1.5e-3, late_s, late_s + 3e-3 + TICK_S]
+    assert begins(found) == pytest.approx(expected)
 
 
 def test_occurrences_that_overlap_share_the_threads_that_help_them() -> None:

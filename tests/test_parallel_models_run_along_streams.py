@@ -13,6 +13,7 @@ import bricks
 from bricks.backends.fake import CALL_OVERHEAD_S, node_latency_s
 from bricks.bench import MOST_WORKERS
 from bricks.cli.options import MOST_WORKERS as MOST_ON_THE_COMMAND_LINE
+from bricks.cli.warnings import warn_of_crowding
 from bricks.decompose.streams import streams_of, whole_key
 
 # No latency is looked at: others may measure meanwhile.
@@ -138,6 +139,20 @@ def test_the_runtime_runs_streams_side_by_side_and_measures_them_once(
     assert (first.new_models, second.new_models, second.rounds) == (1, 0, 0)
     assert list(kept) == keys[:1]
     assert row.estimate.critical_path_s < row.estimate.estimate_s
+
+
+@pytest.mark.parametrize(("processors", "warned"), [(2, True), (2.5, True), (3, False)])
+def test_too_few_processors_for_the_workers_are_noticed(
+    processors: float, warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = bricks.System("small-host", {"logical_cpus": 4, "cpu_quota": processors}, {})
+    runtime = bricks.Runtime("onnxruntime", "1", "CPUExecutionProvider", 1, "none")
+    warn_of_crowding(bricks.Target(system, runtime), 1)
+    assert capsys.readouterr().err == ""
+    warn_of_crowding(bricks.Target(system, runtime), 2)
+    err = capsys.readouterr().err
+    assert bool(err) == warned
+    assert err.startswith("bricks: warning: 2 workers need 3 processors") == warned
 
 
 COMPUTED = """

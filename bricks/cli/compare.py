@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import Constructing, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.warnings import warn_of_denormals
+from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 
 if TYPE_CHECKING:
     from bricks.bench import Comparison
@@ -23,6 +23,7 @@ def compare(
     Example: bricks compare models/ --threads 1
     """
     with open_bench(options) as bench:
+        warn_of_crowding(bench.target, options.workers)
         read = read_all(options)
         models = [model for model in read if not isinstance(model, Unread)]
         for model in models:

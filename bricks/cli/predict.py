@@ -8,6 +8,7 @@ import typer
 
 from bricks.cli.options import Constructing, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.warnings import warn_of_crowding
 from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def predict(
     """
     with open_bench(options) as bench:
         target = bench.target if system is None else _target(bench, system)
+        warn_of_crowding(target, options.workers)
         rows = [
             _row(bench, model, target, measure=not no_measure and system is None)
             for model in read_all(options)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
-from bricks.estimate.schedule import Construction, length_s, schedule
+from bricks.estimate.schedule import Construction, length_s, longest_s, schedule
 from bricks.estimate.uncertainty import composition_s
 from bricks.measure.measurement import Failure, Measurement, common_state
 from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
@@ -101,7 +101,7 @@ def recompose(
     if construction is not None:
         length = length_s(schedule(plan, construction, middles))
         low = max(critical_path(plan, lows), low / construction.workers)
-        high /= construction.processor_share
+        high = longest_s(plan, construction, high)
     composition = composition_s(total, sum(counts.values()), overhead_s)
     path = critical_path(plan, middles)
     return Estimate(

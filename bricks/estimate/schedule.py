@@ -19,10 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from bricks.decompose.plan import Brick, Occurrence, Plan
 from bricks.errors import UsageError, first_line
+
+# How long a thread that has no processor waits for one: a tick of the system's clock (4 ms at the
+# usual 250 a second), for threads that spin leave theirs at ticks alone. Between 3 and 5 ms a
+# handover were seen on two processors; it tells the order of magnitude.
+TICK_S = 4e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ class Construction:
     bricks: Mapping[str, Brick]
     rule: Rule = anything
     threads: int = 1
-    processors: int | None = None
+    processors: float | None = None
 
     @property
     def processor_share(self) -> float:
@@ -88,8 +94,21 @@ class Construction:
         Besides workers and the threads that help them, the thread that called spins until all is
         done, and workers spin while they wait: all are always running.
         """
-        running = self.workers + self.threads
-        return 1.0 if self.processors is None else min(1.0, self.processors / running)
+        needed = self.needed_processors
+        return 1.0 if self.processors is None else min(1.0, self.processors / needed)
+
+    @property
+    def handover_s(self) -> float:
+        """Seconds until another worker goes on with what is there: if it has no processor, a tick.
+
+        Otherwise some microseconds, which are not counted.
+        """
+        return TICK_S if self.processor_share < 1 else 0.0
+
+    @property
+    def needed_processors(self) -> int:
+        """How many it takes so that no thread waits for one."""
+        return self.workers + self.threads
 
     def speed(self, running: int) -> float:
         """How fast each of ``running`` occurrences goes on, relative to when it was measured.
@@ -97,6 +116,8 @@ class Construction:
         The pool of threads that help an occurrence is shared by all. This takes for granted that
         its latency scales with its threads: if it does not, sharing them costs less.
         """
+        if not running:
+            return self.processor_share
         helped = (running + self.threads - 1) / (running * self.threads)
         return self.processor_share * helped
 
@@ -118,39 +139,67 @@ def schedule(
     order does. Raises :class:`UsageError` for a rule that does not answer.
     """
     needs = plan.producers()
-    ends: dict[int, float] = {}
-    begins: dict[int, float] = {}
-    left_s: dict[int, float] = {}  # of those that run, at full speed
-    queues = _queues(construction.streams)
+    streams, handover_s = construction.streams, construction.handover_s
     places = [
         Place(i, occurrence, construction.bricks[occurrence.brick])
         for i, occurrence in enumerate(plan.occurrences)
     ]
+    begins_s: dict[int, float] = {}
+    ends_s: dict[int, float] = {}
+    left_s: dict[int, float] = {}  # of those that run, at full speed
+
+    def there_s(position: int) -> float:
+        """When all that an occurrence needs is there; infinite while it is not known."""
+        return max(
+            (
+                ends_s.get(p, inf) + (0.0 if streams[p] == streams[position] else handover_s)
+                for p in needs[position]
+            ),
+            default=0.0,
+        )
+
+    queues = _queues(streams)
     now_s = 0.0
     while queues:
-        for position in sorted(queue[-1] for queue in queues):
-            if position in left_s or not all(producer in ends for producer in needs[position]):
-                continue
-            if all(_allowed(construction.rule, places[position], places[r]) for r in left_s):
-                begins[position] = now_s
+        idle = sorted(queue[-1] for queue in queues if queue[-1] not in left_s)
+        for position in idle:
+            if there_s(position) <= now_s and all(
+                _allowed(construction.rule, places[position], places[other]) for other in left_s
+            ):
+                begins_s[position] = now_s
                 left_s[position] = latency_s[plan.occurrences[position].brick]
+        coming_s = min((t for p in idle if (t := there_s(p)) > now_s), default=inf)
         speed = construction.speed(len(left_s))
-        least_s = min(left_s.values())
-        now_s += least_s / speed
-        for position in [p for p, left in left_s.items() if left == least_s]:
-            ends[position] = now_s
-            del left_s[position]
+        least_s = min(left_s.values(), default=inf)
+        if now_s + least_s / speed <= coming_s:
+            now_s += least_s / speed
+            for position in [p for p, left in left_s.items() if left == least_s]:
+                ends_s[position] = now_s
+                del left_s[position]
+        else:
+            least_s = (coming_s - now_s) * speed
+            now_s = coming_s
         left_s = {position: left - least_s for position, left in left_s.items()}
         for queue in queues:
-            if queue[-1] in ends:
+            if queue[-1] in ends_s:
                 queue.pop()
         queues = [queue for queue in queues if queue]
-    return tuple(Run(begins[i], ends[i]) for i in range(len(plan.occurrences)))
+    return tuple(Run(begins_s[i], ends_s[i]) for i in range(len(plan.occurrences)))
 
 
 def length_s(runs: Sequence[Run]) -> float:
     """Seconds from the first beginning to the last end."""
     return max((run.end_s for run in runs), default=0.0)
+
+
+def longest_s(plan: Plan, construction: Construction, total_s: float) -> float:
+    """Seconds if nothing overlaps, and all that could is handed over; ``total_s`` is the sum."""
+    streams = construction.streams
+    handed = sum(
+        any(streams[producer] != streams[i] for producer in producers)
+        for i, producers in enumerate(plan.producers())
+    )
+    return total_s / construction.processor_share + handed * construction.handover_s
 
 
 def _queues(streams: Sequence[int]) -> list[list[int]]:
