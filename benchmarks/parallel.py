@@ -87,7 +87,8 @@ def main() -> None:
         target = bench.target
     about = (
         f"{arguments.threads} {'thread' if arguments.threads == 1 else 'threads'} a node,"
-        f" {arguments.workers} workers, {target.system.processors:.3g} processors ({target.system.name}),"
+        f" {arguments.workers} workers, {target.system.processors:.3g} processors"
+        f" ({target.system.name}),"
         f" {target.runtime.backend} {target.runtime.version}, {datetime.now(UTC).date()}"
     )
     RAW.parent.mkdir(exist_ok=True)

@@ -190,3 +190,53 @@ def test_streams_compute_what_the_model_computes() -> None:
     *equal, refused = done.stdout.splitlines()
     assert equal == ["True True True"] * 3
     assert "nodes where 2 were planned" in refused
+
+
+ORDERED = """
+import json
+import os
+
+import numpy as np
+
+import bricks.backends.onnxruntime.parallel as parallel
+from bricks import Bench
+from bricks.backends import create
+from bricks.backends.base import Placement
+from bricks.decompose.streams import streams_of
+from bricks.graph.view import parse_model
+
+plain = parallel.session_options
+
+
+def profiled(**changes):
+    options = plain(**changes)
+    options.enable_profiling = True
+    return options
+
+
+parallel.session_options = profiled
+with Bench("cache", threads=1) as bench:
+    model = bench.read("inception_v1")
+    found = bench.decompose(model)
+streams = streams_of(found.plan, found.bricks, 2)
+backend = create("onnxruntime", threads=1, seed=0, workers=2)
+loaded = backend.load(parse_model(model.skeleton), key="net", optimize=True, streams=streams)
+loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8)).sample()
+with open(loaded._session.end_profiling()) as file:
+    events = [e for e in json.load(file) if e["name"].endswith("_kernel_time")]
+events.sort(key=lambda event: event["ts"])
+ran = [int(event["name"].removesuffix("_kernel_time")) for event in events]
+for stream in (0, 1):
+    of_stream = [position for position in ran if streams[position] == stream]
+    planned = [position for position in range(len(streams)) if streams[position] == stream]
+    print("as planned", of_stream == planned)
+"""
+
+
+def test_streams_run_the_nodes_of_the_plan_in_its_order(tmp_path: Path) -> None:
+    """By default the runtime finds another order for a graph that it has optimised itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", ORDERED], cwd=tmp_path,
+        capture_output=True, text=True, check=True, env=dict(os.environ, PYTHONPATH=str(ROOT)),
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-2:] == ["as planned True"] * 2

@@ -89,21 +89,34 @@ class OnnxRuntimeBackend:
         optimize: bool,
         streams: Sequence[int] = (),
     ) -> LoadedSession:
-        """A session with synthetic weights and inputs; along ``streams``, of the executed graph."""
-        if streams:
-            return self._load_parallel(proto, key, streams)
+        """A session with synthetic weights and inputs."""
         weights, inputs = self._synthesised(proto, key, share=True)
-        session = create_session(unsure(proto), weights, session_options(optimize=optimize))
+        if streams:
+            executed = save_optimized(proto, self._pool)
+            weights = self._weights_of(executed, proto, weights, key)
+            session = create_parallel_session(unsure(executed), weights, streams)
+        else:
+            session = create_session(unsure(proto), weights, session_options(optimize=optimize))
         return LoadedSession(session, weights, inputs)
 
-    def _load_parallel(
-        self, proto: onnx.ModelProto, key: str, streams: Sequence[int]
-    ) -> LoadedSession:
-        _, inputs = self._synthesised(proto, key, share=True)
-        executed = save_optimized(proto, self._pool)
-        weights, _ = self._synthesised(executed, key, share=True)
-        session = create_parallel_session(unsure(executed), weights, streams)
-        return LoadedSession(session, weights, inputs)
+    def _weights_of(
+        self,
+        executed: onnx.ModelProto,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        key: str,
+    ) -> dict[str, np.ndarray]:
+        """Weights for what the runtime has made of ``proto`` with ``weights``.
+
+        Of integers, which may steer what is done, those that it has: taken over or folded.
+        """
+        made, _ = self._synthesised(executed, key, share=True)
+        steering = [name for name, type_ in without_values(executed).items() if not type_.floating]
+        made.update((name, weights[name]) for name in steering if name in weights)
+        outputs = {name for node in proto.graph.node for name in node.output}
+        folded = [name for name in steering if name in outputs]
+        made.update((name, value) for name, (value, _) in self._observed(proto, folded))
+        return made
 
     def evaluate(
         self,

@@ -2,9 +2,10 @@
 
 ``ORT_PARALLEL`` alone does nothing on a processor: the runtime makes one stream of all nodes of one
 kind of device, and runs it in order (microsoft/onnxruntime #21259, #29817). Several streams are had
-through a file that names the nodes of each (``session.node_partition_config_file``). So the graph
-must be the executed one, with names that tell nodes apart. Streams are tasks of the inter-op pool,
-and the calling thread spins until the last has ended.
+through a file that names the nodes of each (``session.node_partition_config_file``). The runtime
+names nodes that it adds itself, otherwise each time: so the graph must be the executed one, and is
+given names. Streams are tasks of the inter-op pool, and the calling thread spins until the last has
+ended.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ def create_parallel_session(
     named = onnx.ModelProto()
     named.CopyFrom(executed)
     by_stream: dict[int, list[str]] = {}  # a stream without nodes crashes the runtime
-    for position, stream in enumerate(streams):
-        name = f"{position}"
-        named.graph.node[position].name = name
-        by_stream.setdefault(stream, []).append(name)
+    for position, (node, stream) in enumerate(zip(named.graph.node, streams, strict=True)):
+        node.name = str(position)
+        by_stream.setdefault(stream, []).append(node.name)
     options = session_options(optimize=False)
     options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+    # The nodes stand in the order in which they are executed; the default would find another.
+    options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     with tempfile.TemporaryDirectory(prefix="bricks-") as folder:
         file = Path(folder) / "streams.json"
         content = {
