@@ -152,7 +152,7 @@ def test_too_few_processors_for_the_workers_are_noticed(
     warn_of_crowding(bricks.Target(system, runtime), 2)
     err = capsys.readouterr().err
     assert bool(err) == warned
-    assert err.startswith("bricks: warning: 2 workers need 3 processors") == warned
+    assert ("need 3 processors" in err) == warned
 
 
 COMPUTED = """

@@ -41,7 +41,8 @@ def warn_of_crowding(target: Target, workers: int) -> None:
     there = target.system.processors
     if workers > 1 and describe(target.runtime.backend).real and needed > there:
         complain(
-            f"warning: {workers} workers need {needed} processors, with their threads and the one"
-            f" that waits for them; {target.system.name} has {there:.3g}: they run slower than in"
-            " sequence, and estimates tell the order of magnitude"
+            f"warning: {workers} workers with --threads {target.runtime.threads} need {needed}"
+            f" processors, one for the thread that waits for them, and {target.system.name} has"
+            f" {there:.3g}: they run slower than in sequence, and estimates tell the order of"
+            " magnitude alone"
         )
