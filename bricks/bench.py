@@ -108,8 +108,8 @@ class Options:
     as long as a model of its size may (``measure.allowance``).
 
     ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
-    ``overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured one at
-    a time, whatever both say.
+    ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured
+    one at a time, whatever both say.
     """
 
     runtime: str = "onnxruntime"
@@ -121,7 +121,7 @@ class Options:
     memory_bytes: int | None = None
     graph_timeout_s: float = MOST_S
     workers: int = 1
-    overlap: Rule = anything
+    may_overlap: Rule = anything
 
 
 def _silent(what: str, share: float) -> None:
@@ -149,9 +149,8 @@ class Bench:
         threads = physical_cores() if options.threads is None else options.threads
         if not 1 <= threads <= MOST_THREADS:
             raise UsageError(f"{threads} threads cannot be had: give 1 to {MOST_THREADS}")
-        if not 1 <= options.workers <= MOST_WORKERS:
-            raise UsageError(f"{options.workers} workers cannot be had: give 1 to {MOST_WORKERS}")
         info = backends.describe(options.runtime)
+        _refuse_workers(options.workers, info, self._granularity)
         self.runtime = Runtime(
             backend=info.name,
             version=info.version,
@@ -320,14 +319,8 @@ class Bench:
         """Estimates against whole-model runs; what the cache lacks of either is sampled in turn.
 
         Whole models are measured once per target and number of workers too, so a second comparison
-        runs nothing. Raises :class:`UsageError` for several workers where bricks are no nodes that
-        are executed: nodes are what the runtime runs side by side.
+        runs nothing.
         """
-        if self.options.workers > 1 and not self._granularity.executed:
-            raise UsageError(
-                f"with {self.options.workers} workers models run along executed nodes, not along"
-                f" granularity {self._granularity}: give --granularity executed"
-            )
         models = list(models)
         rows: dict[int, Compared | NotCompared] = {}
         jobs: dict[int, Job] = {}
@@ -398,7 +391,7 @@ class Bench:
             workers=options.workers,
             streams=streams_of(plan, bricks, options.workers),
             bricks=bricks,
-            rule=options.overlap,
+            rule=options.may_overlap,
             threads=target.runtime.threads if self._timed else 1,
             processors=target.system.processors if self._timed else None,
         )
@@ -460,6 +453,19 @@ class Bench:
         if not self._target_saved:
             self.store.save_target(self.target)
             self._target_saved = True
+
+
+def _refuse_workers(workers: int, info: backends.BackendInfo, granularity: Granularity) -> None:
+    """:class:`UsageError` where so many nodes cannot be run side by side, or not be foretold."""
+    if not 1 <= workers <= MOST_WORKERS:
+        raise UsageError(f"{workers} workers cannot be had: give 1 to {MOST_WORKERS}")
+    if workers > 1 and not info.parallel:
+        raise UsageError(f"runtime {info.name} runs one node at a time: give --workers 1")
+    if workers > 1 and not granularity.executed:
+        raise UsageError(
+            f"{workers} workers run executed nodes side by side, not bricks of granularity"
+            f" {granularity}: give --granularity executed"
+        )
 
 
 def _most_ballast_bytes(target: Target, most_bytes: int) -> int:

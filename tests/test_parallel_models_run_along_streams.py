@@ -10,6 +10,7 @@ from commands import ROOT, Here
 from factories import constant, model, node, save, value
 
 import bricks
+from bricks import backends
 from bricks.backends.fake import CALL_OVERHEAD_S, node_latency_s
 from bricks.bench import MOST_WORKERS
 from bricks.cli.options import MOST_WORKERS as MOST_ON_THE_COMMAND_LINE
@@ -104,11 +105,22 @@ def test_a_rule_that_is_none_is_wrong_usage(
     assert said.format(rules=rules) in done.complaint
 
 
-def test_several_workers_need_executed_nodes_to_be_compared(here: Here, diamond: Path) -> None:
-    done = here("compare", diamond, "--workers", 2, "--granularity", 2)
+@pytest.mark.parametrize("command", ["predict", "compare"])
+def test_several_workers_need_executed_nodes(here: Here, diamond: Path, command: str) -> None:
+    done = here(command, diamond, "--workers", 2, "--granularity", 2)
     assert done.status == 2
     assert "give --granularity executed" in done.complaint
-    assert here("predict", diamond, "--workers", 2, "--granularity", 2).status == 0
+
+
+def test_a_runtime_that_runs_one_node_at_a_time_has_one_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(name: str) -> backends.BackendInfo:
+        return backends.BackendInfo(name, "1", "none", real=False)
+
+    monkeypatch.setattr(backends, "describe", describe)
+    with pytest.raises(bricks.UsageError, match="runs one node at a time: give --workers 1"):
+        bricks.Bench(tmp_path / "cache", runtime="fake", workers=2)
 
 
 def test_as_many_workers_as_can_be_had(here: Here, diamond: Path, tmp_path: Path) -> None:

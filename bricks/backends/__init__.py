@@ -20,24 +20,29 @@ BACKENDS = ("onnxruntime", "fake")
 
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
-    """What is known of a backend without starting it. ``real`` is whether it takes real time."""
+    """What is known of a backend without starting it.
+
+    ``real`` is whether it takes real time, ``parallel`` whether it can run nodes side by side.
+    """
 
     name: str
     version: str
     provider: str
     real: bool
+    parallel: bool = False
 
 
 def describe(name: str) -> BackendInfo:
     """Name, version and execution provider of a backend, without importing its runtime."""
     if name == "fake":
-        return BackendInfo("fake", "1", "none", real=False)
+        return BackendInfo("fake", "1", "none", real=False, parallel=True)
     if name == "onnxruntime":
         try:
             version = metadata.version("onnxruntime")
         except metadata.PackageNotFoundError as exc:
             raise BackendError("onnxruntime is not installed: pip install onnxruntime") from exc
-        return BackendInfo("onnxruntime", version, "CPUExecutionProvider", real=True)
+        provider = "CPUExecutionProvider"
+        return BackendInfo("onnxruntime", version, provider, real=True, parallel=True)
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
 
 

@@ -204,7 +204,7 @@ def open_bench(options: Common) -> Iterator[Bench]:
     if isinstance(options, Constructing):
         construction["workers"] = options.workers
         if options.overlap_rule is not None:
-            construction["overlap"] = load_rule(options.overlap_rule)
+            construction["may_overlap"] = load_rule(options.overlap_rule)
     with (
         terminal_progress() as progress,
         Bench(

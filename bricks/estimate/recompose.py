@@ -91,25 +91,26 @@ def recompose(
         coverage = covered / max(1, sum(counts.values()))
         every = (*gaps, *probe_gaps)
         return IncompleteEstimate(plan.model, plan.granularity, total, coverage, every, shares)
-    # The more a call costs, the less is left for a brick.
-    lows = {k: max(0.0, s.low_s - walked_call * overhead.high_s) for k, s in spreads.items()}
-    highs = {k: max(0.0, s.high_s - walked_call * overhead.low_s) for k, s in spreads.items()}
-    middles = {key: net(s.median_s) for key, s in spreads.items()}
-    low = sum((counts[key] * latency for key, latency in lows.items()), 0.0)
-    high = sum((counts[key] * latency for key, latency in highs.items()), 0.0)
-    length = total
-    if construction is not None:
-        length = length_s(schedule(plan, construction, middles))
-        low = max(critical_path(plan, lows), low / construction.workers)
-        high = longest_s(plan, construction, high)
+    low, high = overhead.low_s, overhead.high_s
+    for key, s in spreads.items():  # the more a call costs, the less is left for a brick
+        low += counts[key] * max(0.0, s.low_s - walked_call * overhead.high_s)
+        high += counts[key] * max(0.0, s.high_s - walked_call * overhead.low_s)
     composition = composition_s(total, sum(counts.values()), overhead_s)
+    middles = {key: net(s.median_s) for key, s in spreads.items()}
     path = critical_path(plan, middles)
+    if construction is not None:
+        total = length_s(schedule(plan, construction, middles))
+        calls = walked_call * overhead.high_s
+        lows = {key: max(0.0, s.low_s - calls) for key, s in spreads.items()}
+        spread_out_s = (low - overhead.low_s) / construction.workers
+        low = overhead.low_s + max(critical_path(plan, lows), spread_out_s)
+        high = overhead.high_s + longest_s(plan, construction, high - overhead.high_s)
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
-        estimate_s=overhead_s + length,
-        low_s=max(0.0, overhead.low_s + low - composition),
-        high_s=overhead.high_s + high + composition,
+        estimate_s=overhead_s + total,
+        low_s=max(0.0, low - composition),
+        high_s=high + composition,
         critical_path_s=overhead_s + path,
         call_overhead_s=overhead_s,
         other_state_share=sum(s.share for s in shares if not parts[s.brick].known_in(state_s)),
