@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bricks.estimate.cost import Cost, CostModel
     from bricks.estimate.coverage import Coverage, Covered, ZooCoverage
     from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+    from bricks.estimate.schedule import Place, Rule, anything, not_two_of
     from bricks.estimate.similarity import Similarity, similarity
     from bricks.graph.model import Model
     from bricks.graph.read import read_model
@@ -59,6 +60,7 @@ _ORIGIN = {
     "bricks.estimate.cost": ("Cost", "CostModel"),
     "bricks.estimate.coverage": ("Coverage", "Covered", "ZooCoverage"),
     "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
+    "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
     "bricks.estimate.similarity": ("Similarity", "similarity"),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
@@ -75,9 +77,10 @@ __all__ = [
     "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison", "Conditions",
     "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Estimate", "Failure", "Gap",
     "IncompleteEstimate", "Measured", "Measurement", "Model", "ModelError", "NotCompared",
-    "Occurrence", "Options", "Plan", "Runtime", "ShapeError", "Share", "Similarity", "StopRule",
-    "Store", "StoreError", "Summary", "System", "Target", "UsageError", "WorkerError",
-    "ZooCoverage", "coverage", "decompose_all", "read_model", "similarity",
+    "Occurrence", "Options", "Place", "Plan", "Rule", "Runtime", "ShapeError", "Share",
+    "Similarity", "StopRule", "Store", "StoreError", "Summary", "System", "Target", "UsageError",
+    "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all", "not_two_of",
+    "read_model", "similarity",
 ]  # fmt: skip
 
 

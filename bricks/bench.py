@@ -15,11 +15,13 @@ from typing import Any
 
 from bricks import backends
 from bricks.decompose.granularity import Granularity
-from bricks.decompose.plan import Decomposition, Plan
+from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.decompose.streams import streams_of
 from bricks.errors import BackendError, ModelError, UsageError, WorkerError
 from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplete, summarise
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Results, recompose, round_spread, state_of
+from bricks.estimate.schedule import Construction, Rule, anything
 from bricks.graph.containers import type_from_json
 from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
@@ -47,6 +49,7 @@ from bricks.zoo import find
 # many times as long as learning what a model consists of.
 VERIFYING = 20
 MOST_THREADS = 1024
+MOST_WORKERS = 64  # no model has so many branches
 
 # What measuring may hold beyond twice the weights of the largest model.
 _ROOM_BYTES = 1 << 30
@@ -103,6 +106,10 @@ class Options:
     the weights of the largest model and 1 GiB; never more than nine tenths of what is available).
     ``graph_timeout_s`` is the longest that learning what a model consists of may take; by default
     as long as a model of its size may (``measure.allowance``).
+
+    ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
+    ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured
+    one at a time, whatever both say.
     """
 
     runtime: str = "onnxruntime"
@@ -113,6 +120,8 @@ class Options:
     retry: bool = False
     memory_bytes: int | None = None
     graph_timeout_s: float = MOST_S
+    workers: int = 1
+    may_overlap: Rule = anything
 
 
 def _silent(what: str, share: float) -> None:
@@ -141,6 +150,7 @@ class Bench:
         if not 1 <= threads <= MOST_THREADS:
             raise UsageError(f"{threads} threads cannot be had: give 1 to {MOST_THREADS}")
         info = backends.describe(options.runtime)
+        _refuse_workers(options.workers, info, self._granularity)
         self.runtime = Runtime(
             backend=info.name,
             version=info.version,
@@ -159,9 +169,12 @@ class Bench:
         self._progress = progress
         self.store = Store.open(cache)
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
+        self._timed = info.real
         command = (info.python, "-m", "bricks.measure.worker")
         self._supervisor = Supervisor(
-            WorkerSettings(info.name, threads, options.seed, memory, command)
+            WorkerSettings(
+                info.name, threads, options.seed, memory, command, workers=options.workers
+            )
         )
         self._target_saved = False
         self._decomposed: dict[str, Decomposition] = {}  # by digest: commands ask several times
@@ -323,26 +336,33 @@ class Bench:
         if measure and not elsewhere and not settled:
             self._campaign([Job(model, self.decompose(model), whole=False)])
             results = self._results(plan.keys, target.key)
-        return recompose(plan, results)
+        construction = None
+        if self.options.workers > 1:
+            bricks = (
+                self.store.load_bricks(plan.keys) if elsewhere else self.decompose(model).bricks
+            )
+            construction = self._construction(plan, bricks, target)
+        return recompose(plan, results, construction=construction)
 
     def compare(self, models: Iterable[Model]) -> Comparison:
         """Estimates against whole-model runs; what the cache lacks of either is sampled in turn.
 
-        Whole models are measured once per target too, so a second comparison runs nothing.
+        Whole models are measured once per target and number of workers too, so a second comparison
+        runs nothing.
         """
         models = list(models)
         rows: dict[int, Compared | NotCompared] = {}
         jobs: dict[int, Job] = {}
         for number, model in enumerate(models):
             try:
-                jobs[number] = Job(model, self.decompose(model), whole=True)
+                jobs[number] = self._whole_job(model)
             except (BackendError, ModelError, WorkerError) as error:
                 rows[number] = NotCompared(model.name, str(error))
         outcome = self._campaign(list(jobs.values()))
-        keys = {
-            k for job in jobs.values() for k in (*job.decomposition.plan.keys, job.model.digest)
-        }
-        results = self._results(sorted(keys), self.target.key)
+        keys = {k for job in jobs.values() for k in (*job.decomposition.plan.keys, job.whole_key)}
+        found = dict(self._results(sorted(keys), self.target.key))
+        wholes = {job.whole_key: job.model.digest for job in jobs.values()}
+        results = {wholes.get(key, key): result for key, result in found.items()}
         for number, job in jobs.items():
             rows[number] = self._row(job, results, outcome)
         ordered = tuple(rows[number] for number in sorted(rows))
@@ -352,7 +372,7 @@ class Bench:
             decompose_s={j.model.digest: j.decomposition.wall_s for j in jobs.values()},
             read_s={j.model.digest: j.model.read_s for j in jobs.values()},
         )
-        new = sum(digest in keys for digest, keys in outcome.measured.items())
+        new = len(wholes.keys() & set().union(*outcome.measured.values()))
         return Comparison(
             target=self.target,
             granularity=str(self._granularity),
@@ -370,7 +390,10 @@ class Bench:
         new = len(outcome.measured.get(plan.digest, frozenset()) & set(plan.keys))
         whole = results.get(plan.digest)
         state_s = state_of(plan, results, whole if isinstance(whole, Measurement) else None)
-        estimate = recompose(plan, results, state_s)
+        construction = None
+        if job.streams:
+            construction = self._construction(plan, job.decomposition.bricks, self.target)
+        estimate = recompose(plan, results, state_s, construction=construction)
         if isinstance(estimate, IncompleteEstimate):
             lacking = incomplete(name, plan, estimate, new)
             return replace(lacking, error=lacking.error + hints(job.model, lacking.error))
@@ -380,10 +403,32 @@ class Bench:
             return NotCompared(name, error, plan, new)
         return Compared(name, plan, new, round_spread(whole, state_s), estimate)
 
+    def _whole_job(self, model: Model) -> Job:
+        decomposition, workers = self.decompose(model), self.options.workers
+        streams: tuple[int, ...] = ()
+        if workers > 1:
+            streams = streams_of(decomposition.plan, decomposition.bricks, workers)
+        return Job(model, decomposition, whole=True, streams=streams, workers=workers)
+
+    def _construction(
+        self, plan: Plan, bricks: Mapping[str, Brick], target: Target
+    ) -> Construction:
+        """How the workers run ``plan`` on ``target``."""
+        options = self.options
+        # The fake runtime has no threads that could be in each other's way.
+        return Construction(
+            workers=options.workers,
+            streams=streams_of(plan, bricks, options.workers),
+            bricks=bricks,
+            rule=options.may_overlap,
+            threads=target.runtime.threads if self._timed else 1,
+            processors=target.system.processors if self._timed else None,
+        )
+
     def _campaign(self, jobs: Sequence[Job]) -> Outcome:
         self._save_target()
         if self.options.retry:
-            keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.model.digest)}
+            keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.whole_key)}
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
         campaign = Campaign(
             self.store, self._supervisor, self.target.key, self._conditions, self._progress
@@ -441,6 +486,19 @@ class Bench:
         if not self._target_saved:
             self.store.save_target(self.target)
             self._target_saved = True
+
+
+def _refuse_workers(workers: int, info: backends.BackendInfo, granularity: Granularity) -> None:
+    """:class:`UsageError` where so many nodes cannot be run side by side, or not be foretold."""
+    if not 1 <= workers <= MOST_WORKERS:
+        raise UsageError(f"{workers} workers cannot be had: give 1 to {MOST_WORKERS}")
+    if workers > 1 and not info.parallel:
+        raise UsageError(f"runtime {info.name} runs one node at a time: give --workers 1")
+    if workers > 1 and not granularity.executed:
+        raise UsageError(
+            f"{workers} workers run executed nodes side by side, not bricks of granularity"
+            f" {granularity}: give --granularity executed"
+        )
 
 
 def _most_ballast_bytes(target: Target, most_bytes: int) -> int:

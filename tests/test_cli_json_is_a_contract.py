@@ -54,7 +54,8 @@ def test_compare(here: Here, models: list[Path]) -> None:
     done = here("compare", *models, "--threads", 1, "--json")
     assert (done.status, done.err) == (0, "")
     facts = done.json
-    assert facts.keys() == {"system", "runtime", "granularity", "models", "summary"}
+    assert facts.keys() == {"system", "runtime", "granularity", "workers", "models", "summary"}
+    assert facts["workers"] == 1
     of_this_target(facts)
     for row in facts["models"]:
         has(row, COMPARED)
@@ -127,6 +128,8 @@ def test_measure(here: Here, models: list[Path]) -> None:
 def test_predict(here: Here, models: list[Path]) -> None:
     done = here("predict", *models, "--threads", 1, "--json")
     assert (done.status, done.err) == (0, "")
+    assert done.json.keys() == {"system", "runtime", "granularity", "workers", "models"}
+    assert done.json["workers"] == 1
     of_this_target(done.json)
     for row in done.json["models"]:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")

@@ -32,8 +32,9 @@ ENVIRONMENTS = {"mxnet": _MXNET, "mxnet-unfused": _MXNET}
 
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
-    """What is known of a backend without starting it. ``real`` is whether it takes real time.
+    """What is known of a backend without starting it.
 
+    ``real`` is whether it takes real time, ``parallel`` whether it can run nodes side by side.
     ``brick_optimization`` is which of its optimisations it applies to bricks, ``all`` or ``none``,
     whichever the granularity; None where that decides. ``python`` is the interpreter that the
     worker needs.
@@ -43,6 +44,7 @@ class BackendInfo:
     version: str
     provider: str
     real: bool
+    parallel: bool = False
     brick_optimization: str | None = None
     python: str = sys.executable
 
@@ -53,13 +55,14 @@ def describe(name: str) -> BackendInfo:
     Raises :class:`BackendError` if that is not installed, and says what to do.
     """
     if name == "fake":
-        return BackendInfo("fake", "1", "none", real=False)
+        return BackendInfo("fake", "1", "none", real=False, parallel=True)
     if name == "onnxruntime":
         try:
             version = metadata.version("onnxruntime")
         except metadata.PackageNotFoundError as exc:
             raise BackendError("onnxruntime is not installed: pip install onnxruntime") from exc
-        return BackendInfo("onnxruntime", version, "CPUExecutionProvider", real=True)
+        provider = "CPUExecutionProvider"
+        return BackendInfo("onnxruntime", version, provider, real=True, parallel=True)
     if name in ENVIRONMENTS:
         environment = ENVIRONMENTS[name]
         python = str(environment.required())
@@ -74,8 +77,11 @@ def describe(name: str) -> BackendInfo:
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
 
 
-def create(name: str, *, threads: int, seed: int) -> Backend:
-    """The backend itself; imports its runtime. Meant for the worker process."""
+def create(name: str, *, threads: int, seed: int, workers: int = 1) -> Backend:
+    """The backend itself; imports its runtime. Meant for the worker process.
+
+    ``workers`` is how many nodes of a model it may run at the same time.
+    """
     if name == "fake":
         from bricks.backends.fake import FakeBackend
 
@@ -88,7 +94,7 @@ def create(name: str, *, threads: int, seed: int) -> Backend:
         except ImportError as exc:
             raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
 
-        return OnnxRuntimeBackend(threads=threads, seed=seed)
+        return OnnxRuntimeBackend(threads=threads, seed=seed, workers=workers)
     if name in ("mxnet", "mxnet-unfused"):
         # All of this is read when the library is loaded.
         os.environ["OMP_NUM_THREADS"] = str(threads)

@@ -2,7 +2,9 @@
 
 For tests and for trying the pipeline where timing does not matter. A node's latency is decided by
 the key of the brick it would be alone; a model's is the sum of its nodes' and one call's overhead,
-so that estimates come out exact. Samples vary by a fixed pattern of ±0.4 %.
+so that estimates come out exact. Along streams, a node begins when the one before it in its stream
+has ended, and all that it reads is there; the model ends with the last. Samples vary by a fixed
+pattern of ±0.4 %.
 
 Faults can be ordered by operator in the environment variable ``BRICKS_FAKE_FAULTS``, for instance
 ``Sigmoid=crash,Tanh=hang,Exp=memory,Log=error``: running such an operator then ends the process,
@@ -73,12 +75,15 @@ class FakeBackend:
         *,
         key: str,
         optimize: bool,
+        streams: Sequence[int] = (),
     ) -> FakeLoaded:
         """Anything loads, and takes no memory."""
         graph = _typed(proto)
         cutter = Cutter(graph)
         keys = [cutter.cut((i,)).brick.key for i in range(len(graph.nodes))]
-        latency_s = CALL_OVERHEAD_S + sum(map(node_latency_s, keys))
+        latencies_s = list(map(node_latency_s, keys))
+        work_s = _along(graph, latencies_s, streams) if streams else sum(latencies_s)
+        latency_s = CALL_OVERHEAD_S + work_s
         loaded = FakeLoaded(latency_s, _fault(graph), self._loaded)
         if key not in (REFERENCE, BALLAST):  # they are there whatever else is
             self._loaded.add(loaded)
@@ -157,6 +162,17 @@ class FakePlaced:
 def node_latency_s(key: str) -> float:
     """A latency between 10 and 510 microseconds, decided by a brick's key."""
     return 1e-5 + int(key.removeprefix("b1-")[:8], 16) / 0xFFFFFFFF * 5e-4
+
+
+def _along(graph: Graph, latencies_s: Sequence[float], streams: Sequence[int]) -> float:
+    """Seconds from the first beginning to the last end."""
+    made_s: dict[str, float] = {}
+    free_s: dict[int, float] = {}
+    for node, latency_s, stream in zip(graph.nodes, latencies_s, streams, strict=True):
+        there_s = [made_s[name] for name in used_values(node) if name in made_s]
+        free_s[stream] = max([free_s.get(stream, 0.0), *there_s]) + latency_s
+        made_s.update((name, free_s[stream]) for name in node.output)
+    return max(free_s.values())
 
 
 def _typed(proto: onnx.ModelProto) -> Graph:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import Constructing, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.warnings import warn_of_denormals
+from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 
 if TYPE_CHECKING:
     from bricks.bench import Comparison
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 @takes_options
 def compare(
-    options: Measuring,
+    options: Constructing,
 ) -> None:
     """Compare estimates with runs of the whole models, sampled in turn with their bricks.
 
     Example: bricks compare models/ --threads 1
     """
     with open_bench(options) as bench:
+        warn_of_crowding(bench.target, options.workers)
         read = read_all(options)
         models = [model for model in read if not isinstance(model, Unread)]
         for model in models:
@@ -34,13 +35,14 @@ def compare(
         "system": result.target.system.to_json(),
         "runtime": result.target.runtime.to_json(),
         "granularity": result.granularity,
+        "workers": options.workers,
         "models": rows,
         "summary": asdict(result.summary),
     }
     if options.json:
         print_json(facts)
     elif result.summary.models:
-        _show(result, rows)
+        _show(result, rows, options.workers)
     finish(row["error"] for row in rows if row["error"] is not None)
 
 
@@ -79,14 +81,14 @@ def _row(row: Compared | NotCompared) -> dict[str, Any]:
     }
 
 
-def _show(result: Comparison, rows: list[dict[str, Any]]) -> None:
+def _show(result: Comparison, rows: list[dict[str, Any]], workers: int) -> None:
     from bricks.report.tables import comparison_table, number, percent, seconds
 
     runtime, summary = result.target.runtime, result.summary
     show(
         f"{result.target.system.name}, {runtime.backend} {runtime.version},"
         f" {runtime.threads} {'thread' if runtime.threads == 1 else 'threads'},"
-        f" granularity {result.granularity}",
+        f"{f' {workers} workers,' if workers > 1 else ''} granularity {result.granularity}",
         "",
         comparison_table(rows),
     )

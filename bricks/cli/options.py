@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from bricks.cli.progress import terminal_progress
+from bricks.cli.rules import load_rule
 from bricks.errors import BricksError, UsageError
 from bricks.graph.shapes import LARGEST_DIM, parse_shape
 from bricks.zoo import entries, find
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
 
 MOST_THREADS = 1024  # more than any host has cores; starting them would take minutes
+MOST_WORKERS = 64  # no model has so many branches
 
 
 def _not_empty(text: str) -> str:
@@ -104,6 +106,21 @@ Precision = Annotated[
 Timeout = Annotated[
     float, typer.Option(min=1.0, metavar="SECONDS", help="How long one brick may take to run.")
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=MOST_WORKERS,
+        help="Nodes that are run at the same time, where they do not depend on each other.",
+    ),
+]
+OverlapRule = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.py:NAME|MODULE:NAME",
+        help="Python code that says which of them may be; see docs/construction.md.",
+    ),
+]
 Retry = Annotated[bool, typer.Option("--retry", help="Measure again what failed before.")]
 
 
@@ -138,6 +155,14 @@ class Surveying(Common):
     """Options of commands about many models; where none is named, about the whole zoo."""
 
     models: ZooModels = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constructing(Measuring):
+    """Options of all commands that also tell how long whole models take."""
+
+    workers: Workers = 1
+    overlap_rule: OverlapRule = None
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -193,10 +218,15 @@ def open_bench(options: Common) -> Iterator[Bench]:
     from bricks.measure.rounds import StopRule
 
     conditions, retry = Conditions(), False
+    construction: dict[str, Any] = {}
     if isinstance(options, Measuring):
         rule = StopRule(precision=options.precision)
         conditions = Conditions(rule=rule, timeout_s=options.timeout, budget_s=options.budget)
         retry = options.retry
+    if isinstance(options, Constructing):
+        construction["workers"] = options.workers
+        if options.overlap_rule is not None:
+            construction["may_overlap"] = load_rule(options.overlap_rule)
     with (
         terminal_progress() as progress,
         Bench(
@@ -208,6 +238,7 @@ def open_bench(options: Common) -> Iterator[Bench]:
             seed=options.seed,
             conditions=conditions,
             retry=retry,
+            **construction,
         ) as bench,
     ):
         yield bench

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import Constructing, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.systems import SystemName, target_called
+from bricks.cli.warnings import warn_of_crowding
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ NoMeasure = Annotated[
 
 @takes_options
 def predict(
-    options: Measuring,
+    options: Constructing,
     system: SystemName = None,
     no_measure: NoMeasure = False,
 ) -> None:
@@ -34,6 +35,7 @@ def predict(
     """
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
+        warn_of_crowding(target, options.workers)
         rows = [
             _row(bench, model, target, measure=not no_measure and system is None)
             for model in read_all(options)
@@ -42,6 +44,7 @@ def predict(
         "system": target.system.to_json(),
         "runtime": target.runtime.to_json(),
         "granularity": options.granularity,
+        "workers": options.workers,
         "models": rows,
     }
     if options.json:

@@ -9,6 +9,7 @@ from bricks.errors import BricksError
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
+    from bricks.system.target import Target
 
 # A trained network has a few; where they are more than this, they slow whole layers down.
 MANY_DENORMALS = 0.01
@@ -30,3 +31,18 @@ def warn_of_denormals(model: Model) -> float | None:
             " (onnxruntime: session.set_denormal_as_zero) may be many times slower"
         )
     return share
+
+
+def warn_of_crowding(target: Target, workers: int) -> None:
+    """Say so if several workers have too few processors to run side by side."""
+    from bricks.backends import describe
+
+    needed = workers + target.runtime.threads
+    there = target.system.processors
+    if workers > 1 and describe(target.runtime.backend).real and needed > there:
+        complain(
+            f"warning: {workers} workers with --threads {target.runtime.threads} need {needed}"
+            f" processors, one for the thread that waits for them, and {target.system.name} has"
+            f" {there:.3g}: they run slower than in sequence, and estimates tell the order of"
+            " magnitude alone"
+        )

@@ -57,6 +57,11 @@ class Brick:
         return _bytes_but_texts(values)
 
 
+def work_of(brick: Brick) -> float:
+    """About how much there is to do: bytes moved, and operations at twenty for a byte."""
+    return (brick.flops or 0) / 20 + brick.bytes_moved
+
+
 def _bytes_but_texts(types: Iterable[ValueType]) -> int:
     total = 0
     for type_ in types:
@@ -173,6 +178,13 @@ class Plan:
                     yield producer[v], i
             if o.repeats is not None:
                 yield o.repeats, i + 1
+
+    def producers(self) -> list[list[int]]:
+        """By position, the positions of the occurrences whose results each one needs, sorted."""
+        needed: list[set[int]] = [set() for _ in self.occurrences]
+        for producer, consumer in self.edges():
+            needed[consumer].add(producer)
+        return [sorted(each) for each in needed]
 
     def to_json(self) -> dict[str, Any]:
         """A small JSON object; the inverse is :meth:`from_json`."""

@@ -35,7 +35,8 @@ class Estimate:
     samples' spread and from what recomposing may be wrong by. ``critical_path_s`` is the
     longest chain of occurrences that depend on each other: no schedule can beat it.
     ``other_state_share`` is the share of the latency that comes from bricks which were measured in
-    another state of the machine only.
+    another state of the machine only. With several ``workers`` the interval spans from what no
+    schedule can beat to where nothing overlaps; shares are of the time that all of them work.
     """
 
     model: str
@@ -47,6 +48,7 @@ class Estimate:
     call_overhead_s: float
     other_state_share: float
     shares: tuple[Share, ...]
+    workers: int = 1
 
     @property
     def coverage(self) -> float:

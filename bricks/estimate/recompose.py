@@ -3,7 +3,8 @@
 Sequential construction as in DLBricks (Li et al., ICPE 2020, section 3.2): runtimes execute a
 model's layers one after another, so latencies add up. What a call of the runtime costs is taken
 out of each brick and added once. Where bricks overlap, the layers that they share are taken away
-(see ``decompose.overlap``). It must not know how measurements came about.
+(see ``decompose.overlap``). Parallel construction is in :mod:`bricks.estimate.schedule`. It must
+not know how measurements came about.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+from bricks.estimate.schedule import Construction, length_s, longest_s, schedule
 from bricks.estimate.uncertainty import composition_s
 from bricks.measure.measurement import Failure, Measurement, common_state
 from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
@@ -50,17 +52,22 @@ def recompose(
     state_s: float | None = None,
     *,
     walked_call: float = WALKED_CALL,
+    construction: Construction | None = None,
 ) -> Estimate | IncompleteEstimate:
     """The latency of ``plan`` from ``results`` by key, the probes' among them.
 
     ``state_s`` is the state of the machine to speak of; if None, the one most is known in. A brick
     that was not measured in that state counts with what it took in another; then its interval
     reaches to where it would be if it changed as much as the machine's reference does.
-    ``walked_call`` times what the probes say is taken out of each brick.
+    ``walked_call`` times what the probes say is taken out of each brick. ``construction`` tells how
+    occurrences are run side by side; if None, they follow one another.
 
     The intervals of bricks are added up as they are, not in quadrature: a machine's drift moves
     all bricks together, so their errors do not cancel. To that comes what recomposing itself may
     be wrong by. Of a brick that is taken away, more makes less: its interval is added all the same.
+    What occurrences that run side by side do to each other (caches, memory, clock) no measurement
+    of bricks shows: so a parallel estimate's interval reaches from what no schedule can beat to
+    where nothing overlaps.
     """
     counts = plan.counts
     gaps = [gap for key, n in counts.items() if (gap := _gap(key, n, results)) is not None]
@@ -93,7 +100,15 @@ def recompose(
         low, high = low + min(least, most), high + max(least, most)
     gross_s = sum(map(abs, known.values()))
     composition = composition_s(gross_s, sum(map(abs, counts.values())), overhead_s)
-    path = critical_path(plan, {key: net(s.median_s) for key, s in spreads.items()})
+    middles = {key: net(s.median_s) for key, s in spreads.items()}
+    path = critical_path(plan, middles)
+    if construction is not None:
+        total = length_s(schedule(plan, construction, middles))
+        calls = walked_call * overhead.high_s
+        lows = {key: max(0.0, s.low_s - calls) for key, s in spreads.items()}
+        spread_out_s = (low - overhead.low_s) / construction.workers
+        low = overhead.low_s + max(critical_path(plan, lows), spread_out_s)
+        high = overhead.high_s + longest_s(plan, construction, high - overhead.high_s)
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
@@ -104,6 +119,7 @@ def recompose(
         call_overhead_s=overhead_s,
         other_state_share=sum(abs(s.share) for s in shares if not parts[s.brick].known_in(state_s)),
         shares=shares,
+        workers=1 if construction is None else construction.workers,
     )
 
 

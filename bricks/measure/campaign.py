@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from bricks.decompose.plan import Decomposition, Plan
+from bricks.decompose.plan import Decomposition, Plan, work_of
+from bricks.decompose.streams import whole_key
 from bricks.graph.model import Model
 from bricks.measure.measurement import Failure, Measurement, Round, common_state
 from bricks.measure.probes import PROBES, probe_walk
@@ -20,7 +21,7 @@ from bricks.measure.rounds import Goal, StopRule, sample_in_turn
 from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, Taken
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.turn import timing_turn
-from bricks.measure.walk import Walk, alone, single, walk_of
+from bricks.measure.walk import Walk, alone, along, single, walk_of
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
 
@@ -42,11 +43,22 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A model to measure: its bricks, and with ``whole`` the model itself."""
+    """A model to measure: its bricks, and with ``whole`` the model itself.
+
+    The model is run along ``streams`` by so many ``workers`` (see :mod:`bricks.decompose.streams`),
+    or in sequence.
+    """
 
     model: Model
     decomposition: Decomposition
     whole: bool
+    streams: tuple[int, ...] = ()
+    workers: int = 1
+
+    @property
+    def whole_key(self) -> str:
+        """What the whole model is measured under."""
+        return whole_key(self.decomposition.plan, self.streams, self.workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +220,9 @@ class Campaign:
         With the model itself run too, it is the state of that.
         """
         plan = job.decomposition.plan
-        known = self._known([*plan.keys, plan.digest])
-        anchors = [plan.digest] if job.whole and plan.digest in known else sorted(new)
+        whole = job.whole_key
+        known = self._known([*plan.keys, whole])
+        anchors = [whole] if job.whole and whole in known else sorted(new)
         parts = {key: known[key] for key in plan.keys if key in known}
         return common_state((known[key] for key in anchors if key in known), parts, plan.counts)
 
@@ -243,11 +256,11 @@ class Campaign:
         settled = self._store.results(self._target, plan.keys)
         # The model first: loading it takes the most memory, while there is still most of it.
         # Where bricks are measured again, so is the model: both in turn.
-        if plan.digest in wanted or (job.whole and again):
+        if job.whole_key in wanted or (job.whole and again):
             inputs, outputs = len(plan.inputs), len(plan.outputs)
-            skeleton = job.model.skeleton
-            walks[WHOLE] = single(plan.digest, skeleton, inputs=inputs, outputs=outputs)
-        if wanted - {plan.digest}:
+            whole = single(job.whole_key, job.model.skeleton, inputs=inputs, outputs=outputs)
+            walks[WHOLE] = along(whole, job.streams)
+        if wanted - {job.whole_key}:
             walks[BRICKS] = walk_of(
                 job.decomposition,
                 wanted,
@@ -384,11 +397,8 @@ def demands(jobs: Sequence[Job]) -> dict[str, dict[str, float]]:
 
 
 def _work(job: Job, count: Mapping[str, int]) -> float:
-    """About how much there is to do: bytes moved, and operations at twenty for a byte."""
     bricks = job.decomposition.bricks
-    return 1.0 + sum(
-        n * ((bricks[k].flops or 0) / 20 + bricks[k].bytes_moved) for k, n in count.items()
-    )
+    return 1.0 + sum(n * work_of(bricks[key]) for key, n in count.items())
 
 
 def _known_s(plan: Plan, settled: Mapping[str, Measurement | Failure]) -> float:
@@ -403,7 +413,7 @@ def _known_s(plan: Plan, settled: Mapping[str, Measurement | Failure]) -> float:
 
 def _keys(job: Job) -> list[str]:
     plan = job.decomposition.plan
-    return [*plan.keys, plan.digest] if job.whole else list(plan.keys)
+    return [*plan.keys, job.whole_key] if job.whole else list(plan.keys)
 
 
 def _states_before(walk: Walk, claims: Sequence[Claim]) -> list[float | None]:

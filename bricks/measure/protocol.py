@@ -4,13 +4,14 @@ Nothing is pickled, so a worker may live in another Python environment. A reques
 ``{"op": NAME, …}``; its answer is ``{"ok": {…}}`` or ``{"error": TEXT}``. While a
 request is being worked on, ``{"at": N}`` lines may come first: step N is about to run.
 
-    hello    backend, threads, seed, memory_bytes?     → pid
+    hello    backend, threads, seed, memory_bytes?,    → pid
+             workers?
     limit    memory_bytes                              → {}
     executed model                                     → model, types, in_place, observed, groups
     source   name, model                               → model, types, observed
     values   model, names                              → values: {name: [number…]}
     region   size_bytes                                → {}
-    load     id, key, model, optimize                  → {}
+    load     id, key, model, optimize, streams?        → {}
     place    place, id, inputs, outputs                → {}
     walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
              announce, ballast_bytes?                    reference_s, reference_end_s,

@@ -226,6 +226,7 @@ class Sampler:
             "key": load.key,
             "model": pack(load.model),
             "optimize": load.optimize,
+            "streams": list(load.streams),
         }
         alive = self._try(load.key, "load", fields)
         if load.name not in self._loaded:

@@ -41,13 +41,17 @@ class WorkerKilled(WorkerDied):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a worker is started with. ``memory_bytes`` limits its data; None: no limit."""
+    """What a worker is started with. ``memory_bytes`` limits its data; None: no limit.
+
+    ``workers`` is how many nodes of a model it may run at the same time.
+    """
 
     backend: str
     threads: int
     seed: int
     memory_bytes: int | None = None
     command: Sequence[str] = (sys.executable, "-m", "bricks.measure.worker")
+    workers: int = 1
 
 
 class Supervisor:
@@ -147,6 +151,7 @@ class Supervisor:
             "threads": settings.threads,
             "seed": settings.seed,
             "memory_bytes": self._memory_bytes,
+            "workers": settings.workers,
         }
         message = self._exchange(hello, START_TIMEOUT_S, None)
         if "error" in message:

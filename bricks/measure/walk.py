@@ -38,7 +38,7 @@ class Load:
     """Something to make ready: ``model`` is a serialised ``ModelProto`` without weights.
 
     The same thing may be loaded several times, as ``copy`` 0, 1 and so on, with ``weight_bytes`` of
-    weights each.
+    weights each. ``streams`` are those along which its nodes run, if they are not run in sequence.
     """
 
     key: str
@@ -46,6 +46,7 @@ class Load:
     optimize: bool
     copy: int = 0
     weight_bytes: int = 0
+    streams: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -284,3 +285,8 @@ def single(key: str, model: bytes, *, inputs: int, outputs: int, timed: bool = T
     """A walk of one step with buffers of its own: a whole model, or a probe."""
     step = Step(key, key, (None,) * inputs, (None,) * outputs, timed)
     return Walk((Load(key, model, optimize=True),), (step,))
+
+
+def along(walk: Walk, streams: tuple[int, ...]) -> Walk:
+    """The same walk, its nodes run along ``streams``; as it is, if there are none."""
+    return replace(walk, loads=tuple(replace(load, streams=streams) for load in walk.loads))

@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,6 +42,8 @@ from bricks.system import Waiting, logical_cpus
 
 # Runs of the reference workload: at first a thread of the pool may be asleep.
 _REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
+# How long to look whether threads are idle, and how often.
+_SETTLING_TURN_S, _SETTLING_TURNS = 0.02, 50
 
 
 class Worker:
@@ -55,7 +58,8 @@ class Worker:
         self._filling: np.ndarray | None = None
         self._reference: Placed | None = None
         self._ballast: tuple[int, Placed] | None = None
-        self._threads = 1
+        self._threads = self._workers = 1
+        self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
         self._seed = 0
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -74,12 +78,12 @@ class Worker:
         return self._backend
 
     def _do_hello(
-        self, backend: str, threads: int, seed: int, memory_bytes: int | None
+        self, backend: str, threads: int, seed: int, memory_bytes: int | None, workers: int = 1
     ) -> dict[str, Any]:
         if memory_bytes is not None:
             _limit_memory(memory_bytes)
-        self._seed, self._threads = seed, threads
-        self._backend = backends.create(backend, threads=threads, seed=seed)
+        self._seed, self._threads, self._workers = seed, threads, workers
+        self._backend = backends.create(backend, threads=threads, seed=seed, workers=workers)
         gc.freeze()  # what is there by now stays: looking through it for garbage takes 20 ms
         return {"pid": os.getpid()}
 
@@ -156,9 +160,13 @@ class Worker:
         key: str,
         model: str,
         optimize: bool,
+        streams: list[int] | None = None,
     ) -> dict[str, Any]:
         proto = parse_model(unpack(model))
-        self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize)
+        along = tuple(streams or ())
+        self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize, streams=along)
+        if along:
+            self._parallel.add(id)
         return {}
 
     def _do_place(
@@ -166,11 +174,14 @@ class Worker:
     ) -> dict[str, Any]:
         placement = Placement(tuple(inputs), tuple(outputs))
         self._placed[place] = self._loaded[id].place(placement, self._aligned_region())
+        if id in self._parallel:
+            self._parallel.add(place)
         return {}
 
     def _do_unload(self) -> dict[str, Any]:
         self._placed.clear()
         self._loaded.clear()
+        self._parallel.clear()
         self._ballast = None
         gc.collect()
         _give_back_memory()
@@ -189,6 +200,7 @@ class Worker:
         after, and how long threads had to wait for a processor.
         """
         runs = [self._placed[place].sample for place, _ in steps]
+        parallel = any(place in self._parallel for place, _ in steps)
 
         def announced() -> list[float]:
             taken = []
@@ -215,8 +227,10 @@ class Worker:
         finally:
             gc.enable()
         # More threads than processors wait for each other: that says nothing of others.
-        alone = self._threads <= len(logical_cpus())
-        waited_share = waiting.share() if alone else None
+        threads = self._threads + (self._workers if parallel else 0)
+        waited_share = waiting.share() if threads <= len(logical_cpus()) else None
+        if parallel:
+            _settle()
         samples = [list(column) for column in zip(*taken, strict=True)] or [[] for _ in runs]
         return {
             "samples": [
@@ -286,6 +300,19 @@ def _limit_memory(memory_bytes: int | None) -> None:
 
         soft = resource.RLIM_INFINITY if memory_bytes is None else memory_bytes
         resource.setrlimit(resource.RLIMIT_DATA, (soft, resource.RLIM_INFINITY))
+
+
+def _settle() -> None:
+    """Wait, at most a second, until no thread of this process spins any more.
+
+    Threads that run nodes side by side go on looking for work for some 50 ms after the last, at the
+    expense of whatever runs then.
+    """
+    for _ in range(_SETTLING_TURNS):
+        before_s = time.process_time()
+        time.sleep(_SETTLING_TURN_S)
+        if time.process_time() - before_s < _SETTLING_TURN_S / 20:
+            return
 
 
 def _give_back_memory() -> None:

@@ -28,6 +28,12 @@ class System:
         """``s1-`` and a digest of the identity."""
         return "s1-" + digest_of(self.identity)
 
+    @property
+    def processors(self) -> float:
+        """How many logical processors threads have: a container's quota may be part of one."""
+        logical, quota = self.identity["logical_cpus"], self.identity["cpu_quota"]
+        return float(logical if quota is None else min(logical, quota))
+
     def to_json(self) -> dict[str, Any]:
         """Everything known of the system."""
         return {"key": self.key, **asdict(self)}

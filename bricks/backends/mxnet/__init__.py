@@ -78,8 +78,10 @@ class MxnetBackend:
             found |= dict(zip(graph.outputs, results, strict=True))
         return {name: found[name].ravel().tolist() for name in names}
 
-    def load(self, proto: onnx.ModelProto, *, key: str, optimize: bool) -> LoadedGraph:
-        """A graph with synthetic weights and inputs."""
+    def load(
+        self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
+    ) -> LoadedGraph:
+        """A graph with synthetic weights and inputs; it knows no streams."""
         graph = _graph(proto)
         weights, inputs = self._synthesised(proto, graph, key)
         return self._loaded(graph, {**weights, **_bounds(graph, without_values(proto))}, inputs)

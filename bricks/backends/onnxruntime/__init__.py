@@ -23,6 +23,7 @@ from bricks.backends.onnxruntime.optimized import (
     save_optimized,
     save_with_weights,
 )
+from bricks.backends.onnxruntime.parallel import create_parallel_session
 from bricks.backends.onnxruntime.sessions import (
     LoadedSession,
     at,
@@ -48,13 +49,16 @@ _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 
 
 class OnnxRuntimeBackend:
-    """ONNX Runtime's CPU execution provider with a fixed number of threads."""
+    """ONNX Runtime's CPU execution provider with a fixed number of threads.
+
+    Of the pool that runs nodes side by side, the caller counts as one, and only waits.
+    """
 
     minds_signs = False
 
-    def __init__(self, *, threads: int, seed: int) -> None:
+    def __init__(self, *, threads: int, seed: int, workers: int = 1) -> None:
         ort.set_default_logger_severity(4)
-        ort.set_global_thread_pool_sizes(threads, 1)
+        ort.set_global_thread_pool_sizes(threads, workers + 1 if workers > 1 else 1)
         memory = ort.OrtMemoryInfo(
             "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
         )
@@ -85,11 +89,36 @@ class OnnxRuntimeBackend:
         *,
         key: str,
         optimize: bool,
+        streams: Sequence[int] = (),
     ) -> LoadedSession:
         """A session with synthetic weights and inputs."""
         weights, inputs = self._synthesised(proto, key, share=True)
-        session = create_session(unsure(proto), weights, session_options(optimize=optimize))
+        if streams:
+            executed = save_optimized(proto, self._pool)
+            weights = self._weights_of(executed, proto, weights, key)
+            session = create_parallel_session(unsure(executed), weights, streams)
+        else:
+            session = create_session(unsure(proto), weights, session_options(optimize=optimize))
         return LoadedSession(session, weights, inputs)
+
+    def _weights_of(
+        self,
+        executed: onnx.ModelProto,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        key: str,
+    ) -> dict[str, np.ndarray]:
+        """Weights for what the runtime has made of ``proto`` with ``weights``.
+
+        Of integers, which may steer what is done, those that it has: taken over or folded.
+        """
+        made, _ = self._synthesised(executed, key, share=True)
+        steering = [name for name, type_ in without_values(executed).items() if not type_.floating]
+        made.update((name, weights[name]) for name in steering if name in weights)
+        outputs = {name for node in proto.graph.node for name in node.output}
+        folded = [name for name in steering if name in outputs]
+        made.update((name, value) for name, (value, _) in self._observed(proto, folded))
+        return made
 
     def evaluate(
         self,

@@ -1,0 +1,212 @@
+"""Do schedules foretell what several workers take? Models with branches, in sequence and not.
+
+Rewrites the table in docs/construction.md, and raw results.
+
+    .venv/bin/python benchmarks/parallel.py
+
+For every model, runs of the whole in sequence, runs of it along streams, and its bricks are sampled
+in turn, round by round. Raw results go to benchmarks/results/parallel.json, in microseconds. Takes
+some minutes; run nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bricks import Bench, Estimate, Measurement, StopRule
+from bricks.decompose.streams import streams_of, whole_key
+from bricks.estimate.recompose import recompose, round_spread, state_of
+from bricks.estimate.schedule import Construction
+from bricks.measure.measurement import Round
+from bricks.measure.probes import PROBES, probe_walk
+from bricks.measure.rounds import Goal, sample_in_turn
+from bricks.measure.sampler import Sampler, Taken
+from bricks.measure.statistics import Spread, median
+from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.measure.walk import along, single, walk_of
+from bricks.report.tables import number, percent, seconds
+from bricks.zoo import entries
+
+ROOT = Path(__file__).resolve().parent.parent
+RAW = ROOT / "benchmarks" / "results" / "parallel.json"
+PAGE = ROOT / "docs" / "construction.md"
+MARKS = ("<!-- parallel: written by benchmarks/parallel.py -->", "<!-- /parallel -->")
+
+# Models with branches that are worth running apart, and one that is a chain; those that are there.
+MODELS = (
+    "inception_v1", "inception_v2", "squeezenet", "densenet121", "resnet50", "mobilevit", "gpt2",
+    "swin", "gluon_inceptionv3", "gluon_googlenet", "gluon_icnet_resnet50_citys",
+    "gluon_deeplab_resnet50_citys", "gluon_psp_resnet50_citys", "vgg19",
+)  # fmt: skip
+SEQUENCE, STREAMS, BRICKS, CALLS = "in sequence", "along streams", "bricks", "calls"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model in sequence and along streams; latencies in seconds, bricks as medians by key."""
+
+    model: str
+    occurrences: int
+    streams: int
+    sequence: Spread
+    parallel: Spread
+    added: Estimate
+    scheduled: Estimate
+    bricks: dict[str, float]
+
+
+def main() -> None:
+    """Measure, and write the table and the raw results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--precision", type=float, default=0.02)
+    parser.add_argument("--max-rounds", type=int, default=12)
+    known = {entry.name for entry in entries()}
+    parser.add_argument("--models", nargs="+", default=[m for m in MODELS if m in known])
+    arguments = parser.parse_args()
+    rule = StopRule(precision=arguments.precision, max_rounds=arguments.max_rounds)
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        Bench(cache, threads=arguments.threads) as bench,
+        Supervisor(
+            WorkerSettings("onnxruntime", arguments.threads, 0, workers=arguments.workers)
+        ) as supervisor,
+    ):
+        rows = [
+            compared(bench, supervisor, name, arguments.workers, rule) for name in arguments.models
+        ]
+        target = bench.target
+    about = (
+        f"{arguments.threads} {'thread' if arguments.threads == 1 else 'threads'} a node,"
+        f" {arguments.workers} workers, {target.system.processors:.3g} processors"
+        f" ({target.system.name}),"
+        f" {target.runtime.backend} {target.runtime.version}, {datetime.now(UTC).date()}"
+    )
+    RAW.parent.mkdir(exist_ok=True)
+    raw = {"about": about, "models": {row.model: facts(row) for row in rows}}
+    RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
+    before, rest = PAGE.read_text(encoding="utf-8").split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    text = f"{before}{MARKS[0]}\n{table(rows, about)}\n{MARKS[1]}{after}"
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule: StopRule) -> Row:
+    """One model, everything sampled in turn."""
+    model = bench.read(name)
+    found = bench.decompose(model)
+    plan = found.plan
+    streams = streams_of(plan, found.bricks, workers)
+    construction = Construction(
+        workers,
+        streams,
+        found.bricks,
+        threads=bench.runtime.threads,
+        processors=bench.target.system.processors,
+    )
+    key = whole_key(plan, streams, workers)
+    ends = {"inputs": len(plan.inputs), "outputs": len(plan.outputs)}
+    walks = {
+        SEQUENCE: single(plan.digest, model.skeleton, **ends),
+        STREAMS: along(single(key, model.skeleton, **ends), streams),
+        BRICKS: walk_of(found, set(plan.keys), optimize=False, most_ballast_bytes=64 << 20),
+        CALLS: probe_walk(list(PROBES.values())),
+    }
+    taken: dict[str, list[Round]] = {}
+
+    def keep(_: str, of_walk: Taken, wall_s: float) -> None:
+        for of_key, one in of_walk.rounds().items():
+            taken.setdefault(of_key, []).append(one)
+
+    sampler = Sampler(supervisor, walks)
+    sampler.prepare()
+    goals = {BRICKS: Goal(counts=plan.counts)}
+    sample_in_turn(sampler, rule, goals=goals, deadline=None, on_round=keep)
+    if sampler.failures:
+        raise SystemExit(f"{name}: {next(iter(sampler.failures.values()))}")
+    measured = {k: Measurement(k, tuple(rounds), 0.0) for k, rounds in taken.items()}
+    state_s = state_of(plan, measured, measured[plan.digest])
+    added = recompose(plan, measured, state_s)
+    scheduled = recompose(plan, measured, state_s, construction=construction)
+    assert isinstance(added, Estimate)
+    assert isinstance(scheduled, Estimate)
+    return Row(
+        model=name,
+        occurrences=len(plan.occurrences),
+        streams=len(set(streams)),
+        sequence=round_spread(measured[plan.digest], state_s),
+        parallel=round_spread(measured[key], state_s),
+        added=added,
+        scheduled=scheduled,
+        bricks={k: measured[k].latency_s(state_s) for k in plan.keys},
+    )
+
+
+def facts(row: Row) -> dict[str, Any]:
+    """A row in microseconds, to four digits."""
+
+    def micro(value_s: float) -> float:
+        return float(f"{value_s * 1e6:.4g}")
+
+    sequence, parallel, found = row.sequence, row.parallel, row.scheduled
+    return {
+        "occurrences": row.occurrences,
+        "streams": row.streams,
+        "sequence": [micro(s) for s in (sequence.median_s, sequence.low_s, sequence.high_s)],
+        "parallel": [micro(s) for s in (parallel.median_s, parallel.low_s, parallel.high_s)],
+        "sum": micro(row.added.estimate_s),
+        "schedule": [micro(s) for s in (found.estimate_s, found.low_s, found.high_s)],
+        "critical_path": micro(found.critical_path_s),
+        "bricks": {key: micro(latency_s) for key, latency_s in row.bricks.items()},
+    }
+
+
+def table(rows: Sequence[Row], about: str) -> str:
+    """What was measured, as Markdown."""
+    lines = [
+        f"{about}. Ratios are estimate over measured.",
+        "",
+        "| model | streams | in sequence | sum / measured | side by side | schedule | interval"
+        " | schedule / measured | critical path |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        low, high = seconds(row.scheduled.low_s), seconds(row.scheduled.high_s)
+        cells = (
+            row.model,
+            str(row.streams),
+            seconds(row.sequence.median_s),
+            number(row.added.estimate_s / row.sequence.median_s, 3),
+            seconds(row.parallel.median_s),
+            seconds(row.scheduled.estimate_s),
+            f"{low} … {high}",
+            number(row.scheduled.estimate_s / row.parallel.median_s, 3),
+            seconds(row.scheduled.critical_path_s),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    ratios = [row.scheduled.estimate_s / row.parallel.median_s for row in rows]
+    inside = [row.scheduled.low_s <= row.parallel.median_s <= row.scheduled.high_s for row in rows]
+    gains = [row.sequence.median_s / row.parallel.median_s for row in rows]
+    lines += [
+        "",
+        f"Side by side, models ran {number(min(gains))} to {number(max(gains))} times as fast as in"
+        f" sequence. Schedule against runs: median error"
+        f" {percent(median([abs(r - 1) for r in ratios]))}, worst"
+        f" {percent(max(abs(r - 1) for r in ratios))}, geometric mean"
+        f" {number(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3)};"
+        f" {sum(inside)} of {len(rows)} inside the interval.",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

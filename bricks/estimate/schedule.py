@@ -1,0 +1,227 @@
+"""Parallel construction: how long a model takes where several workers run its occurrences.
+
+DLBricks (Li et al., ICPE 2020, section 3.2) names it beside the sequential one, and leaves open
+which layers may really run side by side. Here workers run streams of occurrences (see
+:mod:`bricks.decompose.streams`) as the runtime does: each in the model's order, an occurrence as
+soon as all that it needs is there. Rules say which occurrences must not overlap. It must not know
+how latencies came about.
+
+A rule is anything that can be called with two :class:`Place`, and says with True or False whether
+the first may begin while the second runs::
+
+    def no_two_large(first: Place, second: Place) -> bool:
+        return first.brick.weight_bytes + second.brick.weight_bytes < 2**21
+
+See docs/construction.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol
+
+from bricks.decompose.plan import Brick, Occurrence, Plan
+from bricks.errors import UsageError, first_line
+
+# How long a thread that has no processor waits for one: a tick of the system's clock (4 ms at the
+# usual 250 a second), for threads that spin leave theirs at ticks alone. Between 3 and 5 ms a
+# handover were seen on two processors; it tells the order of magnitude.
+TICK_S = 4e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An occurrence in a plan, with its position and its brick: what rules are asked about."""
+
+    position: int
+    occurrence: Occurrence
+    brick: Brick
+
+
+class Rule(Protocol):
+    """Which occurrences may overlap."""
+
+    def __call__(self, first: Place, second: Place, /) -> bool:
+        """Whether ``first`` may begin while ``second`` runs.
+
+        Both have all that they need. It is not asked about what depends on each other.
+        """
+        ...
+
+
+def anything(first: Place, second: Place) -> bool:
+    """The rule that all may overlap that does not depend on each other."""
+    return True
+
+
+def not_two_of(*operators: str) -> Rule:
+    """The rule that of bricks with any of these operators no two overlap.
+
+    For operators that keep something busy of which there is one: all threads, or the memory.
+    """
+    named = frozenset(operators)
+
+    def rule(first: Place, second: Place) -> bool:
+        return not (
+            named.intersection(first.brick.operators) and named.intersection(second.brick.operators)
+        )
+
+    return rule
+
+
+@dataclass(frozen=True, slots=True)
+class Construction:
+    """How occurrences are run side by side.
+
+    ``workers`` run ``streams``: a number for each occurrence. ``bricks`` are the plan's. Each
+    brick was measured with ``threads``, which are shared by what overlaps. ``processors`` are those
+    that there are for all threads; None for as many as it takes.
+    """
+
+    workers: int
+    streams: tuple[int, ...]
+    bricks: Mapping[str, Brick]
+    rule: Rule = anything
+    threads: int = 1
+    processors: float | None = None
+
+    @property
+    def processor_share(self) -> float:
+        """The share of a processor that each thread gets.
+
+        Besides workers and the threads that help them, the thread that called spins until all is
+        done, and workers spin while they wait: all are always running.
+        """
+        needed = self.needed_processors
+        return 1.0 if self.processors is None else min(1.0, self.processors / needed)
+
+    @property
+    def handover_s(self) -> float:
+        """Seconds until another worker goes on with what is there: if it has no processor, a tick.
+
+        Otherwise some microseconds, which are not counted.
+        """
+        return TICK_S if self.processor_share < 1 else 0.0
+
+    @property
+    def needed_processors(self) -> int:
+        """How many it takes so that no thread waits for one."""
+        return self.workers + self.threads
+
+    def speed(self, running: int) -> float:
+        """How fast each of ``running`` occurrences goes on, relative to when it was measured.
+
+        The pool of threads that help an occurrence is shared by all. This takes for granted that
+        its latency scales with its threads: if it does not, sharing them costs less.
+        """
+        if not running:
+            return self.processor_share
+        helped = (running + self.threads - 1) / (running * self.threads)
+        return self.processor_share * helped
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """When an occurrence begins and ends, in seconds from the first beginning."""
+
+    begin_s: float
+    end_s: float
+
+
+def schedule(
+    plan: Plan, construction: Construction, latency_s: Mapping[str, float]
+) -> tuple[Run, ...]:
+    """When each occurrence runs, by position; ``latency_s`` tells how long each brick takes alone.
+
+    Of several that could begin, and that a rule does not let overlap, the first in the model's
+    order does. Raises :class:`UsageError` for a rule that does not answer.
+    """
+    needs = plan.producers()
+    streams, handover_s = construction.streams, construction.handover_s
+    places = [
+        Place(i, occurrence, construction.bricks[occurrence.brick])
+        for i, occurrence in enumerate(plan.occurrences)
+    ]
+    begins_s: dict[int, float] = {}
+    ends_s: dict[int, float] = {}
+    left_s: dict[int, float] = {}  # of those that run, at full speed
+
+    def there_s(position: int) -> float:
+        """When all that an occurrence needs is there; infinite while it is not known."""
+        return max(
+            (
+                ends_s.get(p, inf) + (0.0 if streams[p] == streams[position] else handover_s)
+                for p in needs[position]
+            ),
+            default=0.0,
+        )
+
+    queues = _queues(streams)
+    now_s = 0.0
+    while queues:
+        idle = sorted(queue[-1] for queue in queues if queue[-1] not in left_s)
+        for position in idle:
+            if there_s(position) <= now_s and all(
+                _allowed(construction.rule, places[position], places[other]) for other in left_s
+            ):
+                begins_s[position] = now_s
+                left_s[position] = latency_s[plan.occurrences[position].brick]
+        coming_s = min((t for p in idle if (t := there_s(p)) > now_s), default=inf)
+        speed = construction.speed(len(left_s))
+        least_s = min(left_s.values(), default=inf)
+        if now_s + least_s / speed <= coming_s:
+            now_s += least_s / speed
+            for position in [p for p, left in left_s.items() if left == least_s]:
+                ends_s[position] = now_s
+                del left_s[position]
+        else:
+            least_s = (coming_s - now_s) * speed
+            now_s = coming_s
+        left_s = {position: left - least_s for position, left in left_s.items()}
+        for queue in queues:
+            if queue[-1] in ends_s:
+                queue.pop()
+        queues = [queue for queue in queues if queue]
+    return tuple(Run(begins_s[i], ends_s[i]) for i in range(len(plan.occurrences)))
+
+
+def length_s(runs: Sequence[Run]) -> float:
+    """Seconds from the first beginning to the last end."""
+    return max((run.end_s for run in runs), default=0.0)
+
+
+def longest_s(plan: Plan, construction: Construction, total_s: float) -> float:
+    """Seconds if nothing overlaps, and all that could is handed over; ``total_s`` is the sum."""
+    streams = construction.streams
+    handed = sum(
+        any(streams[producer] != streams[i] for producer in producers)
+        for i, producers in enumerate(plan.producers())
+    )
+    return total_s / construction.processor_share + handed * construction.handover_s
+
+
+def _queues(streams: Sequence[int]) -> list[list[int]]:
+    """The positions of each stream, the first at the end."""
+    queues: dict[int, list[int]] = {}
+    for position in range(len(streams) - 1, -1, -1):
+        queues.setdefault(streams[position], []).append(position)
+    return list(queues.values())
+
+
+def _allowed(rule: Rule, first: Place, second: Place) -> bool:
+    called = getattr(rule, "__name__", type(rule).__name__)
+    pair = f"occurrences {first.position} and {second.position}"
+    try:
+        answer: object = rule(first, second)
+    except Exception as exc:  # it is the user's own
+        raise UsageError(
+            f"overlap rule {called} failed at {pair} ({type(exc).__name__}: {first_line(exc)}):"
+            " correct it"
+        ) from exc
+    if not isinstance(answer, bool):
+        raise UsageError(
+            f"overlap rule {called} answered {answer!r} for {pair}: let it return True or False"
+        )
+    return answer
