@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from bricks import Bench
-from bricks.zoo import entries
 
-NAMES = [entry.name for entry in entries()]
+# Of each framework some that are cut in different ways; `make zoo-check` takes the whole zoo.
+NAMES = (
+    *("densenet121", "inception_v2", "shufflenet", "squeezenet"),
+    *("gluon_mobilenet025", "gluon_resnet18_v1"),
+    *("bert_mini", "llama_tiny", "convnext", "swin", "levit", "mobilevit", "wav2vec2"),
+)
 
 
 @pytest.fixture(scope="module", params=["executed", "1", "4"])
@@ -19,7 +23,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_shipped_model(bench: Bench, name: str) -> None:
+def test_shipped_models(bench: Bench, name: str) -> None:
     result = bench.verify(bench.read(name))
     assert result["finite"], "outputs that are not numbers prove nothing"
     if bench.options.granularity == "executed":

@@ -24,7 +24,11 @@ _CHECKOUT = Path(__file__).resolve().parents[2] / "models"
 
 @dataclass(frozen=True, slots=True)
 class ZooEntry:
-    """What the manifest says of one zoo model. ``inputs`` are (name, ONNX data type, shape)."""
+    """What the manifest says of one zoo model. ``inputs`` are (name, ONNX data type, shape).
+
+    ``recipe`` names the file in ``recipes/`` that builds it. ``flops`` are those of the model as
+    it is written, a multiply-add being two; None where the work of an operator is not known.
+    """
 
     name: str
     version: int
@@ -32,8 +36,10 @@ class ZooEntry:
     family: str
     framework: str
     source: str
+    recipe: str
     inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
     parameters: int
+    flops: int | None
     path: Path
     sha256: str
 
@@ -46,8 +52,10 @@ class ZooEntry:
             "family": self.family,
             "framework": self.framework,
             "source": self.source,
+            "recipe": self.recipe,
             "inputs": {name: [dtype, list(shape)] for name, dtype, shape in self.inputs},
             "parameters": self.parameters,
+            "flops": self.flops,
             "file": self.path.name,
             "sha256": self.sha256,
         }
@@ -112,11 +120,13 @@ def _entry(item: dict[str, Any], folder: Path) -> ZooEntry:
         family=str(item["family"]),
         framework=str(item["framework"]),
         source=str(item["source"]),
+        recipe=str(item["recipe"]),
         inputs=tuple(
             (name, str(dtype), tuple(int(d) for d in shape))
             for name, (dtype, shape) in item["inputs"].items()
         ),
         parameters=int(item["parameters"]),
+        flops=None if item["flops"] is None else int(item["flops"]),
         path=folder / str(item["file"]),
         sha256=str(item["sha256"]),
     )
