@@ -195,6 +195,11 @@ def _pool(node: _Node) -> int:
     return math.prod(node.numbers("kernel_shape")) * node.output.elements
 
 
+def _scatter(node: _Node) -> int:
+    """Moving data, unless what is there is combined with it."""
+    return node.input(2).elements if node.text("reduction") not in ("", "none") else 0
+
+
 def _resize(node: _Node) -> int | None:
     """Two, or four, neighbours in each dimension that changes."""
     mode = node.text("mode") or "nearest"
@@ -227,6 +232,8 @@ def _standard() -> dict[str, Rule]:
         "LRN": lambda node: 2 * node.number("size") * node.input(0).elements,
         "Softmax": _per_input(_SOFTMAX),
         "LogSoftmax": _per_input(_SOFTMAX + 1),
+        "ScatterElements": _scatter,
+        "ScatterND": _scatter,
         "Range": _per_output(2),
         "Resize": _resize,
         "QuantizeLinear": _per_output(2),

@@ -16,11 +16,9 @@ import mxnet as mx
 import numpy as np
 import onnx
 from mxnet.onnx.mx2onnx._export_onnx import MXNetGraph
+from mxnet_operators import OPSET, Declared, rewritten
 from zoo_files import MOST_KEPT, Shipped, leave_out_notes, leave_out_values
 
-# The newest that this version of onnx has, and the exporter's choice. All networks have the same,
-# since bricks of different opsets are different bricks.
-OPSET = 19
 IMAGE = (1, 3, 224, 224)
 
 # The first version in which an initializer need not be an input as well.
@@ -29,7 +27,10 @@ IR_VERSION = 4
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How to build a Gluon network, and what it is; ``inputs`` are names and shapes."""
+    """How to build a Gluon network, and what it is; ``inputs`` are names and shapes.
+
+    Of what it gives, the first ``outputs`` are exported: some give more, for training alone.
+    """
 
     name: str
     task: str
@@ -37,6 +38,7 @@ class Network:
     source: str
     build: Callable[[], Any]
     inputs: tuple[tuple[str, tuple[int, ...]], ...] = (("data", IMAGE),)
+    outputs: int | None = None
     version: int = 1
 
     def shipped(self, recipe: str) -> Shipped:
@@ -48,19 +50,6 @@ class Network:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A parameter by shape and type, in the place of its values."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    kept: tuple[float, ...]
-
-    def asnumpy(self) -> Declared:
-        """Itself: the exporter hands it on to :func:`declare`."""
-        return self
-
-
 def export(network: Network) -> onnx.ModelProto:
     """The network without its weights."""
     logging.getLogger().setLevel(logging.ERROR)  # the exporter warns of its own defaults
@@ -68,13 +57,15 @@ def export(network: Network) -> onnx.ModelProto:
     with mx.name.NameManager():  # names count from zero, whatever was built before
         block = network.build()
         results = flatten(block(*(mx.sym.var(name) for name, _ in network.inputs)))
-        symbol = mx.sym.Group(list(results))
+        symbol = mx.sym.Group(list(results)[: network.outputs])
+    symbol = rewritten(symbol, dict(network.inputs))
     shapes = [shape for _, shape in network.inputs]
     float32 = onnx.TensorProto.FLOAT
     graph = MXNetGraph().create_onnx_graph_proto(
         symbol, parameters(network, block, symbol), shapes, [float32] * len(shapes),
         opset_version=OPSET, dynamic=False,
     )  # fmt: skip
+    keep_once(graph)
     model = onnx.helper.make_model(graph)
     model.opset_import[0].version = OPSET
     weights = {tensor.name for tensor in model.graph.initializer}
@@ -91,6 +82,18 @@ def export(network: Network) -> onnx.ModelProto:
     return model
 
 
+def keep_once(graph: onnx.GraphProto) -> None:
+    """Drop constants that the exporter wrote twice under one name; they must be the same."""
+    first: dict[str, onnx.TensorProto] = {}
+    for tensor in graph.initializer:
+        if first.setdefault(tensor.name, tensor) != tensor:
+            raise ValueError(f"two constants that differ are called {tensor.name}")
+    if len(first) < len(graph.initializer):
+        kept = [onnx.TensorProto.FromString(t.SerializeToString()) for t in first.values()]
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+
+
 def flatten(results: Any) -> Iterator[Any]:
     """The symbols in what a network gives, which may be lists of lists."""
     if isinstance(results, (list, tuple)):
@@ -105,7 +108,9 @@ def parameters(network: Network, block: Any, symbol: Any) -> dict[str, Declared]
     held = block.collect_params()
     found = symbol.infer_shape(**dict(network.inputs))
     names = (symbol.list_arguments(), symbol.list_outputs(), symbol.list_auxiliary_states())
-    shapes = {name: shape for ns, ss in zip(names, found, strict=True) for name, shape in zip(ns, ss)}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for some, their in zip(names, found, strict=True):
+        shapes.update(zip(some, their, strict=True))
     declared = {}
     for name in (*names[0], *names[2]):
         if name not in held:
@@ -119,25 +124,6 @@ def parameters(network: Network, block: Any, symbol: Any) -> dict[str, Declared]
             kept = tuple(parameter.data().asnumpy().flatten().tolist())
         declared[name] = Declared(shape, np.dtype(held[name].dtype), kept)
     return declared
-
-
-@MXNetGraph.register("null", OPSET)
-def declare(node: dict[str, Any], **exporter: Any) -> tuple[list[Any], tuple[np.dtype[Any]]]:
-    """Instead of the exporter's own, which writes weights out number by number."""
-    name = node["name"]
-    if exporter["is_input"]:
-        type_ = exporter["in_type"]
-        value = onnx.helper.make_tensor_value_info(name, type_, exporter["in_shape"])
-        return [value], (onnx.helper.tensor_dtype_to_np_dtype(type_),)
-    held = exporter["weights"][name]
-    type_ = onnx.helper.np_dtype_to_tensor_dtype(held.dtype)
-    if held.kept:
-        tensor = onnx.helper.make_tensor(name, type_, held.shape, held.kept)
-    else:  # the exporter checks its graph, and takes no tensor for one without values
-        size = math.prod(held.shape) * held.dtype.itemsize
-        tensor = onnx.helper.make_tensor(name, type_, held.shape, bytes(size), raw=True)
-    exporter["initializer"].append(tensor)
-    return [onnx.helper.make_tensor_value_info(name, type_, held.shape)], (held.dtype,)
 
 
 def shipped(recipe: str, networks: Sequence[Network]) -> list[Shipped]:
