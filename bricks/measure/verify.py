@@ -8,6 +8,7 @@ floating-point sums may be ordered otherwise.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -133,8 +134,8 @@ def _fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
     steer optimisations now and then: a plan made without them may not fit at all.
     """
     if again.counts == plan.counts:
-        same = [o.brick for o in again.occurrences] == [o.brick for o in plan.occurrences]
-        return plan if same else again
+        # Of a plan that computes something else, the outputs are to show it.
+        return again if _computes(again) == _computes(plan) else plan
     planned, found = len(plan.occurrences), len(pieces)
     other = f"{found} pieces, where the plan, made without their values, has {planned}"
     if planned == found:
@@ -144,6 +145,18 @@ def _fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
             return plan
         other = "some of its pieces have other inputs than in the plan"
     raise BackendError(f"with these weights the runtime executes another graph: {other}")
+
+
+def _computes(plan: Plan) -> tuple[Counter[str], list[str]]:
+    """What a plan computes, whatever the order: each occurrence by all that leads to it."""
+    values = {number: f"input {i}" for i, number in enumerate(plan.inputs)}
+    found: Counter[str] = Counter()
+    for o in plan.occurrences:
+        what = "\n".join((o.brick, *(values.get(number, "unknown") for number in o.inputs)))
+        digest = hashlib.sha256(what.encode()).hexdigest()
+        found[digest] += 1
+        values |= {number: f"{digest} {port}" for port, number in enumerate(o.outputs)}
+    return found, [values.get(number, "constant") for number in plan.outputs]
 
 
 def _weights_by_place(
