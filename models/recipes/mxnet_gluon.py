@@ -8,8 +8,8 @@ names here are Gluon's behind ``gluon_``. Needs the environment of ``requirement
 
 from __future__ import annotations
 
+from gluon_export import IMAGE, Network, shipped
 from mxnet.gluon.model_zoo import vision
-from mxnet_export import IMAGE, Network, shipped
 from zoo_files import main
 
 PREFIX = "gluon_"

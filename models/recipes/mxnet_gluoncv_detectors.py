@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gluon_export import Network, shipped
 from gluoncv import __version__ as version
 from gluoncv.model_zoo import get_model
 from mxnet.gluon import HybridBlock
-from mxnet_export import Network, shipped
 from zoo_files import main
 
 PREFIX = "gluon_"

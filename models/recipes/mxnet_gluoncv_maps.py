@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gluon_export import Network, shipped
 from gluoncv import __version__ as version
 from gluoncv.model_zoo import get_model
-from mxnet_export import Network, shipped
 from zoo_files import main
 
 PREFIX = "gluon_"

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gluon_export import Network, shipped
+from gluon_layers import Beside, Residual, Upsample, conv, deconv, sequence
 from mxnet.gluon import HybridBlock, nn
-from mxnet_export import Network, shipped
-from mxnet_layers import Beside, Residual, Upsample, conv, deconv, sequence
 from zoo_files import main
 
 PREFIX = "mx_"
@@ -144,9 +144,7 @@ def srgan() -> HybridBlock:
         )
 
     inner = sequence(*(block() for _ in range(16)), conv(64, 3, 1, 1), nn.BatchNorm())
-    larger = [
-        part for _ in range(2) for part in (conv(256, 3, 1, 1), Shuffle(2), nn.PReLU())
-    ]
+    larger = [part for _ in range(2) for part in (conv(256, 3, 1, 1), Shuffle(2), nn.PReLU())]
     return sequence(conv(64, 9, 1, 4), nn.PReLU(), Residual(inner), *larger, conv(3, 9, 1, 4))
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gluon_export import IMAGE, Network, shipped
+from gluon_layers import Beside, Residual, Upsample, conv, deconv, normed_conv, sequence
 from mxnet.gluon import HybridBlock, nn
-from mxnet_export import IMAGE, Network, shipped
-from mxnet_layers import Beside, Residual, Upsample, conv, deconv, normed_conv, sequence
 from zoo_files import main
 
 PREFIX = "mx_"

@@ -10,7 +10,6 @@ import argparse
 import hashlib
 import json
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,26 +154,25 @@ def input_type(value: onnx.ValueInfoProto) -> list[Any]:
 def main(description: str, models: Sequence[Shipped]) -> None:
     """The command line of a recipe: build its models, or those that are named.
 
-    One that cannot be built doesn't stop the others; a line says why, and the exit status is 1.
+    One that cannot be built doesn't stop the others: its ``NAME.json`` holds the error instead.
     """
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="the folder for what is built")
     known = [shipped.name for shipped in models]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in known]
-    if unknown:
+    if unknown := [name for name in arguments.names if name not in known]:
         parser.error(f"this recipe has no {', '.join(unknown)}")
-    failed = False
     for shipped in models:
         if arguments.names and shipped.name not in arguments.names:
             continue
         try:
             entry = write(arguments.out, shipped)
-        except Exception as exc:  # exporters raise of every kind
-            failed = True
-            reason = " ".join(f"{type(exc).__name__}: {exc}".split())
-            print(f"{shipped.name}: {reason}", file=sys.stderr, flush=True)
+        except Exception as exc:  # exporters raise errors of every kind
+            failed = {"name": shipped.name, "error": f"{type(exc).__name__}: {exc}"}
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            described = arguments.out / f"{shipped.name}.json"
+            described.write_text(json.dumps(failed), encoding="utf-8")
+            print(f"{shipped.name}: {failed['error']}", flush=True)
         else:
-            print(f"{entry['name']} {entry['sha256'][:12]}", flush=True)
-    sys.exit(failed)
+            print(f"{shipped.name} {entry['sha256'][:12]}", flush=True)

@@ -92,9 +92,7 @@ def _split(node: dict[str, Any], **exporter: Any) -> list[onnx.NodeProto]:
     outputs = [f"{name}{part}" for part in range(parts)]
     source = exporter["outputs_lookup"][position][port].name
     return [
-        onnx.helper.make_node(
-            "Split", [source], outputs, name=name, axis=axis, num_outputs=parts
-        )
+        onnx.helper.make_node("Split", [source], outputs, name=name, axis=axis, num_outputs=parts)
     ]
 
 

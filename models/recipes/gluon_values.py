@@ -2,7 +2,7 @@
 
 Weights are drawn, normalisations and all, and the network is run in MXNet itself:
 
-    python models/recipes/mxnet_values.py --out FOLDER RECIPE [NAME…]
+    python models/recipes/gluon_values.py --out FOLDER RECIPE [NAME…]
 
 writes ``NAME.npz`` with parameters (``p:``), inputs (``i:``) and results (``o:0``, …). Needs the
 environment of ``requirements-mxnet.lock``; ``tests/zoo_check.py`` reads the files.
@@ -22,7 +22,7 @@ os.environ["MXNET_STORAGE_FALLBACK_LOG_VERBOSE"] = "0"
 
 import mxnet as mx
 import numpy as np
-from mxnet_export import Network, flatten
+from gluon_export import Network, flatten
 
 
 def computed(network: Network) -> dict[str, np.ndarray[Any, Any]]:
@@ -33,7 +33,9 @@ def computed(network: Network) -> dict[str, np.ndarray[Any, Any]]:
         block = network.build()
         block(*(mx.sym.var(name) for name, _ in network.inputs))
     block.initialize(mx.init.Xavier(), force_reinit=True)
-    inputs = {name: random.uniform(-1, 1, shape).astype(np.float32) for name, shape in network.inputs}
+    inputs = {
+        name: random.uniform(-1, 1, shape).astype(np.float32) for name, shape in network.inputs
+    }
     given = [mx.nd.array(value) for value in inputs.values()]
     block(*given)  # decides the shapes that were left open
     for name, parameter in block.collect_params().items():
@@ -56,7 +58,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     for network in importlib.import_module(arguments.recipe).NETWORKS:
         if not arguments.names or network.name in arguments.names:
-            np.savez(arguments.out / f"{network.name}.npz", **computed(network))
+            values: Any = computed(network)
+            np.savez(arguments.out / f"{network.name}.npz", **values)
             print(network.name, flush=True)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 import onnx
+from gluon_operators import OPSET, Declared, rewritten
 from mxnet.onnx.mx2onnx._export_onnx import MXNetGraph
-from mxnet_operators import OPSET, Declared, rewritten
 from zoo_files import MOST_KEPT, Shipped, leave_out_notes, leave_out_values
 
 IMAGE = (1, 3, 224, 224)
