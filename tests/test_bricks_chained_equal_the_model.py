@@ -7,10 +7,12 @@ import pytest
 
 from bricks import Bench
 
-# Of each framework some that are cut in different ways; `make zoo-check` takes the whole zoo.
+# Of each framework and task some that are cut in different ways; `make zoo-check` takes all.
 NAMES = (
     *("densenet121", "inception_v2", "shufflenet", "squeezenet"),
-    *("gluon_mobilenet025", "gluon_resnet18_v1"),
+    *("gluon_mobilenetv3_small", "gluon_shufflenet_v2", "gluon_ssd_300_mobilenet025"),
+    *("gluon_center_net_mobilenetv3_small", "gluon_monodepth2_posenet_resnet18"),
+    *("gluon_fastscnn", "mx_espcn", "mx_face_landmarks"),
     *("bert_mini", "llama_tiny", "convnext", "swin", "levit", "mobilevit", "wav2vec2"),
 )
 

@@ -65,7 +65,7 @@ def export(network: Network) -> onnx.ModelProto:
         symbol, parameters(network, block, symbol), shapes, [float32] * len(shapes),
         opset_version=OPSET, dynamic=False,
     )  # fmt: skip
-    keep_once(graph)
+    tidy(graph)
     model = onnx.helper.make_model(graph)
     model.opset_import[0].version = OPSET
     weights = {tensor.name for tensor in model.graph.initializer}
@@ -82,11 +82,15 @@ def export(network: Network) -> onnx.ModelProto:
     return model
 
 
-def keep_once(graph: onnx.GraphProto) -> None:
-    """Drop constants that the exporter wrote twice under one name; they must be the same."""
+def tidy(graph: onnx.GraphProto) -> None:
+    """Drop constants that the exporter wrote for nobody, or twice under one name.
+
+    Those of one name must be the same.
+    """
+    read = {name for node in graph.node for name in node.input}
     first: dict[str, onnx.TensorProto] = {}
     for tensor in graph.initializer:
-        if first.setdefault(tensor.name, tensor) != tensor:
+        if tensor.name in read and first.setdefault(tensor.name, tensor) != tensor:
             raise ValueError(f"two constants that differ are called {tensor.name}")
     if len(first) < len(graph.initializer):
         kept = [onnx.TensorProto.FromString(t.SerializeToString()) for t in first.values()]
