@@ -129,7 +129,7 @@ def test_a_file_that_differs_is_refused_unless_its_version_is_newer(run: Any, zo
     write_recipe(zoo, more=b"\x32\x00", version=2)
     assert run("zoo", "build", "squeezenet").status == 0
     [entry] = json.loads((zoo / "manifest.json").read_text())
-    assert (entry["version"], entry["recipe"]) == (2, "onnx_light")
+    assert (entry["version"], entry["recipe"]) == (2, "onnx_copy")
     assert (zoo / "squeezenet.onnx").read_bytes().endswith(b"\x32\x00")
 
 

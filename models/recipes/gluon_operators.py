@@ -81,6 +81,17 @@ def _reduce(operator: str) -> Callable[..., list[onnx.NodeProto]]:
     return convert
 
 
+@MXNetGraph.register("_contrib_BilinearResize2D", OPSET)
+def _bilinear(node: dict[str, Any], **exporter: Any) -> list[onnx.NodeProto]:
+    """The exporter's own rule, which takes corners to be aligned whatever the network says."""
+    nodes: list[onnx.NodeProto]
+    nodes = MXNetGraph.registry_[12]["_contrib_BilinearResize2D"](node, **exporter)
+    if node.get("attrs", {}).get("align_corners") in ("False", "0"):
+        (mode,) = (a for a in nodes[-1].attribute if a.name == "coordinate_transformation_mode")
+        mode.s = b"half_pixel"
+    return nodes
+
+
 @MXNetGraph.register("SliceChannel", OPSET)
 def _split(node: dict[str, Any], **exporter: Any) -> list[onnx.NodeProto]:
     """A Split into equal parts, whose number is an attribute since opset 18."""
