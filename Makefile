@@ -12,10 +12,10 @@ SEED ?= 0
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test conformance fuzz check lint format lock models clean
+.PHONY: help setup demo paper test conformance fuzz check lint format lock models zoo-check clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 13
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
 
 setup: $(READY) ## the environment in .venv, with .venv/bin/bricks
 
@@ -65,22 +65,31 @@ lock: ## resolve pyproject.toml into requirements.lock again (UPGRADE=1: newest 
 		--all-extras --all-build-deps --strip-extras --no-header \
 		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
 		--output-file requirements.lock pyproject.toml > /dev/null
+	.venv/lock/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+		|| { echo "The recipes' environments are for Python 3.11: make lock PYTHON=python3.11"; exit 1; }
+	$(call lock_recipes,mxnet,--no-allow-unsafe --unsafe-package opencv-python)
+	$(call lock_recipes,torch,--allow-unsafe)
 	rm -rf .venv/lock
 
-# Exporters cannot share an environment with bricks, nor with each other.
-models: setup ## rebuild the zoo from its recipes (EXPORT=1: those that need PyTorch and MXNet too)
-	$(BIN)/python models/recipes/onnx_light.py
-	$(if $(EXPORT),$(call export,torch,torch_transformers))
-	$(if $(EXPORT),$(call export,mxnet,mxnet_gluon))
-
-# $(call export,ENVIRONMENT,RECIPE)
-define export
-$(PYTHON) -m venv .venv-models/$(1) \
-	&& .venv-models/$(1)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-r models/recipes/requirements-$(1).txt \
-	&& .venv-models/$(1)/bin/python models/recipes/$(2).py
+# $(call lock_recipes,ENVIRONMENT,OPTIONS): a local version (+cpu) is what was found here, not asked for
+define lock_recipes
+.venv/lock/bin/pip-compile --quiet $(if $(UPGRADE),--upgrade) --generate-hashes $(2) \
+		--strip-extras --no-header \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
+		--output-file models/recipes/requirements-$(1).lock models/recipes/requirements-$(1).in \
+		> /dev/null
+	sed -i -E 's/^([a-z0-9-]+==[0-9.]+)\+[a-z0-9]+/\1/' models/recipes/requirements-$(1).lock
 endef
 
+# Exporters cannot share an environment with bricks, nor with each other: bricks makes them.
+MODELS ?= --recipe onnx_light
+models: setup ## rebuild the zoo from its recipes (MODELS=--all: those of PyTorch and MXNet too)
+	$(BIN)/bricks zoo build $(MODELS)
+	$(BIN)/python models/recipes/readme.py
+
+zoo-check: setup ## decompose, chain and measure every model of the zoo: docs/zoo.json
+	$(BIN)/python tests/zoo_check.py
+
 clean: ## remove the environment and what tools left behind; the cache stays
-	rm -rf .venv .venv-models dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,9 +6,15 @@ from pathlib import Path
 import pytest
 
 from bricks import Bench
-from bricks.zoo import entries
 
-NAMES = [entry.name for entry in entries()]
+# Of each framework and task some that are cut in different ways; `make zoo-check` takes all.
+NAMES = (
+    *("densenet121", "inception_v2", "shufflenet", "squeezenet"),
+    *("gluon_mobilenetv3_small", "gluon_shufflenet_v2", "gluon_ssd_300_mobilenet025"),
+    *("gluon_center_net_mobilenetv3_small", "gluon_monodepth2_posenet_resnet18"),
+    *("gluon_fastscnn", "mx_espcn", "mx_face_landmarks"),
+    *("bert_mini", "llama_tiny", "convnext", "swin", "levit", "mobilevit", "wav2vec2"),
+)
 
 
 @pytest.fixture(scope="module", params=["executed", "1", "4"])
@@ -19,7 +25,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_shipped_model(bench: Bench, name: str) -> None:
+def test_shipped_models(bench: Bench, name: str) -> None:
     result = bench.verify(bench.read(name))
     assert result["finite"], "outputs that are not numbers prove nothing"
     if bench.options.granularity == "executed":

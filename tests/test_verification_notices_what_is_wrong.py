@@ -91,3 +91,20 @@ def test_a_plan_of_another_model(
     monkeypatch.setattr(bench, "decompose", lambda model: shorter)
     with pytest.raises(BricksError, match="executes another graph"):
         bench.verify(read)
+
+
+def test_equal_branches_that_are_executed_in_another_order(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = [
+        constant(name, np.random.default_rng(i).normal(size=(4, 4)), "FLOAT")
+        for i, name in enumerate(("u", "w"))
+    ]
+    nodes = [node("MatMul", ["x", "u"], ["a"]), node("MatMul", ["x", "w"], ["b"])]
+    outputs = [value("a", [2, 4]), value("b", [2, 4])]
+    twins = model(nodes, [value("x", [2, 4])], outputs, weights)
+    read = bench.read(save(twins, tmp_path))
+    made = bench.decompose(read)
+    other = replace(made.plan, occurrences=made.plan.occurrences[::-1])
+    monkeypatch.setattr(bench, "decompose", lambda model: replace(made, plan=other))
+    assert bench.verify(read)["max_rel_difference"] < 1e-5

@@ -10,14 +10,10 @@ from bricks.zoo import ZooEntry, entries
 
 ZOO = entries()
 # One of each exporter, and each that once fixed its batch in another way.
-SOME = ("resnet50", "shufflenet", "bert_mini", "swin", "wav2vec2", "gluon_mobilenet025")
-
-
-def test_the_zoo_is_varied() -> None:
-    assert len(ZOO) >= 29
-    assert {entry.framework for entry in ZOO} == {"caffe2", "mxnet", "pytorch"}
-    assert {entry.task for entry in ZOO} >= {"image classification", "speech", "text"}
-    assert len({entry.family for entry in ZOO}) >= 15
+SOME = (
+    *("resnet50", "shufflenet", "bert_mini", "swin", "wav2vec2"),
+    *("gluon_mobilenet025", "gluon_shufflenet_v1", "gluon_ssd_300_mobilenet025"),
+)
 
 
 @pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)

@@ -126,18 +126,34 @@ def test_exporters_notes_are_gone_even_the_empty_ones(files: ModuleType) -> None
     assert noted.SerializeToString() == bare.SerializeToString()
 
 
-def test_the_manifest_says_what_was_written_and_keeps_the_rest(
-    files: ModuleType, tmp_path: Path
-) -> None:
-    (tmp_path / "manifest.json").write_text('[{"name": "zz"}, {"name": "small", "version": 0}]')
+def small(files: ModuleType, name: str = "small", **fields: Any) -> Any:
     model = model_of([], {"w": np.ones((3, 7), np.float32), "index": np.arange(9)})
-    origin = files.Origin("small", 2, "a task", "a family", "none", "a test")
-    entry = files.write(tmp_path, model, origin)
+    given = {"version": 2, "task": "a task", "family": "a family", "framework": "none"}
+    given |= {"source": "a test", "recipe": "none_here", "build": lambda: model}
+    return files.Shipped(name=name, **(given | fields))
+
+
+def test_an_entry_says_what_was_written(files: ModuleType, tmp_path: Path) -> None:
+    entry = files.write(tmp_path, small(files))
     assert entry["inputs"] == {"x": ["FLOAT", [1, 12]]}
-    assert (entry["parameters"], entry["version"]) == (21, 2)
-    files.write_manifest(tmp_path, [entry])
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    assert manifest == [entry, {"name": "zz"}]
+    assert (entry["parameters"], entry["version"], entry["recipe"]) == (21, 2, "none_here")
+    assert json.loads((tmp_path / "small.json").read_text()) == entry
+    assert onnx.load(str(tmp_path / "small.onnx")).graph.input[0].name == "x"
+
+
+def test_a_network_that_cannot_be_built_does_not_stop_the_others(
+    files: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build() -> onnx.ModelProto:
+        raise AttributeError("no conversion for this operator")
+
+    monkeypatch.setattr(sys, "argv", ["recipe", "--out", str(tmp_path)])
+    files.main("A recipe.", [small(files, "bad", build=build), small(files, "good")])
+    assert json.loads((tmp_path / "bad.json").read_text()) == {
+        "name": "bad",
+        "error": "AttributeError: no conversion for this operator",
+    }
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.json", "good.json", "good.onnx"]
 
 
 @pytest.mark.parametrize(("target", "opened"), [((1, 3, 4), (0, 3, 4)), ((0, 12), (0, 12))])

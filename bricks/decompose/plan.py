@@ -217,6 +217,17 @@ class Decomposition:
     wall_s: float
 
     @property
+    def flops(self) -> int | None:
+        """Operations of all occurrences; None where the work of one isn't known."""
+        total = 0
+        for occurrence in self.plan.occurrences:
+            work = self.bricks[occurrence.brick].flops
+            if work is None:
+                return None
+            total += work
+        return total
+
+    @property
     def weight_bytes(self) -> int:
         """Bytes of the model's weights, each counted once; texts do not count."""
         total, seen = 0, set()

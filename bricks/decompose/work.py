@@ -9,7 +9,8 @@ A multiply-add is two operations. What is counted, per operator:
 * pooling: window x outputs (global: inputs); reductions, argmin and cumulative sums: inputs;
 * normalisation: 8 per element (mean, variance, scale, shift), batch normalisation 2, LRN 2 x size,
   softmax 5 (maximum, difference, exponential, sum, quotient), log-softmax 6;
-* elementwise: 1 per output, whatever the function; with n operands n - 1; quantising 2;
+* elementwise: 1 per output, whatever the function; with n operands n - 1; quantising 2, a range 2;
+* resizing: 2 x the inputs that an output is weighted from (4 for two linear dimensions); nearest 0;
 * moving, selecting and converting data, and constants: 0.
 
 An operator that isn't known here makes the whole piece's work unknown: never a guess. It must not
@@ -194,6 +195,21 @@ def _pool(node: _Node) -> int:
     return math.prod(node.numbers("kernel_shape")) * node.output.elements
 
 
+def _scatter(node: _Node) -> int:
+    """Moving data, unless what is there is combined with it."""
+    return node.input(2).elements if node.text("reduction") not in ("", "none") else 0
+
+
+def _resize(node: _Node) -> int | None:
+    """Two, or four, neighbours in each dimension that changes."""
+    mode = node.text("mode") or "nearest"
+    if mode == "nearest":
+        return 0
+    sides = zip(node.input(0).shape, node.output.shape, strict=True)
+    changed = sum(before != after for before, after in sides)
+    return 2 * {"linear": 2, "cubic": 4}[mode] ** changed * node.output.elements if changed else 0
+
+
 def _standard() -> dict[str, Rule]:
     """Rules of ONNX's own operators."""
     rules: dict[str, Rule] = {
@@ -216,6 +232,10 @@ def _standard() -> dict[str, Rule]:
         "LRN": lambda node: 2 * node.number("size") * node.input(0).elements,
         "Softmax": _per_input(_SOFTMAX),
         "LogSoftmax": _per_input(_SOFTMAX + 1),
+        "ScatterElements": _scatter,
+        "ScatterND": _scatter,
+        "Range": _per_output(2),
+        "Resize": _resize,
         "QuantizeLinear": _per_output(2),
         "DequantizeLinear": _per_output(2),
         "DynamicQuantizeLinear": _per_output(4),

@@ -8,6 +8,7 @@ floating-point sums may be ordered otherwise, as may those of nodes that a runti
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -148,9 +149,9 @@ def _fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
     A runtime may execute the same nodes in another order from one session to the next. And values
     steer optimisations now and then: a plan made without them may not fit at all.
     """
-    found_keys, planned_keys = ([o.brick for o in p.occurrences] for p in (again, plan))
-    if sorted(found_keys) == sorted(planned_keys):
-        return plan if found_keys == planned_keys else again
+    if sorted(o.brick for o in again.occurrences) == sorted(o.brick for o in plan.occurrences):
+        # Of a plan that computes something else, the outputs are to show it.
+        return again if _computes(again) == _computes(plan) else plan
     planned, found = len(plan.occurrences), len(pieces)
     other = f"{found} pieces, where the plan, made without their values, has {planned}"
     if planned == found:
@@ -160,6 +161,18 @@ def _fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
             return plan
         other = "some of its pieces have other inputs than in the plan"
     raise BackendError(f"with these weights the runtime executes another graph: {other}")
+
+
+def _computes(plan: Plan) -> tuple[Counter[str], list[str]]:
+    """What a plan computes, whatever the order: each occurrence by all that leads to it."""
+    values = {number: f"input {i}" for i, number in enumerate(plan.inputs)}
+    found: Counter[str] = Counter()
+    for o in plan.occurrences:
+        what = "\n".join((o.brick, *(values.get(number, "unknown") for number in o.inputs)))
+        digest = hashlib.sha256(what.encode()).hexdigest()
+        found[digest] += 1
+        values |= {number: f"{digest} {port}" for port, number in enumerate(o.made)}
+    return found, [values.get(number, "constant") for number in plan.outputs]
 
 
 def _weights_by_place(

@@ -4,6 +4,6 @@ Here so that every command reads MODEL the same way. Must not know what is insid
 nothing in this room reads ONNX.
 """
 
-from bricks.zoo.catalogue import ZooEntry, entries, find
+from bricks.zoo.catalogue import ZooEntry, entries, entry, find, put, zoo_folder
 
-__all__ = ["ZooEntry", "entries", "find"]
+__all__ = ["ZooEntry", "entries", "entry", "find", "put", "zoo_folder"]

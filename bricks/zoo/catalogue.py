@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,11 @@ _CHECKOUT = Path(__file__).resolve().parents[2] / "models"
 
 @dataclass(frozen=True, slots=True)
 class ZooEntry:
-    """What the manifest says of one zoo model. ``inputs`` are (name, ONNX data type, shape)."""
+    """What the manifest says of one zoo model. ``inputs`` are (name, ONNX data type, shape).
+
+    ``recipe`` names the file in ``recipes/`` that builds it. ``flops`` are those of the model as
+    it is written, a multiply-add being two; None where the work of an operator is not known.
+    """
 
     name: str
     version: int
@@ -32,8 +37,10 @@ class ZooEntry:
     family: str
     framework: str
     source: str
+    recipe: str
     inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
     parameters: int
+    flops: int | None
     path: Path
     sha256: str
 
@@ -46,8 +53,10 @@ class ZooEntry:
             "family": self.family,
             "framework": self.framework,
             "source": self.source,
+            "recipe": self.recipe,
             "inputs": {name: [dtype, list(shape)] for name, dtype, shape in self.inputs},
             "parameters": self.parameters,
+            "flops": self.flops,
             "file": self.path.name,
             "sha256": self.sha256,
         }
@@ -76,7 +85,7 @@ def find(name_or_path: str) -> list[tuple[str, Path]]:
 
 def entries() -> list[ZooEntry]:
     """All zoo models, sorted by name; raises :class:`ModelError` if the manifest is not usable."""
-    manifest = _zoo_folder() / _MANIFEST
+    manifest = zoo_folder() / _MANIFEST
     try:
         items = json.loads(manifest.read_text(encoding="utf-8"))
         if not isinstance(items, list):
@@ -97,7 +106,28 @@ def entries() -> list[ZooEntry]:
     return sorted(found, key=lambda item: item.name)
 
 
-def _zoo_folder() -> Path:
+def entry(name: str) -> ZooEntry:
+    """The zoo model of that name; :class:`ModelError` with the nearest one if there is none."""
+    zoo = {found.name: found for found in entries()}
+    if name not in zoo:
+        raise ModelError(f"no zoo model is called {name!r}: {_hint(name, zoo)}")
+    return zoo[name]
+
+
+def put(folder: Path, items: Iterable[dict[str, Any]]) -> None:
+    """Write entries, as the manifest has them, into the one of ``folder``; others are kept."""
+    manifest = folder / _MANIFEST
+    known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else []
+    new = [_entry(item, folder).to_json() for item in items]
+    merged = {str(item["name"]): item for item in (*known, *new)}
+    lines = json.dumps([merged[name] for name in sorted(merged)], indent=1)
+    written = manifest.with_suffix(".new")
+    written.write_text(lines + "\n", encoding="utf-8")
+    written.replace(manifest)
+
+
+def zoo_folder() -> Path:
+    """Where the zoo is: files, manifest and, in a checkout, recipes."""
     chosen = os.environ.get("BRICKS_ZOO")
     if chosen:
         return Path(chosen).expanduser()
@@ -112,11 +142,13 @@ def _entry(item: dict[str, Any], folder: Path) -> ZooEntry:
         family=str(item["family"]),
         framework=str(item["framework"]),
         source=str(item["source"]),
+        recipe=str(item["recipe"]),
         inputs=tuple(
             (name, str(dtype), tuple(int(d) for d in shape))
             for name, (dtype, shape) in item["inputs"].items()
         ),
         parameters=int(item["parameters"]),
+        flops=None if item["flops"] is None else int(item["flops"]),
         path=folder / str(item["file"]),
         sha256=str(item["sha256"]),
     )
@@ -141,12 +173,16 @@ def _onnx_files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.suffix.lower() == ".onnx" and p.is_file())
 
 
+def _hint(name: str, zoo: Iterable[str]) -> str:
+    names = list(zoo)
+    close = difflib.get_close_matches(name.lower(), names, n=1)
+    return f"did you mean {close[0]}?" if close else f"the zoo has {', '.join(names)}"
+
+
 def _zoo_file(name: str) -> Path:
     zoo = {entry.name: entry for entry in entries()}
     if name not in zoo:
-        close = difflib.get_close_matches(name.lower(), zoo, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"the zoo has {', '.join(zoo)}"
-        raise ModelError(f"no file, folder or zoo model is called {name!r}: {hint}")
+        raise ModelError(f"no file, folder or zoo model is called {name!r}: {_hint(name, zoo)}")
     path = zoo[name].path
     if not path.is_file():
         raise ModelError(f"the file of zoo model {name!r} is missing: {path}; rebuild the zoo")

@@ -7,24 +7,22 @@ nodes back into a weight that is declared (name, type, dimensions, place in a we
 not shipped, and leaves the operators of the network as they are. Where a Reshape fixes the batch,
 it is made to take it from its input, so that the batch can be changed.
 
-Knows the files of the onnx package only; nothing of bricks. Run from anywhere:
+Knows the files of the onnx package only; nothing of bricks. Needs its extra ``recipes``:
 
-    python models/recipes/onnx_light.py [--out FOLDER] [--source FOLDER]
+    bricks zoo build alexnet
 """
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnx.numpy_helper
 import onnx.shape_inference
 import onnx_graphsurgeon as gs
 from onnx.backend import test as onnx_backend_test
-from zoo_files import REPOSITORY_MODELS, Origin, leave_out_values, write, write_manifest
+from zoo_files import Shipped, leave_out_values, main
 
 LIGHT_MODELS = Path(onnx_backend_test.__file__).parent / "data" / "light"
 
@@ -144,30 +142,14 @@ def check_operators(light: onnx.ModelProto, model: onnx.ModelProto) -> None:
         raise ValueError(f"{model.graph.name}: more than the weights would change")
 
 
-def rebuild(out: Path, source: Path = LIGHT_MODELS) -> list[dict[str, Any]]:
-    """Write all models and the manifest into ``out``; returns the entries of these models.
-
-    Entries that other recipes put into the manifest are kept.
-    """
-    entries = []
-    for recipe in RECIPES:
-        source_file = f"onnx package, backend/test/data/light/{recipe.light}.onnx"
-        task = "image classification"
-        origin = Origin(recipe.name, recipe.version, task, recipe.family, "caffe2", source_file)
-        entries.append(write(out, build(recipe, source), origin))
-    write_manifest(out, entries)
-    return entries
-
-
-def main() -> None:
-    """Rebuild the models and say what was written."""
-    parser = argparse.ArgumentParser(description="Rebuild the zoo's image classifiers.")
-    parser.add_argument("--out", type=Path, default=REPOSITORY_MODELS)
-    parser.add_argument("--source", type=Path, default=LIGHT_MODELS)
-    arguments = parser.parse_args()
-    for item in rebuild(arguments.out, arguments.source):
-        print(f"{item['name']:14} {item['parameters']:>12,} parameters  {item['sha256'][:12]}")
+def shipped(recipe: Recipe) -> Shipped:
+    """What the manifest says of it."""
+    source = f"onnx package, backend/test/data/light/{recipe.light}.onnx"
+    return Shipped(
+        recipe.name, recipe.version, "image classification", recipe.family, "caffe2", source,
+        "onnx_light", lambda: build(recipe),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, [shipped(recipe) for recipe in RECIPES])

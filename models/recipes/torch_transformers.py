@@ -5,14 +5,13 @@ so that a CPU takes milliseconds to a few hundred: some of hundreds of tiny oper
 call costs shows, and some of few large weights, where memory does. No weights are shipped, so none
 are downloaded: a network is built from its configuration.
 
-Needs an environment of its own, see ``requirements-torch.txt``. Run from anywhere:
+Needs the environment of ``requirements-torch.lock``:
 
-    python models/recipes/torch_transformers.py [--out FOLDER] [NAME…]
+    bricks zoo build bert_mini
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -24,13 +23,11 @@ import onnx
 import torch
 import transformers as hf
 from zoo_files import (
-    REPOSITORY_MODELS,
-    Origin,
+    Shipped,
     keep_equal_constants_once,
     leave_out_notes,
     leave_out_values,
-    write,
-    write_manifest,
+    main,
 )
 
 SEQUENCE = 64
@@ -273,22 +270,14 @@ def export(recipe: Recipe) -> onnx.ModelProto:
     return model
 
 
-def main() -> None:
-    """Export the networks and say what was written."""
-    parser = argparse.ArgumentParser(description="Export the zoo's networks from PyTorch.")
-    parser.add_argument("--out", type=Path, default=REPOSITORY_MODELS)
-    parser.add_argument("names", nargs="*", help="only these")
-    arguments = parser.parse_args()
+def shipped(recipe: Recipe) -> Shipped:
+    """What the manifest says of it."""
     source = f"transformers {hf.__version__}, PyTorch {torch.__version__.split('+')[0]}"
-    for recipe in RECIPES:
-        if arguments.names and recipe.name not in arguments.names:
-            continue
-        model = export(recipe)
-        origin = Origin(recipe.name, 1, recipe.task, recipe.family, "pytorch", source)
-        item = write(arguments.out, model, origin)
-        write_manifest(arguments.out, [item])
-        print(f"{item['name']:16} {item['parameters']:>12,} parameters  {item['sha256'][:12]}")
+    return Shipped(
+        recipe.name, 1, recipe.task, recipe.family, "pytorch", source, "torch_transformers",
+        lambda: export(recipe),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, [shipped(recipe) for recipe in RECIPES])

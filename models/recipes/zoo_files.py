@@ -1,4 +1,4 @@
-"""The form that models have in the zoo: weight-free files, and a manifest that says what they are.
+"""The form that models have in the zoo: weight-free files, each with its entry for the manifest.
 
 Recipes bring networks from many places into this one form. Knows ONNX files; nothing of where a
 network comes from, and nothing of bricks.
@@ -6,16 +6,16 @@ network comes from, and nothing of bricks.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx
-
-REPOSITORY_MODELS = Path(__file__).resolve().parent.parent
 
 # Equal constants of more bytes than this are kept once: exporters write a copy for each use.
 MOST_REPEATED = 4096
@@ -33,8 +33,12 @@ _FLOATS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """What the manifest says of a model beyond what its file shows."""
+class Shipped:
+    """A model of the zoo: what the manifest says of it beyond what its file shows.
+
+    ``recipe`` is the name of the recipe's file without ``.py``; ``build`` makes the model, in the
+    form that it is shipped in.
+    """
 
     name: str
     version: int
@@ -42,6 +46,8 @@ class Origin:
     family: str
     framework: str
     source: str
+    recipe: str
+    build: Callable[[], onnx.ModelProto]
 
 
 def leave_out_values(model: onnx.ModelProto, location: str, *, most_kept: int = MOST_KEPT) -> None:
@@ -109,24 +115,31 @@ def leave_out_notes(model: onnx.ModelProto) -> None:
                 part.ClearField(field)
 
 
-def write(folder: Path, model: onnx.ModelProto, origin: Origin) -> dict[str, Any]:
-    """Write ``NAME.onnx`` into ``folder``; the model's entry for the manifest."""
+def write(folder: Path, shipped: Shipped) -> dict[str, Any]:
+    """Build a model; write ``NAME.onnx`` and its entry for the manifest, ``NAME.json``.
+
+    The entry, which is also returned, lacks what takes bricks to find out (FLOPs).
+    """
+    model = shipped.build()
     content = model.SerializeToString(deterministic=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{origin.name}.onnx").write_bytes(content)
     weights = [t for t in model.graph.initializer if t.data_type in _FLOATS]
-    return {
-        "name": origin.name,
-        "version": origin.version,
-        "task": origin.task,
-        "family": origin.family,
-        "framework": origin.framework,
-        "source": origin.source,
+    entry = {
+        "name": shipped.name,
+        "version": shipped.version,
+        "task": shipped.task,
+        "family": shipped.family,
+        "framework": shipped.framework,
+        "source": shipped.source,
+        "recipe": shipped.recipe,
         "inputs": {value.name: input_type(value) for value in model.graph.input},
         "parameters": sum(math.prod(tensor.dims) for tensor in weights),
-        "file": f"{origin.name}.onnx",
+        "file": f"{shipped.name}.onnx",
         "sha256": hashlib.sha256(content).hexdigest(),
     }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{shipped.name}.onnx").write_bytes(content)
+    (folder / f"{shipped.name}.json").write_text(json.dumps(entry), encoding="utf-8")
+    return entry
 
 
 def input_type(value: onnx.ValueInfoProto) -> list[Any]:
@@ -138,10 +151,28 @@ def input_type(value: onnx.ValueInfoProto) -> list[Any]:
     ]
 
 
-def write_manifest(folder: Path, entries: list[dict[str, Any]]) -> None:
-    """Put ``entries`` into the manifest of ``folder``; those of other models are kept."""
-    manifest = folder / "manifest.json"
-    others = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else []
-    merged = {item["name"]: item for item in [*others, *entries]}
-    lines = json.dumps([merged[name] for name in sorted(merged)], indent=1)
-    manifest.write_text(lines + "\n", encoding="utf-8")
+def main(description: str, models: Sequence[Shipped]) -> None:
+    """The command line of a recipe: build its models, or those that are named.
+
+    One that cannot be built doesn't stop the others: its ``NAME.json`` holds the error instead.
+    """
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="the folder for what is built")
+    known = [shipped.name for shipped in models]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in known]:
+        parser.error(f"this recipe has no {', '.join(unknown)}")
+    for shipped in models:
+        if arguments.names and shipped.name not in arguments.names:
+            continue
+        try:
+            entry = write(arguments.out, shipped)
+        except Exception as exc:  # exporters raise errors of every kind
+            failed = {"name": shipped.name, "error": f"{type(exc).__name__}: {exc}"}
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            described = arguments.out / f"{shipped.name}.json"
+            described.write_text(json.dumps(failed), encoding="utf-8")
+            print(f"{shipped.name}: {failed['error']}", flush=True)
+        else:
+            print(f"{shipped.name} {entry['sha256'][:12]}", flush=True)

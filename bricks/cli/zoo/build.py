@@ -1,0 +1,131 @@
+"""``bricks zoo build``: models of the zoo anew, from the recipes that made them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bricks.cli.options import Json
+from bricks.cli.output import complain, finish, print_json, show
+from bricks.errors import BricksError, UsageError
+from bricks.zoo import ZooEntry, entries, entry, put, zoo_folder
+
+if TYPE_CHECKING:
+    from bricks.zoo.recipes import Built
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME…", help="Models of the zoo; see zoo list.")
+]
+All = Annotated[bool, typer.Option("--all", help="All models of the zoo.")]
+Recipe = Annotated[
+    str | None,
+    typer.Option(metavar="RECIPE", help="All models of this recipe, new ones among them."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", file_okay=False, help="Where files go. [default: the zoo itself]"
+    ),
+]
+
+
+def build(
+    names: Names = None,
+    every: All = False,
+    recipe: Recipe = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Build models of the zoo from their recipes, and compare them with the manifest.
+
+    Frameworks are installed in environments of their own, which takes minutes the first time.
+    In the zoo itself only a model that is new, or of a new version, is put in the place of another.
+
+    Example: bricks zoo build alexnet --out /tmp/zoo
+    """
+    known = {found.name: found for found in entries()}
+    chosen = [*known.values()] if every else [entry(name) for name in dict.fromkeys(names or ())]
+    if bool(chosen) == (recipe is not None):
+        raise UsageError("name models of the zoo, or give --all, or --recipe RECIPE")
+    wanted: dict[str, list[str]] = {} if recipe is None else {recipe: []}
+    for model in chosen:
+        wanted.setdefault(model.recipe, []).append(model.name)
+    rows = [row for r, some in wanted.items() for row in _rows(r, some, known, out)]
+    if json:
+        print_json({"models": rows, "out": str(out or zoo_folder())})
+    else:
+        for row in rows:
+            if row["error"] is None:
+                verdict = "the file of the manifest" if row["same"] else "new"
+                show(f"{row['name']} {row['sha256'][:12]}: {verdict}")
+    finish(row["error"] for row in rows if row["error"] is not None)
+
+
+def _rows(
+    recipe: str, names: list[str], known: dict[str, ZooEntry], out: Path | None
+) -> list[dict[str, Any]]:
+    """What came of each model; one recipe that fails doesn't stop the others."""
+    from bricks.zoo.recipes import NotBuilt
+    from bricks.zoo.recipes import build as build_models
+
+    zoo = zoo_folder()
+    with TemporaryDirectory() as folder:
+        try:
+            results = build_models(zoo, recipe, names, Path(folder), complain)
+        except BricksError as error:
+            return [_row(name, recipe, error=f"{name}: {error}") for name in names or (recipe,)]
+        rows = []
+        for result in results:
+            if isinstance(result, NotBuilt):
+                rows.append(_row(result.name, recipe, error=result.error))
+            else:
+                rows.append(_kept(result, known.get(result.name), out, zoo))
+    return rows
+
+
+def _kept(built: Built, before: ZooEntry | None, out: Path | None, zoo: Path) -> dict[str, Any]:
+    """Put a model that was built where it belongs, and compare it with the one of the manifest."""
+    same = before is not None and before.sha256 == built.sha256
+    newer = before is None or built.entry["version"] > before.version
+    row = _row(built.name, built.recipe, same=same, sha256=built.sha256)
+    if before is not None:
+        row["expected_sha256"] = before.sha256
+    if not same and not newer and before is not None:
+        row["error"] = (
+            f"{built.name}: what is built ({built.sha256[:12]}) is not the file of the manifest"
+            f" ({before.sha256[:12]}): look at it with --out FOLDER, or raise its version in the"
+            f" recipe {built.recipe}"
+        )
+        if out is None:
+            return row
+    try:
+        row["flops"] = _flops(built.path)
+    except BricksError as error:
+        row["error"] = f"{built.name}: {error}"
+        return row
+    folder = out or zoo
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(built.path, folder / built.path.name)
+    facts = {**built.entry, "flops": row["flops"]}
+    put(folder, [facts])
+    row["path"] = str(folder / built.path.name)
+    return row
+
+
+def _flops(path: Path) -> int | None:
+    """Operations of the model as it is written, a multiply-add being two."""
+    # Here, so that `bricks zoo list` need not import what decomposing needs.
+    from bricks.bench import Bench
+
+    with TemporaryDirectory() as cache, Bench(cache, granularity="1", threads=1) as bench:
+        return bench.decompose(bench.read(str(path))).flops
+
+
+def _row(name: str, recipe: str, **facts: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "recipe": recipe, "same": None, "sha256": None}
+    row |= {"expected_sha256": None, "flops": None, "path": None, "error": None}
+    return row | facts

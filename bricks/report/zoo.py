@@ -1,0 +1,26 @@
+"""Tables of what the zoo has, from the same data that ``--json`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from bricks.report.tables import Row, giga
+
+
+def zoo_table(rows: Sequence[Row]) -> Table:
+    """Models of the zoo, with what they take and how large they are."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("model", "task", "family", "framework", "input"):
+        table.add_column(title, no_wrap=True)
+    for title in ("parameters", "GFLOP"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            *(str(row[key]) for key in ("name", "task", "family", "framework")),
+            ", ".join("×".join(map(str, shape)) for _, shape in row["inputs"].values()),
+            f"{row['parameters'] / 1e6:.1f} M",
+            giga(row["flops"]),
+        )
+    return table

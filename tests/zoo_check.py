@@ -1,0 +1,138 @@
+"""Every model of the zoo: decomposed, chained, measured, and compared with where it came from.
+
+``make zoo-check`` runs this by hand, since it takes the better part of an hour; it writes
+docs/zoo.json. Per granularity: are the chained bricks exact, or by how much are they off. With
+``--values FOLDER``, where ``models/recipes/gluon_values.py`` has put what MXNet computes, also by
+how much the file's outputs are off from that. Measuring takes one sample of each brick, to see
+that there can be one; ``--no-measure`` leaves it out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+from bricks import Bench
+from bricks.errors import BricksError
+from bricks.measure.campaign import Conditions
+from bricks.measure.rounds import StopRule
+from bricks.zoo import ZooEntry, entries, entry
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "zoo.json"
+CUTS = ("executed", "1", "4")
+ONCE = Conditions(
+    rule=StopRule(min_rounds=1, max_rounds=1, passes=1), timeout_s=60.0, exclusive=False
+)
+# How far two runtimes may be apart, relative to the greatest output: sums are ordered otherwise.
+APART = 1e-3
+
+
+def checked(model: ZooEntry, benches: dict[str, Bench], *, measure: bool) -> dict[str, Any]:
+    """What is found of a model; ``problems`` says what is wrong, a line each."""
+    found: dict[str, Any] = {"name": model.name, "problems": []}
+    for cut, bench in benches.items():
+        try:
+            read = bench.read(str(model.path))
+            made = bench.decompose(read)
+            verdict = bench.verify(read)
+        except BricksError as error:
+            found["problems"].append(f"{cut}: {error}")
+            continue
+        found[cut] = {
+            "occurrences": len(made.plan.occurrences),
+            "bricks": len(made.bricks),
+            "exact": verdict["exact"],
+            "max_rel_difference": verdict["max_rel_difference"],
+        }
+        off = verdict["max_rel_difference"]
+        if cut == "executed" and not verdict["exact"]:
+            found["problems"].append(f"{cut}: the chained bricks are not exact")
+        elif off is None or off > verdict["tolerance"]:
+            found["problems"].append(f"{cut}: the chained bricks are off by {off}")
+        if not verdict["finite"]:
+            found["problems"].append(f"{cut}: outputs hold no finite number")
+        if cut == "1" and made.flops != model.flops:
+            found["problems"].append(f"the manifest says {model.flops} FLOPs, not {made.flops}")
+        if measure and cut == "executed":
+            failures = bench.measure([read]).failures
+            found["problems"] += [f"{failure.key}: {failure.reason}" for failure in failures]
+    return found
+
+
+def distance(model: ZooEntry, values: Path) -> float:
+    """How far ONNX Runtime is from the framework with the same weights, at most.
+
+    Relative to the greatest magnitude of an output; infinite where outputs differ in shape.
+    """
+    given = np.load(values)
+    proto = onnx.load(str(model.path), load_external_data=False)
+    options = onnxruntime.SessionOptions()
+    names, arrays = [], []
+    for tensor in proto.graph.initializer:
+        key = f"p:{tensor.name}"
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            names.append(tensor.name)
+            arrays.append(onnxruntime.OrtValue.ortvalue_from_numpy(given[key]))
+        elif key in given:
+            tensor.CopyFrom(numpy_helper.from_array(given[key], tensor.name))
+    options.add_external_initializers(names, arrays)
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    feeds = {value.name: given[f"i:{value.name}"] for value in session.get_inputs()}
+    results = session.run(None, feeds)
+    expected = [given[f"o:{i}"] for i in range(len(results))]
+    if [a.shape for a in expected] != [b.shape for b in results]:
+        return float("inf")
+    pairs = zip(expected, results, strict=True)
+    return max(float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-30)) for a, b in pairs)
+
+
+def check(models: Sequence[ZooEntry], values: Path | None, *, measure: bool) -> dict[str, Any]:
+    """All models, and how many have problems."""
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        benches = {cut: Bench(cache, granularity=cut, conditions=ONCE) for cut in CUTS}
+        try:
+            for model in models:
+                row = checked(model, benches, measure=measure)
+                stored = None if values is None else values / f"{model.name}.npz"
+                if stored is not None and stored.is_file():
+                    row["distance_to_framework"] = distance(model, stored)
+                    if not row["distance_to_framework"] <= APART:
+                        row["problems"].append("the framework computes something else")
+                rows.append(row)
+                print(model.name, *(row["problems"] or ["is right"]), sep=": ", file=sys.stderr)
+        finally:
+            for bench in benches.values():
+                bench.close()
+    wrong = [row["name"] for row in rows if row["problems"]]
+    return {"onnxruntime": onnxruntime.__version__, "models": rows, "with_problems": wrong}
+
+
+def main() -> None:
+    """Check models by name, or all; exit status 1 if one has a problem."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--values", type=Path, help="what the frameworks compute, NAME.npz")
+    parser.add_argument("--no-measure", action="store_true")
+    parser.add_argument("--json", type=Path, default=PAGE)
+    given = parser.parse_args()
+    models = [entry(name) for name in given.names] or entries()
+    facts = check(models, given.values, measure=not given.no_measure)
+    given.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    sys.exit(bool(facts["with_problems"]))
+
+
+if __name__ == "__main__":
+    main()
