@@ -22,7 +22,9 @@ def row(ratio: float, measured_s: float = 10e-3) -> Row:
     )
 
 
-def evaluated(models: int = 3, runtimes: tuple[str, ...] = ("mxnet", "onnxruntime")) -> Results:
+def evaluated(
+    models: int = 3, runtimes: tuple[str, ...] = ("mxnet-unfused", "onnxruntime")
+) -> Results:
     """Model ``i`` has layers ``0 … i + 1``, each twice; ratios are 0.8 and 1.25 in turn."""
     every = tuple(
         facts(f"gluon_model{i}_of_fifty", f"task {i % 5}", f"family {i // 3}")

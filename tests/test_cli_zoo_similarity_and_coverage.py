@@ -68,7 +68,8 @@ def test_without_a_name_it_is_the_whole_zoo(
     folder = models[0].parent
     (folder / "manifest.json").write_text(
         '[{"name": "mine", "version": 1, "task": "t", "family": "f", "framework": "w",'
-        ' "source": "s", "inputs": {}, "parameters": 1, "file": "mlp.onnx", "sha256": ""}]'
+        ' "source": "s", "inputs": {}, "parameters": 1, "flops": 1, "recipe": "r",'
+        ' "file": "mlp.onnx", "sha256": ""}]'
     )
     monkeypatch.setenv("BRICKS_ZOO", str(folder))
     assert [row["model"] for row in here("zoo", command, "--json").json["models"]] == ["mine"]

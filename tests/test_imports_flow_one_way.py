@@ -14,7 +14,7 @@ ALLOWED = {
     "system": {"errors"},
     "zoo": {"errors", "environments"},
     "decompose": {"errors", "graph"},
-    "backends": {"errors", "graph", "decompose", "system"},
+    "backends": {"errors", "environments", "graph", "decompose", "system"},
     "store": {"errors", "graph", "decompose", "system", "measure.measurement"},
     "measure": {"errors", "graph", "decompose", "system", "backends", "store"},
     "estimate": {
@@ -36,8 +36,8 @@ ALLOWED = {
         "measure", "estimate", "suite", "report",
     },
     "cli": {
-        "", "bench", "survey", "errors", "graph", "system", "zoo", "decompose", "backends", "store",
-        "measure", "estimate", "suite", "report",
+        "", "bench", "survey", "environments", "errors", "graph", "system", "zoo", "decompose",
+        "backends", "store", "measure", "estimate", "suite", "report",
     },
 }  # fmt: skip
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "manager", "misc"}

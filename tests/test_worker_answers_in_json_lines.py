@@ -264,6 +264,7 @@ def test_shared_memory_holds_ordinary_numbers_of_every_type(dtype: str) -> None:
 
 def test_every_walk_begins_with_ordinary_numbers() -> None:
     worker = Worker(lambda message: None)
+    worker.answer(dict(HELLO))
     worker.answer({"op": "region", "size_bytes": 100_000})
     region = worker._aligned_region()
     assert len(region) >= 100_000

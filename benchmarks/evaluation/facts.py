@@ -9,9 +9,9 @@ Names of facts:
   share), ``alike`` (the pairs of models most alike), ``kin`` (mean similarity within families)
   and ``strangers`` (between them);
 - of the paper: ``paper_layers``, ``paper_unique_layers``, ``paper_unique_share``, …;
-- of a runtime, behind its name (``mxnet_``, ``onnxruntime_``): ``version``, ``best`` (the number of
-  layers whose geometric mean is nearest to 1), ``best_geomean``, ``best_error``, ``best_within5``;
-  and of a granularity, in front of it (``mxnet_geomean_1``, ``onnxruntime_error_executed``):
+- of a runtime, behind its name (``mxnet-unfused_``, ``onnxruntime_``): ``version``, ``best`` (the
+  number of layers whose geometric mean is nearest to 1), ``best_geomean``, ``best_error``,
+  ``best_within5``; and of a granularity, in front of it (``mxnet_error_executed``):
   ``geomean``, ``low``, ``high``, ``error``, ``within5``, ``worst``, ``speedup``, ``bricks``,
   ``count``.
 
@@ -24,11 +24,15 @@ import re
 from collections.abc import Sequence
 
 from evaluation import published
-from evaluation.figures import title_of
+from evaluation.figures import TITLES, title_of
 from evaluation.layers import grid
 from evaluation.results import Results, ResultsError
 
 NOT_MEASURED = "(not measured)"
+
+FRAMEWORKS = {"mxnet": "MXNet", "pytorch": "PyTorch", "caffe2": "Caffe2"}
+
+_RUNTIMES = "|".join(TITLES)
 
 _OF_RUNTIMES = (
     r"(version|best|best_geomean|best_error|best_within5"
@@ -40,7 +44,7 @@ class Facts(dict[str, str]):
     """Texts by name; what could be known and isn't says so, and what is no name is refused."""
 
     def __missing__(self, name: str) -> str:
-        if re.fullmatch(rf"(mxnet|onnxruntime|fake)_{_OF_RUNTIMES}", name):
+        if re.fullmatch(rf"({_RUNTIMES})_{_OF_RUNTIMES}", name):
             return NOT_MEASURED
         raise ResultsError(f"the template names {{{name}}}, which is no fact: facts.py lists them")
 
@@ -55,6 +59,7 @@ def of_the_run(results: Results) -> dict[str, str]:
     protocol, identity = results.protocol, results.system["identity"]
     versions = {title_of(name): about["version"] for name, about in results.runtimes.items()}
     threads = protocol["threads"]
+    frameworks = {model.framework for model in results.models}
     return {
         "date": results.date,
         "system": results.system["name"],
@@ -69,7 +74,7 @@ def of_the_run(results: Results) -> dict[str, str]:
         "runtimes": " and ".join(f"{name} {version}" for name, version in versions.items()),
         "models": f"{len(results.models)}",
         "tasks": f"{len(results.tasks)} task{'' if len(results.tasks) == 1 else 's'}",
-        "frameworks": ", ".join(sorted({title_of(m.framework) for m in results.models})),
+        "frameworks": ", ".join(sorted({FRAMEWORKS.get(f, f) for f in frameworks})),
     }  # fmt: skip
 
 

@@ -41,7 +41,12 @@ from evaluation.results import EXECUTED, Results
 
 PREFIX = "paper-"
 
-TITLES = {"mxnet": "MXNet", "onnxruntime": "ONNX Runtime", "fake": "Fake runtime"}
+TITLES = {
+    "mxnet-unfused": "MXNet",
+    "mxnet": "MXNet with fusions",
+    "onnxruntime": "ONNX Runtime",
+    "fake": "Fake runtime",
+}
 RUNTIMES = ((VERMILION, "o"), (BLUE, "s"), (GREEN, "D"), (PINK, "^"))
 
 # Where `executed` stands on an axis, right of all numbers of layers.

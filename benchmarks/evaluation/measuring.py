@@ -36,6 +36,7 @@ from bricks import (
 from bricks.zoo import entries, find
 from evaluation.layers import Layers
 from evaluation.results import (
+    EXECUTED,
     Failed,
     Interval,
     ModelFacts,
@@ -57,7 +58,8 @@ Say = Callable[[str], None]
 class Settings:
     """What to run: names or files of models, runtimes, granularities, and how.
 
-    ``retry`` measures again what the cache knows as a failure.
+    ``retry`` measures again what the cache knows as a failure. ``whole_runtimes`` are run at
+    granularity ``executed`` alone, if that is asked for.
     """
 
     models: tuple[str, ...]
@@ -68,6 +70,18 @@ class Settings:
     batch: int = 1
     quick: bool = False
     retry: bool = False
+    whole_runtimes: tuple[str, ...] = ()
+
+    def cuts_of(self, runtime: str) -> tuple[str, ...]:
+        """The granularities that a runtime is run at."""
+        if runtime in self.whole_runtimes and EXECUTED in self.granularities:
+            return (EXECUTED,)
+        return self.granularities
+
+    @property
+    def cuts(self) -> list[tuple[str, str]]:
+        """Every runtime with each of its granularities."""
+        return [(runtime, cut) for runtime in self.runtimes for cut in self.cuts_of(runtime)]
 
     def protocol(self) -> dict[str, Any]:
         """The facts that a reader needs to judge the latencies."""
@@ -152,11 +166,7 @@ class Evaluation:
             else ModelFacts(name, "other", "other", "file", "", None)
             for name, given in zip(self._names, settings.models, strict=True)
         ]
-        opened = [
-            benches.get(runtime, granularity)
-            for runtime in settings.runtimes
-            for granularity in settings.granularities
-        ]
+        opened = [benches.get(*cut) for cut in settings.cuts]
         self._system = {
             k: v for k, v in opened[0].target.system.to_json().items() if k != "recorded"
         }
@@ -227,7 +237,7 @@ class Evaluation:
     def _examine(self, given: str, name: str) -> list[str]:
         """Everything about one model; a line for each runtime."""
         settings = self._settings
-        cuts = [(r, g) for r in settings.runtimes for g in settings.granularities]
+        cuts = settings.cuts
         try:
             model = self._benches.get(*cuts[0]).read(given, batch=settings.batch)
         except OF_THE_MODEL as error:
@@ -237,7 +247,7 @@ class Evaluation:
         lines = []
         for runtime in settings.runtimes:
             found = []
-            for granularity in settings.granularities:
+            for granularity in settings.cuts_of(runtime):
                 row = self._compare(model, runtime, granularity)
                 self._rows[name, runtime, granularity] = row
                 found.append(

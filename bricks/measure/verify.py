@@ -171,7 +171,8 @@ def _computes(plan: Plan) -> tuple[Counter[str], list[str]]:
         what = "\n".join((o.brick, *(values.get(number, "unknown") for number in o.inputs)))
         digest = hashlib.sha256(what.encode()).hexdigest()
         found[digest] += 1
-        values |= {number: f"{digest} {port}" for port, number in enumerate(o.made)}
+        values |= {number: f"{digest} {port}" for port, number in enumerate(o.outputs)}
+        values |= {number: f"{digest} v{k}" for k, number in o.hidden}
     return found, [values.get(number, "constant") for number in plan.outputs]
 
 

@@ -28,7 +28,8 @@ _STATIC = [("static_alloc", "True"), ("static_shape", "True")]
 def to_array(values: np.ndarray) -> Any:
     """An array of MXNet's that shares the memory of ``values``; it has no scalars."""
     shaped = values.reshape(values.shape or (1,))
-    return mx.nd.from_numpy(np.ascontiguousarray(shaped), zero_copy=True)
+    with translated(f"taking values of type {values.dtype}"):
+        return mx.nd.from_numpy(np.ascontiguousarray(shaped), zero_copy=True)
 
 
 class Region:

@@ -150,8 +150,8 @@ def conv(n: Node) -> Symbol:
 def conv_transpose(n: Node) -> Symbol:
     """A deconvolution."""
     kernel = n.shape(1)[2:]
-    if n.attribute("output_shape") is not None:
-        raise n.refused("it fixes its output's shape")
+    if n.attribute("output_shape") is not None or n.attribute("auto_pad", "NOTSET") != "NOTSET":
+        raise n.refused("its padding follows from its output's shape")
     strides, dilations, begin, end = _window(n, kernel)
     adjust = list(n.attribute("output_padding", [0] * len(kernel)))
     # Less cut off at the end is the same as more added there.
@@ -369,7 +369,7 @@ def sum_of(n: Node) -> Symbol:
 _UNARY = {
     "Abs": "abs", "Ceil": "ceil", "Cos": "cos", "Erf": "erf", "Exp": "exp", "Floor": "floor",
     "Identity": "identity", "Dropout": "identity", "Log": "log", "Neg": "negative",
-    "Reciprocal": "reciprocal", "Relu": "relu", "Round": "round", "Sigmoid": "sigmoid",
+    "Reciprocal": "reciprocal", "Relu": "relu", "Sigmoid": "sigmoid",
     "Sign": "sign", "Sin": "sin", "Softsign": "softsign", "Sqrt": "sqrt", "Tanh": "tanh",
 }  # fmt: skip
 # Layers that MXNet's fusions know under the name of Activation.
@@ -401,9 +401,15 @@ def leaky(n: Node) -> Symbol:
     return mx.sym.LeakyReLU(n.symbols[0], act_type=kind, slope=slope, name=n.name)
 
 
+# The slope and the scale that keep mean and variance (Klambauer et al., NIPS 2017).
+_SELU = (1.67326319, 1.05070102)
+
+
 @operator("Selu")
 def selu(n: Node) -> Symbol:
     """Scaled exponential rectifier."""
+    if not np.allclose([n.attribute("alpha", _SELU[0]), n.attribute("gamma", _SELU[1])], _SELU):
+        raise n.refused("it has one scale and one slope, the usual ones")
     return mx.sym.LeakyReLU(n.symbols[0], act_type="selu", name=n.name)
 
 
@@ -551,12 +557,13 @@ def resize(n: Node) -> Symbol:
     if mode == "nearest":
         factors = {w / s for w, s in zip(wanted, sizes, strict=True)}
         factor = factors.pop()
-        if factors or factor != int(factor):
+        if factors or factor != int(factor) or not _repeats(n, way):
             raise n.refused("it repeats neighbours by one whole factor only")
         return mx.sym.UpSampling(
             n.symbols[0], scale=int(factor), sample_type="nearest", num_args=1, name=n.name
         )
-    if mode == "linear" and way in ("align_corners", "half_pixel", "pytorch_half_pixel"):
+    larger = all(w >= s for w, s in zip(wanted, sizes, strict=True))
+    if mode == "linear" and way in _WAYS and larger and not n.attribute("antialias", 0):
         return mx.sym.contrib.BilinearResize2D(
             n.symbols[0],
             height=wanted[0],
@@ -565,6 +572,20 @@ def resize(n: Node) -> Symbol:
             name=n.name,
         )
     raise n.refused(f"it does not resize by {mode}, {way}")
+
+
+# How MXNet places pixels, and how ONNX calls that.
+_WAYS = ("align_corners", "half_pixel", "pytorch_half_pixel")
+
+
+def _repeats(n: Node, way: str) -> bool:
+    """Whether each neighbour is taken as often as the next."""
+    if n.proto.op_type == "Upsample":
+        return True
+    rounding = n.attribute("nearest_mode", "round_prefer_floor")
+    if way == "asymmetric":
+        return bool(rounding == "floor")
+    return way in _WAYS[1:] and rounding in ("round_prefer_floor", "round_prefer_ceil")
 
 
 @operator("DepthToSpace")

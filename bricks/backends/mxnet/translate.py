@@ -68,15 +68,21 @@ def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> 
         variables[name] = f"v{number}"
         symbols[name] = mx.sym.var(variables[name])
     known = {**values, **(weights or {})}
+    read = {name for node in graph.nodes for name in used_values(node)}
     for position, proto in enumerate(graph.nodes):
         made = _made(_node(graph, position, proto, symbols, known))
+        for name in proto.output[len(made) :]:
+            if name in read or name in graph.outputs:
+                raise BackendError(
+                    f"MXNet cannot run {label(proto)}: it does not make '{name}';"
+                    " choose --runtime onnxruntime"
+                )
         symbols.update((name, s) for name, s in zip(proto.output, made, strict=False) if name)
     outputs = [
         # A variable is no result: handing it through is work too.
         mx.sym.identity(symbols[name], name=f"out{i}") if name in variables else symbols[name]
         for i, name in enumerate(graph.outputs)
     ]
-    read = {name for node in graph.nodes for name in used_values(node)}
     fusible = read.isdisjoint(graph.outputs)
     return Translation(mx.sym.Group(outputs), variables, values, fusible)
 
