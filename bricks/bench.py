@@ -169,7 +169,7 @@ class Bench:
         self._progress = progress
         self.store = Store.open(cache)
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
-        self._timed = info.real
+        self._timed, self._frugal = info.real, info.frugal
         command = (info.python, "-m", "bricks.measure.worker")
         self._supervisor = Supervisor(
             WorkerSettings(
@@ -433,7 +433,7 @@ class Bench:
         campaign = Campaign(
             self.store, self._supervisor, self.target.key, self._conditions, self._progress
         )
-        if self.options.memory_bytes is not None:
+        if self.options.memory_bytes is not None or not self._frugal:
             return campaign.run(jobs)
         heaviest = max((job.decomposition.weight_bytes for job in jobs), default=0)
         with self._supervisor.memory_limited(2 * heaviest + _ROOM_BYTES):

@@ -37,7 +37,8 @@ class BackendInfo:
     ``real`` is whether it takes real time, ``parallel`` whether it can run nodes side by side.
     ``brick_optimization`` is which of its optimisations it applies to bricks, ``all`` or ``none``,
     whichever the granularity; None where that decides. ``python`` is the interpreter that the
-    worker needs.
+    worker needs. ``frugal`` is whether it holds no more memory than what is loaded needs: of others
+    nobody can tell how much a model may take.
     """
 
     name: str
@@ -47,6 +48,7 @@ class BackendInfo:
     parallel: bool = False
     brick_optimization: str | None = None
     python: str = sys.executable
+    frugal: bool = True
 
 
 def describe(name: str) -> BackendInfo:
@@ -73,6 +75,7 @@ def describe(name: str) -> BackendInfo:
             real=True,
             brick_optimization="all" if name == "mxnet" else "none",
             python=python,
+            frugal=False,  # it keeps what earlier models took, and crashes where memory lacks
         )
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
 

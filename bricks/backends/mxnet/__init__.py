@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import mxnet as mx
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from bricks.backends.base import Executed, Placement
 from bricks.backends.mxnet.loaded import LoadedGraph, Region
@@ -29,6 +31,7 @@ from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
+from bricks.graph.held import held_values, natural
 from bricks.graph.model import Model
 from bricks.graph.source import source_graph
 from bricks.graph.synthesis import Pool, numpy_dtype
@@ -150,7 +153,15 @@ def _graph(proto: onnx.ModelProto) -> Graph:
     """The graph of ``proto`` with all of its types, as the source graph of a model is made."""
     stated = graph_of(proto)
     inputs = tuple((name, stated.types[name]) for name in stated.inputs)
-    return source_graph(Model("graph", Path(), proto.SerializeToString(), inputs, ""))
+    held = held_values(proto)
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(proto)
+    for name, type_ in inputs:
+        if name in held and isinstance(type_, TensorType):  # shapes may follow from it
+            values = np.asarray(natural(held[name], type_))
+            fixed.graph.initializer.append(numpy_helper.from_array(values, name))
+    found = source_graph(Model("graph", Path(), fixed.SerializeToString(), inputs, ""))
+    return replace(found, initializers=stated.initializers)
 
 
 def _shifts(graph: Graph) -> set[str]:
