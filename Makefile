@@ -67,18 +67,18 @@ lock: ## resolve pyproject.toml into requirements.lock again (UPGRADE=1: newest 
 		--output-file requirements.lock pyproject.toml > /dev/null
 	.venv/lock/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 		|| { echo "The recipes' environments are for Python 3.11: make lock PYTHON=python3.11"; exit 1; }
-	$(call lock_recipes,mxnet,--no-allow-unsafe --unsafe-package opencv-python)
-	$(call lock_recipes,torch,--allow-unsafe)
+	$(call lock,models/recipes/requirements-mxnet,--no-allow-unsafe --unsafe-package opencv-python)
+	$(call lock,models/recipes/requirements-torch,--allow-unsafe)
+	$(call lock,bricks/backends/mxnet/requirements,--allow-unsafe)
 	rm -rf .venv/lock
 
-# $(call lock_recipes,ENVIRONMENT,OPTIONS): a local version (+cpu) is what was found here, not asked for
-define lock_recipes
+# $(call lock,FILES,OPTIONS): a local version (+cpu) is what was found here, not asked for
+define lock
 .venv/lock/bin/pip-compile --quiet $(if $(UPGRADE),--upgrade) --generate-hashes $(2) \
 		--strip-extras --no-header \
 		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
-		--output-file models/recipes/requirements-$(1).lock models/recipes/requirements-$(1).in \
-		> /dev/null
-	sed -i -E 's/^([a-z0-9-]+==[0-9.]+)\+[a-z0-9]+/\1/' models/recipes/requirements-$(1).lock
+		--output-file $(1).lock $(1).in > /dev/null
+	sed -i -E 's/^([a-z0-9-]+==[0-9.]+)\+[a-z0-9]+/\1/' $(1).lock
 endef
 
 # Exporters cannot share an environment with bricks, nor with each other: bricks makes them.

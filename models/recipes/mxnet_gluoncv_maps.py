@@ -58,7 +58,6 @@ def pose(gluon: str, family: str) -> Network:
 
 
 NETWORKS = (
-    segmentation("danet_resnet50", "danet_resnet50_citys", "DANet", 256, pretrained_base=False),
     segmentation("deeplab_resnet50", "deeplab_resnet50_ade", "DeepLab", 256, pretrained_base=False),
     segmentation("fastscnn", "fastscnn_citys", "Fast-SCNN", 384),
     segmentation("fcn_resnet50", "fcn_resnet50_voc", "FCN", 256, pretrained_base=False),
