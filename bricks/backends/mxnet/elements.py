@@ -1,0 +1,156 @@
+"""What is done to each element, or to pairs of them; and what keeps shapes as they are.
+
+See :mod:`bricks.backends.mxnet.operators`.
+"""
+
+from __future__ import annotations
+
+import mxnet as mx
+import numpy as np
+import onnx
+
+from bricks.backends.mxnet.node import LEAST, Node, Symbol, number, of_rank, operator
+
+# By ONNX name: the operator on equal shapes, and on shapes to be broadcast.
+_PAIRS = {
+    "Add": ("elemwise_add", "broadcast_add"),
+    "Sub": ("elemwise_sub", "broadcast_sub"),
+    "Mul": ("elemwise_mul", "broadcast_mul"),
+    "Div": ("elemwise_div", "broadcast_div"),
+    "Pow": ("broadcast_power", "broadcast_power"),
+    "Max": ("broadcast_maximum", "broadcast_maximum"),
+    "Min": ("broadcast_minimum", "broadcast_minimum"),
+}
+
+
+@operator(*_PAIRS)
+def arithmetic(n: Node) -> Symbol:
+    """Arithmetic on two values, or on several from left to right."""
+    equal, broadcast = _PAIRS[n.proto.op_type]
+    result, shape = n.symbols[0], n.shape(0)
+    for i in range(1, len(n.symbols)):
+        name = n.name if i == len(n.symbols) - 1 else f"{n.name}_{i}"
+        result = _joined(n, result, shape, i, (equal, broadcast), name)
+        shape = np.broadcast_shapes(shape, n.shape(i))
+    return result
+
+
+def _joined(
+    n: Node, left: Symbol, shape: tuple[int, ...], i: int, names: tuple[str, str], name: str
+) -> Symbol:
+    right = n.symbols[i]
+    if shape == n.shape(i):
+        return getattr(mx.sym, names[0])(left, right, name=name)
+    rank = max(len(shape), len(n.shape(i)), 1)
+    left = of_rank(left, shape, rank, f"{name}_left")
+    right = of_rank(right, n.shape(i), rank, f"{name}_right")
+    return getattr(mx.sym, names[1])(left, right, name=name)
+
+
+@operator("Sum")
+def sum_of(n: Node) -> Symbol:
+    """A sum of values of one shape."""
+    if len({type_ for type_ in n.types}) > 1:
+        raise n.refused("it adds values of one shape only")
+    if len(n.symbols) == 1:
+        return mx.sym.identity(n.symbols[0], name=n.name)
+    if len(n.symbols) == 2:
+        return mx.sym.elemwise_add(*n.symbols, name=n.name)
+    return mx.sym.add_n(*n.symbols, name=n.name)
+
+
+_UNARY = {
+    "Abs": "abs", "Ceil": "ceil", "Cos": "cos", "Erf": "erf", "Exp": "exp", "Floor": "floor",
+    "Identity": "identity", "Dropout": "identity", "Log": "log", "Neg": "negative",
+    "Reciprocal": "reciprocal", "Relu": "relu", "Sigmoid": "sigmoid",
+    "Sign": "sign", "Sin": "sin", "Softsign": "softsign", "Sqrt": "sqrt", "Tanh": "tanh",
+}  # fmt: skip
+# Layers that MXNet's fusions know under the name of Activation.
+_ACTIVATIONS = {
+    "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Softplus": "softrelu",
+    "Softsign": "softsign",
+}  # fmt: skip
+
+
+@operator(*_UNARY, "Softplus")
+def unary(n: Node) -> Symbol:
+    """What is done to each element by itself."""
+    if len(n.proto.output) > 1 and any(n.proto.output[1:]):
+        raise n.refused("it has no mask of what was dropped")
+    kind = _ACTIVATIONS.get(n.proto.op_type)
+    if kind:
+        return mx.sym.Activation(n.symbols[0], act_type=kind, name=n.name)
+    return getattr(mx.sym, _UNARY[n.proto.op_type])(n.symbols[0], name=n.name)
+
+
+_LEAKY = {"LeakyRelu": ("leaky", 0.01), "Elu": ("elu", 1.0)}
+
+
+@operator(*_LEAKY)
+def leaky(n: Node) -> Symbol:
+    """Rectifiers with a slope below zero."""
+    kind, default = _LEAKY[n.proto.op_type]
+    slope = n.attribute("alpha", default)
+    return mx.sym.LeakyReLU(n.symbols[0], act_type=kind, slope=slope, name=n.name)
+
+
+# The slope and the scale that keep mean and variance (Klambauer et al., NIPS 2017).
+_SELU = (1.67326319, 1.05070102)
+
+
+@operator("Selu")
+def selu(n: Node) -> Symbol:
+    """Scaled exponential rectifier."""
+    if not np.allclose([n.attribute("alpha", _SELU[0]), n.attribute("gamma", _SELU[1])], _SELU):
+        raise n.refused("it has one scale and one slope, the usual ones")
+    return mx.sym.LeakyReLU(n.symbols[0], act_type="selu", name=n.name)
+
+
+@operator("PRelu")
+def prelu(n: Node) -> Symbol:
+    """A rectifier whose slope is learnt, one for each channel or one for all."""
+    slope = n.symbols[1]
+    elements = n.types[1].elements if n.types[1] else 0
+    channels = n.shape()[1] if len(n.shape()) > 1 else 1
+    if elements not in (1, channels):
+        raise n.refused(f"its slope is of shape {n.shape(1)}")
+    if len(n.shape(1)) != 1:
+        slope = mx.sym.reshape(slope, shape=(-1,), name=f"{n.name}_slope")
+    return mx.sym.LeakyReLU(n.symbols[0], slope, act_type="prelu", name=n.name)
+
+
+@operator("HardSigmoid")
+def hard_sigmoid(n: Node) -> Symbol:
+    """A sigmoid made of straight lines."""
+    return mx.sym.hard_sigmoid(
+        n.symbols[0], alpha=n.attribute("alpha", 0.2), beta=n.attribute("beta", 0.5), name=n.name
+    )
+
+
+@operator("Clip")
+def clip(n: Node) -> Symbol:
+    """Values kept between two bounds."""
+    low, high = n.constant(1, "min", -np.inf), n.constant(2, "max", np.inf)
+    return mx.sym.clip(
+        n.symbols[0], a_min=number(low, LEAST), a_max=number(high, -LEAST), name=n.name
+    )
+
+
+@operator("Softmax", "LogSoftmax")
+def softmax(n: Node) -> Symbol:
+    """Softmax along an axis; before opset 13, over all axes from there on."""
+    rank = len(n.shape())
+    axis = n.attribute("axis", -1 if n.opset >= 13 else 1) % rank
+    if n.opset < 13 and any(size != 1 for size in n.shape()[axis + 1 :]):
+        raise n.refused("it takes a softmax along one axis only")
+    kind = mx.sym.softmax if n.proto.op_type == "Softmax" else mx.sym.log_softmax
+    return kind(n.symbols[0], axis=axis, name=n.name)
+
+
+@operator("Cast")
+def cast(n: Node) -> Symbol:
+    """Another element type."""
+    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(n.attribute("to")))
+    if dtype.kind not in "fiu":
+        raise n.refused(f"it has no values of type {dtype}")
+    return mx.sym.cast(n.symbols[0], dtype=dtype.name, name=n.name)

@@ -1,0 +1,229 @@
+"""Layers with weights, pooling and normalisation.
+
+See :mod:`bricks.backends.mxnet.operators`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mxnet as mx
+
+from bricks.backends.mxnet.node import LEAST, Node, Symbol, of_rank, operator
+
+
+def _window(n: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Strides, dilations, and padding at the beginning and end of each axis."""
+    rank = len(kernel)
+    strides = list(n.attribute("strides", [1] * rank))
+    dilations = list(n.attribute("dilations", [1] * rank))
+    auto = n.attribute("auto_pad", "NOTSET")
+    if auto == "NOTSET":
+        pads = list(n.attribute("pads", [0] * (2 * rank)))
+        return strides, dilations, pads[:rank], pads[rank:]
+    if auto == "VALID":
+        return strides, dilations, [0] * rank, [0] * rank
+    begin, end = [], []
+    for size, k, stride, dilation in zip(n.shape()[2:], kernel, strides, dilations, strict=True):
+        needed = max(0, (-(-size // stride) - 1) * stride + dilation * (k - 1) + 1 - size)
+        less, more = needed // 2, needed - needed // 2
+        begin.append(less if auto == "SAME_UPPER" else more)
+        end.append(more if auto == "SAME_UPPER" else less)
+    return strides, dilations, begin, end
+
+
+def _padded(n: Node, data: Symbol, begin: list[int], end: list[int], value: float) -> Symbol:
+    """``data`` padded on its spatial axes."""
+    if len(begin) != 2:
+        raise n.refused("padding that differs at both ends is for two axes only")
+    width = (0, 0, 0, 0, begin[0], end[0], begin[1], end[1])
+    name = f"{n.name}_pad"
+    return mx.sym.pad(data, mode="constant", pad_width=width, constant_value=value, name=name)
+
+
+@operator("Conv")
+def conv(n: Node) -> Symbol:
+    """A convolution; padding that differs at both ends becomes a layer of its own."""
+    kernel = n.shape(1)[2:]
+    strides, dilations, begin, end = _window(n, kernel)
+    data = n.symbols[0]
+    if begin != end:
+        data, begin = _padded(n, data, begin, end, 0.0), [0] * len(begin)
+    return mx.sym.Convolution(
+        data,
+        n.symbols[1],
+        *([n.symbols[2]] if n.has(2) else []),
+        kernel=kernel,
+        stride=strides,
+        dilate=dilations,
+        pad=begin,
+        num_filter=n.shape(1)[0],
+        num_group=n.attribute("group", 1),
+        no_bias=not n.has(2),
+        name=n.name,
+    )
+
+
+@operator("ConvTranspose")
+def conv_transpose(n: Node) -> Symbol:
+    """A deconvolution."""
+    kernel = n.shape(1)[2:]
+    if n.attribute("output_shape") is not None or n.attribute("auto_pad", "NOTSET") != "NOTSET":
+        raise n.refused("its padding follows from its output's shape")
+    strides, dilations, begin, end = _window(n, kernel)
+    adjust = list(n.attribute("output_padding", [0] * len(kernel)))
+    # Less cut off at the end is the same as more added there.
+    adjust = [a + b - e for a, b, e in zip(adjust, begin, end, strict=True)]
+    if any(not 0 <= a < s for a, s in zip(adjust, strides, strict=True)):
+        raise n.refused("its padding differs too much at both ends")
+    groups = n.attribute("group", 1)
+    return mx.sym.Deconvolution(
+        n.symbols[0],
+        n.symbols[1],
+        *([n.symbols[2]] if n.has(2) else []),
+        kernel=kernel,
+        stride=strides,
+        dilate=dilations,
+        pad=begin,
+        adj=adjust,
+        num_filter=n.shape(1)[1] * groups,
+        num_group=groups,
+        no_bias=not n.has(2),
+        name=n.name,
+    )
+
+
+@operator("MaxPool", "AveragePool")
+def pool(n: Node) -> Symbol:
+    """Pooling over a window."""
+    kernel = list(n.attribute("kernel_shape"))
+    strides, dilations, begin, end = _window(n, kernel)
+    if any(d != 1 for d in dilations) or len(n.outputs) > 1:
+        raise n.refused("it has no dilated pooling, and no indices of maxima")
+    largest = n.proto.op_type == "MaxPool"
+    counts_padding = bool(n.attribute("count_include_pad", 0))
+    full = bool(n.attribute("ceil_mode", 0))
+    data = n.symbols[0]
+    if begin != end and not full and _as_full(n, kernel, strides, begin):
+        end, full = begin, True  # a window that reaches over the end is MXNet's own convention
+    if begin != end:
+        if not largest and not counts_padding:
+            raise n.refused("its padding differs at both ends, and does not count")
+        data = _padded(n, data, begin, end, LEAST if largest else 0.0)
+        begin = [0] * len(begin)
+    return mx.sym.Pooling(
+        data,
+        kernel=kernel,
+        stride=strides,
+        pad=begin,
+        pool_type="max" if largest else "avg",
+        pooling_convention="full" if full else "valid",
+        count_include_pad=counts_padding,
+        name=n.name,
+    )
+
+
+def _as_full(n: Node, kernel: list[int], strides: list[int], begin: list[int]) -> bool:
+    """Whether rounding up gives the output that more padding at the end gives, for a maximum."""
+    if n.proto.op_type != "MaxPool":
+        return False
+    sizes = n.shape()[2:]
+    up = [
+        -(-(size + 2 * b - k) // s) + 1
+        for size, b, k, s in zip(sizes, begin, kernel, strides, strict=True)
+    ]
+    return tuple(up) == n.outputs[0].shape[2:]
+
+
+@operator("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(n: Node) -> Symbol:
+    """Pooling over all spatial axes."""
+    kind = "avg" if n.proto.op_type == "GlobalAveragePool" else "max"
+    kernel = (1,) * (len(n.shape()) - 2)
+    return mx.sym.Pooling(
+        n.symbols[0], global_pool=True, kernel=kernel, pool_type=kind, name=n.name
+    )
+
+
+@operator("BatchNormalization")
+def batch_norm(n: Node) -> Symbol:
+    """Normalisation by stored statistics."""
+    return mx.sym.BatchNorm(
+        *n.symbols[:5],
+        eps=n.attribute("epsilon", 1e-5),
+        fix_gamma=False,
+        use_global_stats=True,
+        name=n.name,
+    )
+
+
+@operator("InstanceNormalization")
+def instance_norm(n: Node) -> Symbol:
+    """Normalisation by the statistics of each channel of each sample."""
+    return mx.sym.InstanceNorm(*n.symbols[:3], eps=n.attribute("epsilon", 1e-5), name=n.name)
+
+
+@operator("LayerNormalization")
+def layer_norm(n: Node) -> Symbol:
+    """Normalisation over the last axis."""
+    if n.attribute("axis", -1) not in (-1, len(n.shape()) - 1) or not n.has(2):
+        raise n.refused("it normalises the last axis only, and adds a bias")
+    return mx.sym.LayerNorm(*n.symbols[:3], eps=n.attribute("epsilon", 1e-5), name=n.name)
+
+
+@operator("LpNormalization")
+def lp_norm(n: Node) -> Symbol:
+    """Channels scaled to unit length."""
+    if n.attribute("p", 2) != 2 or n.attribute("axis", -1) != 1 or len(n.shape()) < 3:
+        raise n.refused("it normalises the length of channels only")
+    return mx.sym.L2Normalization(n.symbols[0], mode="channel", name=n.name)
+
+
+@operator("LRN")
+def lrn(n: Node) -> Symbol:
+    """Local response normalisation."""
+    return mx.sym.LRN(
+        n.symbols[0],
+        nsize=n.attribute("size"),
+        alpha=n.attribute("alpha", 1e-4),
+        beta=n.attribute("beta", 0.75),
+        knorm=n.attribute("bias", 1.0),
+        name=n.name,
+    )
+
+
+@operator("Gemm")
+def gemm(n: Node) -> Symbol:
+    """A fully connected layer."""
+    alpha, beta = n.attribute("alpha", 1.0), n.attribute("beta", 1.0)
+    weight = n.symbols[1]
+    if n.attribute("transA", 0) or alpha != 1 or (n.has(2) and beta != 1):
+        raise n.refused("it has no scaled products")
+    if not n.attribute("transB", 0):
+        weight = mx.sym.transpose(weight, name=f"{n.name}_weight")
+    hidden = n.outputs[0].shape[-1]
+    whole = n.has(2) and n.shape(2) == (hidden,)
+    product = mx.sym.FullyConnected(
+        n.symbols[0],
+        weight,
+        *([n.symbols[2]] if whole else []),
+        num_hidden=hidden,
+        no_bias=not whole,
+        flatten=False,
+        name=n.name if whole or not n.has(2) else f"{n.name}_product",
+    )
+    if whole or not n.has(2):
+        return product
+    bias = of_rank(n.symbols[2], n.shape(2), 2, f"{n.name}_bias")
+    return mx.sym.broadcast_add(product, bias, name=n.name)
+
+
+@operator("MatMul")
+def matmul(n: Node) -> Symbol:
+    """A product of matrices, or of stacks of them."""
+    a, b = n.shape(0), n.shape(1)
+    if len(b) == 2:
+        return mx.sym.dot(n.symbols[0], n.symbols[1], name=n.name)
+    if len(a) == len(b) and a[:-2] == b[:-2]:
+        return mx.sym.linalg_gemm2(n.symbols[0], n.symbols[1], name=n.name)
+    raise n.refused(f"it does not broadcast matrices of shapes {a} and {b}")

@@ -1,0 +1,101 @@
+"""A node to be translated, and the register of what translates it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+import onnx
+
+from bricks.errors import BackendError
+from bricks.graph.tensor import TensorType
+from bricks.graph.topology import label
+
+Symbol = Any  # an mx.sym.Symbol: the package publishes no types
+
+# What stands for minus infinity where a maximum is taken: MXNet pads with finite numbers.
+LEAST = float(np.finfo(np.float32).min)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node to translate: its proto, symbols of its inputs (None: left out), and their types.
+
+    ``constants`` holds the values of those inputs that are known, ``outputs`` the types of outputs.
+    """
+
+    name: str
+    proto: onnx.NodeProto
+    symbols: Sequence[Symbol | None]
+    types: Sequence[TensorType | None]
+    constants: Sequence[np.ndarray | None]
+    outputs: Sequence[TensorType]
+    opset: int
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute's value, texts as ``str``."""
+        for attribute in self.proto.attribute:
+            if attribute.name == name:
+                value = onnx.helper.get_attribute_value(attribute)
+                return value.decode() if isinstance(value, bytes) else value
+        return default
+
+    def has(self, index: int) -> bool:
+        """Whether there is an input at ``index``."""
+        return index < len(self.symbols) and self.symbols[index] is not None
+
+    def shape(self, index: int = 0) -> tuple[int, ...]:
+        """The shape of an input."""
+        type_ = self.types[index]
+        assert type_ is not None
+        return type_.shape
+
+    def constant(self, index: int, attribute: str = "", default: Any = None) -> Any:
+        """What was an attribute in older opsets, and is an input that must be known in newer."""
+        if attribute:
+            found = self.attribute(attribute)
+            if found is not None:
+                return found
+        if not self.has(index):
+            return default
+        known = self.constants[index]
+        if known is None:
+            raise self.refused(f"its input {index} is computed, and MXNet wants it fixed")
+        return known.tolist()
+
+    def refused(self, why: str) -> BackendError:
+        """The error that says why this node cannot run here."""
+        return BackendError(
+            f"MXNet cannot run {label(self.proto)}: {why}; choose --runtime onnxruntime"
+        )
+
+
+Translate = Callable[[Node], "Symbol | list[Symbol]"]
+OPERATORS: dict[str, Translate] = {}
+
+
+def operator(*names: str) -> Callable[[Translate], Translate]:
+    """Register what translates the ONNX operators called ``names``."""
+
+    def register(translate: Translate) -> Translate:
+        for name in names:
+            OPERATORS[name] = translate
+        return translate
+
+    return register
+
+
+def of_rank(symbol: Symbol, shape: tuple[int, ...], rank: int, name: str) -> Symbol:
+    """``symbol`` with axes of one element before the others: MXNet does not add them by itself."""
+    if len(shape) == rank or (not shape and rank == 1):
+        return symbol
+    return mx.sym.reshape(symbol, shape=(1,) * (rank - len(shape)) + shape, name=name)
+
+
+def number(value: Any, instead: float) -> float:
+    """``value`` as one number; ``instead`` of what is not finite."""
+    value = float(np.asarray(value).reshape(()))
+    return value if np.isfinite(value) else instead
