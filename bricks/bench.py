@@ -240,8 +240,8 @@ class Bench:
         if self._granularity.executed:
             proto, graph, in_place, groups, observed = self._executed_graph(model)
         else:
-            proto, in_place, groups = model.skeleton, {}, None
-            graph, observed = self._source_graph(model)
+            proto, groups = model.skeleton, None
+            graph, in_place, observed = self._source_graph(model)
         result = build(
             model,
             graph,
@@ -466,12 +466,12 @@ class Bench:
         values: dict[str, list[float]] = answer["values"]
         return values
 
-    def _source_graph(self, model: Model) -> tuple[Graph, set[str]]:
+    def _source_graph(self, model: Model) -> tuple[Graph, dict[str, str], set[str]]:
         # In the worker, for what infers shapes is native code, and the file may be hostile.
         answer = self._ask(model, "source", name=model.name, model=pack(model.skeleton))
         types = {name: type_from_json(t) for name, t in answer["types"].items()}
         graph = graph_of(parse_model(unpack(answer["model"])), types)
-        return graph, set(answer["observed"])
+        return graph, answer["in_place"], set(answer["observed"])
 
     def _ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
         allowed = allowed_s(parse_model(of.skeleton), times=VERIFYING if op == "verify" else 1)

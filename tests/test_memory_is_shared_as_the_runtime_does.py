@@ -14,7 +14,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bricks.backends.onnxruntime.inplace import OVERWRITES, VIEWS
+from bricks.backends.onnxruntime.inplace import RULES
 
 # A megabyte is enough to be told from all else that a run takes, sixteen are far from any doubt.
 MIB = 16
@@ -115,7 +115,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks are read 
 
 
 # All of them but Flatten, whose output is of another rank: it cannot stand in a chain.
-SHARING = sorted({op for domain, op in {*VIEWS, *OVERWRITES} if not domain} - {"Flatten"})
+RULED = {*RULES.views, *RULES.overwrites}
+SHARING = sorted({op for domain, op in RULED if not domain} - {"Flatten"})
 
 
 @pytest.mark.parametrize("operator", SHARING)
@@ -129,5 +130,5 @@ def test_a_fused_sum_is_added_in_place() -> None:
 
 @pytest.mark.parametrize("operator", ARITHMETIC)
 def test_what_does_not_needs_it_twice(operator: str) -> None:
-    assert ("", operator) not in {*VIEWS, *OVERWRITES}
+    assert ("", operator) not in RULED
     assert buffers(operator) == 2
