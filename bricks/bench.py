@@ -22,18 +22,15 @@ from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplet
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Results, recompose, round_spread, state_of
 from bricks.estimate.schedule import Construction, Rule, anything
-from bricks.graph.containers import type_from_json
-from bricks.graph.domains import observations, steering_values
-from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
-from bricks.graph.view import graph_of, parse_model
-from bricks.measure.allowance import MOST_S, allowed_s
+from bricks.measure.allowance import MOST_S
 from bricks.measure.campaign import Campaign, Conditions, Job, Outcome, Progress
-from bricks.measure.hints import given, hints
+from bricks.measure.graphs import Graphs
+from bricks.measure.hints import hints
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
-from bricks.measure.protocol import pack, unpack
+from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.store import Store
 from bricks.system import (
@@ -45,9 +42,6 @@ from bricks.system import (
 )
 from bricks.zoo import find
 
-# Comparing a model with its bricks runs each of them, with weights that are read from a disk: so
-# many times as long as learning what a model consists of.
-VERIFYING = 20
 MOST_THREADS = 1024
 MOST_WORKERS = 64  # no model has so many branches
 
@@ -176,6 +170,7 @@ class Bench:
                 info.name, threads, options.seed, memory, command, workers=options.workers
             )
         )
+        self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
         self._target_saved = False
         self._decomposed: dict[str, Decomposition] = {}  # by digest: commands ask several times
 
@@ -233,25 +228,7 @@ class Bench:
             if len(bricks) == len(plan.keys):
                 return Decomposition(plan, bricks, wall_s)
         self._progress(f"decomposing {model.name}", 0.0)
-        started = time.perf_counter()
-        # Here, not at the top: a plan from the cache needs none of what this imports.
-        from bricks.decompose.build import build
-
-        if self._granularity.executed:
-            proto, graph, in_place, groups, observed = self._executed_graph(model)
-        else:
-            proto, groups = model.skeleton, None
-            graph, in_place, observed = self._source_graph(model)
-        result = build(
-            model,
-            graph,
-            self._granularity,
-            groups=groups,
-            in_place=in_place,
-            steering=self._steering_values(model, proto, graph),
-            assumed=observations(graph, observed, given=given(model)),
-            started=started,
-        )
+        result = self._graphs.decomposed(model, self._granularity)
         self.keep(result)
         return result
 
@@ -286,7 +263,7 @@ class Bench:
         """Chain the model's bricks and compare with the whole model; see ``measure.verify``."""
         decomposition = self.decompose(model)
         self._progress(f"verifying {model.name}", 0.0)
-        return self._ask(
+        return self._graphs.ask(
             model,
             "verify",
             name=model.name,
@@ -445,42 +422,6 @@ class Bench:
     def _known_plan(self, model: Model) -> tuple[Plan, float] | None:
         cut, target = str(self._granularity), self.target.key
         return self.store.load_plan(model.digest, cut, target, name=model.name)
-
-    def _executed_graph(
-        self, model: Model
-    ) -> tuple[bytes, Graph, dict[str, str], list[tuple[int, ...]] | None, set[str]]:
-        answer = self._ask(model, "executed", model=pack(model.skeleton))
-        types = {name: type_from_json(t) for name, t in answer["types"].items()}
-        proto = unpack(answer["model"])
-        graph = graph_of(parse_model(proto), types)
-        groups = answer["groups"]
-        together = None if groups is None else [tuple(group) for group in groups]
-        return proto, graph, answer["in_place"], together, set(answer["observed"])
-
-    def _steering_values(self, model: Model, proto: bytes, graph: Graph) -> dict[str, list[float]]:
-        """What values that steer the work hold, where they are no constants."""
-        names = steering_values(graph)
-        if not names:
-            return {}
-        answer = self._ask(model, "values", model=pack(proto), names=names)
-        values: dict[str, list[float]] = answer["values"]
-        return values
-
-    def _source_graph(self, model: Model) -> tuple[Graph, dict[str, str], set[str]]:
-        # In the worker, for what infers shapes is native code, and the file may be hostile.
-        answer = self._ask(model, "source", name=model.name, model=pack(model.skeleton))
-        types = {name: type_from_json(t) for name, t in answer["types"].items()}
-        graph = graph_of(parse_model(unpack(answer["model"])), types)
-        return graph, answer["in_place"], set(answer["observed"])
-
-    def _ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
-        allowed = allowed_s(parse_model(of.skeleton), times=VERIFYING if op == "verify" else 1)
-        timeout_s = min(allowed, self.options.graph_timeout_s)
-        try:
-            return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)
-        except WorkerError as error:
-            text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
-            raise WorkerError(f"{of.name}: {text}{hints(of, text)}") from error
 
     def _save_target(self) -> None:
         if not self._target_saved:

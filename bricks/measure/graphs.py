@@ -1,0 +1,103 @@
+"""What a model consists of, asked of the worker: the graph to cut, and what values in it hold.
+
+Native code takes graphs apart and infers their shapes, and the file may be hostile: so all of it
+happens there, and may take so much time as suits the model. It must not know of the store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bricks.decompose.granularity import Granularity
+from bricks.decompose.plan import Decomposition
+from bricks.errors import WorkerError
+from bricks.graph.containers import type_from_json
+from bricks.graph.domains import observations, steering_values
+from bricks.graph.graph import Graph
+from bricks.graph.model import Model
+from bricks.graph.view import graph_of, parse_model
+from bricks.measure.allowance import allowed_s
+from bricks.measure.hints import given, hints
+from bricks.measure.protocol import pack, unpack
+from bricks.measure.supervisor import Supervisor
+
+# Comparing a model with its bricks runs each of them, with weights that are read from a disk: so
+# many times as long as learning what a model consists of.
+VERIFYING = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Cuttable:
+    """A graph to be cut, as the worker tells it; see ``backends.base.Executed``."""
+
+    proto: bytes
+    graph: Graph
+    in_place: Mapping[str, str]
+    observed: frozenset[str]
+    groups: Sequence[tuple[int, ...]] | None
+
+
+class Graphs:
+    """Asks a worker; ``timeout_s`` is the most that one question may take, in seconds."""
+
+    def __init__(self, supervisor: Supervisor, timeout_s: float) -> None:
+        self._supervisor = supervisor
+        self._timeout_s = timeout_s
+
+    def decomposed(self, model: Model, granularity: Granularity) -> Decomposition:
+        """The plan and the bricks of ``model``; :class:`WorkerError` where there is none."""
+        started = time.perf_counter()
+        # Here, not at the top: a plan from the cache needs none of what this imports.
+        from bricks.decompose.build import build
+
+        found = self._executed(model) if granularity.executed else self._source(model)
+        return build(
+            model,
+            found.graph,
+            granularity,
+            groups=found.groups,
+            in_place=found.in_place,
+            steering=self._steering_values(model, found),
+            assumed=observations(found.graph, set(found.observed), given=given(model)),
+            started=started,
+        )
+
+    def ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
+        """The worker's answer about a model; its errors name the model, and say what may help."""
+        allowed = allowed_s(parse_model(of.skeleton), times=VERIFYING if op == "verify" else 1)
+        timeout_s = min(allowed, self._timeout_s)
+        try:
+            return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)
+        except WorkerError as error:
+            text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
+            raise WorkerError(f"{of.name}: {text}{hints(of, text)}") from error
+
+    def _executed(self, model: Model) -> _Cuttable:
+        answer = self.ask(model, "executed", model=pack(model.skeleton))
+        groups = answer["groups"]
+        together = None if groups is None else [tuple(group) for group in groups]
+        return _told(answer, unpack(answer["model"]), together)
+
+    def _source(self, model: Model) -> _Cuttable:
+        answer = self.ask(model, "source", name=model.name, model=pack(model.skeleton))
+        return _told(answer, model.skeleton, None)
+
+    def _steering_values(self, model: Model, of: _Cuttable) -> dict[str, list[float]]:
+        """What values that steer the work hold, where they are no constants."""
+        names = steering_values(of.graph)
+        if not names:
+            return {}
+        answer = self.ask(model, "values", model=pack(of.proto), names=names)
+        values: dict[str, list[float]] = answer["values"]
+        return values
+
+
+def _told(
+    answer: Mapping[str, Any], proto: bytes, groups: Sequence[tuple[int, ...]] | None
+) -> _Cuttable:
+    types = {name: type_from_json(t) for name, t in answer["types"].items()}
+    graph = graph_of(parse_model(unpack(answer["model"])), types)
+    return _Cuttable(proto, graph, answer["in_place"], frozenset(answer["observed"]), groups)
