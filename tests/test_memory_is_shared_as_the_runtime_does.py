@@ -14,7 +14,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bricks.backends.onnxruntime.inplace import RULES
+from bricks.backends.onnxruntime.inplace import OVERWRITES, VIEWS
 
 # A megabyte is enough to be told from all else that a run takes, sixteen are far from any doubt.
 MIB = 16
@@ -115,8 +115,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks are read 
 
 
 # All of them but Flatten, whose output is of another rank: it cannot stand in a chain.
-RULED = {*RULES.views, *RULES.overwrites}
-SHARING = sorted({op for domain, op in RULED if not domain} - {"Flatten"})
+SHARING = sorted({op for domain, op in {*VIEWS, *OVERWRITES} if not domain} - {"Flatten"})
 
 
 @pytest.mark.parametrize("operator", SHARING)
@@ -130,5 +129,5 @@ def test_a_fused_sum_is_added_in_place() -> None:
 
 @pytest.mark.parametrize("operator", ARITHMETIC)
 def test_what_does_not_needs_it_twice(operator: str) -> None:
-    assert ("", operator) not in RULED
+    assert ("", operator) not in {*VIEWS, *OVERWRITES}
     assert buffers(operator) == 2

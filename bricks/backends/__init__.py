@@ -71,7 +71,7 @@ def describe(name: str) -> BackendInfo:
         return BackendInfo(
             name,
             environment.pinned(environment.name),
-            "CPU (oneDNN)",
+            "oneDNN",
             real=True,
             brick_optimization="all" if name == "mxnet" else "none",
             python=python,

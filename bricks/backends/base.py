@@ -14,7 +14,6 @@ import numpy as np
 import onnx
 
 from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +76,6 @@ class Backend(Protocol):
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
         """Every value's type, and the values whose type was found by running ``proto``."""
-        ...
-
-    def in_place(self, graph: Graph) -> Mapping[str, str]:
-        """Values of a source graph by the value whose memory they take where bricks meet."""
         ...
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:

@@ -65,10 +65,6 @@ class FakeBackend:
         """What ``onnx.shape_inference`` finds."""
         return _typed(proto).types, ()
 
-    def in_place(self, graph: Graph) -> Mapping[str, str]:
-        """Nothing: no value is ever written."""
-        return {}
-
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:
         """Nothing: no value is ever computed, and none is needed here."""
         return {}

@@ -79,11 +79,11 @@ class Graphs:
         answer = self.ask(model, "executed", model=pack(model.skeleton))
         groups = answer["groups"]
         together = None if groups is None else [tuple(group) for group in groups]
-        return _told(answer, unpack(answer["model"]), together)
+        return _told(answer, unpack(answer["model"]), answer["in_place"], together)
 
     def _source(self, model: Model) -> _Cuttable:
         answer = self.ask(model, "source", name=model.name, model=pack(model.skeleton))
-        return _told(answer, model.skeleton, None)
+        return _told(answer, model.skeleton, {}, None)
 
     def _steering_values(self, model: Model, of: _Cuttable) -> dict[str, list[float]]:
         """What values that steer the work hold, where they are no constants."""
@@ -96,8 +96,11 @@ class Graphs:
 
 
 def _told(
-    answer: Mapping[str, Any], proto: bytes, groups: Sequence[tuple[int, ...]] | None
+    answer: Mapping[str, Any],
+    proto: bytes,
+    in_place: Mapping[str, str],
+    groups: Sequence[tuple[int, ...]] | None,
 ) -> _Cuttable:
     types = {name: type_from_json(t) for name, t in answer["types"].items()}
     graph = graph_of(parse_model(unpack(answer["model"])), types)
-    return _Cuttable(proto, graph, answer["in_place"], frozenset(answer["observed"]), groups)
+    return _Cuttable(proto, graph, in_place, frozenset(answer["observed"]), groups)

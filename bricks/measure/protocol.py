@@ -8,7 +8,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
              workers?
     limit    memory_bytes                              → {}
     executed model                                     → model, types, in_place, observed, groups
-    source   name, model                               → model, types, in_place, observed
+    source   name, model                               → model, types, observed
     values   model, names                              → values: {name: [number…]}
     region   size_bytes                                → {}
     load     id, key, model, optimize, streams?        → {}

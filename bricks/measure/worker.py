@@ -117,7 +117,6 @@ class Worker:
         return {
             "model": pack(proto.SerializeToString()),
             "types": {name: type_.to_json() for name, type_ in graph.types.items()},
-            "in_place": dict(self.backend.in_place(graph)),
             "observed": list(observed),
         }
 

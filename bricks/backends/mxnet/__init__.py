@@ -24,8 +24,6 @@ import onnx
 from onnx import numpy_helper
 
 from bricks.backends.base import Executed, Placement
-from bricks.backends.inplace import in_place_values
-from bricks.backends.mxnet.inplace import RULES, in_place_groups
 from bricks.backends.mxnet.loaded import LoadedGraph, Region
 from bricks.backends.mxnet.translate import groups, translate
 from bricks.errors import BackendError
@@ -64,15 +62,8 @@ class MxnetBackend:
         source.CopyFrom(proto)
         del source.graph.node[:]  # outputs that nobody uses are left out
         source.graph.node.extend(graph.nodes)
-        if not self._fuse:
-            return Executed(source, graph.types, self.in_place(graph))
-        together = groups(graph, translation.fused())
-        in_place = in_place_groups(graph, together)
-        return Executed(source, graph.types, in_place, groups=together)
-
-    def in_place(self, graph: Graph) -> Mapping[str, str]:
-        """What MXNet's own plan for memory lets layers write over."""
-        return in_place_values(graph, RULES)
+        together = groups(graph, translation.fused()) if self._fuse else None
+        return Executed(source, graph.types, {}, groups=together)
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
         """What ``onnx.shape_inference`` finds: MXNet runs nothing whose shapes are open."""

@@ -17,8 +17,7 @@ import onnx
 import onnxruntime as ort
 
 from bricks.backends.base import Executed
-from bricks.backends.inplace import in_place_values
-from bricks.backends.onnxruntime.inplace import RULES
+from bricks.backends.onnxruntime.inplace import in_place_values
 from bricks.backends.onnxruntime.optimized import (
     inferred_types,
     save_optimized,
@@ -35,7 +34,6 @@ from bricks.backends.onnxruntime.values import run, translated, type_found
 from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
-from bricks.graph.graph import Graph
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, unsure, upstream, without_values
@@ -142,13 +140,9 @@ class OnnxRuntimeBackend:
         types.update((name, type_) for name, (_, type_) in self._observed(proto, open_values))
         return types, open_values
 
-    def in_place(self, graph: Graph) -> dict[str, str]:
-        """Nothing: what crosses the border of two sessions has memory of its own."""
-        return {}
-
     def _described(self, optimized: onnx.ModelProto) -> Executed:
         types, observed = self.types(optimized)
-        in_place = in_place_values(graph_of(optimized, types), RULES)
+        in_place = in_place_values(graph_of(optimized, types))
         return Executed(optimized, types, in_place, observed)
 
     def _observed(

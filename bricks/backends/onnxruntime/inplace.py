@@ -3,22 +3,31 @@
 Its allocation planner is not open to callers, so the rules of its kernels' registrations stand
 here: views never move data (a Reshape costs nothing inside a model, and a copy outside of it), and
 some kernels write over an input that nobody reads any more. A test holds them against the memory
-that the runtime takes.
+that the runtime takes. Getting one wrong changes where a brick's output lies while it is measured,
+never what it computes.
 """
 
 from __future__ import annotations
 
-from bricks.backends.inplace import Rules
+from collections import Counter
+from collections.abc import Iterator
+
+import onnx
+
+from bricks.graph.containers import ValueType
+from bricks.graph.graph import Graph
+from bricks.graph.tensor import TensorType
+from bricks.graph.topology import captured, default_domain
 
 # By domain and operator. The first output of these is their first input, seen otherwise.
-_VIEWS = frozenset(("", op) for op in ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"))
+VIEWS = frozenset(("", op) for op in ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"))
 # The inputs that the first output may overwrite. Arithmetic (Add, Mul, Sqrt) is not among them.
 _ELEMENTWISE = (
     "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu",
     "ScatterElements", "Selu", "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh",
     "ThresholdedRelu", "Trilu",
 )  # fmt: skip
-_OVERWRITES: dict[tuple[str, str], tuple[int, ...]] = {
+OVERWRITES: dict[tuple[str, str], tuple[int, ...]] = {
     **{("", op): (0,) for op in _ELEMENTWISE},
     # The summand of a fused residual connection.
     ("com.microsoft", "FusedConv"): (3,),
@@ -26,4 +35,59 @@ _OVERWRITES: dict[tuple[str, str], tuple[int, ...]] = {
     ("com.microsoft.nchwc", "Conv"): (3,),
 }
 
-RULES = Rules(_VIEWS, _OVERWRITES)
+
+def in_place_values(graph: Graph) -> dict[str, str]:
+    """Values by the value whose memory they take.
+
+    Counted as the runtime's planner does: node by node in their order, the readers that a piece
+    of memory still has, through whichever of the values that share it.
+    """
+    left = Counter(name for node in graph.nodes for name in _reads(node))
+    # The caller owns the memory of inputs and outputs, and weights are kept.
+    fixed = {*graph.inputs, *graph.outputs, *graph.initializers}
+    owner: dict[str, str] = {}  # values by the first value that had their memory
+    shared = {}
+    for node in graph.nodes:
+        output = node.output[0] if node.output else ""
+        source = _source(node, graph, fixed, left, owner) if output not in fixed else ""
+        if output and source:
+            shared[output] = source
+            owner[output] = owner.get(source, source)
+            left[owner[output]] += left[output]
+        for name in _reads(node):
+            left[owner.get(name, name)] -= 1
+    return shared
+
+
+def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    """What ``node`` reads, as often as it does: the planner counts ports."""
+    yield from (name for name in node.input if name)
+    yield from captured(node)
+
+
+def _source(
+    node: onnx.NodeProto,
+    graph: Graph,
+    fixed: set[str],
+    left: Counter[str],
+    owner: dict[str, str],
+) -> str:
+    """The input whose memory the first output of ``node`` takes, or nothing."""
+    kind = (default_domain(node.domain), node.op_type)
+    view = kind in VIEWS
+    for position in (0,) if view else OVERWRITES.get(kind, ()):
+        source = node.input[position] if position < len(node.input) else ""
+        if not source or source in fixed:
+            continue
+        before, after = graph.types[source], graph.types[node.output[0]]
+        if not _same_size(before, after):
+            continue
+        if view or left[owner.get(source, source)] == 1:
+            return source
+    return ""
+
+
+def _same_size(before: ValueType, after: ValueType) -> bool:
+    tensors = isinstance(before, TensorType) and isinstance(after, TensorType)
+    known = tensors and "STRING" not in (before.dtype, after.dtype)
+    return known and before.size_bytes == after.size_bytes
