@@ -33,7 +33,7 @@ from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
 from bricks.graph.held import held_values, natural
 from bricks.graph.model import Model
-from bricks.graph.source import source_graph
+from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.synthesis import Pool, numpy_dtype
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, upstream, without_values
@@ -62,7 +62,8 @@ class MxnetBackend:
         source.CopyFrom(proto)
         del source.graph.node[:]  # outputs that nobody uses are left out
         source.graph.node.extend(graph.nodes)
-        together = groups(graph, translation.fused()) if self._fuse else None
+        alone = [(i,) for i in range(len(graph.nodes))]
+        together = groups(graph, translation.fused()) if self._fuse else alone
         return Executed(source, graph.types, {}, groups=together)
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
@@ -160,7 +161,13 @@ def _graph(proto: onnx.ModelProto) -> Graph:
         if name in held and isinstance(type_, TensorType):  # shapes may follow from it
             values = np.asarray(natural(held[name], type_))
             fixed.graph.initializer.append(numpy_helper.from_array(values, name))
-    found = source_graph(Model("graph", Path(), fixed.SerializeToString(), inputs, ""))
+    try:
+        found = source_graph(Model("graph", Path(), fixed.SerializeToString(), inputs, ""))
+    except OpenShapes as exc:
+        reason = str(exc).removeprefix("graph: ")
+        raise BackendError(
+            f"MXNet wants all shapes ahead, but {reason}; choose --runtime onnxruntime"
+        ) from exc
     return replace(found, initializers=stated.initializers)
 
 
