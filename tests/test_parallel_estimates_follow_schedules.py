@@ -105,7 +105,7 @@ def test_two_of_an_operator_do_not_overlap() -> None:
 
 def test_a_rule_that_answers_nothing_is_refused() -> None:
     def forgetful(first: Place, second: Place) -> bool:
-        return None  # type: ignore[return-value]
+        return None  # type: ignore[return-value]  # people forget to return
 
     found = construction(DIAMOND, 2, LATENCIES, forgetful)
     with pytest.raises(UsageError, match="forgetful answered None for occurrences 2 and 1"):
@@ -114,7 +114,7 @@ def test_a_rule_that_answers_nothing_is_refused() -> None:
 
 def test_a_rule_that_fails_is_named() -> None:
     def broken(first: Place, second: Place) -> bool:
-        return first.brick.flops > second.brick.nonsense  # type: ignore[attr-defined]
+        return first.brick.flops > second.brick.nonsense  # type: ignore[attr-defined]  # or mistype
 
     found = construction(DIAMOND, 2, LATENCIES, broken)
     with pytest.raises(UsageError, match=r"broken failed at occurrences 2 and 1 \(AttributeError"):
