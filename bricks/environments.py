@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bricks.errors import BackendError, first_line
 
-# Removed last and made last: what was interrupted is done again.
+# Made last: what was interrupted is done again.
 _STAMP = "ready"
 
 
