@@ -45,7 +45,7 @@ from bricks.zoo import find
 MOST_THREADS = 1024
 MOST_WORKERS = 64  # no model has so many branches
 
-# What measuring may hold beyond twice the weights of the largest model.
+# What measuring may hold beyond the weights of the heaviest model, and what packing them takes.
 _ROOM_BYTES = 1 << 30
 
 
@@ -97,7 +97,8 @@ class Options:
 
     ``seed`` decides synthetic weights and inputs, and is no part of any key. ``retry`` measures
     again what failed before; ``memory_bytes`` limits the worker (default: while measuring, twice
-    the weights of the largest model and 1 GiB; never more than nine tenths of what is available).
+    the weights of the largest model and its largest weight, and 1 GiB; never more than nine tenths
+    of what is available).
     ``graph_timeout_s`` is the longest that learning what a model consists of may take; by default
     as long as a model of its size may (``measure.allowance``).
 
@@ -412,7 +413,9 @@ class Bench:
         )
         if self.options.memory_bytes is not None or not self._frugal:
             return campaign.run(jobs)
-        heaviest = max((job.decomposition.weight_bytes for job in jobs), default=0)
+        # Weights are held as they are and packed; while one is packed, it is held twice more.
+        found = (job.decomposition for job in jobs)
+        heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
         with self._supervisor.memory_limited(2 * heaviest + _ROOM_BYTES):
             return campaign.run(jobs)
 

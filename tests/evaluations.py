@@ -54,6 +54,8 @@ def evaluated(
         },
         totals={(runtime, cut): Totals(models, 0.44, 7, 0.1) for runtime in runtimes
                 for cut in CUTS},
+        trained={(runtime, cut): Totals(2 * models, 0.88, 7, 0.1) for runtime in runtimes
+                 for cut in CUTS},
         rounds=100,
         disturbed=3,
         wall_s=120.0,

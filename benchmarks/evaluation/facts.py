@@ -13,7 +13,11 @@ Names of facts:
   number of layers whose geometric mean is nearest to 1), ``best_geomean``, ``best_error``,
   ``best_within5``; and of a granularity, in front of it (``mxnet_error_executed``):
   ``geomean``, ``low``, ``high``, ``error``, ``within5``, ``worst``, ``speedup``, ``bricks``,
-  ``count``.
+  ``count``, ``trained_speedup`` (each network as often as the paper's authors run trained models
+  of it, where ``speedup`` counts it once);
+- of those trained models: ``trained_models``, ``trained_networks``, ``trained_layers``,
+  ``trained_unique_layers``, ``trained_unique_share``; ``listed_models`` (all that the authors
+  run), ``relatives``, ``absent`` (the names of those that nothing stands for).
 
 What could be known of a runtime and was not measured says so; a name that is none is an error.
 """
@@ -36,7 +40,7 @@ _RUNTIMES = "|".join(TITLES)
 
 _OF_RUNTIMES = (
     r"(version|best|best_geomean|best_error|best_within5"
-    r"|(geomean|low|high|error|within5|worst|speedup|bricks|count)_(\d+|executed))"
+    r"|(geomean|low|high|error|within5|worst|(trained_)?speedup|bricks|count)_(\d+|executed))"
 )
 
 
@@ -51,7 +55,10 @@ class Facts(dict[str, str]):
 
 def facts_of(results: Results) -> Facts:
     """All that is known."""
-    return Facts(of_the_run(results) | of_layers(results) | of_the_paper() | of_runtimes(results))
+    return Facts(
+        of_the_run(results) | of_layers(results) | of_trained(results) | of_the_paper()
+        | of_runtimes(results)
+    )  # fmt: skip
 
 
 def of_the_run(results: Results) -> dict[str, str]:
@@ -122,6 +129,25 @@ def of_layers(results: Results) -> dict[str, str]:
     }
 
 
+def of_trained(results: Results) -> dict[str, str]:
+    """The trained models of the paper's authors, and how their layers repeat."""
+    layers = results.layers.models
+    known = {name: len(of) for name, of in published.TRAINED.items() if name in layers}
+    total = sum(times * len(layers[name]) for name, times in known.items())
+    unique = len({layer for name in known for layer in layers[name]})
+    counted = sum(map(len, published.TRAINED.values()))
+    return {
+        "trained_models": f"{sum(known.values())}",
+        "trained_networks": f"{len(known)}",
+        "trained_layers": f"{total:,}",
+        "trained_unique_layers": f"{unique:,}",
+        "trained_unique_share": percent(unique / total) if total else NOT_MEASURED,
+        "listed_models": f"{counted + len(published.ABSENT)}",
+        "relatives": ", ".join(published.RELATIVES),
+        "absent": "; ".join(published.ABSENT),
+    }
+
+
 def of_the_paper() -> dict[str, str]:
     """What the paper found."""
     return {
@@ -176,6 +202,8 @@ def of_runtimes(results: Results) -> dict[str, str]:
             totals = results.totals.get((runtime, cut))
             if totals is not None and totals.speedup is not None:
                 texts |= {"bricks": f"{totals.bricks:,}", "speedup": f"{totals.speedup:.2f}"}
+            if (trained := results.trained_speedup(runtime, cut)) is not None:
+                texts["trained_speedup"] = f"{trained:.2f}"
             facts |= {f"{runtime}_{name}_{cut}": text for name, text in texts.items()}
     return facts
 

@@ -176,9 +176,13 @@ def errors(results: Results) -> Figure | None:
 
 
 def speedup(results: Results) -> Figure | None:
-    """The paper's formula, by granularity."""
-    title = "Speed-up: latencies of all models over latencies of all unique bricks"
-    figure = _lines(results, title, results.speedup, published.SPEEDUP_SYSTEM, published.SPEEDUPS)
+    """The paper's formula, by granularity, for the paper's list and for every network once."""
+    title = (
+        "Speed-up: latencies of all models over latencies of all unique bricks\n"
+        "solid: trained models of the paper's list; dotted: every network here once"
+    )
+    figure = _lines(results, title, results.trained_speedup, published.SPEEDUP_SYSTEM,
+                    published.SPEEDUPS, beside=results.speedup)  # fmt: skip
     if figure is not None:
         figure.axes[0].axhline(1, color=SOFT, linewidth=0.7)
     return figure
@@ -253,6 +257,13 @@ def _curve(
             axes.plot([x], [v], linestyle="", markeredgecolor=INK, label=alone, **look)
 
 
+def _dots(axes: Axes, results: Results, value: Callable[[str], float | None], colour: str) -> None:
+    points = [(x, v) for cut, x in _places(results).items() if (v := value(cut)) is not None]
+    if points:
+        axes.plot(*zip(*points, strict=True), linestyle=":", linewidth=1.1, marker=".",
+                  markersize=4, color=colour, zorder=2)  # fmt: skip
+
+
 def _granularity_axis(axes: Axes, results: Results) -> None:
     places = _places(results)
     axes.set_xticks(list(places.values()), list(places))
@@ -268,8 +279,13 @@ def _lines(
     value: Callable[[str, str], float | None],
     system: str,
     theirs: Sequence[float],
+    *,
+    beside: Callable[[str, str], float | None] | None = None,
 ) -> Figure | None:
-    """A line for each runtime, and a grey one for a system of the paper's; from 0 up."""
+    """A line for each runtime, and a grey one for a system of the paper's; from 0 up.
+
+    Values of ``beside`` are drawn as dots of the same colour.
+    """
     runtimes = _compared(results)
     if not runtimes:
         return None
@@ -280,6 +296,8 @@ def _lines(
     for (colour, marker), runtime in zip(RUNTIMES, runtimes, strict=False):
         _curve(axes, results, lambda c, of=runtime: value(of, c), colour, marker,
                title_of(runtime))  # fmt: skip
+        if beside is not None:
+            _dots(axes, results, lambda c, of=runtime: beside(of, c), colour)
     _granularity_axis(axes, results)
     axes.set_ylim(bottom=0)
     axes.set_title(title)

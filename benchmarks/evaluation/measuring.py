@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -34,6 +34,7 @@ from bricks import (
     WorkerError,
 )
 from bricks.zoo import entries, find
+from evaluation import published
 from evaluation.layers import Layers
 from evaluation.results import (
     EXECUTED,
@@ -179,8 +180,9 @@ class Evaluation:
         self._layers: dict[str, tuple[int, ...]] = {}
         self._numbers: dict[str, int] = {}  # of unique layers, by key of their brick
         self._types: list[str] = []
-        # Latencies by runtime and granularity, then by digest of a model or key of a brick.
-        self._wholes: dict[tuple[str, str], dict[str, float]] = {}
+        # By runtime and granularity: models with their latency and the keys of their bricks, and
+        # latencies of bricks by key.
+        self._wholes: dict[tuple[str, str], dict[str, tuple[float, frozenset[str]]]] = {}
         self._bricks: dict[tuple[str, str], dict[str, float]] = {}
         self._counted: set[tuple[str, str]] = set()
         self._rounds = self._disturbed = self._fresh_rounds = 0
@@ -215,19 +217,26 @@ class Evaluation:
             models=tuple(self._facts),
             layers=Layers(tuple(self._types), dict(self._layers)),
             rows=dict(self._rows),
-            totals={
-                cut: Totals(
-                    len(wholes),
-                    sum(wholes.values()),
-                    len(self._bricks[cut]),
-                    sum(self._bricks[cut].values()),
-                )
-                for cut, wholes in self._wholes.items()
-            },
+            totals=self._sums(dict.fromkeys(self._names, 1)),
+            trained=self._sums({name: len(of) for name, of in published.TRAINED.items()}),
             rounds=self._rounds,
             disturbed=self._disturbed,
             wall_s=self._wall_s,
         )
+
+    def _sums(self, times: Mapping[str, int]) -> dict[tuple[str, str], Totals]:
+        """Sums over the models of ``times``, each so many times, and over their unique bricks."""
+        sums = {}
+        for cut, wholes in self._wholes.items():
+            counted = {name: times[name] for name in wholes if name in times}
+            keys = frozenset().union(*(wholes[name][1] for name in counted))
+            sums[cut] = Totals(
+                sum(counted.values()),
+                sum(count * wholes[name][0] for name, count in counted.items()),
+                len(keys),
+                sum(self._bricks[cut][key] for key in keys),
+            )
+        return sums
 
     @property
     def measured_anything(self) -> bool:
@@ -248,7 +257,7 @@ class Evaluation:
         for runtime in settings.runtimes:
             found = []
             for granularity in settings.cuts_of(runtime):
-                row = self._compare(model, runtime, granularity)
+                row = self._compare(name, model, runtime, granularity)
                 self._rows[name, runtime, granularity] = row
                 found.append(
                     f"{granularity} failed: {row.error}"
@@ -275,7 +284,7 @@ class Evaluation:
             numbers.append(self._numbers[key])
         self._layers[name] = tuple(numbers)
 
-    def _compare(self, model: Model, runtime: str, granularity: str) -> Row | Failed:
+    def _compare(self, name: str, model: Model, runtime: str, granularity: str) -> Row | Failed:
         self._benches.relieve()
         bench = self._benches.get(runtime, granularity)
         try:
@@ -286,7 +295,7 @@ class Evaluation:
         (row,) = comparison.rows
         if not isinstance(row, Compared):
             return Failed(row.error)
-        self._count(bench, row, (runtime, granularity))
+        self._count(bench, name, row, (runtime, granularity))
         return Row(
             (row.measured.median_s, row.measured.low_s, row.measured.high_s),
             _interval(row.estimate),
@@ -294,13 +303,16 @@ class Evaluation:
             len(row.plan.keys),
         )
 
-    def _count(self, bench: Bench, row: Compared, cut: tuple[str, str]) -> None:
-        """Add a model and its bricks to the sums of its runtime and granularity."""
+    def _count(self, bench: Bench, name: str, row: Compared, cut: tuple[str, str]) -> None:
+        """Add a model and its bricks to those of its runtime and granularity."""
         target, digest = bench.target.key, row.plan.digest
+        wholes, bricks = self._wholes.setdefault(cut, {}), self._bricks.setdefault(cut, {})
         for key, result in bench.store.results(target, [digest, *row.plan.keys]).items():
             assert isinstance(result, Measurement), "what was compared was measured"
-            of = self._wholes if key == digest else self._bricks
-            of.setdefault(cut, {})[key] = result.latency_s()
+            if key == digest:
+                wholes[name] = result.latency_s(), frozenset(row.plan.keys)
+            else:
+                bricks[key] = result.latency_s()
             if (target, key) not in self._counted:
                 self._counted.add((target, key))
                 self._wall_s += result.wall_s

@@ -64,9 +64,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all models that could be compared, and over their unique bricks.
+    """Sums over models that could be compared, and over their unique bricks.
 
-    ``models_s`` and ``bricks_s`` are latencies of one run of each.
+    ``models_s`` and ``bricks_s`` are latencies of one run of each; ``models`` counts a network as
+    often as it is run.
     """
 
     models: int
@@ -89,8 +90,9 @@ Sums = Mapping[tuple[str, str], Totals]
 class Results:
     """A run, finished or not.
 
-    ``models`` are all that were asked for, ``rows`` those that were reached. ``system`` and
-    ``runtimes`` are facts of where it ran, ``protocol`` of how. ``quick`` runs are to see that
+    ``models`` are all that were asked for, ``rows`` those that were reached. ``totals`` count every
+    network once, ``trained`` as often as the paper's authors run trained models of it. ``system``
+    and ``runtimes`` are facts of where it ran, ``protocol`` of how. ``quick`` runs are to see that
     everything works, not to be believed. ``rounds`` were taken in all, ``disturbed`` of them while
     other processes kept the worker from running; ``wall_s`` is what measuring took.
     """
@@ -105,6 +107,7 @@ class Results:
     layers: Layers = field(default_factory=Layers)
     rows: Rows = field(default_factory=dict)
     totals: Sums = field(default_factory=dict)
+    trained: Sums = field(default_factory=dict)
     rounds: int = 0
     disturbed: int = 0
     wall_s: float = 0.0
@@ -164,8 +167,13 @@ class Results:
         return sum(abs(r - 1) <= error for r in self.ratios(runtime, granularity).values())
 
     def speedup(self, runtime: str, granularity: str | int) -> float | None:
-        """The paper's formula; None where nothing was compared."""
+        """The paper's formula, every network once; None where nothing was compared."""
         totals = self.totals.get((runtime, str(granularity)))
+        return None if totals is None else totals.speedup
+
+    def trained_speedup(self, runtime: str, granularity: str | int) -> float | None:
+        """The same for the trained models that the paper's authors run, where one stands for it."""
+        totals = self.trained.get((runtime, str(granularity)))
         return None if totals is None else totals.speedup
 
     def best(self, runtime: str) -> int | None:
@@ -179,14 +187,6 @@ class Results:
         for (name, runtime, granularity), row in self.rows.items():
             of_runtime = rows.setdefault(name, {}).setdefault(runtime, {})
             of_runtime[granularity] = _row_json(row)
-        totals: dict[str, Any] = {}
-        for (runtime, granularity), of in self.totals.items():
-            totals.setdefault(runtime, {})[granularity] = {
-                "models": of.models,
-                "models_us": _micro(of.models_s),
-                "bricks": of.bricks,
-                "bricks_us": _micro(of.bricks_s),
-            }
         return {
             "format": FORMAT,
             "date": self.date,
@@ -198,7 +198,8 @@ class Results:
             "models": [asdict(model) for model in self.models],
             "layers": self.layers.to_json(),
             "rows": rows,
-            "totals": totals,
+            "totals": _sums_json(self.totals),
+            "trained": _sums_json(self.trained),
             "rounds": self.rounds,
             "disturbed": self.disturbed,
             "wall_s": round(self.wall_s, 1),
@@ -222,13 +223,8 @@ class Results:
                 for runtime, of_runtime in of_model.items()
                 for granularity, row in of_runtime.items()
             },
-            totals={
-                (runtime, granularity): Totals(
-                    of["models"], of["models_us"] / 1e6, of["bricks"], of["bricks_us"] / 1e6
-                )
-                for runtime, of_runtime in data["totals"].items()
-                for granularity, of in of_runtime.items()
-            },
+            totals=_sums(data["totals"]),
+            trained=_sums(data["trained"]),
             rounds=data["rounds"],
             disturbed=data["disturbed"],
             wall_s=data["wall_s"],
@@ -294,6 +290,28 @@ def _row(data: Mapping[str, Any]) -> Row | Failed:
         data["occurrences"],
         data["bricks"],
     )
+
+
+def _sums_json(sums: Sums) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for (runtime, granularity), of in sums.items():
+        found.setdefault(runtime, {})[granularity] = {
+            "models": of.models,
+            "models_us": _micro(of.models_s),
+            "bricks": of.bricks,
+            "bricks_us": _micro(of.bricks_s),
+        }
+    return found
+
+
+def _sums(data: Mapping[str, Any]) -> dict[tuple[str, str], Totals]:
+    return {
+        (runtime, granularity): Totals(
+            of["models"], of["models_us"] / 1e6, of["bricks"], of["bricks_us"] / 1e6
+        )
+        for runtime, of_runtime in data.items()
+        for granularity, of in of_runtime.items()
+    }
 
 
 def _interval(values_us: Sequence[float]) -> Interval:

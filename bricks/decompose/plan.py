@@ -240,3 +240,9 @@ class Decomposition:
                 if number is not None:
                     seen.add(number)
         return total
+
+    @property
+    def largest_weight_bytes(self) -> int:
+        """Bytes of the largest weight; texts do not count."""
+        weights = (t for brick in self.bricks.values() for t in brick.weights.values())
+        return max((t.size_bytes for t in weights if t.dtype != "STRING"), default=0)

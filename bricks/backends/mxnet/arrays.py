@@ -105,7 +105,8 @@ def resize(n: Node) -> Symbol:
     """An image at another size: nearest neighbours by whole factors, or bilinear."""
     (_, _, *sizes), (_, _, *wanted) = n.shape(), n.outputs[0].shape
     mode = n.attribute("mode", "nearest")
-    way = n.attribute("coordinate_transformation_mode", "half_pixel")
+    old = n.proto.op_type == "Upsample"
+    way = n.attribute("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
     if len(sizes) != 2 or n.shape()[:2] != n.outputs[0].shape[:2]:
         raise n.refused("it resizes images only")
     if mode == "nearest":
@@ -116,8 +117,7 @@ def resize(n: Node) -> Symbol:
         return mx.sym.UpSampling(
             n.symbols[0], scale=int(factor), sample_type="nearest", num_args=1, name=n.name
         )
-    larger = all(w >= s for w, s in zip(wanted, sizes, strict=True))
-    if mode == "linear" and way in _WAYS and larger and not n.attribute("antialias", 0):
+    if mode == "linear" and _places_alike(n, way) and not n.attribute("antialias", 0):
         return mx.sym.contrib.BilinearResize2D(
             n.symbols[0],
             height=wanted[0],
@@ -130,6 +130,17 @@ def resize(n: Node) -> Symbol:
 
 # How MXNet places pixels, and how ONNX calls that.
 _WAYS = ("align_corners", "half_pixel", "pytorch_half_pixel")
+
+
+def _places_alike(n: Node, way: str) -> bool:
+    """Whether MXNet, which knows sizes and no factors, reads at the same places."""
+    (_, _, *sizes), (_, _, *wanted) = n.shape(), n.outputs[0].shape
+    factors = n.constant(2) or [1, 1, *(w / s for w, s in zip(wanted, sizes, strict=True))]
+    whole = all(
+        abs(size * factor - to) < 1e-3
+        for size, factor, to in zip(sizes, factors[2:], wanted, strict=True)
+    )
+    return way in _WAYS and whole and (way != "pytorch_half_pixel" or min(wanted) > 1)
 
 
 def _repeats(n: Node, way: str) -> bool:
