@@ -32,7 +32,7 @@ demo: setup ## estimates against whole-model runs on the shipped models
 	$(BIN)/bricks compare $(DEMO_MODELS)
 
 # An interrupted run goes on; remove the cache to measure anew. PAPER adds options, such as --quick.
-paper: setup ## the DLBricks paper's evaluation over again, an hour on a quiet host: docs/paper.md
+paper: setup ## the DLBricks paper's evaluation over again, an hour or two on a quiet host: docs/paper.md
 	$(BIN)/python benchmarks/paper.py --cache cache/paper $(PAPER)
 
 test: setup ## the tests, as many side by side as there are cores (WORKERS=1: one by one)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+from joblib import Parallel, delayed
 from onnx import numpy_helper
 
 from bricks import Bench
@@ -111,8 +112,26 @@ def check(
     cuts: Sequence[tuple[str, str]],
     *,
     measure: bool,
+    jobs: int = 1,
 ) -> dict[str, Any]:
-    """All models, and how many have problems."""
+    """All models, and how many have problems; ``jobs`` of them at the same time."""
+    shares = [models[i::jobs] for i in range(jobs)]
+    found = Parallel(n_jobs=jobs)(
+        delayed(_check_some)(share, values, cuts, measure=measure) for share in shares
+    )
+    by_name = {row["name"]: row for rows in found for row in rows}
+    rows = [by_name[model.name] for model in models]
+    wrong = [row["name"] for row in rows if row["problems"]]
+    return {"onnxruntime": onnxruntime.__version__, "models": rows, "with_problems": wrong}
+
+
+def _check_some(
+    models: Sequence[ZooEntry],
+    values: Path | None,
+    cuts: Sequence[tuple[str, str]],
+    *,
+    measure: bool,
+) -> list[dict[str, Any]]:
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         benches = {
@@ -132,8 +151,7 @@ def check(
         finally:
             for bench in benches.values():
                 bench.close()
-    wrong = [row["name"] for row in rows if row["problems"]]
-    return {"onnxruntime": onnxruntime.__version__, "models": rows, "with_problems": wrong}
+    return rows
 
 
 def main() -> None:
@@ -144,11 +162,12 @@ def main() -> None:
     parser.add_argument("--runtimes", nargs="+", default=["onnxruntime", "mxnet"])
     parser.add_argument("--granularities", nargs="+", default=CUTS)
     parser.add_argument("--no-measure", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1, help="models at the same time")
     parser.add_argument("--json", type=Path, default=PAGE)
     given = parser.parse_args()
     models = [entry(name) for name in given.names] or entries()
     cuts = [(runtime, cut) for runtime in given.runtimes for cut in given.granularities]
-    facts = check(models, given.values, cuts, measure=not given.no_measure)
+    facts = check(models, given.values, cuts, measure=not given.no_measure, jobs=given.jobs)
     given.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     sys.exit(bool(facts["with_problems"]))
 

@@ -16,8 +16,10 @@ Names of facts:
   ``count``, ``trained_speedup`` (each network as often as the paper's authors run trained models
   of it, where ``speedup`` counts it once);
 - of those trained models: ``trained_models``, ``trained_networks``, ``trained_layers``,
-  ``trained_unique_layers``, ``trained_unique_share``; ``listed_models`` (all that the authors
-  run), ``relatives``, ``absent`` (the names of those that nothing stands for).
+  ``trained_unique_layers``, ``trained_unique_share``; ``trained_heaviest`` (the network that takes
+  most of their time on the first runtime), ``trained_heaviest_count``, ``trained_heaviest_share``;
+  ``listed_models`` (all that the authors run), ``relatives``, ``absent`` (the names of those that
+  nothing stands for).
 
 What could be known of a runtime and was not measured says so; a name that is none is an error.
 """
@@ -30,7 +32,7 @@ from collections.abc import Sequence
 from evaluation import published
 from evaluation.figures import TITLES, title_of
 from evaluation.layers import grid
-from evaluation.results import Results, ResultsError
+from evaluation.results import Results, ResultsError, Row
 
 NOT_MEASURED = "(not measured)"
 
@@ -136,6 +138,7 @@ def of_trained(results: Results) -> dict[str, str]:
     total = sum(times * len(layers[name]) for name, times in known.items())
     unique = len({layer for name in known for layer in layers[name]})
     counted = sum(map(len, published.TRAINED.values()))
+    heaviest, share = _heaviest(results)
     return {
         "trained_models": f"{sum(known.values())}",
         "trained_networks": f"{len(known)}",
@@ -143,9 +146,29 @@ def of_trained(results: Results) -> dict[str, str]:
         "trained_unique_layers": f"{unique:,}",
         "trained_unique_share": percent(unique / total) if total else NOT_MEASURED,
         "listed_models": f"{counted + len(published.ABSENT)}",
+        "trained_heaviest": heaviest,
+        "trained_heaviest_count": f"{len(published.TRAINED.get(heaviest, ()))}",
+        "trained_heaviest_share": share,
         "relatives": ", ".join(published.RELATIVES),
         "absent": "; ".join(published.ABSENT),
     }
+
+
+def _heaviest(results: Results) -> tuple[str, str]:
+    """The network whose trained models take most time on the first runtime, and their share."""
+    if not results.runtimes or not results.cuts:
+        return NOT_MEASURED, NOT_MEASURED
+    runtime, cut = next(iter(results.runtimes)), results.cuts[0]
+    rows = ((name, results.rows.get((name, runtime, cut))) for name in published.TRAINED)
+    times_s = {
+        name: len(published.TRAINED[name]) * row.measured_s[0]
+        for name, row in rows
+        if isinstance(row, Row)
+    }
+    if not times_s:
+        return NOT_MEASURED, NOT_MEASURED
+    heaviest = max(times_s, key=times_s.__getitem__)
+    return heaviest, percent(times_s[heaviest] / sum(times_s.values()), 0)
 
 
 def of_the_paper() -> dict[str, str]:
