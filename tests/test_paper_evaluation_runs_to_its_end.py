@@ -4,7 +4,7 @@ from pathlib import Path
 
 import paper
 import pytest
-from evaluation import results
+from evaluation import published, results
 from evaluation.results import Failed, Results, Row
 from factories import branching_net, conv_net, mlp, save
 
@@ -61,6 +61,29 @@ def test_the_speed_up_is_the_papers_formula(run: Run, cut: str) -> None:
     summary, totals = comparison.summary, run.found().totals["fake", cut]
     assert totals.speedup == pytest.approx(summary.speedup_latency, rel=1e-3)
     assert (totals.models, totals.bricks) == (summary.models, summary.bricks)
+
+
+def test_networks_count_as_often_as_the_paper_has_trained_models_of_them(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = {"conv": ("one", "another", "a third"), "mlp": ("one",), "none": ("one",)}
+    monkeypatch.setattr(published, "TRAINED", trained)
+    assert run() == 0
+    found = run.found()
+    measured_s = {}
+    for name in trained:
+        if (row := found.rows.get((name, "fake", "1"))) is not None:
+            assert isinstance(row, Row)
+            measured_s[name] = row.measured_s[0]
+    counted, once = found.trained["fake", "1"], found.totals["fake", "1"]
+    assert counted.models == 4
+    assert counted.models_s == pytest.approx(3 * measured_s["conv"] + measured_s["mlp"], rel=1e-3)
+    assert counted.bricks < once.bricks
+    assert counted.bricks_s < once.bricks_s
+    monkeypatch.undo()
+    assert run() == 0
+    assert run.found().trained["fake", "1"].models == 0
+    capsys.readouterr()
 
 
 def test_a_finished_run_changes_nothing_when_it_is_run_again(run: Run) -> None:

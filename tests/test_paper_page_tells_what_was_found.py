@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from evaluation import figures, page, results
+from evaluation import figures, page, published, results
 from evaluation.layers import Layers, jaccard
 from evaluation.results import EXECUTED, Failed, Results, ResultsError
 from evaluations import evaluated
@@ -70,11 +70,17 @@ def test_layers_repeat_within_and_across_models() -> None:
     assert jaccard(set(), set()) == 1
 
 
-def test_the_page_sets_what_was_found_beside_the_paper(tmp_path: Path) -> None:
+def test_the_page_sets_what_was_found_beside_the_paper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published, "TRAINED", {"gluon_model1_of_fifty": ("one", "another")})
     found = evaluated(4, ("mxnet-unfused", "onnxruntime", "mxnet"))
     text = written(found, tmp_path, drawn=True)
     assert "| layers | 10,815 | 28 |" in text
     assert "| unique share | 14.1 % | 17.9 % |" in text
+    assert "| unique share, trained models of the paper's list | 14.1 % | 25.0 % |" in text
+    assert "| gluon_model1_of_fifty | 2 | one; another |  |" in text
+    assert "2 are gluon_model1_of_fifty, which take 100 % of the" in text
     ours = "| speed-up, G = 1, trained models of the paper's list | 4.38 (c5.xlarge) "
     assert f"{ours}| 8.80 | 8.80 | 8.80 |" in text
     assert "| speed-up, G = 1, every network here once | – | 4.40 | 4.40 | 4.40 |" in text
@@ -84,6 +90,18 @@ def test_the_page_sets_what_was_found_beside_the_paper(tmp_path: Path) -> None:
     shown = re.findall(r"\]\((figures/\S+\.svg)\)", text)
     assert len(shown) == len(figures.FIGURES)
     assert all((tmp_path / name).is_file() for name in shown)
+
+
+def test_a_runtime_that_was_run_at_some_granularities_alone_has_rows_of_these(
+    tmp_path: Path,
+) -> None:
+    found = evaluated(2)
+    rows = {k: v for k, v in found.rows.items() if k[1] == "onnxruntime" or k[2] == EXECUTED}
+    text = written(replace(found, rows=rows), tmp_path)
+    assert "| model | measured | 1 | 2 | 10 | executed |" in text
+    assert "| model | measured | executed |" in text
+    assert "| geometric mean of estimate / measured, G = 1 | 0.918 (c5.2xlarge); " in text
+    assert "over systems | – | 1.000 |" in text
 
 
 def test_what_is_not_as_it_should_be_is_said_first(tmp_path: Path) -> None:

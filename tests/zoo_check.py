@@ -1,11 +1,10 @@
 """Every model of the zoo: decomposed, chained, measured, and compared with where it came from.
 
-``make zoo-check`` runs this by hand, since it takes more than an hour; it writes docs/zoo.json. Per
-runtime (MXNet for the models that come from it) and granularity: are the chained bricks exact, or
-by how much are they off. With
-``--values FOLDER``, where ``models/recipes/gluon_values.py`` has put what MXNet computes, also by
-how much the file's outputs are off from that. Measuring takes one sample of each brick, to see
-that there can be one; ``--no-measure`` leaves it out.
+``make zoo-check`` runs this by hand, since it takes an hour; it writes docs/zoo.json. Per runtime
+(MXNet for the models that come from it) and granularity: are the chained bricks exact, or by how
+much are they off. With ``--values FOLDER``, where ``models/recipes/gluon_values.py`` has put what
+MXNet computes, also by how much the file's outputs are off from that. Measuring takes one sample of
+each executed brick, to see that there can be one; ``--no-measure`` leaves it out.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from bricks.measure.rounds import StopRule
 from bricks.zoo import ZooEntry, entries, entry
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "zoo.json"
-CUTS = ("executed", "1", "4")
+CUTS = ("onnxruntime:executed", "onnxruntime:1", "onnxruntime:4", "mxnet:executed")
 ONCE = Conditions(
     rule=StopRule(min_rounds=1, max_rounds=1, passes=1), timeout_s=60.0, exclusive=False
 )
@@ -159,14 +158,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--values", type=Path, help="what the frameworks compute, NAME.npz")
-    parser.add_argument("--runtimes", nargs="+", default=["onnxruntime", "mxnet"])
-    parser.add_argument("--granularities", nargs="+", default=CUTS)
+    parser.add_argument("--cuts", nargs="+", default=CUTS, metavar="RUNTIME:GRANULARITY")
     parser.add_argument("--no-measure", action="store_true")
     parser.add_argument("--jobs", type=int, default=1, help="models at the same time")
     parser.add_argument("--json", type=Path, default=PAGE)
     given = parser.parse_args()
     models = [entry(name) for name in given.names] or entries()
-    cuts = [(runtime, cut) for runtime in given.runtimes for cut in given.granularities]
+    cuts = [(runtime, cut) for runtime, _, cut in (text.partition(":") for text in given.cuts)]
     facts = check(models, given.values, cuts, measure=not given.no_measure, jobs=given.jobs)
     given.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     sys.exit(bool(facts["with_problems"]))

@@ -88,8 +88,9 @@ def glance(results: Results) -> str:
     nearest = min(range(10), key=lambda i: abs(means[i] - 1))
 
     def each(text: str) -> list[str]:
-        """``text`` for each runtime, ``@`` standing for its name."""
-        return [text.replace("@", name).format_map(facts) for name in results.runtimes]
+        """``text`` for each runtime, ``@`` standing for its name; a dash where nothing is known."""
+        cells = [text.replace("@", name).format_map(facts) for name in results.runtimes]
+        return ["–" if NOT_MEASURED in cell else cell for cell in cells]
 
     def once(text: str) -> list[str]:
         return [text.format_map(facts), *[""] * (len(results.runtimes) - 1)]
@@ -151,7 +152,7 @@ def trained_table(results: Results) -> str:
 
 
 def granularity_tables(results: Results) -> str:
-    """A table for each runtime: what estimates are worth and cost, by granularity."""
+    """A table for each runtime: what estimates are worth and cost, where any were made."""
     head = [
         "G", "models", "geometric mean", "paper, four systems", "range", "mean absolute error",
         f"paper, {published.TOLD_SYSTEM}", "within 5 %", "unique bricks", "speed-up, every network",
@@ -161,6 +162,8 @@ def granularity_tables(results: Results) -> str:
     for runtime in results.runtimes:
         lines = []
         for cut in results.cuts:
+            if not results.ratios(runtime, cut):
+                continue
 
             def fact(name: str, of: str = f"{runtime}_@_{cut}") -> str:
                 return facts[of.replace("@", name)]
@@ -179,14 +182,15 @@ def granularity_tables(results: Results) -> str:
 
 def ratio_tables(results: Results) -> str:
     """A table for each runtime: every model's normalised latency at every granularity."""
-    cuts, parts = results.cuts, []
+    parts = []
     for runtime in results.runtimes:
         lines = []
+        cuts = [cut for cut in results.cuts if any(k[1:] == (runtime, cut) for k in results.rows)]
         for task in results.tasks:
             for model in results.of_task(task):
                 rows = [results.rows.get((model.name, runtime, cut)) for cut in cuts]
                 measured = next((r.measured_s[0] for r in rows if isinstance(r, Row)), None)
-                latency = "–" if measured is None else f"{1e3 * measured:.3g} ms"
+                latency = "–" if measured is None else milliseconds(measured)
                 lines.append([model.name, latency, *map(_ratio, rows)])
         head = ["model", "measured", *cuts]
         parts += [f"### {title_of(runtime)}", "", _table(head, lines), ""]
@@ -204,6 +208,12 @@ def failures(results: Results) -> str:
         f"- {name}, {title_of(runtime)}, G = {', '.join(cuts)}: {error.removeprefix(f'{name}: ')}"
         for (name, runtime, error), cuts in grouped.items()
     )
+
+
+def milliseconds(latency_s: float) -> str:
+    """Three digits, or all before the point."""
+    latency = 1e3 * latency_s
+    return f"{latency:,.0f} ms" if latency >= 100 else f"{latency:.3g} ms"
 
 
 def _ratio(row: Row | Failed | None) -> str:
