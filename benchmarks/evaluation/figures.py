@@ -84,16 +84,18 @@ def models(results: Results) -> Figure | None:
     if not runtimes:
         return None
     names = [model.name for _, of in groups for model in of]
-    cuts, short = results.cuts, short_names([model.name for model in results.models])
+    short = short_names([model.name for model in results.models])
     labels = [*map(short, names), f"paper, {published.TOLD_SYSTEM}"]
-    panel, body, head = max(1.4, len(cuts) * 0.245), len(names) * ROW, 2.3 * ROW
+    panels = [max(1.4, len(results.cuts_of(runtime)) * 0.245) for runtime in runtimes]
+    body, head = len(names) * ROW, 2.3 * ROW
     left, right, above, below, gap = room(labels), 0.95, 0.85, 0.7, 0.2
-    width = left + len(runtimes) * (panel + gap) - gap + right
+    width = left + sum(panels) + gap * (len(runtimes) - 1) + right
     height = above + head + 0.12 + body + below
     figure = Figure(figsize=(width, height))
     scale = ScalarMappable(Normalize(-MOST_DEVIATION, MOST_DEVIATION), colormaps["PuOr_r"])
-    for number, runtime in enumerate(runtimes):
-        x = (left + number * (panel + gap)) / width
+    for number, (runtime, panel) in enumerate(zip(runtimes, panels, strict=True)):
+        cuts = results.cuts_of(runtime)
+        x = (left + sum(panels[:number]) + gap * number) / width
         axes = figure.add_axes((x, below / height, panel / width, body / height))
         values = np.array([
             [results.ratios(runtime, cut).get(name, np.nan) - 1 for cut in cuts] for name in names
@@ -121,7 +123,7 @@ def models(results: Results) -> Figure | None:
         "columns: layers per brick at most, ex: executed nodes; ×: not compared",
         fontsize=7.5, color=SOFT,
     )  # fmt: skip
-    bar = figure.add_axes((left / width, 0.25 / height, min(2.6, panel) / width, 0.11 / height))
+    bar = figure.add_axes((left / width, 0.25 / height, min(2.6, panels[0]) / width, 0.11 / height))
     ticks = [-MOST_DEVIATION, -0.1, 0, 0.1, MOST_DEVIATION]
     figure.colorbar(scale, cax=bar, orientation="horizontal", ticks=ticks, extend="both")
     bar.set_xticklabels([_signed(t) for t in ticks])
@@ -258,10 +260,12 @@ def _curve(
 
 
 def _dots(axes: Axes, results: Results, value: Callable[[str], float | None], colour: str) -> None:
-    points = [(x, v) for cut, x in _places(results).items() if (v := value(cut)) is not None]
-    if points:
-        axes.plot(*zip(*points, strict=True), linestyle=":", linewidth=1.1, marker=".",
-                  markersize=4, color=colour, zorder=2)  # fmt: skip
+    points = [(cut, x, v) for cut, x in _places(results).items() if (v := value(cut)) is not None]
+    for apart in (False, True):
+        part = [(x, v) for cut, x, v in points if (cut == EXECUTED) == apart]
+        if part:
+            axes.plot(*zip(*part, strict=True), linestyle=":", linewidth=1.1, marker=".",
+                      markersize=4, color=colour, zorder=2)  # fmt: skip
 
 
 def _granularity_axis(axes: Axes, results: Results) -> None:

@@ -161,9 +161,7 @@ def granularity_tables(results: Results) -> str:
     facts, parts = facts_of(results), []
     for runtime in results.runtimes:
         lines = []
-        for cut in results.cuts:
-            if not results.ratios(runtime, cut):
-                continue
+        for cut in results.cuts_of(runtime):
 
             def fact(name: str, of: str = f"{runtime}_@_{cut}") -> str:
                 return facts[of.replace("@", name)]
@@ -185,7 +183,7 @@ def ratio_tables(results: Results) -> str:
     parts = []
     for runtime in results.runtimes:
         lines = []
-        cuts = [cut for cut in results.cuts if any(k[1:] == (runtime, cut) for k in results.rows)]
+        cuts = results.cuts_of(runtime)
         for task in results.tasks:
             for model in results.of_task(task):
                 rows = [results.rows.get((model.name, runtime, cut)) for cut in cuts]

@@ -122,6 +122,11 @@ class Results:
         """All granularities in the order in which they are shown."""
         return (*map(str, self.numbers), *(g for g in self.granularities if g == EXECUTED))
 
+    def cuts_of(self, runtime: str) -> tuple[str, ...]:
+        """The granularities that a runtime was run at, in the order in which they are shown."""
+        run = {cut for _, of, cut in self.rows if of == runtime}
+        return tuple(cut for cut in self.cuts if cut in run)
+
     @property
     def tasks(self) -> tuple[str, ...]:
         """Tasks of the models, those of most models first."""
