@@ -87,13 +87,13 @@ class Bed:
         self.loads: dict[str, Loaded] = {}
         self.ballasts: dict[int, Placed] = {}
         inputs, outputs = len(found.plan.inputs), len(found.plan.outputs)
-        whole = backend.load(parse_model(skeleton), key="whole", optimize=True, examples={})
+        whole = backend.load(parse_model(skeleton), key="whole", optimize=True)
         self.whole = whole.place(Placement((None,) * inputs, (None,) * outputs), self.region)
         self.reference = self._companion(reference(), REFERENCE)
 
     def walk(self, **changes: int) -> Walk:
         """All bricks, with ``changes`` to how they are walked."""
-        options = {"most_ballast_bytes": self.most_ballast_bytes, **changes}
+        options: dict[str, Any] = {"most_ballast_bytes": self.most_ballast_bytes, **changes}
         return walk_of(self.found, set(self.found.plan.keys), optimize=False, **options)
 
     def ways(self) -> dict[str, tuple[list[Step], Sample]]:
@@ -140,9 +140,7 @@ class Bed:
         if name not in self.loads:
             load = next(load for load in walk.loads if load.key == step.key)
             model = parse_model(load.model)
-            self.loads[name] = self.backend.load(
-                model, key=load.key, optimize=False, examples=load.examples
-            )
+            self.loads[name] = self.backend.load(model, key=load.key, optimize=False)
         return self.loads[name]
 
     def _placed(self, walk: Walk, steps: Sequence[Step], own: bool) -> list[Placed]:
@@ -177,7 +175,7 @@ class Bed:
         return steps, lambda: [again(one) for one in placed]
 
     def _companion(self, model: onnx.ModelProto, key: str) -> Placed:
-        loaded = self.backend.load(model, key=key, optimize=False, examples={})
+        loaded = self.backend.load(model, key=key, optimize=False)
         return loaded.place(Placement((None,), (None,)), self.region)
 
 
@@ -186,7 +184,7 @@ def overhead_probes(backend: Backend) -> dict[int, Placed]:
     free, nothing = Placement((None,), (None,)), np.zeros(0, np.uint8)
     return {
         length: backend.load(
-            onnx.load_from_string(chain(length)), key=f"chain{length}", optimize=False, examples={}
+            onnx.load_from_string(chain(length)), key=f"chain{length}", optimize=False
         ).place(free, nothing)
         for length in (SHORT, LONG)
     }
@@ -230,16 +228,6 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
     overhead_s = call_overhead_s(median([c[0] for c in calls]), median([c[1] for c in calls]))
     less_s = WALKED_CALL * overhead_s
     measured_s = median(whole)
-
-    def estimate(way: str, scale: Sequence[float], less_s: float) -> float:
-        steps = ways[way][0]
-        columns = list(zip(*taken[way], strict=True))
-        return sum(
-            step.multiplicity
-            * max(0.0, median([s * f for s, f in zip(column, scale, strict=True)]) - less_s)
-            for step, column in zip(steps, columns, strict=True)
-            if step.timed
-        )
 
     def estimate_s(way: str, scale: Sequence[float], less_s: float) -> float:
         columns = [

@@ -360,7 +360,7 @@ def section(case: Case) -> str:
     for row in comparison.rows:
         if isinstance(row, Compared):
             interval = f"{seconds(row.estimate.low_s)} … {seconds(row.estimate.high_s)}"
-            cells = (
+            cells: tuple[str, ...] = (
                 row.model,
                 str(len(row.plan.occurrences)),
                 str(len(row.plan.keys)),

@@ -114,7 +114,7 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
         processors=bench.target.system.processors,
     )
     key = whole_key(plan, streams, workers)
-    ends = {"inputs": len(plan.inputs), "outputs": len(plan.outputs)}
+    ends: dict[str, Any] = {"inputs": len(plan.inputs), "outputs": len(plan.outputs)}
     walks = {
         SEQUENCE: single(plan.digest, model.skeleton, **ends),
         STREAMS: along(single(key, model.skeleton, **ends), streams),

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import psutil
 from joblib import Parallel, delayed
 from onnx import numpy_helper
 
@@ -115,8 +116,10 @@ def check(
 ) -> dict[str, Any]:
     """All models, and how many have problems; ``jobs`` of them at the same time."""
     shares = [models[i::jobs] for i in range(jobs)]
+    cores = psutil.cpu_count(logical=False) or 1
     found = Parallel(n_jobs=jobs)(
-        delayed(_check_some)(share, values, cuts, measure=measure) for share in shares
+        delayed(_check_some)(share, values, cuts, max(1, cores // jobs), measure=measure)
+        for share in shares
     )
     by_name = {row["name"]: row for rows in found for row in rows}
     rows = [by_name[model.name] for model in models]
@@ -128,13 +131,16 @@ def _check_some(
     models: Sequence[ZooEntry],
     values: Path | None,
     cuts: Sequence[tuple[str, str]],
+    threads: int,
     *,
     measure: bool,
 ) -> list[dict[str, Any]]:
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         benches = {
-            (runtime, cut): Bench(cache, runtime=runtime, granularity=cut, conditions=ONCE)
+            (runtime, cut): Bench(
+                cache, runtime=runtime, granularity=cut, threads=threads, conditions=ONCE
+            )
             for runtime, cut in cuts
         }
         try:

@@ -6,6 +6,7 @@ Must not compute results.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def geomean(results: Results) -> Figure | None:
                 axes.vlines(x, ratios[0], ratios[-1], color=colour, linewidth=0.8, alpha=0.55)
                 middle = ratios[tenth], ratios[-1 - tenth]
                 axes.vlines(x, *middle, color=colour, linewidth=3.2, alpha=0.35)
-        _curve(axes, results, lambda c, of=runtime: results.geomean(of, c), colour, marker, None)
+        _curve(axes, results, partial(results.geomean, runtime), colour, marker, None)
         axes.set_title(title_of(runtime), color=colour)
         _granularity_axis(axes, results)
     panels[0].set_ylabel("estimate / measured")
@@ -298,10 +299,10 @@ def _lines(
     axes.plot(range(1, 1 + len(theirs)), theirs, color=PAPER, linewidth=1.4,
               label=f"the paper, {system}")  # fmt: skip
     for (colour, marker), runtime in zip(RUNTIMES, runtimes, strict=False):
-        _curve(axes, results, lambda c, of=runtime: value(of, c), colour, marker,
+        _curve(axes, results, partial(value, runtime), colour, marker,
                title_of(runtime))  # fmt: skip
         if beside is not None:
-            _dots(axes, results, lambda c, of=runtime: beside(of, c), colour)
+            _dots(axes, results, partial(beside, runtime), colour)
     _granularity_axis(axes, results)
     axes.set_ylim(bottom=0)
     axes.set_title(title)
