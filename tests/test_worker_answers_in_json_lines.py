@@ -13,6 +13,7 @@ import pytest
 from commands import environment
 from factories import mlp, model, node, value
 
+from bricks.backends.fake import FakeBackend
 from bricks.backends.filling import filled
 from bricks.errors import WorkerError
 from bricks.measure import supervisor as supervising
@@ -273,3 +274,26 @@ def test_every_walk_begins_with_ordinary_numbers() -> None:
     worker.answer({"op": "walk", "steps": [], "passes": 0, "announce": False})
     assert np.array_equal(region, before)
     assert np.isfinite(region[:100_000].view(np.float16)).all()
+
+
+def test_numbers_have_both_signs_where_something_loaded_minds_signs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    minding = {"Relu"}
+    monkeypatch.setattr(FakeBackend, "minds_signs", lambda self, operator: operator in minding)
+    worker = Worker(lambda message: None)
+    worker.answer(dict(HELLO))
+    worker.answer({"op": "region", "size_bytes": 100_000})
+    relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    load = {"op": "load", "id": "a", "key": "k", "optimize": False}
+    walk = {"op": "walk", "steps": [], "passes": 0, "announce": False}
+
+    def negative() -> float:
+        worker.answer(dict(walk))
+        return float((worker._aligned_region()[:100_000].view(np.float32) < 0).mean())
+
+    assert negative() == 0
+    worker.answer({**load, "model": pack(relu.SerializeToString())})
+    assert 0.4 < negative() < 0.6
+    worker.answer({"op": "unload"})
+    assert negative() == 0

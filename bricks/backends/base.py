@@ -63,12 +63,11 @@ class Loaded(Protocol):
 
 
 class Backend(Protocol):
-    """A runtime with a fixed number of threads, in this process.
+    """A runtime with a fixed number of threads, in this process."""
 
-    ``minds_signs`` is whether it has operators that take longer where signs cannot be foreseen.
-    """
-
-    minds_signs: bool
+    def minds_signs(self, operator: str) -> bool:
+        """Whether an operator takes longer where the signs of its input cannot be foreseen."""
+        ...
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph that is really executed for ``proto`` (a model without weights)."""

@@ -34,6 +34,7 @@ from bricks.backends.reference import REFERENCE, reference
 from bricks.decompose.plan import Plan
 from bricks.errors import BricksError, WorkerError, first_line
 from bricks.graph.model import Model
+from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_bytes
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
@@ -55,7 +56,8 @@ class Worker:
         self._loaded: dict[str, Loaded] = {}
         self._placed: dict[str, Placed] = {}
         self._region = np.zeros((0, PERIOD), np.uint8)
-        self._filling: np.ndarray | None = None
+        self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
+        self._signed = False  # whether anything that is loaded minds signs
         self._reference: Placed | None = None
         self._ballast: tuple[int, Placed] | None = None
         self._threads = self._workers = 1
@@ -150,9 +152,9 @@ class Worker:
         A walk over some of a model's bricks may begin with what its end has left behind. From walk
         to walk such values would grow without end, or vanish.
         """
-        if self._filling is None:
-            self._filling = filled(PERIOD, self._seed, signed=self.backend.minds_signs)
-        self._region[:] = self._filling
+        if self._signed not in self._fillings:
+            self._fillings[self._signed] = filled(PERIOD, self._seed, signed=self._signed)
+        self._region[:] = self._fillings[self._signed]
 
     def _do_load(
         self,
@@ -167,6 +169,7 @@ class Worker:
         self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize, streams=along)
         if along:
             self._parallel.add(id)
+        self._signed |= any(map(self.backend.minds_signs, _operators(proto)))
         return {}
 
     def _do_place(
@@ -182,6 +185,7 @@ class Worker:
         self._placed.clear()
         self._loaded.clear()
         self._parallel.clear()
+        self._signed = False
         self._ballast = None
         gc.collect()
         _give_back_memory()
@@ -267,6 +271,10 @@ class Worker:
     def _aligned_region(self) -> np.ndarray:
         start = -self._region.ctypes.data % 64
         return self._region.reshape(-1)[start:]
+
+
+def _operators(proto: onnx.ModelProto) -> set[str]:
+    return {node.op_type for node in all_nodes(proto.graph)}
 
 
 @contextmanager

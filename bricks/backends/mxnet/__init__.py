@@ -45,14 +45,16 @@ class MxnetBackend:
     The number of threads is set before it is imported.
     """
 
-    minds_signs = True  # Clip
-
     def __init__(self, *, seed: int, fuse: bool) -> None:
         logging.getLogger().setLevel(logging.ERROR)
         mx.random.seed(seed)
         self._pool = Pool(seed)
         self._region = Region()
         self._fuse = fuse
+
+    def minds_signs(self, operator: str) -> bool:
+        """Clip does, and stands behind much of what convolutional networks consist of."""
+        return True
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The source graph, and which of its nodes MXNet fuses."""
