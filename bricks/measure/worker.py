@@ -55,7 +55,7 @@ class Worker:
         self._backend: Backend | None = None
         self._loaded: dict[str, Loaded] = {}
         self._placed: dict[str, Placed] = {}
-        self._region = np.zeros((0, PERIOD), np.uint8)
+        self._region = np.zeros(0, np.uint8)
         self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
         self._signed = False  # whether anything that is loaded minds signs
         self._reference: Placed | None = None
@@ -142,7 +142,7 @@ class Worker:
         )
 
     def _do_region(self, size_bytes: int) -> dict[str, Any]:
-        self._region = np.zeros((-(-(size_bytes + 64) // PERIOD), PERIOD), np.uint8)
+        self._region = np.zeros(size_bytes + 64, np.uint8)
         self._refill()
         return {}
 
@@ -154,7 +154,10 @@ class Worker:
         """
         if self._signed not in self._fillings:
             self._fillings[self._signed] = filled(PERIOD, self._seed, signed=self._signed)
-        self._region[:] = self._fillings[self._signed]
+        filling, rest = self._fillings[self._signed], len(self._region) % PERIOD
+        periods = len(self._region) - rest
+        self._region[:periods].reshape(-1, PERIOD)[:] = filling
+        self._region[periods:] = filling[:rest]
 
     def _do_load(
         self,
@@ -270,7 +273,7 @@ class Worker:
 
     def _aligned_region(self) -> np.ndarray:
         start = -self._region.ctypes.data % 64
-        return self._region.reshape(-1)[start:]
+        return self._region[start:]
 
 
 def _operators(proto: onnx.ModelProto) -> set[str]:
