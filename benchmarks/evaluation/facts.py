@@ -18,8 +18,8 @@ Names of facts:
 - of those trained models: ``trained_models``, ``trained_networks``, ``trained_layers``,
   ``trained_unique_layers``, ``trained_unique_share``; ``trained_heaviest`` (the network that takes
   most of their time on the first runtime), ``trained_heaviest_count``, ``trained_heaviest_share``;
-  ``listed_models`` (all that the authors run), ``relatives``, ``absent`` (the names of those that
-  nothing stands for).
+  ``listed_models`` (all that the authors run), ``absent`` (the names of those that nothing stands
+  for).
 
 What could be known of a runtime and was not measured says so; a name that is none is an error.
 """
@@ -149,7 +149,6 @@ def of_trained(results: Results) -> dict[str, str]:
         "trained_heaviest": heaviest,
         "trained_heaviest_count": f"{len(published.TRAINED.get(heaviest, ()))}",
         "trained_heaviest_share": share,
-        "relatives": ", ".join(published.RELATIVES),
         "absent": "; ".join(published.ABSENT),
     }
 
