@@ -25,9 +25,10 @@ from bricks.estimate.schedule import Construction, Rule, anything
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.measure.allowance import MOST_S
-from bricks.measure.campaign import Campaign, Conditions, Job, Outcome, Progress
+from bricks.measure.campaign import Campaign, Conditions, Outcome, Progress
 from bricks.measure.graphs import Graphs
 from bricks.measure.hints import hints
+from bricks.measure.jobs import MOST_WEIGHT_BYTES, Job
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
 from bricks.measure.protocol import pack
@@ -406,7 +407,7 @@ class Bench:
     def _campaign(self, jobs: Sequence[Job]) -> Outcome:
         self._save_target()
         if self.options.retry:
-            keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.whole_key)}
+            keys = {key for job in jobs for key in job.keys}
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
         campaign = Campaign(
             self.store, self._supervisor, self.target.key, self._conditions, self._progress
@@ -416,7 +417,8 @@ class Bench:
         # Weights are held as they are and packed; while one is packed, it is held twice more.
         found = (job.decomposition for job in jobs)
         heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
-        with self._supervisor.memory_limited(2 * heaviest + _ROOM_BYTES):
+        held = max(heaviest, MOST_WEIGHT_BYTES)  # bricks of several models are loaded at once
+        with self._supervisor.memory_limited(2 * held + _ROOM_BYTES):
             return campaign.run(jobs)
 
     def _results(self, keys: Sequence[str], target_key: str) -> Results:

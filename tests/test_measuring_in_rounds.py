@@ -10,9 +10,11 @@ import pytest
 
 from bricks.errors import WorkerError
 from bricks.measure import turn
-from bricks.measure.campaign import _spread_out, demands
+from bricks.measure.campaign import _spread_out
+from bricks.measure.measurement import Round
 from bricks.measure.rounds import Goal, Progressing, StopRule, sample_in_turn
 from bricks.measure.sampler import Taken
+from bricks.measure.shares import Needs, Shares
 from bricks.measure.walk import Step
 
 
@@ -48,17 +50,21 @@ class Walks:
         reference_s = 1e-3 if turn < self.turns_at else 2e-3
         return Taken(samples, reference_s, waited, reference_s)
 
-    def sample(self, rule: StopRule, **before: int) -> Counter[str]:
+    def sample(self, rule: StopRule, **goals: Goal) -> Counter[str]:
         """How many rounds each walk got."""
-        goals = {name: Goal(before=(1e-3,) * n) for name, n in before.items()}
         options: Any = {"goals": goals, "deadline": None, "on_round": lambda *_: None}
         assert sample_in_turn(self, rule, **options)
         return Counter(self.order)
 
 
-def test_nobody_goes_on_without_the_others() -> None:
+def model(**counts: int) -> Shares:
+    """Shares of one model with so much of each brick, all of them with equal work."""
+    return Shares({"model": Needs(counts, dict.fromkeys(counts, 1.0))}, {})
+
+
+def test_each_walk_ends_when_it_is_known() -> None:
     rule = StopRule(min_rounds=8, max_rounds=24)
-    assert Walks("steady", "noisy").sample(rule) == {"steady": 24, "noisy": 24}
+    assert Walks("steady", "noisy").sample(rule) == {"steady": 8, "noisy": 24}
     assert Walks("steady", "other").sample(rule) == {"steady": 8, "other": 8}
 
 
@@ -73,28 +79,62 @@ def test_a_walk_of_which_nothing_runs_ends_alone() -> None:
     assert walks.sample(StopRule()) == {"broken": 1, "steady": 8}
 
 
-@pytest.mark.parametrize(("before", "more"), [(0, 8), (1, 7), (2, 6), (3, 9), (7, 9), (20, 4)])
-def test_precision_is_looked_at_every_four_rounds(before: int, more: int) -> None:
-    assert Walks("steady").sample(StopRule(precision=0.01), steady=before) == {"steady": more}
+@pytest.mark.parametrize(("before", "more"), [(0, 8), (1, 7), (2, 6), (3, 5), (9, 3), (20, 4)])
+def test_rounds_of_an_interrupted_run_count(before: int, more: int) -> None:
+    rounds = [Round((1.0, 1.0), 1e-3, 0.0, 1e-3)] * before
+    walks = Walks("steady")
+    assert walks.sample(StopRule(), steady=Goal({"steady": rounds})) == {"steady": more}
 
 
-def test_a_brick_that_adds_little_rests_while_the_others_go_on() -> None:
+def test_a_brick_is_sampled_for_what_it_is_of_its_model() -> None:
+    walks = Walks("net-abcd")
+    walks.sample(StopRule(), **{"net-abcd": Goal(shares=model(a=50, b=25, c=24, d=1))})
+    assert walks.rounds == {"a": 4, "b": 2, "c": 2, "d": 2}
+
+
+def test_a_brick_that_adds_little_rests_while_others_go_on() -> None:
     walks = Walks("net-abn")
-    walks.sample(StopRule(precision=0.01))
-    assert walks.rounds == {"a": 8, "b": 8, "n": 24}
+    walks.sample(StopRule(), **{"net-abn": Goal(shares=model(a=1, b=1, n=9))})
+    assert walks.rounds["n"] == 24
+    assert walks.rounds["a"] == walks.rounds["b"] < 8
 
 
-def test_what_a_brick_adds_is_what_its_most_demanding_model_says() -> None:
-    walks = Walks("net-an")
-    goal = Goal(demands={"n": 1.0, "a": 1.0}, known_s=1e6)  # a small part of a large model
-    assert sample_in_turn(
-        walks,
-        StopRule(),
-        goals={"net-an": goal},
-        deadline=None,
-        on_round=lambda *_: None,
-    )
-    assert walks.rounds == {"a": 8, "n": 8}
+def test_what_counts_is_the_model_that_needs_a_brick_most() -> None:
+    needs = {
+        "large": Needs({"a": 1, "b": 99}, {"a": 1.0, "b": 1.0}),
+        "small": Needs({"a": 1}, {"a": 1.0}),
+    }
+    assert Shares(needs, {}).of({"a": 2.0, "b": 2.0}) == {"a": 1.0, "b": 0.99}
+    del needs["small"]
+    assert Shares(needs, {}).of({"a": 2.0, "b": 2.0})["a"] == pytest.approx(0.01)
+    assert Shares(needs, {"b": 2.0}).of({"a": 2.0})["a"] == pytest.approx(0.01)
+
+
+def test_what_is_not_measured_yet_is_guessed_from_its_work() -> None:
+    needs = {"net": Needs({"a": 1, "b": 1}, {"a": 1.0, "b": 3.0})}
+    assert Shares(needs, {}).of({"a": 1.0}) == {"a": 0.25}
+
+
+def test_the_shares_of_a_model_need_together_what_it_needs() -> None:
+    """Squares of what the parts are allowed add up to the square of what the whole is."""
+    rule = StopRule(precision=0.02, min_rounds=1)
+    parts = [0.5, 0.3, 0.2]
+    allowed = [rule.precision / share**0.5 * share for share in parts]
+    assert sum(each**2 for each in allowed) ** 0.5 == pytest.approx(rule.precision)
+    for share in (*parts, 1.0):
+        steps = [1.0, 1.0 + 3 * rule.precision / share**0.5, 1.0]
+        assert not rule.met(steps, share, 0.0)
+        narrow = [1.0, 1.0 + rule.precision / share**0.5, 1.0]
+        assert rule.met(narrow, share, 0.0)
+        assert not rule.met(narrow, share, 5 * rule.precision / share**0.5)
+
+
+def test_fewer_rounds_are_spread_over_as_much_time() -> None:
+    walks = Walks("whole", "net-ab")
+    walks.sample(StopRule(), **{"net-ab": Goal(shares=model(a=1, b=1))})
+    assert Counter(walks.order) == {"whole": 8, "net-ab": 4}
+    first, last = walks.order.index("net-ab"), len(walks.order) - walks.order[::-1].index("net-ab")
+    assert last - first >= 9
 
 
 def test_disturbed_rounds_do_not_count_but_end_some_time() -> None:
@@ -109,47 +149,19 @@ def test_rounds_count_in_the_state_that_prevails() -> None:
     assert walks.sample(StopRule(precision=0.01)) == {"net-ab": 13}
 
 
-def test_a_brick_that_rests_in_one_state_goes_on_in_another() -> None:
-    walks = Walks("net-an")
-    walks.turns_at = 13
-    walks.sample(StopRule(precision=0.01, max_rounds=24))
-    assert walks.rounds["n"] == 36
-    assert walks.rounds["a"] > 8
-
-
 def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None:
     def taken(state_s: float, *keys: str) -> Taken:
         return Taken(dict.fromkeys(keys, (1.0,)), state_s, 0.0, state_s)
 
-    walk = Progressing("net", Goal())
+    walk = Progressing("net", Goal(), StopRule())
     for _ in range(8):
         walk.advance(taken(1e-3, "a", "b"))
-    walk.look(0.01, 1e-3, least=6)
+    walk.look(1e-3)
     assert walk.content
     for _ in range(8):
         walk.advance(taken(2e-3, "b"))  # "a" rests
-    walk.look(0.01, 2e-3, least=6)
-    assert not walk.content
-    assert walk.active is None
-
-
-def test_demands_compare_models_by_their_work() -> None:
-    large = job("large", {"a": 1, "b": 1}, flops=2000)
-    small = job("small", {"a": 2}, flops=2000)
-    found = demands([large, small])
-    assert found["small"] == {"a": 2.0}
-    assert found["large"]["b"] == 1.0
-    assert found["large"]["a"] == pytest.approx(2.0, rel=0.02)  # it is all of the small one
-
-
-def job(name: str, counts: dict[str, int], flops: int) -> Any:
-    brick = SimpleNamespace(flops=flops, bytes_moved=0)
-    return SimpleNamespace(
-        model=SimpleNamespace(digest=name),
-        decomposition=SimpleNamespace(
-            plan=SimpleNamespace(counts=counts), bricks=dict.fromkeys(counts, brick)
-        ),
-    )
+    walk.look(2e-3)
+    assert walk.active == {"a"}
 
 
 def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:

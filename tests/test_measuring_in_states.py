@@ -43,9 +43,9 @@ def test_conclusions_are_drawn_from_one_state() -> None:
     both = taken("a", *[(1.0, NEAR)] * 5, *[(3.0, FAR)] * 6)
     assert both.latency_s() == both.latency_s(FAR) == 3.0
     assert both.latency_s(NEAR) == 1.0
-    few = taken("a", *[(1.0, NEAR)] * 3, *[(3.0, FAR)] * 6)
+    few = taken("a", (1.0, NEAR), *[(3.0, FAR)] * 6)
     assert not few.known_in(NEAR)
-    assert few.latency_s(NEAR) == 3.0  # three are too few
+    assert few.latency_s(NEAR) == 3.0  # one is too few
 
 
 def test_the_common_state_is_the_one_most_is_known_in() -> None:

@@ -10,12 +10,14 @@ class Share:
     """What one brick contributes to a model: all its occurrences, call overhead subtracted.
 
     Where bricks overlap, ``occurrences`` is net, and with the rest negative for what is taken away.
+    ``predicted`` tells that the brick was not measured: others like it were.
     """
 
     brick: str
     occurrences: int
     latency_s: float
     share: float
+    predicted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +31,16 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A model's latency in seconds, recomposed from measurements of all of its bricks.
+    """A model's latency in seconds, recomposed from its bricks'.
 
     ``low_s`` and ``high_s`` are meant to hold the model's latency with 95 %: they follow from the
-    samples' spread and from what recomposing may be wrong by. ``critical_path_s`` is the
-    longest chain of occurrences that depend on each other: no schedule can beat it.
-    ``other_state_share`` is the share of the latency that comes from bricks which were measured in
-    another state of the machine only. With several ``workers`` the interval spans from what no
-    schedule can beat to where nothing overlaps; shares are of the time that all of them work.
+    samples' spread, from what predictions may be wrong by, and from what recomposing may be.
+    ``critical_path_s`` is the longest chain of occurrences that depend on each other: no schedule
+    can beat it. ``other_state_share`` is the share of the latency that comes from bricks which were
+    measured in another state of the machine only, ``predicted_share`` that of bricks which were not
+    measured at all; ``coverage`` is the share of the occurrences that stand on a measurement. With
+    several ``workers`` the interval spans from what no schedule can beat to where nothing overlaps;
+    shares are of the time that all of them work.
     """
 
     model: str
@@ -47,13 +51,15 @@ class Estimate:
     critical_path_s: float
     call_overhead_s: float
     other_state_share: float
+    predicted_share: float
+    coverage: float
     shares: tuple[Share, ...]
     workers: int = 1
 
     @property
-    def coverage(self) -> float:
-        """Share of the occurrences that stand on a measurement: all."""
-        return 1.0
+    def measured_share(self) -> float:
+        """The share of the latency that comes from bricks which were measured."""
+        return 1.0 - self.predicted_share
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,25 @@ not know how measurements came about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+from bricks.estimate.prediction import Predictions
 from bricks.estimate.schedule import Construction, length_s, longest_s, schedule
 from bricks.estimate.uncertainty import composition_s
 from bricks.measure.measurement import Failure, Measurement, common_state
 from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
-from bricks.measure.statistics import Spread, median, spread
+from bricks.measure.statistics import (
+    LEAST_RANKED,
+    Spread,
+    half_width,
+    median,
+    pooled_deviation,
+    spread,
+)
 
 Results = Mapping[str, Measurement | Failure]
 
@@ -51,6 +60,7 @@ def recompose(
     results: Results,
     state_s: float | None = None,
     *,
+    predictions: Predictions | None = None,
     walked_call: float = WALKED_CALL,
     construction: Construction | None = None,
 ) -> Estimate | IncompleteEstimate:
@@ -58,73 +68,123 @@ def recompose(
 
     ``state_s`` is the state of the machine to speak of; if None, the one most is known in. A brick
     that was not measured in that state counts with what it took in another; then its interval
-    reaches to where it would be if it changed as much as the machine's reference does.
+    reaches to where it would be if it changed as much as the machine's reference does. One that was
+    never measured counts with what ``predictions`` say of it; one that failed is a gap.
     ``walked_call`` times what the probes say is taken out of each brick. ``construction`` tells how
     occurrences are run side by side; if None, they follow one another.
 
-    The intervals of bricks are added up as they are, not in quadrature: a machine's drift moves
-    all bricks together, so their errors do not cancel. To that comes what recomposing itself may
-    be wrong by. Of a brick that is taken away, more makes less: its interval is added all the same.
+    What samples leave open is independent from brick to brick: it adds up as squares do. What all
+    bricks have in common is added as it is: what a call costs, how far predictions err together,
+    where the machine was in another state, and what recomposing itself may be wrong by.
     What occurrences that run side by side do to each other (caches, memory, clock) no measurement
     of bricks shows: so a parallel estimate's interval reaches from what no schedule can beat to
     where nothing overlaps.
     """
-    counts = plan.counts
-    gaps = [gap for key, n in counts.items() if (gap := _gap(key, n, results)) is not None]
-    probe_gaps = [g for key in PROBES.values() if (g := _gap(key, 0, results)) is not None]
-    overhead = Spread(0.0, 0.0, 0.0, 0) if probe_gaps else _overhead(results)
-    overhead_s = overhead.median_s
-    state_s = state_of(plan, results) if state_s is None else state_s
+    counts, predictions = plan.counts, predictions or Predictions()
     parts = {key: m for key in counts if isinstance(m := results.get(key), Measurement)}
-    spreads = {key: _spread_in(m, state_s) for key, m in parts.items()}
+    predicted = {k: p.spread() for k, p in predictions.of.items() if k in counts.keys() - results}
+    state_s = state_of(plan, results) if state_s is None else state_s
+    spreads = _spreads(parts, state_s) | predicted
+    gaps = [
+        gap
+        for key, n in (*counts.items(), *((key, 0) for key in PROBES.values()))
+        if key not in predicted and (gap := _gap(key, n, results)) is not None
+    ]
+    probed = all(isinstance(results.get(key), Measurement) for key in PROBES.values())
+    overhead = _overhead(results) if probed else Spread(0.0, 0.0, 0.0, 0)
 
-    def net(latency_s: float) -> float:
+    def net(latency_s: float, call_s: float = overhead.median_s) -> float:
         # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
-        return max(0.0, latency_s - walked_call * overhead_s)
+        return max(0.0, latency_s - walked_call * call_s)
 
-    known = {key: counts[key] * net(s.median_s) for key, s in spreads.items()}
+    middles = {key: net(s.median_s) for key, s in spreads.items()}
+    known = {key: counts[key] * middle for key, middle in middles.items()}
     total = sum(known.values(), 0.0)
     shares = tuple(
-        Share(key, counts[key], known[key], known[key] / total if total else 0.0)
+        Share(key, counts[key], known[key], known[key] / total if total else 0.0, key in predicted)
         for key in sorted(known, key=lambda k: -known[k])
     )
-    if gaps or probe_gaps:
-        covered = sum(occurrence.brick in spreads for occurrence in plan.occurrences)
-        coverage = covered / max(1, len(plan.occurrences))
-        every = (*gaps, *probe_gaps)
-        return IncompleteEstimate(plan.model, plan.granularity, total, coverage, every, shares)
-    low, high = overhead.low_s, overhead.high_s
-    for key, s in spreads.items():  # the more a call costs, the less is left for a brick
-        least = counts[key] * max(0.0, s.low_s - walked_call * overhead.high_s)
-        most = counts[key] * max(0.0, s.high_s - walked_call * overhead.low_s)
-        low, high = low + min(least, most), high + max(least, most)
+    places = max(1, len(plan.occurrences))
+    coverage = sum(occurrence.brick in parts for occurrence in plan.occurrences) / places
+    if gaps:
+        return IncompleteEstimate(
+            plan.model, plan.granularity, total, coverage, tuple(gaps), shares
+        )
+
+    def all_s(call_s: float) -> float:
+        return call_s + sum(n * net(spreads[key].median_s, call_s) for key, n in counts.items())
+
+    below, above = _Width(), _Width()
+    for key, s in spreads.items():
+        n, common = counts[key], key not in predicted and not parts[key].known_in(state_s)
+        less, more = middles[key] - net(s.low_s), net(s.high_s) - middles[key]
+        for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
+            width.add(abs(n) * one_s, common=common)
+    calls_s = [all_s(overhead.low_s), all_s(overhead.high_s)]
+    middle_s = overhead.median_s + total
     gross_s = sum(map(abs, known.values()))
-    composition = composition_s(gross_s, sum(map(abs, counts.values())), overhead_s)
-    middles = {key: net(s.median_s) for key, s in spreads.items()}
+    predicted_s = sum((abs(known[key]) for key in predicted), 0.0)
+    common_s = composition_s(gross_s, sum(map(abs, counts.values())), overhead.median_s)
+    common_s += predictions.common_s(predicted_s)
+    low = min(*calls_s, middle_s) - below.total_s
+    high = max(*calls_s, middle_s) + above.total_s
     path = critical_path(plan, middles)
     if construction is not None:
         total = length_s(schedule(plan, construction, middles))
-        calls = walked_call * overhead.high_s
-        lows = {key: max(0.0, s.low_s - calls) for key, s in spreads.items()}
+        lows = {key: net(s.low_s, overhead.high_s) for key, s in spreads.items()}
         spread_out_s = (low - overhead.low_s) / construction.workers
         low = overhead.low_s + max(critical_path(plan, lows), spread_out_s)
         high = overhead.high_s + longest_s(plan, construction, high - overhead.high_s)
+    elsewhere = {key for key, m in parts.items() if not m.known_in(state_s)}
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
-        estimate_s=overhead_s + max(0.0, total),
-        low_s=max(0.0, low - composition),
-        high_s=high + composition,
-        critical_path_s=overhead_s + path,
-        call_overhead_s=overhead_s,
-        other_state_share=sum(abs(s.share) for s in shares if not parts[s.brick].known_in(state_s)),
+        estimate_s=overhead.median_s + max(0.0, total),
+        low_s=max(0.0, low - common_s),
+        high_s=high + common_s,
+        critical_path_s=overhead.median_s + path,
+        call_overhead_s=overhead.median_s,
+        other_state_share=sum(abs(s.share) for s in shares if s.brick in elsewhere),
+        predicted_share=predicted_s / gross_s if gross_s else 0.0,
+        coverage=coverage,
         shares=shares,
         workers=1 if construction is None else construction.workers,
     )
 
 
-def _spread_in(measurement: Measurement, state_s: float | None) -> Spread:
-    found = round_spread(measurement, state_s)
+class _Width:
+    """How far an interval reaches to one side, in seconds."""
+
+    def __init__(self) -> None:
+        self._squares = self._common_s = 0.0
+
+    def add(self, part_s: float, *, common: bool) -> None:
+        """Add what one brick leaves open; ``common`` to those that err together with others."""
+        if common:
+            self._common_s += part_s
+        else:
+            self._squares += part_s**2
+
+    @property
+    def total_s(self) -> float:
+        return self._common_s + math.sqrt(self._squares)
+
+
+def _spreads(parts: Mapping[str, Measurement], state_s: float | None) -> dict[str, Spread]:
+    """Median and interval of each brick; few rounds deviate as much as those of most bricks do."""
+    medians = {key: [median(r.samples) for r in m.used_rounds(state_s)] for key, m in parts.items()}
+    deviation = pooled_deviation(medians.values())
+    return {key: _spread_in(parts[key], of, deviation, state_s) for key, of in medians.items()}
+
+
+def _spread_in(
+    measurement: Measurement, medians: Sequence[float], deviation: float, state_s: float | None
+) -> Spread:
+    found = spread(medians)
+    if found.count < LEAST_RANKED:
+        half_s = half_width(medians, deviation)
+        low_s = max(0.0, found.median_s - half_s)
+        found = replace(found, low_s=low_s, high_s=found.median_s + half_s)
     own_s = measurement.state_s
     if measurement.known_in(state_s) or state_s is None or own_s is None:
         return found

@@ -12,16 +12,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from bricks.decompose.plan import Decomposition, Plan, work_of
-from bricks.decompose.streams import whole_key
-from bricks.graph.model import Model
+from bricks.measure.jobs import MOST_BRICKS, Batch, Job, batches, needs_of
 from bricks.measure.measurement import Failure, Measurement, Round, common_state
 from bricks.measure.probes import PROBES, probe_walk
 from bricks.measure.rounds import Goal, StopRule, sample_in_turn
 from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, Taken
+from bricks.measure.shares import Needs, Shares
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.turn import timing_turn
-from bricks.measure.walk import Walk, alone, along, single, walk_of
+from bricks.measure.walk import Walk, alone, along, joined, single, walk_of
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
 
@@ -42,31 +41,11 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A model to measure: its bricks, and with ``whole`` the model itself.
-
-    The model is run along ``streams`` by so many ``workers`` (see :mod:`bricks.decompose.streams`),
-    or in sequence.
-    """
-
-    model: Model
-    decomposition: Decomposition
-    whole: bool
-    streams: tuple[int, ...] = ()
-    workers: int = 1
-
-    @property
-    def whole_key(self) -> str:
-        """What the whole model is measured under."""
-        return whole_key(self.decomposition.plan, self.streams, self.workers)
-
-
-@dataclass(frozen=True, slots=True)
 class Conditions:
     """How to measure: when to stop, how long a step may take, and the time there is for all.
 
     ``most_ballast_bytes`` is the most that is read in place of weights that a walk lacks: more than
-    the caches hold is in vain.
+    the caches hold is in vain. ``most_bricks`` are measured side by side.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -74,6 +53,7 @@ class Conditions:
     budget_s: float | None = None
     exclusive: bool = True
     most_ballast_bytes: int = 1 << 28
+    most_bricks: int = MOST_BRICKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +113,22 @@ class Campaign:
         self._again: set[str] = set()
         self._failures: list[Failure] = []
         self._unfinished: set[str] = set()
-        self._demands: Mapping[str, Mapping[str, float]] = {}
+        self._needs: Mapping[str, Needs] = {}
         self._rounds_taken = self._disturbed = 0
         self._renewed = time.monotonic()
 
     def run(self, jobs: Sequence[Job]) -> Outcome:
-        """Measure what the store lacks for ``jobs``, one model after another."""
+        """Measure what the store lacks for ``jobs``, as many models at once as fit."""
         foreign_cores = None
-        keys = [key for job in jobs for key in _keys(job)]
-        if jobs and self._lacking([*PROBES.values(), *keys]):
+        lacking = self._lacking([*PROBES.values(), *(key for job in jobs for key in job.keys)])
+        if jobs and lacking:
             self._store.refuse_damage()  # what cannot be found would be measured twice
             exclusive = self._conditions.exclusive
             waiting = "waiting for another process that is measuring on this host"
-            self._demands = demands(jobs)
+            self._needs = needs_of(jobs)
             with timing_turn(lambda: self._progress(waiting, 0.0)) if exclusive else nullcontext():
                 load = ForeignLoad(self._supervisor.processor_s)
-                self._run(jobs)
+                self._run(jobs, lacking)
                 foreign_cores = load.cores() if exclusive else None
         measured = {digest: frozenset(keys) for digest, keys in self._measured.items()}
         unfinished = frozenset(self._unfinished)
@@ -162,25 +142,31 @@ class Campaign:
             self._disturbed,
         )
 
-    def _run(self, jobs: Sequence[Job]) -> None:
+    def _run(self, jobs: Sequence[Job], lacking: Collection[str]) -> None:
         budget_s = self._conditions.budget_s
         deadline = None if budget_s is None else time.monotonic() + budget_s
         for claims in self._claims(list(PROBES.values()), deadline, OVERHEAD, 0.0):
             with self._holding(claims):
                 self._probe(claims, deadline)
-        for number, job in enumerate(jobs):
-            span = (number / len(jobs), (number + 1) / len(jobs))
-            new: set[str] = set()
-            for claims in self._claims(_keys(job), deadline, job.model.name, span[0]):
-                with self._holding(claims):
-                    stale = self._stale(job, self._state_now())
-                    self._measure(job, claims, stale, deadline, span)
-                    new |= {claim.key for claim in claims}
-            for _ in range(_MOST_VISITS if new else 0):
-                stale = self._stale(job, self._state_of(job, new))
-                if not stale or (deadline is not None and time.monotonic() >= deadline):
-                    break
-                self._measure(job, [], stale, deadline, span)
+        parts = list(batches(jobs, lacking, self._conditions.most_bricks))
+        sizes = [sum(key in lacking for key in batch.keys) for batch in parts]
+        for number, batch in enumerate(parts):
+            begin, end = sum(sizes[:number]), sum(sizes[: number + 1])
+            self._settle(batch, deadline, (begin / sum(sizes), end / sum(sizes)))
+
+    def _settle(self, batch: Batch, deadline: float | None, span: tuple[float, float]) -> None:
+        """Measure what the store lacks of a batch, all of it in one state of the machine."""
+        new: set[str] = set()
+        for claims in self._claims(batch.keys, deadline, batch.name, span[0]):
+            with self._holding(claims):
+                stale = self._stale(batch, self._state_now())
+                self._measure(batch, claims, stale, deadline, span)
+                new |= {claim.key for claim in claims}
+        for _ in range(_MOST_VISITS if new else 0):
+            stale = self._stale(batch, self._state_of(batch, new))
+            if not stale or (deadline is not None and time.monotonic() >= deadline):
+                break
+            self._measure(batch, [], stale, deadline, span)
 
     @contextmanager
     def _holding(self, claims: Sequence[Claim]) -> Iterator[None]:
@@ -214,21 +200,21 @@ class Campaign:
         reference_s: float = answer["reference_s"]
         return reference_s
 
-    def _state_of(self, job: Job, new: Collection[str]) -> float | None:
-        """The state that a model's bricks should be known in: that of what is ``new``.
+    def _state_of(self, batch: Batch, new: Collection[str]) -> float | None:
+        """The state that a batch's bricks should be known in: that of what is ``new``.
 
         With the model itself run too, it is the state of that.
         """
-        plan = job.decomposition.plan
-        whole = job.whole_key
-        known = self._known([*plan.keys, whole])
-        anchors = [whole] if job.whole and whole in known else sorted(new)
-        parts = {key: known[key] for key in plan.keys if key in known}
-        return common_state((known[key] for key in anchors if key in known), parts, plan.counts)
+        counts = {k: n for job in batch.jobs for k, n in job.decomposition.plan.counts.items()}
+        wholes = [job.whole_key for job in batch.jobs if job.whole]
+        known = self._known([*counts, *wholes])
+        anchors = [key for key in wholes if key in known] or sorted(new)
+        parts = {key: known[key] for key in counts if key in known}
+        return common_state((known[key] for key in anchors if key in known), parts, counts)
 
-    def _stale(self, job: Job, state_s: float | None) -> set[str]:
+    def _stale(self, batch: Batch, state_s: float | None) -> set[str]:
         """Bricks that were measured, but not in this state of the machine."""
-        known = self._known(job.decomposition.plan.keys)
+        known = self._known([key for job in batch.jobs for key in job.decomposition.plan.keys])
         return {key for key, m in known.items() if not m.known_in(state_s)}
 
     def _known(self, keys: Sequence[str]) -> dict[str, Measurement]:
@@ -243,43 +229,51 @@ class Campaign:
 
     def _measure(
         self,
-        job: Job,
+        batch: Batch,
         claims: list[Claim],
         again: set[str],
         deadline: float | None,
         span: tuple[float, float],
     ) -> None:
         """Measure what is claimed, and ``again`` what was measured in another state."""
-        plan = job.decomposition.plan
         wanted = {claim.key for claim in claims} | again
+        plans = [job.decomposition.plan for job in batch.jobs]
+        settled = self._store.results(self._target, [key for plan in plans for key in plan.keys])
         walks: dict[str, Walk] = {}
-        settled = self._store.results(self._target, plan.keys)
         # The model first: loading it takes the most memory, while there is still most of it.
         # Where bricks are measured again, so is the model: both in turn.
-        if job.whole_key in wanted or (job.whole and again):
-            inputs, outputs = len(plan.inputs), len(plan.outputs)
-            whole = single(job.whole_key, job.model.skeleton, inputs=inputs, outputs=outputs)
-            walks[WHOLE] = along(whole, job.streams)
-        if wanted - {job.whole_key}:
-            walks[BRICKS] = walk_of(
-                job.decomposition,
-                wanted,
-                optimize=plan.granularity != "executed",
-                avoid={k for k, r in settled.items() if isinstance(r, Failure)},
-                most_ballast_bytes=self._conditions.most_ballast_bytes,
-            )
-        known = {key: r for key, r in settled.items() if key not in again}
-        goals = {
-            name: Goal(
-                before=_states_before(walk, claims),
-                counts=plan.counts if name == BRICKS else {},
-                demands=self._demands[plan.digest] if name == BRICKS else {},
-                known_s=_known_s(plan, known) if name == BRICKS else 0.0,
-            )
-            for name, walk in walks.items()
+        for job in batch.jobs:
+            if job.whole_key in wanted or (job.whole and again):
+                walks[WHOLE] = _whole(job)
+        hosted = batch.hosted(wanted)
+        avoid = {k for k, r in settled.items() if isinstance(r, Failure)}
+        if hosted:
+            walks[BRICKS] = joined([self._walk(job, mine, avoid) for job, mine in hosted])
+        known_s = {
+            key: result.latency_s()
+            for key, result in settled.items()
+            if isinstance(result, Measurement) and key not in again
         }
-        task = Task(job.model.name, walks, claims, self._conditions.rule, deadline, goals, span)
-        self._measured[plan.digest] |= self._sample(task)
+        rounds = {claim.key: claim.rounds for claim in claims}
+        goals = {
+            name: Goal(rounds, Shares(self._needs, known_s) if name == BRICKS else None)
+            for name in walks
+        }
+        task = Task(batch.name, walks, claims, self._conditions.rule, deadline, goals, span)
+        done = self._sample(task)
+        for job, mine in hosted:
+            self._measured[job.model.digest] |= done & mine
+        for job in batch.jobs:
+            self._measured[job.model.digest] |= done & {job.whole_key}
+
+    def _walk(self, job: Job, wanted: Collection[str], avoid: Collection[str]) -> Walk:
+        return walk_of(
+            job.decomposition,
+            wanted,
+            optimize=job.decomposition.plan.granularity != "executed",
+            avoid=avoid,
+            most_ballast_bytes=self._conditions.most_ballast_bytes,
+        )
 
     def _sample(self, task: Task) -> set[str]:
         """Sample a task's walks in turn, keep every round, settle its claims; the keys finished."""
@@ -380,45 +374,8 @@ def _booked(
     }
 
 
-def demands(jobs: Sequence[Job]) -> dict[str, dict[str, float]]:
-    """By model and brick: how often its latency counts, in whichever of ``jobs`` needs it most.
-
-    A brick's uncertainty matters in proportion to its share of a model. Before anything has run,
-    models are compared by the work in their graphs; that decides where samples go, and never what
-    they say.
-    """
-    counts = {j.model.digest: j.decomposition.plan.counts for j in jobs}
-    works = {j.model.digest: _work(j, counts[j.model.digest]) for j in jobs}
-    share: dict[str, float] = {}
-    for digest, count in counts.items():
-        for key, n in count.items():
-            share[key] = max(share.get(key, 0.0), abs(n) / works[digest])
-    return {d: {key: share[key] * works[d] for key in count} for d, count in counts.items()}
-
-
-def _work(job: Job, count: Mapping[str, int]) -> float:
-    bricks = job.decomposition.bricks
-    return 1.0 + sum(n * work_of(bricks[key]) for key, n in count.items())
-
-
-def _known_s(plan: Plan, settled: Mapping[str, Measurement | Failure]) -> float:
-    """Seconds of the model's latency that were measured before."""
-    counts = plan.counts
-    return sum(
-        counts[key] * result.latency_s()
-        for key, result in settled.items()
-        if isinstance(result, Measurement)
-    )
-
-
-def _keys(job: Job) -> list[str]:
+def _whole(job: Job) -> Walk:
     plan = job.decomposition.plan
-    return [*plan.keys, job.whole_key] if job.whole else list(plan.keys)
-
-
-def _states_before(walk: Walk, claims: Sequence[Claim]) -> list[float | None]:
-    """States of the undisturbed rounds that a walk's keys all have from an interrupted run."""
-    timed = {step.key for step in walk.steps if step.timed}
-    claimed = {c.key: [r.state_s for r in c.rounds if not r.disturbed] for c in claims}
-    before = [claimed.get(key, []) for key in timed]
-    return min(before, key=len, default=[])
+    inputs, outputs = len(plan.inputs), len(plan.outputs)
+    walk = single(job.whole_key, job.model.skeleton, inputs=inputs, outputs=outputs)
+    return along(walk, job.streams)

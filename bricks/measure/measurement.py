@@ -16,7 +16,7 @@ PROTOCOL = 3
 DISTURBED_SHARE = 0.02
 
 # Fewer rounds than this are too few to draw conclusions from, where there are others.
-_LEAST = 4
+_LEAST = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,36 +1,45 @@
 """Rounds: everything that is compared is sampled in turn, until it is known well enough.
 
 A machine's speed drifts by more within half a minute than the error that estimates should have;
-what is sampled alternately, from the first round to the last, meets the same drift. Samples are
-spent where they tell most: a brick stops when what it adds to the interval of the models that need
-it is small. Knows nothing of the store: each round's samples are handed on as they come.
+what is sampled alternately meets the same drift. Samples are spent where they tell most: how well a
+latency must be known follows from its share of the models that need it. Knows nothing of the
+store: each round's samples are handed on as they come.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bricks.measure.measurement import Round
 from bricks.measure.sampler import Sampler, Taken
+from bricks.measure.shares import Shares
 from bricks.measure.state import alike, prevailing
-from bricks.measure.statistics import Spread, median, spread
+from bricks.measure.statistics import LEAST_RANKED, half_width, median, pooled_deviation
 
-# Rounds between two looks at the precision, and how many of this run it needs to stand on.
+# Rounds between two looks at the precision, once there are so many that must be there.
 _LOOK_EVERY = 4
-_LEAST = 6
+
+# No latency stands on fewer rounds: one alone may have been hit by anything.
+_FEWEST = 2
 
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """When latencies are known well enough.
+    """When latencies are known well enough: one rule for whole models and for their bricks.
 
-    ``precision`` is half the width of a model's interval, relative to its latency, that comes from
-    the samples' spread; sampling stops there, but not before ``min_rounds`` and at ``max_rounds``
-    in any case. What counts are undisturbed rounds of that state of the machine which prevails;
-    half as many again of whatever kind end it too. The interval is
-    nominal: sampling that stops when it is narrow finds it narrower than it should be. So it is
-    looked at only every few rounds. ``passes`` samples are taken in each round, after one warm-up.
+    A model's latency must be known to ± ``precision``, relative to it; the samples say how well it
+    is. So must the sum of its bricks. Of each of these, a share s of the model, that takes
+    ± ``precision`` / sqrt(s), since what samples leave open adds up as squares do.
+
+    A whole latency is sampled in ``min_rounds`` at least, a share of it in as large a part of them,
+    anything in ``max_rounds`` at most. What counts are undisturbed rounds of that state of the
+    machine which prevails; half as many again of whatever kind end it too. The precision is
+    nominal: sampling that stops when an interval is narrow finds it narrower than it should be. So
+    it is looked at only every few rounds. ``passes`` samples are taken in each round, after one
+    warm-up.
     """
 
     precision: float = 0.01
@@ -43,86 +52,96 @@ class StopRule:
         """Rounds after which sampling ends however disturbed they were."""
         return self.max_rounds + self.max_rounds // 2
 
+    def least_rounds(self, share: float) -> int:
+        """Rounds that a share of a model's latency needs, however narrow its interval is."""
+        return max(min(_FEWEST, self.min_rounds), math.ceil(self.min_rounds * share))
+
+    def met(self, medians: Sequence[float], share: float, deviation: float) -> bool:
+        """Whether rounds with these ``medians`` are enough for a share of a model's latency.
+
+        ``deviation`` is how far rounds of such latencies are apart, relative to their median.
+        """
+        count, least = len(medians), self.least_rounds(share)
+        if count >= self.max_rounds:
+            return True
+        if count < least or (count >= LEAST_RANKED and (count - least) % _LOOK_EVERY):
+            return False
+        width_s = half_width(medians, deviation)
+        return width_s * math.sqrt(share) <= self.precision * median(medians)
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
     """What a walk's samples are for.
 
-    ``before`` holds the states of undisturbed rounds already kept from an interrupted run.
-    ``counts`` says by key how often its latency counts in the model, ``demands`` how often it does
-    in the model that needs it most, once both are of one size; once where nothing is said.
-    ``known_s`` is the part of the model's latency that was measured earlier.
+    ``before`` holds the rounds of each key that were kept from an interrupted run. ``shares`` tells
+    what a latency is of the models that need it; all of one, where nothing is said.
     """
 
-    before: Sequence[float | None] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    demands: Mapping[str, float] = field(default_factory=dict)
-    known_s: float = 0.0
+    before: Mapping[str, Sequence[Round]] = field(default_factory=dict)
+    shares: Shares | None = None
 
 
 class Progressing:
-    """How far a walk's sampling is: its undisturbed rounds, with the medians of each key."""
+    """How far a walk's sampling is: the undisturbed rounds of each key, with their medians."""
 
-    def __init__(self, name: str, goal: Goal) -> None:
+    def __init__(self, name: str, goal: Goal, rule: StopRule) -> None:
         self.name = name
-        self.rounds = len(goal.before)
+        self.rounds = 0
         self.runs = True
-        self.content = False  # whether it is known well enough
         self.active: set[str] | None = None  # keys still sampled; None: all
+        self.least = min(_FEWEST, rule.min_rounds)  # rounds that it takes at least, as far as known
         self._goal = goal
-        self._quiet: list[tuple[float | None, dict[str, float]]] = [(s, {}) for s in goal.before]
+        self._rule = rule
+        self._quiet: dict[str, list[tuple[float | None, float]]] = {}
+        self._before = {key: [r for r in of if not r.disturbed] for key, of in goal.before.items()}
+
+    @property
+    def content(self) -> bool:
+        """Whether everything is known well enough."""
+        return self.active is not None and not self.active
+
+    @property
+    def resting_share(self) -> float:
+        """The share of its keys that is known well enough."""
+        return 0.0 if self.active is None else 1 - len(self.active) / max(1, len(self._quiet))
 
     @property
     def states(self) -> list[float | None]:
         """The states in which the undisturbed rounds were taken."""
-        return [state_s for state_s, _ in self._quiet]
-
-    def quiet(self, state_s: float | None) -> int:
-        """Undisturbed rounds of a state."""
-        return sum(alike(s, state_s) for s in self.states)
-
-    def fresh(self, state_s: float | None) -> int:
-        """Those among them that are of this run."""
-        return sum(bool(medians) and alike(s, state_s) for s, medians in self._quiet)
+        return [state_s for of_key in self._quiet.values() for state_s, _ in of_key]
 
     def advance(self, taken: Taken) -> None:
         """Take a round into account."""
         self.rounds += 1
         rounds = taken.rounds()
         self.runs = bool(rounds)
-        first = next(iter(rounds.values()), None)  # all met the same conditions
-        if first is not None and not first.disturbed:
-            medians = {key: median(r.samples) for key, r in rounds.items()}
-            self._quiet.append((first.state_s, medians))
+        for key, found in rounds.items():
+            if key not in self._quiet:
+                before = self._before.get(key, ())
+                self._quiet[key] = [(r.state_s, median(r.samples)) for r in before]
+            if not found.disturbed:
+                self._quiet[key].append((found.state_s, median(found.samples)))
 
-    def look(self, precision: float, state_s: float | None, least: int) -> None:
-        """Let those keys rest that add little to the interval, and see whether it is narrow."""
-        medians: dict[str, list[float]] = {}
-        for round_state_s, of_round in self._quiet:
-            for key, value in of_round.items():
-                of_key = medians.setdefault(key, [])
-                if alike(round_state_s, state_s):
-                    of_key.append(value)
-        if any(len(values) < least for values in medians.values()):
-            # Some rested in another state, and are not known in this.
-            self.active, self.content = None, False
-            return
-        known = {key: spread(values) for key, values in medians.items()}
-        counts, demands = self._goal.counts, self._goal.demands
-        total_s = self._goal.known_s + sum(counts.get(k, 1) * s.median_s for k, s in known.items())
-        # Widths are added, not their squares: a machine's drift moves all bricks together.
-        widths = {key: demands.get(key, 1.0) * _half_width_s(s) for key, s in known.items()}
-        allowed_s = precision * total_s
-        self.content = sum(widths.values()) <= allowed_s
-        resting_s = 0.0
-        for key in sorted(widths, key=lambda k: widths[k]):
-            resting_s += widths[key]
-            if resting_s > allowed_s / 2:
-                break
-            if self.active is None:
-                self.active = set(known)
-            if len(self.active) > 1:  # the walk goes on as long as others do
-                self.active.discard(key)
+    def look(self, state_s: float | None) -> None:
+        """Let those keys rest that are known well enough in this state of the machine."""
+        medians = {
+            key: [value for round_state_s, value in of_key if alike(round_state_s, state_s)]
+            for key, of_key in self._quiet.items()
+        }
+        known = {key: values for key, values in medians.items() if values}
+        deviation = pooled_deviation(known.values())
+        latencies_s = {key: median(values) for key, values in known.items()}
+        shares = self._goal.shares.of(latencies_s) if self._goal.shares is not None else {}
+        share_of = {key: shares.get(key, 1.0) for key in known}
+        self.active = {
+            key
+            for key in medians
+            if key not in known or not self._rule.met(known[key], share_of[key], deviation)
+        }
+        self.least = max(map(self._rule.least_rounds, share_of.values()), default=self.least)
+        if self.rounds >= self._rule.most_rounds:
+            self.active = set()
 
 
 def sample_in_turn(
@@ -136,14 +155,20 @@ def sample_in_turn(
 ) -> bool:
     """Sample the sampler's walks in turn; whether all were finished before ``deadline``.
 
-    They end together: none goes on without the others. ``on_round`` receives a walk's name, what
-    was taken, and the wall seconds it took.
+    Each ends when it is known well enough. One that needs fewer rounds than another spreads them
+    over as much time. ``on_round`` receives a walk's name, what was taken, and the wall seconds it
+    took.
     """
-    walks = [Progressing(name, goals.get(name, Goal())) for name in sampler.names]
+    walks = [Progressing(name, goals.get(name, Goal()), rule) for name in sampler.names]
+    turn = 0
     while walks:
+        turn += 1
+        longest = max(walk.least for walk in walks)
         for walk in walks:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+            if walk.rounds * longest >= turn * walk.least and turn <= longest:
+                continue
             started = time.perf_counter()
             taken = sampler.walk(walk.name, rule.passes, walk.active)
             wall_s = time.perf_counter() - started
@@ -152,28 +177,12 @@ def sample_in_turn(
             walk.advance(taken)
         walks = [walk for walk in reversed(walks) if walk.runs]
         state_s = prevailing(s for walk in walks for s in walk.states)
-        quiet = min((walk.quiet(state_s) for walk in walks), default=rule.max_rounds)
-        finished = _finished(walks, rule, quiet, state_s)
-        on_progress(1.0 if finished else quiet / rule.max_rounds)
-        if finished:
-            break
+        for walk in walks:
+            walk.look(state_s)
+        walks = [walk for walk in walks if not walk.content]
+        on_progress(min((_done(walk, rule) for walk in walks), default=1.0))
     return True
 
 
-def _finished(
-    walks: Sequence[Progressing], rule: StopRule, quiet: int, state_s: float | None
-) -> bool:
-    if quiet >= rule.max_rounds or max(walk.rounds for walk in walks) >= rule.most_rounds:
-        return True
-    if quiet < rule.min_rounds or (quiet - rule.min_rounds) % _LOOK_EVERY:
-        return False
-    least = min(_LEAST, rule.min_rounds)
-    if any(walk.fresh(state_s) < least for walk in walks):
-        return False
-    for walk in walks:
-        walk.look(rule.precision, state_s, least)
-    return all(walk.content for walk in walks)
-
-
-def _half_width_s(known: Spread) -> float:
-    return (known.high_s - known.low_s) / 2
+def _done(walk: Progressing, rule: StopRule) -> float:
+    return max(walk.resting_share, min(1.0, walk.rounds / rule.most_rounds))

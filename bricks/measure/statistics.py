@@ -7,9 +7,17 @@ statistics, because nothing is known of how latencies are distributed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+# Of so many values, an interval between two of them covers the median with 95 %.
+LEAST_RANKED = 6
+
+# How far apart the largest and the smallest of so many values are expected, in standard deviations
+# (of a normal distribution; the d2 of control charts).
+_RANGES = {2: 1.128, 3: 1.693, 4: 2.059, 5: 2.326}
+_NORMAL = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +48,44 @@ def spread(values: Sequence[float], confidence: float = 0.95) -> Spread:
     """The median of ``values`` with its distribution-free confidence interval.
 
     The interval runs between two order statistics (binomial argument; David and Nagaraja, *Order
-    Statistics*, section 7.1). Under six values none of 95 % exists: it is then their range.
+    Statistics*, section 7.1). Under six values none of 95 % exists: it is then their range, and
+    :func:`half_width` says what else is to be expected.
     """
     ordered = sorted(values)
     rank = _rank(len(ordered), confidence)
     return Spread(median(ordered), ordered[rank], ordered[-1 - rank], len(ordered))
+
+
+def half_width(values: Sequence[float], deviation: float) -> float:
+    """Half the width of a 95 % interval of the median.
+
+    From order statistics where there are enough values. Of fewer, as if they were normal: by their
+    own deviation or by ``deviation``, relative to the median, which others of their kind have;
+    whichever is larger.
+    """
+    if len(values) >= LEAST_RANKED:
+        found = spread(values)
+        return (found.high_s - found.low_s) / 2
+    relative = max(deviation, relative_deviation(values) or 0.0)
+    return _NORMAL * relative * median(values) / math.sqrt(len(values))
+
+
+def relative_deviation(values: Sequence[float]) -> float | None:
+    """The standard deviation that ``values`` show, relative to their median; None of one value.
+
+    From the range of up to five of them, in the order they came: robust, and enough.
+    """
+    few = values[:5]
+    middle = median(few)
+    if len(few) < 2 or middle <= 0:
+        return None
+    return (max(few) - min(few)) / _RANGES[len(few)] / middle
+
+
+def pooled_deviation(kinds: Iterable[Sequence[float]]) -> float:
+    """The median relative deviation over many series; 0 where none has two values."""
+    found = [d for values in kinds if (d := relative_deviation(values)) is not None]
+    return median(found) if found else 0.0
 
 
 @lru_cache(maxsize=4096)

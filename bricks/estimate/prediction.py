@@ -1,0 +1,42 @@
+"""What is expected of a brick that was not measured. Plain data: whoever learns it is elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bricks.measure.statistics import Spread
+
+_NORMAL = 1.96  # of a normal distribution, 95 % lie within so many deviations
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A latency that was learned from other bricks': the median of a log-normal distribution.
+
+    ``log_sd`` is the standard deviation of its logarithm.
+    """
+
+    latency_s: float
+    log_sd: float
+
+    def spread(self) -> Spread:
+        """The interval that holds it with 95 %, as if it were measured so."""
+        factor = math.exp(_NORMAL * self.log_sd)
+        return Spread(self.latency_s, self.latency_s / factor, self.latency_s * factor, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Predictions by key, and ``bias``: by how much they err together in one model.
+
+    That is a standard deviation too, relative to the part of the model that is predicted.
+    """
+
+    of: Mapping[str, Prediction] = field(default_factory=dict)
+    bias: float = 0.0
+
+    def common_s(self, predicted_s: float) -> float:
+        """Half the width, in seconds, that erring together adds to the interval of this much."""
+        return _NORMAL * self.bias * predicted_s

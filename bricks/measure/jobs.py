@@ -1,0 +1,126 @@
+"""What is to be measured, and what of it is loaded together.
+
+Loading and walking have costs of their own, so that bricks of many small models are measured side
+by side; a batch is no more than memory holds with ease. It must not know how anything is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from bricks.decompose.plan import Decomposition, work_of
+from bricks.decompose.streams import whole_key
+from bricks.graph.model import Model
+from bricks.measure.shares import Needs
+from bricks.measure.walk import PLACES
+
+# Most bricks in a batch, and bytes of their weights. One model's are never parted.
+MOST_BRICKS = 400
+MOST_WEIGHT_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A model to measure: its bricks, and with ``whole`` the model itself.
+
+    Of its bricks only those in ``chosen``, if that is not None. The model is run along ``streams``
+    by so many ``workers`` (see :mod:`bricks.decompose.streams`), or in sequence.
+    """
+
+    model: Model
+    decomposition: Decomposition
+    whole: bool
+    streams: tuple[int, ...] = ()
+    workers: int = 1
+    chosen: frozenset[str] | None = None
+
+    @property
+    def whole_key(self) -> str:
+        """What the whole model is measured under."""
+        return whole_key(self.decomposition.plan, self.streams, self.workers)
+
+    @property
+    def bricks(self) -> list[str]:
+        """Keys of the bricks that are wanted."""
+        keys = self.decomposition.plan.keys
+        return [key for key in keys if self.chosen is None or key in self.chosen]
+
+    @property
+    def keys(self) -> list[str]:
+        """All keys that are wanted."""
+        return [*self.bricks, self.whole_key] if self.whole else self.bricks
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Jobs whose bricks are loaded together; one alone, where the model itself is run too."""
+
+    jobs: tuple[Job, ...]
+
+    @property
+    def name(self) -> str:
+        """What people are told that is being measured."""
+        first, count = self.jobs[0].model.name, len(self.jobs)
+        return first if count == 1 else f"{first} and {count - 1} more"
+
+    @property
+    def keys(self) -> list[str]:
+        """All keys that are wanted, once each."""
+        return list(dict.fromkeys(key for job in self.jobs for key in job.keys))
+
+    def hosted(self, wanted: Collection[str]) -> list[tuple[Job, set[str]]]:
+        """For each job that has any, those of the bricks ``wanted`` that are measured in it.
+
+        A brick is measured in the first model that has it.
+        """
+        left = set(wanted)
+        found = []
+        for job in self.jobs:
+            mine = left & set(job.decomposition.plan.keys)
+            if mine:
+                found.append((job, mine))
+                left -= mine
+        return found
+
+
+def batches(
+    jobs: Sequence[Job], lacking: Collection[str], most_bricks: int = MOST_BRICKS
+) -> Iterator[Batch]:
+    """Batches of those ``jobs`` that need something which is ``lacking``, in order."""
+    together: list[Job] = []
+    seen: set[str] = set()
+    count = weight_bytes = 0
+    for job in jobs:
+        new = [key for key in job.keys if key in lacking and key not in seen]
+        if not new:
+            continue
+        seen.update(new)
+        if job.whole:
+            yield Batch((job,))
+            continue
+        more_bytes = _weight_bytes(job, new)
+        full = count + len(new) > most_bricks or weight_bytes + more_bytes > MOST_WEIGHT_BYTES
+        if together and full:
+            yield Batch(tuple(together))
+            together, count, weight_bytes = [], 0, 0
+        together.append(job)
+        count, weight_bytes = count + len(new), weight_bytes + more_bytes
+    if together:
+        yield Batch(tuple(together))
+
+
+def _weight_bytes(job: Job, keys: Collection[str]) -> int:
+    """Bytes of the weights that are loaded for ``keys``: for each place that is timed."""
+    bricks, counts = job.decomposition.bricks, job.decomposition.plan.counts
+    return sum(bricks[k].numeric_weight_bytes * min(PLACES, abs(counts[k])) for k in keys)
+
+
+def needs_of(jobs: Sequence[Job]) -> dict[str, Needs]:
+    """What each model needs, by its digest."""
+    found = {}
+    for job in jobs:
+        bricks, plan = job.decomposition.bricks, job.decomposition.plan
+        works = {key: 1.0 + work_of(bricks[key]) for key in plan.counts}
+        found[plan.digest] = Needs(plan.counts, works)
+    return found

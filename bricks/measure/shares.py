@@ -1,0 +1,56 @@
+"""What a brick's latency is of the models that need it: that decides how well it must be known.
+
+Before all of a model is measured, its latency is guessed from what is, and from the work in its
+graph. That decides where samples go, and never what they say. Must not know how latencies are
+added up to estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a model needs: how often each brick's latency counts, and the work in each."""
+
+    counts: Mapping[str, int]
+    works: Mapping[str, float]
+
+
+class Shares:
+    """The greatest share that each latency has of any model's.
+
+    ``known_s`` holds latencies that were measured before, in seconds by key.
+    """
+
+    def __init__(self, needs: Mapping[str, Needs], known_s: Mapping[str, float]) -> None:
+        self._needs = needs
+        self._known_s = known_s
+
+    def of(self, latencies_s: Mapping[str, float]) -> dict[str, float]:
+        """Shares of those of ``latencies_s`` that a model counts, between 0 and 1."""
+        known_s = {**self._known_s, **latencies_s}
+        shares: dict[str, float] = {}
+        for need in self._needs.values():
+            mine = [key for key in need.counts if key in latencies_s]
+            if not mine:
+                continue
+            total_s = _guessed_s(need, known_s)
+            for key in mine:
+                share = abs(need.counts[key]) * latencies_s[key] / total_s if total_s else 1.0
+                shares[key] = min(1.0, max(shares.get(key, 0.0), share))
+        return shares
+
+
+def _guessed_s(need: Needs, known_s: Mapping[str, float]) -> float:
+    """A model's latency, were all of it as fast for its work as what is known."""
+    measured_s = work = all_work = 0.0
+    for key, count in need.counts.items():
+        weight = abs(count) * need.works[key]
+        all_work += weight
+        if key in known_s:
+            measured_s += abs(count) * known_s[key]
+            work += weight
+    return measured_s * max(1.0, all_work / work) if work else measured_s
