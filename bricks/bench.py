@@ -20,10 +20,13 @@ from bricks.decompose.streams import streams_of
 from bricks.errors import BackendError, ModelError, UsageError, WorkerError
 from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplete, summarise
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.estimate.planner import EFFORTS
+from bricks.estimate.prediction import Predictions
 from bricks.estimate.recompose import Results, recompose, round_spread, state_of
 from bricks.estimate.schedule import Construction, Rule, anything
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
+from bricks.knowledge import Knowledge
 from bricks.measure.allowance import MOST_S
 from bricks.measure.campaign import Campaign, Conditions, Outcome, Progress
 from bricks.measure.graphs import Graphs
@@ -33,6 +36,7 @@ from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.spending import Spending
 from bricks.store import Store
 from bricks.system import (
     Runtime,
@@ -58,12 +62,14 @@ class Measured:
     too high; None if nothing had to be measured. ``disturbed_rounds`` of the ``rounds`` taken are
     those in which the worker itself was kept from running, or the machine changed.
     ``remeasured_bricks`` had been measured, but in another state of the machine.
+    ``predicted_bricks`` are left to be predicted: measuring them is not worth the effort asked for.
     """
 
     models: int
     occurrences: int
     bricks: int
     new_bricks: int
+    predicted_bricks: int
     failures: tuple[Failure, ...]
     unfinished: int
     wall_s: float
@@ -103,6 +109,9 @@ class Options:
     ``graph_timeout_s`` is the longest that learning what a model consists of may take; by default
     as long as a model of its size may (``measure.allowance``).
 
+    ``effort`` says how much is measured: ``full`` all bricks, ``balanced`` and ``quick`` those that
+    matter most to the models, while the others are predicted (``estimate.planner.EFFORTS``).
+
     ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
     ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured
     one at a time, whatever both say.
@@ -118,6 +127,7 @@ class Options:
     graph_timeout_s: float = MOST_S
     workers: int = 1
     may_overlap: Rule = anything
+    effort: str = "full"
 
 
 def _silent(what: str, share: float) -> None:
@@ -145,6 +155,10 @@ class Bench:
         threads = physical_cores() if options.threads is None else options.threads
         if not 1 <= threads <= MOST_THREADS:
             raise UsageError(f"{threads} threads cannot be had: give 1 to {MOST_THREADS}")
+        if options.effort not in EFFORTS:
+            known = ", ".join(EFFORTS)
+            raise UsageError(f"there is no effort {options.effort!r}: give one of {known}")
+        self._effort = EFFORTS[options.effort]
         info = backends.describe(options.runtime)
         _refuse_workers(options.workers, info, self._granularity)
         self.runtime = Runtime(
@@ -279,7 +293,7 @@ class Bench:
         """Measure the bricks of ``models`` that the cache lacks; what it holds stays as it is."""
         started = time.perf_counter()
         jobs = [Job(model, self.decompose(model), whole=False) for model in models]
-        outcome = self._campaign(jobs)
+        outcome = self._spend(jobs)
         keys = {key for job in jobs for key in job.decomposition.plan.keys}
         results = self.store.results(self.target.key, sorted(keys))
         return Measured(
@@ -287,6 +301,7 @@ class Bench:
             occurrences=sum(len(job.decomposition.plan.occurrences) for job in jobs),
             bricks=len(keys),
             new_bricks=len(set().union(*outcome.measured.values()) & keys),
+            predicted_bricks=len(keys - results.keys() - outcome.unfinished),
             failures=tuple(r for r in results.values() if isinstance(r, Failure)),
             unfinished=len(outcome.unfinished),
             wall_s=time.perf_counter() - started,
@@ -301,8 +316,10 @@ class Bench:
     ) -> Estimate | IncompleteEstimate:
         """The model's latency, recomposed; with ``measure``, bricks that lack are measured first.
 
-        ``target`` is another target of the cache: nothing can be measured there, so what lacks
-        stays a gap. Raises :class:`UsageError` if the model was never decomposed there, and what
+        What the effort or the budget leaves out, or what lacks where nothing is measured, is
+        predicted from the bricks that are measured on the target, if those are enough to learn
+        from; else it stays a gap. ``target`` is another target of the cache: nothing can be
+        measured there. Raises :class:`UsageError` if the model was never decomposed there, and what
         is executed depends on it.
         """
         target = self.target if target is None else target
@@ -313,7 +330,7 @@ class Bench:
         if self.options.retry and any(isinstance(r, Failure) for r in results.values()):
             settled = False
         if measure and not elsewhere and not settled:
-            self._campaign([Job(model, self.decompose(model), whole=False)])
+            self._spend([Job(model, self.decompose(model), whole=False)])
             results = self._results(plan.keys, target.key)
         construction = None
         if self.options.workers > 1:
@@ -321,7 +338,8 @@ class Bench:
                 self.store.load_bricks(plan.keys) if elsewhere else self.decompose(model).bricks
             )
             construction = self._construction(plan, bricks, target)
-        return recompose(plan, results, construction=construction)
+        predictions = self._predictions(plan.keys, results, target)
+        return recompose(plan, results, predictions=predictions, construction=construction)
 
     def compare(self, models: Iterable[Model]) -> Comparison:
         """Estimates against whole-model runs; what the cache lacks of either is sampled in turn.
@@ -337,13 +355,14 @@ class Bench:
                 jobs[number] = self._whole_job(model)
             except (BackendError, ModelError, WorkerError) as error:
                 rows[number] = NotCompared(model.name, str(error))
-        outcome = self._campaign(list(jobs.values()))
+        outcome = self._spend(list(jobs.values()))
         keys = {k for job in jobs.values() for k in (*job.decomposition.plan.keys, job.whole_key)}
         found = dict(self._results(sorted(keys), self.target.key))
         wholes = {job.whole_key: job.model.digest for job in jobs.values()}
         results = {wholes.get(key, key): result for key, result in found.items()}
+        predictions = self._predictions(sorted(keys - wholes.keys()), results, self.target)
         for number, job in jobs.items():
-            rows[number] = self._row(job, results, outcome)
+            rows[number] = self._row(job, results, predictions, outcome)
         ordered = tuple(rows[number] for number in sorted(rows))
         summary = summarise(
             [row for row in ordered if isinstance(row, Compared)],
@@ -364,7 +383,9 @@ class Bench:
             remeasured_bricks=len(outcome.again),
         )
 
-    def _row(self, job: Job, results: Results, outcome: Outcome) -> Compared | NotCompared:
+    def _row(
+        self, job: Job, results: Results, predictions: Predictions, outcome: Outcome
+    ) -> Compared | NotCompared:
         plan, name = job.decomposition.plan, job.model.name
         new = len(outcome.measured.get(plan.digest, frozenset()) & set(plan.keys))
         whole = results.get(plan.digest)
@@ -372,7 +393,9 @@ class Bench:
         construction = None
         if job.streams:
             construction = self._construction(plan, job.decomposition.bricks, self.target)
-        estimate = recompose(plan, results, state_s, construction=construction)
+        estimate = recompose(
+            plan, results, state_s, predictions=predictions, construction=construction
+        )
         if isinstance(estimate, IncompleteEstimate):
             lacking = incomplete(name, plan, estimate, new)
             return replace(lacking, error=lacking.error + hints(job.model, lacking.error))
@@ -404,14 +427,23 @@ class Bench:
             processors=target.system.processors if self._timed else None,
         )
 
-    def _campaign(self, jobs: Sequence[Job]) -> Outcome:
+    def _spend(self, jobs: Sequence[Job]) -> Outcome:
+        """Measure for ``jobs`` what the cache lacks: all of it, or what is worth it."""
+        budget_s = self._conditions.budget_s
+        whole = any(job.whole for job in jobs)
+        if not jobs or (self._effort.complete and (whole or budget_s is None)):
+            return self._campaign(jobs, budget_s, self._progress)
+        knowledge = self._knowledge(self.target)
+        spending = Spending(jobs, knowledge, self._effort, budget_s, self._progress)
+        return spending.run(self._campaign)
+
+    def _campaign(self, jobs: Sequence[Job], budget_s: float | None, progress: Progress) -> Outcome:
         self._save_target()
         if self.options.retry:
             keys = {key for job in jobs for key in job.keys}
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
-        campaign = Campaign(
-            self.store, self._supervisor, self.target.key, self._conditions, self._progress
-        )
+        conditions = replace(self._conditions, budget_s=budget_s)
+        campaign = Campaign(self.store, self._supervisor, self.target.key, conditions, progress)
         if self.options.memory_bytes is not None or not self._frugal:
             return campaign.run(jobs)
         # Weights are held as they are and packed; while one is packed, it is held twice more.
@@ -420,6 +452,15 @@ class Bench:
         held = max(heaviest, MOST_WEIGHT_BYTES)  # bricks of several models are loaded at once
         with self._supervisor.memory_limited(2 * held + _ROOM_BYTES):
             return campaign.run(jobs)
+
+    def _knowledge(self, target: Target) -> Knowledge:
+        return Knowledge(self.store, target.key, str(self._granularity))
+
+    def _predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
+        """What is to be expected of those bricks that were not tried."""
+        if all(key in results for key in keys):
+            return Predictions()  # at once: looking through all of the cache takes a while
+        return self._knowledge(target).predictions(keys)
 
     def _results(self, keys: Sequence[str], target_key: str) -> Results:
         return self.store.results(target_key, [*keys, *PROBES.values()])

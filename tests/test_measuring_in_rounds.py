@@ -88,8 +88,8 @@ def test_rounds_of_an_interrupted_run_count(before: int, more: int) -> None:
 
 def test_a_brick_is_sampled_for_what_it_is_of_its_model() -> None:
     walks = Walks("net-abcd")
-    walks.sample(StopRule(), **{"net-abcd": Goal(shares=model(a=50, b=25, c=24, d=1))})
-    assert walks.rounds == {"a": 4, "b": 2, "c": 2, "d": 2}
+    walks.sample(StopRule(), **{"net-abcd": Goal(shares=model(a=500, b=250, c=245, d=5))})
+    assert walks.rounds == {"a": 4, "b": 2, "c": 2, "d": 1}
 
 
 def test_a_brick_that_adds_little_rests_while_others_go_on() -> None:

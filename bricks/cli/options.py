@@ -94,13 +94,21 @@ Budget = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="Stop measuring after this time; looked at between rounds, so the last one ends.",
+        help="Measure what tells most in this time, and predict the rest; the last round ends.",
     ),
 ]
 Precision = Annotated[
     float,
     typer.Option(
         min=1e-4, max=1.0, help="Sample until the median is known this well (0.01: ±1 %)."
+    ),
+]
+EffortName = Annotated[
+    str,
+    typer.Option(
+        "--effort",
+        metavar="full|balanced|quick",
+        help="Measure all bricks, or those that matter most and predict the others.",
     ),
 ]
 Timeout = Annotated[
@@ -146,6 +154,7 @@ class Measuring(Common):
 
     budget: Budget = None
     precision: Precision = 0.01
+    effort: EffortName = "full"
     timeout: Timeout = 60.0
     retry: Retry = False
 
@@ -218,15 +227,16 @@ def open_bench(options: Common) -> Iterator[Bench]:
     from bricks.measure.rounds import StopRule
 
     conditions, retry = Conditions(), False
-    construction: dict[str, Any] = {}
+    further: dict[str, Any] = {}
     if isinstance(options, Measuring):
         rule = StopRule(precision=options.precision)
         conditions = Conditions(rule=rule, timeout_s=options.timeout, budget_s=options.budget)
         retry = options.retry
+        further["effort"] = options.effort
     if isinstance(options, Constructing):
-        construction["workers"] = options.workers
+        further["workers"] = options.workers
         if options.overlap_rule is not None:
-            construction["may_overlap"] = load_rule(options.overlap_rule)
+            further["may_overlap"] = load_rule(options.overlap_rule)
     with (
         terminal_progress() as progress,
         Bench(
@@ -238,7 +248,7 @@ def open_bench(options: Common) -> Iterator[Bench]:
             seed=options.seed,
             conditions=conditions,
             retry=retry,
-            **construction,
+            **further,
         ) as bench,
     ):
         yield bench

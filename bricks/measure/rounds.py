@@ -22,8 +22,8 @@ from bricks.measure.statistics import LEAST_RANKED, half_width, median, pooled_d
 # Rounds between two looks at the precision, once there are so many that must be there.
 _LOOK_EVERY = 4
 
-# No latency stands on fewer rounds: one alone may have been hit by anything.
-_FEWEST = 2
+# By how much, relative to it, a single round is expected to be off: it cannot show that itself.
+_SINGLE_DEVIATION = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class StopRule:
 
     def least_rounds(self, share: float) -> int:
         """Rounds that a share of a model's latency needs, however narrow its interval is."""
-        return max(min(_FEWEST, self.min_rounds), math.ceil(self.min_rounds * share))
+        return max(1, math.ceil(self.min_rounds * share))
 
     def met(self, medians: Sequence[float], share: float, deviation: float) -> bool:
         """Whether rounds with these ``medians`` are enough for a share of a model's latency.
@@ -66,6 +66,8 @@ class StopRule:
             return True
         if count < least or (count >= LEAST_RANKED and (count - least) % _LOOK_EVERY):
             return False
+        if count == 1:
+            deviation = max(deviation, _SINGLE_DEVIATION)
         width_s = half_width(medians, deviation)
         return width_s * math.sqrt(share) <= self.precision * median(medians)
 
@@ -90,7 +92,7 @@ class Progressing:
         self.rounds = 0
         self.runs = True
         self.active: set[str] | None = None  # keys still sampled; None: all
-        self.least = min(_FEWEST, rule.min_rounds)  # rounds that it takes at least, as far as known
+        self.least = 1  # rounds that it takes at least, as far as is known
         self._goal = goal
         self._rule = rule
         self._quiet: dict[str, list[tuple[float | None, float]]] = {}

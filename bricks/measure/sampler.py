@@ -85,6 +85,7 @@ class Sampler:
         self._pass_s: dict[str, float] = {}
         self._prepare_s = dict.fromkeys(walks, 0.0)
         self._lap = 0.0
+        self._rehearsed: str | None = None  # the walk that was run last, if that was announced
         self._kills: dict[str, int] = {}  # from outside, while a key was loaded, placed or run
         self.failures: dict[str, str] = {}
         self.crowded: dict[str, str] = {}
@@ -110,6 +111,8 @@ class Sampler:
     def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> Taken:
         """One warm-up pass and ``passes`` timed ones; of ``keys`` alone, if they are given.
 
+        What has just been rehearsed is warm.
+
         Raises :class:`WorkerError` if the worker breaks off again and again, and no step is at
         fault when it is run by itself.
         """
@@ -122,7 +125,9 @@ class Sampler:
                 return Taken({})
             started = time.perf_counter()
             try:
-                answer = self._run(name, steps, passes, timeout_s=self._limit_s(name, passes))
+                warm, self._rehearsed = self._rehearsed == name, None
+                limit_s = self._limit_s(name, passes)
+                answer = self._run(name, steps, passes, timeout_s=limit_s, warm=warm)
             except WorkerError as error:
                 known = self._known()
                 if isinstance(error, WorkerDied):
@@ -296,6 +301,7 @@ class Sampler:
                     self._setup()
             else:
                 self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
+                self._rehearsed = name
                 self._charge(name)
                 return
 
@@ -307,6 +313,7 @@ class Sampler:
         *,
         timeout_s: float,
         on_step: Callable[[int], None] | None = None,
+        warm: bool = False,
     ) -> dict[str, Any]:
         return self._ask(
             "walk",
@@ -316,6 +323,7 @@ class Sampler:
             ballast_bytes=self._walks[name].ballast_bytes(steps),
             passes=passes,
             announce=on_step is not None,
+            warm=warm,
         )
 
     def _ask(self, op: str, **fields: Any) -> dict[str, Any]:

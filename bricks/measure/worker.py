@@ -200,8 +200,9 @@ class Worker:
         passes: int,
         announce: bool,
         ballast_bytes: int = 0,
+        warm: bool = False,
     ) -> dict[str, Any]:
-        """Run the steps in order: one pass to warm up, then ``passes`` that count.
+        """Run the steps in order: a pass to warm up unless they are, then ``passes`` that count.
 
         Beside them, as long as it is known that they run: the reference workload, before and
         after, and how long threads had to wait for a processor.
@@ -226,7 +227,8 @@ class Worker:
         timed = runs and not announce
         read = self._ballast_of(ballast_bytes) if timed and ballast_bytes else None
         reference_s = self._reference_s() if timed else None
-        one_pass()
+        if not warm:
+            one_pass()
         gc.disable()
         waiting = Waiting()
         try:

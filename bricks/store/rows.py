@@ -165,6 +165,13 @@ def plan_of(row: Row[Any], *, check: bool = True) -> Plan:
     return Plan.from_json(_mapping(row.plan))
 
 
+def brick_keys_of(row: Row[Any]) -> tuple[str, set[str]]:
+    """The name of a plan's model, and the keys of its bricks: faster than all of the plan."""
+    _checked(row)
+    data = _mapping(row.plan)
+    return str(data["model"]), {str(occurrence[0]) for occurrence in data["occurrences"]}
+
+
 def round_row(taken: Round) -> dict[str, Any]:
     """The columns of a round; ValueError unless its numbers can be what they say."""
     checked = _checked_round(taken)

@@ -25,6 +25,7 @@ from bricks.store.claims import LEASE_S, Claim, Owner, Watch
 from bricks.store.integrity import integrity_problems, refuse_what_is_cut_off
 from bricks.store.migrations import prepare
 from bricks.store.rows import (
+    brick_keys_of,
     brick_of,
     brick_row,
     decoding,
@@ -215,6 +216,19 @@ class Store:
             return None
         with decoding(f"the plan of {name}"):
             return replace(plan_of(row), model=name), row.wall_s
+
+    def brick_keys(self, target_key: str, granularity: str) -> dict[str, set[str]]:
+        """The keys of the bricks of each model whose plan is known there, by the model's name."""
+        query = select(plans).where(
+            plans.c.granularity == granularity, plans.c.target_key == target_key
+        )
+        found: dict[str, set[str]] = {}
+        with self._reading() as connection:
+            for row in connection.execute(query.order_by(plans.c.id)):
+                with decoding(f"the plan of {row.digest}"):
+                    model, keys = brick_keys_of(row)
+                found.setdefault(model, set()).update(keys)
+        return found
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given."""

@@ -1,0 +1,101 @@
+"""What is known of bricks on a target, and what that lets expect of the others.
+
+Learns from all that is measured there, of all models that were cut the same way. Nothing is
+learned before something is asked.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from bricks.decompose.plan import Brick, work_of
+from bricks.estimate.planner import Belief
+from bricks.estimate.prediction import Predictions
+from bricks.measure.measurement import Failure, Measurement
+from bricks.store import Store
+from bricks.zoo import entries
+
+if TYPE_CHECKING:
+    from bricks.estimate.predictor import Predictor
+
+# Before anything is learned: seconds of a brick, and for each unit of its work. Only proportions
+# matter, and nearly anything is possible.
+_GUESSED_S, _GUESSED_RATE_S, _GUESSED_DEVIATION, _GUESSED_BIAS = 1e-6, 1e-10, 1.0, 0.3
+
+
+class Knowledge:
+    """Of bricks on one target of ``store``, for models cut at ``granularity``."""
+
+    def __init__(self, store: Store, target_key: str, granularity: str) -> None:
+        self._store = store
+        self._target = target_key
+        self._granularity = granularity
+        self._latency_s: dict[str, float] = {}
+        self._failed: set[str] = set()
+        self._bricks: dict[str, Brick] = {}
+        self._learned: tuple[int, Predictor | None] = (0, None)
+
+    def settled(self, keys: Collection[str]) -> set[str]:
+        """Those of ``keys`` that are measured by now, or have failed."""
+        open_keys = [k for k in keys if k not in self._latency_s and k not in self._failed]
+        for key, result in self._store.results(self._target, open_keys).items():
+            if isinstance(result, Measurement):
+                self._latency_s[key] = result.latency_s()
+            elif isinstance(result, Failure):
+                self._failed.add(key)
+        return {k for k in keys if k in self._latency_s or k in self._failed}
+
+    def predictions(self, keys: Collection[str]) -> Predictions:
+        """What is to be expected of those ``keys`` that are not settled; nothing of too little."""
+        wanted = sorted(set(keys) - self.settled(keys))
+        predictor = self._predictor() if wanted else None
+        if predictor is None:
+            return Predictions()
+        return Predictions(predictor.predict(self._load(wanted)), predictor.bias)
+
+    def beliefs(self, keys: Collection[str]) -> tuple[dict[str, Belief], float]:
+        """What is believed of ``keys``, and by how much predictions err together.
+
+        What failed costs nothing, and is known.
+        """
+        settled = self.settled(keys)
+        found = {k: Belief(self._latency_s.get(k, 0.0), 0.0, measured=True) for k in settled}
+        predictions = self.predictions(keys)
+        if predictions.of:
+            predicted = predictions.of.items()
+            found |= {k: Belief(p.latency_s, p.log_sd) for k, p in predicted}
+            return found, predictions.bias
+        for key, brick in self._load(sorted(set(keys) - settled)).items():
+            latency_s = _GUESSED_S + _GUESSED_RATE_S * work_of(brick)
+            found[key] = Belief(latency_s, _GUESSED_DEVIATION)
+        return found, _GUESSED_BIAS
+
+    def _predictor(self) -> Predictor | None:
+        """Learned from all that is measured now; None if that is too little."""
+        by_model = self._store.brick_keys(self._target, self._granularity)
+        every = sorted({key for keys in by_model.values() for key in keys})
+        self.settled(every)
+        known = [key for key in every if key in self._latency_s]
+        if self._learned[0] != len(known):
+            # Here, since what it stands on takes a second to import.
+            from bricks.estimate.predictor import learn
+
+            latency_s = {key: self._latency_s[key] for key in known}
+            predictor = learn(self._load(known), latency_s, _families(by_model))
+            self._learned = len(known), predictor
+        return self._learned[1]
+
+    def _load(self, keys: Collection[str]) -> dict[str, Brick]:
+        self._bricks |= self._store.load_bricks([key for key in keys if key not in self._bricks])
+        return {key: self._bricks[key] for key in keys}
+
+
+def _families(by_model: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    """The bricks of each family of models; what is in no zoo is a family of its own."""
+    family = {entry.name: entry.family for entry in entries()}
+    found: dict[str, set[str]] = defaultdict(set)
+    for model, keys in by_model.items():
+        found[family.get(model, model)].update(keys)
+    return dict(found)

@@ -1,0 +1,135 @@
+"""Measures what is worth it: as much as an effort asks for, or as a budget of time buys.
+
+Some bricks are measured, the others are predicted from them, and that tells which to measure next:
+those whose uncertainty matters most to the models' estimates. So it goes on until the estimates
+are known well enough, or the time is up. It must not know how anything is measured.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from bricks.decompose.plan import work_of
+from bricks.estimate.planner import Effort, Planner
+from bricks.knowledge import Knowledge
+from bricks.measure.campaign import Outcome, Progress
+from bricks.measure.jobs import Job
+
+# Bricks that the first predictions are learned from; from then on at most so many times as many.
+_FIRST, _GROWTH = 160, 2.0
+
+# Of the time left, the share that is planned ahead: what follows is chosen better.
+_AHEAD = 0.5
+
+# What samples or predictions leave open, as people say it: 95 % lie within so many deviations.
+_NORMAL = 1.96
+
+# Runs a campaign over jobs, which may take so many seconds.
+Run = Callable[[Sequence[Job], float | None, Progress], Outcome]
+
+
+class Spending:
+    """Spends an effort, and a budget in seconds if there is one, on ``jobs``."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        knowledge: Knowledge,
+        effort: Effort,
+        budget_s: float | None,
+        progress: Progress,
+    ) -> None:
+        self._jobs = jobs
+        self._knowledge = knowledge
+        self._effort = effort
+        self._budget_s = budget_s
+        self._progress = progress
+        self._started = time.monotonic()
+        self._keys = {key for job in jobs for key in job.decomposition.plan.keys}
+        self._counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
+        self._bricks = {k: b for job in jobs for k, b in job.decomposition.bricks.items()}
+        self._share = 0.0
+
+    def run(self, run: Run) -> Outcome:
+        """Measure stage by stage; what all stages did."""
+        done: list[Outcome] = []
+        whole = any(job.whole for job in self._jobs)
+        while whole or not done or not self._over():
+            chosen, said = self._choose()
+            if not chosen and not whole:
+                break
+            jobs = [
+                replace(job, whole=job.whole and whole, chosen=frozenset(chosen))
+                for job in self._jobs
+            ]
+            outcome = run(jobs, self._left_s(), self._shown(said))
+            done.append(outcome)
+            whole = False
+            if outcome.unfinished:
+                break
+        return _together(done)
+
+    def _choose(self) -> tuple[list[str], str]:
+        """The bricks of the next stage, and how well the models are known before it."""
+        measured = len(self._knowledge.settled(self._keys))
+        beliefs, bias = self._knowledge.beliefs(self._keys)
+        learned = any(not b.measured and b.deviation < 1.0 for b in beliefs.values())
+        planner = Planner(self._counts, beliefs, bias)
+        left_s = self._left_s()
+        chosen = planner.choose(
+            self._effort.deviation,
+            most=max(_FIRST, int(_GROWTH * measured)),
+            most_s=math.inf if left_s is None else max(1.0, _AHEAD * left_s),
+            kind=None if learned else self._kind,
+        )
+        typical = _NORMAL * planner.outlook().typical
+        self._share = max(self._share, self._known_share(measured, len(chosen)))
+        return chosen, f"models known to ± {100 * typical:.1f} %, " if learned else ""
+
+    def _known_share(self, measured: int, chosen: int) -> float:
+        return measured / max(1, measured + chosen)
+
+    def _kind(self, key: str) -> tuple[object, ...]:
+        """What tells bricks apart before anything is learned: operators, and how much work."""
+        brick = self._bricks[key]
+        return brick.operators, round(math.log2(1.0 + work_of(brick)))
+
+    def _left_s(self) -> float | None:
+        if self._budget_s is None:
+            return None
+        return max(0.0, self._budget_s - (time.monotonic() - self._started))
+
+    def _over(self) -> bool:
+        return self._left_s() == 0.0
+
+    def _shown(self, said: str) -> Progress:
+        begin = self._share
+
+        def show(what: str, share: float) -> None:
+            done = begin + (1.0 - begin) * share
+            if self._budget_s:
+                done = max(done, (time.monotonic() - self._started) / self._budget_s)
+            self._progress(said + what, min(1.0, done))
+
+        return show
+
+
+def _together(outcomes: Sequence[Outcome]) -> Outcome:
+    """What several campaigns did, as if they had been one."""
+    measured: dict[str, frozenset[str]] = {}
+    for outcome in outcomes:
+        for digest, keys in outcome.measured.items():
+            measured[digest] = measured.get(digest, frozenset()) | keys
+    foreign = [o.foreign_cores for o in outcomes if o.foreign_cores is not None]
+    return Outcome(
+        measured,
+        frozenset(key for o in outcomes for key in o.again),
+        tuple(failure for o in outcomes for failure in o.failures),
+        outcomes[-1].unfinished if outcomes else frozenset(),
+        max(foreign, default=None),
+        sum(o.rounds for o in outcomes),
+        sum(o.disturbed for o in outcomes),
+    )
