@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -189,6 +190,7 @@ class Bench:
         self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
         self._target_saved = False
         self._decomposed: dict[str, Decomposition] = {}  # by digest: commands ask several times
+        self._known: dict[str, Knowledge] = {}  # by target
 
     def __enter__(self) -> Bench:
         return self
@@ -275,6 +277,13 @@ class Bench:
             )
         return self.decompose(model).plan
 
+    def knowledge(self, target: Target | None = None) -> Knowledge:
+        """What is known of bricks on ``target``, by default this one, and expected of others."""
+        key = (self.target if target is None else target).key
+        if key not in self._known:
+            self._known[key] = Knowledge(self.store, key, str(self._granularity))
+        return self._known[key]
+
     def verify(self, model: Model) -> dict[str, Any]:
         """Chain the model's bricks and compare with the whole model; see ``measure.verify``."""
         decomposition = self.decompose(model)
@@ -310,6 +319,11 @@ class Bench:
             disturbed_rounds=outcome.disturbed,
             remeasured_bricks=len(outcome.again),
         )
+
+    def run(self, models: Iterable[Model]) -> Outcome:
+        """Measure whole ``models``, and none of their bricks: what anyone would do without them."""
+        jobs = [replace(self._whole_job(model), chosen=frozenset()) for model in models]
+        return self._campaign(jobs, self._conditions.budget_s, self._progress)
 
     def predict(
         self, model: Model, *, measure: bool = True, target: Target | None = None
@@ -433,8 +447,7 @@ class Bench:
         whole = any(job.whole for job in jobs)
         if not jobs or (self._effort.complete and (whole or budget_s is None)):
             return self._campaign(jobs, budget_s, self._progress)
-        knowledge = self._knowledge(self.target)
-        spending = Spending(jobs, knowledge, self._effort, budget_s, self._progress)
+        spending = Spending(jobs, self.knowledge(), self._effort, budget_s, self._progress)
         return spending.run(self._campaign)
 
     def _campaign(self, jobs: Sequence[Job], budget_s: float | None, progress: Progress) -> Outcome:
@@ -444,23 +457,27 @@ class Bench:
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
         conditions = replace(self._conditions, budget_s=budget_s)
         campaign = Campaign(self.store, self._supervisor, self.target.key, conditions, progress)
-        if self.options.memory_bytes is not None or not self._frugal:
-            return campaign.run(jobs)
-        # Weights are held as they are and packed; while one is packed, it is held twice more.
-        found = (job.decomposition for job in jobs)
-        heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
-        held = max(heaviest, MOST_WEIGHT_BYTES)  # bricks of several models are loaded at once
-        with self._supervisor.memory_limited(2 * held + _ROOM_BYTES):
-            return campaign.run(jobs)
+        with self._memory_for(jobs):
+            outcome = campaign.run(jobs)
+        self.knowledge().outdate()
+        return outcome
 
-    def _knowledge(self, target: Target) -> Knowledge:
-        return Knowledge(self.store, target.key, str(self._granularity))
+    def _memory_for(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
+        """The memory that measuring ``jobs`` may take, and no more of it."""
+        if self.options.memory_bytes is not None or not self._frugal:
+            return nullcontext()
+        # Weights are held as they are and packed; while one is packed, it is held twice more.
+        found = [job.decomposition for job in jobs]
+        heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
+        together = sum(job.decomposition.weight_bytes for job in jobs if not job.whole)
+        held = max(heaviest, min(together, MOST_WEIGHT_BYTES))
+        return self._supervisor.memory_limited(2 * held + _ROOM_BYTES)
 
     def _predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
         """What is to be expected of those bricks that were not tried."""
         if all(key in results for key in keys):
             return Predictions()  # at once: looking through all of the cache takes a while
-        return self._knowledge(target).predictions(keys)
+        return self.knowledge(target).predictions(keys)
 
     def _results(self, keys: Sequence[str], target_key: str) -> Results:
         return self.store.results(target_key, [*keys, *PROBES.values()])

@@ -35,7 +35,13 @@ class Knowledge:
         self._latency_s: dict[str, float] = {}
         self._failed: set[str] = set()
         self._bricks: dict[str, Brick] = {}
-        self._learned: tuple[int, Predictor | None] = (0, None)
+        self._predictor: Predictor | None = None
+        self._outdated = True
+
+    def outdate(self) -> None:
+        """More is measured by now: learn again when something is asked."""
+        self._failed.clear()
+        self._outdated = True
 
     def settled(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
@@ -50,7 +56,7 @@ class Knowledge:
     def predictions(self, keys: Collection[str]) -> Predictions:
         """What is to be expected of those ``keys`` that are not settled; nothing of too little."""
         wanted = sorted(set(keys) - self.settled(keys))
-        predictor = self._predictor() if wanted else None
+        predictor = self._learned() if wanted else None
         if predictor is None:
             return Predictions()
         return Predictions(predictor.predict(self._load(wanted)), predictor.bias)
@@ -72,20 +78,19 @@ class Knowledge:
             found[key] = Belief(latency_s, _GUESSED_DEVIATION)
         return found, _GUESSED_BIAS
 
-    def _predictor(self) -> Predictor | None:
+    def _learned(self) -> Predictor | None:
         """Learned from all that is measured now; None if that is too little."""
-        by_model = self._store.brick_keys(self._target, self._granularity)
-        every = sorted({key for keys in by_model.values() for key in keys})
-        self.settled(every)
-        known = [key for key in every if key in self._latency_s]
-        if self._learned[0] != len(known):
+        if self._outdated:
             # Here, since what it stands on takes a second to import.
             from bricks.estimate.predictor import learn
 
-            latency_s = {key: self._latency_s[key] for key in known}
-            predictor = learn(self._load(known), latency_s, _families(by_model))
-            self._learned = len(known), predictor
-        return self._learned[1]
+            by_model = self._store.brick_keys(self._target, self._granularity)
+            every = sorted({key for keys in by_model.values() for key in keys})
+            self.settled(every)
+            latency_s = {key: self._latency_s[key] for key in every if key in self._latency_s}
+            self._predictor = learn(self._load(list(latency_s)), latency_s, _families(by_model))
+            self._outdated = False
+        return self._predictor
 
     def _load(self, keys: Collection[str]) -> dict[str, Brick]:
         self._bricks |= self._store.load_bricks([key for key in keys if key not in self._bricks])

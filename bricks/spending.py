@@ -66,11 +66,18 @@ class Spending:
                 for job in self._jobs
             ]
             outcome = run(jobs, self._left_s(), self._shown(said))
+            self._knowledge.outdate()
             done.append(outcome)
             whole = False
             if outcome.unfinished:
                 break
-        return _together(done)
+        return replace(_together(done), unfinished=self._unfinished(done))
+
+    def _unfinished(self, done: Sequence[Outcome]) -> frozenset[str]:
+        """What there was no time for: of all bricks, or of those that were chosen."""
+        if self._effort.complete:
+            return frozenset(self._keys - self._knowledge.settled(self._keys))
+        return done[-1].unfinished if done else frozenset()
 
     def _choose(self) -> tuple[list[str], str]:
         """The bricks of the next stage, and how well the models are known before it."""
@@ -86,11 +93,8 @@ class Spending:
             kind=None if learned else self._kind,
         )
         typical = _NORMAL * planner.outlook().typical
-        self._share = max(self._share, self._known_share(measured, len(chosen)))
+        self._share = max(self._share, measured / max(1, measured + len(chosen)))
         return chosen, f"models known to ± {100 * typical:.1f} %, " if learned else ""
-
-    def _known_share(self, measured: int, chosen: int) -> float:
-        return measured / max(1, measured + chosen)
 
     def _kind(self, key: str) -> tuple[object, ...]:
         """What tells bricks apart before anything is learned: operators, and how much work."""
@@ -128,7 +132,7 @@ def _together(outcomes: Sequence[Outcome]) -> Outcome:
         measured,
         frozenset(key for o in outcomes for key in o.again),
         tuple(failure for o in outcomes for failure in o.failures),
-        outcomes[-1].unfinished if outcomes else frozenset(),
+        frozenset(),
         max(foreign, default=None),
         sum(o.rounds for o in outcomes),
         sum(o.disturbed for o in outcomes),

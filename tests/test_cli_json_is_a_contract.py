@@ -115,7 +115,8 @@ def test_measure(here: Here, models: list[Path]) -> None:
         {k: v for k, v in facts.items() if k not in ("system", "runtime")},
         {
             "granularity": TEXT, "models": list, "occurrences": COUNT, "bricks": COUNT,
-            "new_bricks": COUNT, "unfinished": COUNT, "failures": list, "wall_s": NUMBER,
+            "new_bricks": COUNT, "predicted_bricks": COUNT, "unfinished": COUNT,
+            "failures": list, "wall_s": NUMBER,
             "foreign_cores": type(None),  # nothing is timed with the fake runtime
             "rounds": COUNT, "disturbed_rounds": COUNT, "remeasured_bricks": COUNT,
         },
@@ -133,7 +134,8 @@ def test_predict(here: Here, models: list[Path]) -> None:
     of_this_target(done.json)
     for row in done.json["models"]:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")
-        expected = dict.fromkeys((*times, "coverage", "other_state_share"), NUMBER)
+        shares = ("coverage", "other_state_share", "predicted_share", "measured_share")
+        expected = dict.fromkeys((*times, *shares), NUMBER)
         has(
             row,
             {"model": TEXT, **expected, "missing": list, "bricks": list, "error": NOTHING},
@@ -142,8 +144,11 @@ def test_predict(here: Here, models: list[Path]) -> None:
         for share in row["bricks"]:
             has(
                 share,
-                {"brick": TEXT, "occurrences": COUNT, "latency_s": NUMBER, "share": NUMBER},
-            )
+                {
+                    "brick": TEXT, "occurrences": COUNT, "latency_s": NUMBER, "share": NUMBER,
+                    "predicted": bool,
+                },
+            )  # fmt: skip
 
 
 def test_predict_without_measurements_names_what_lacks(here: Here, models: list[Path]) -> None:

@@ -25,8 +25,11 @@ ALLOWED = {
     "report": {
         "errors", "graph", "decompose", "system", "store", "estimate", "measure.measurement",
     },
+    "knowledge": {"decompose", "store", "zoo", "estimate", "measure.measurement"},
+    "spending": {"knowledge", "decompose", "estimate", "measure"},
     "bench": {
         "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate",
+        "knowledge", "spending",
     },
     "survey": {
         "bench", "errors", "graph", "system", "decompose", "estimate", "measure.probes",

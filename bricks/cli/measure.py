@@ -44,7 +44,8 @@ def measure(
         }
         failed = _failed(bench, done)
         # Not done.unfinished: that counts the probes of the call overhead too, which are no bricks.
-        lacking = len(needed - bench.store.results(bench.target.key, sorted(needed)).keys())
+        settled = bench.store.results(bench.target.key, sorted(needed)).keys()
+        lacking = len(needed - settled) - done.predicted_bricks
     errors = [row["error"] for row in rows if row["error"] is not None]
     errors += failed
     if done.unfinished:
@@ -83,11 +84,13 @@ def _row(bench: Bench, model: Model | Unread) -> tuple[dict[str, Any], Set[str]]
 def _counted(done: Measured, lacking: int) -> str:
     """What became of every brick, in words."""
     failed = len(done.failures)
+    known = done.bricks - done.new_bricks - failed - lacking - done.predicted_bricks
     counts = {
         "measured now": done.new_bricks,
-        "known before": done.bricks - done.new_bricks - failed - lacking,
+        "known before": known,
         "failed": failed,
         "left unfinished": lacking,
+        "left to be predicted": done.predicted_bricks,
     }
     said = [f"{count} {what}" for what, count in counts.items() if count]
     return f"{done.bricks} bricks: {', '.join(said)}"
@@ -108,6 +111,7 @@ def _totals(done: Measured) -> dict[str, Any]:
         "occurrences": done.occurrences,
         "bricks": done.bricks,
         "new_bricks": done.new_bricks,
+        "predicted_bricks": done.predicted_bricks,
         "unfinished": done.unfinished,
         "failures": [{"brick": f.key, "reason": f.reason} for f in done.failures],
         "wall_s": done.wall_s,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from bricks.system.target import Target
 
 NoMeasure = Annotated[
-    bool, typer.Option("--no-measure", help="Use what the cache holds; name what it lacks.")
+    bool, typer.Option("--no-measure", help="Use what the cache holds; predict what it lacks.")
 ]
 
 
@@ -31,15 +33,16 @@ def predict(
 ) -> None:
     """Predict how fast models run, from measurements of their bricks.
 
-    Bricks without a measurement are measured first. Example: bricks predict resnet50 --threads 2
+    Bricks without a measurement are measured first; or predicted, where there are enough to learn
+    from and --no-measure, --effort or --budget say so. Example: bricks predict resnet50 --threads 2
     """
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, options.workers)
-        rows = [
-            _row(bench, model, target, measure=not no_measure and system is None)
-            for model in read_all(options)
-        ]
+        models = read_all(options)
+        if not no_measure and system is None:
+            _measure(bench, models)
+        rows = [_row(bench, model, target) for model in models]
     facts = {
         "system": target.system.to_json(),
         "runtime": target.runtime.to_json(),
@@ -50,11 +53,12 @@ def predict(
     if options.json:
         print_json(facts)
     elif any(row["coverage"] is not None for row in rows):
-        from bricks.report.tables import other_state, prediction_table
+        from bricks.report.tables import other_state, predicted, prediction_table
 
         show(prediction_table(rows))
         for row in rows:
             show(*other_state(row["model"], row["other_state_share"]))
+            show(*predicted(row["model"], row["predicted_share"]))
     finish(row["error"] for row in rows if row["error"] is not None)
 
 
@@ -65,16 +69,29 @@ _FIGURES = (
     "critical_path_s",
     "call_overhead_s",
     "other_state_share",
+    "predicted_share",
+    "measured_share",
 )
 
 
-def _row(bench: Bench, model: Model | Unread, target: Target, *, measure: bool) -> dict[str, Any]:
+def _measure(bench: Bench, models: Sequence[Model | Unread]) -> None:
+    """Measure for all models together; one that cannot be decomposed says so in its own row."""
+    good: list[Model] = []
+    for model in models:
+        if not isinstance(model, Unread):
+            with suppress(BricksError):
+                bench.decompose(model)
+                good.append(model)
+    bench.measure(good)
+
+
+def _row(bench: Bench, model: Model | Unread, target: Target) -> dict[str, Any]:
     nothing = dict.fromkeys((*_FIGURES, "coverage"))
     empty: dict[str, Any] = {"model": model.name, **nothing, "missing": [], "bricks": []}
     if isinstance(model, Unread):
         return {**empty, "error": model.error}
     try:
-        estimate = bench.predict(model, measure=measure, target=target)
+        estimate = bench.predict(model, measure=False, target=target)
     except BricksError as error:
         return {**empty, "error": str(error)}
     facts = {**empty, **_facts(estimate)}
@@ -96,6 +113,7 @@ def _facts(estimate: Estimate | IncompleteEstimate) -> dict[str, Any]:
                 "occurrences": s.occurrences,
                 "latency_s": s.latency_s,
                 "share": s.share,
+                "predicted": s.predicted,
             }
             for s in estimate.shares
         ],

@@ -85,6 +85,16 @@ def other_state(model: str, share: float | None) -> list[str]:
     ]
 
 
+def predicted(model: str, share: float | None) -> list[str]:
+    """A line for people if a part of an estimate was not measured."""
+    if not share:
+        return []
+    return [
+        f"{model}: {percent(share)} of the estimate is predicted from bricks of other models, the"
+        " rest is measured: the interval allows for that."
+    ]
+
+
 def giga(value: float | None) -> str:
     """A count of operations in billions."""
     return "unknown" if value is None else f"{value / 1e9:.2f}"

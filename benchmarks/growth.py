@@ -1,8 +1,8 @@
 """How does decomposing grow with a model? Graphs of 100 to 20,000 nodes, and a large decoder.
 
-    .venv/bin/python benchmarks/performance.py
+    .venv/bin/python benchmarks/growth.py
 
-Writes docs/performance.md. Each row is a process of its own with nothing cached; reading and
+Writes docs/growth.md. Each row is a process of its own with nothing cached; reading and
 decomposing are timed inside of it, and memory is the peak of the process and of its worker
 together. Run nothing else meanwhile.
 """
@@ -26,7 +26,7 @@ from onnx import TensorProto, helper
 from bricks import Bench
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "growth.md"
 sys.path.insert(0, str(ROOT / "tests"))
 from decoder import Architecture, decoder, shapes  # noqa: E402  # found by the path above
 
@@ -181,7 +181,7 @@ def main() -> None:
         lines = [
             "# How decomposing grows",
             "",
-            f"Written by `benchmarks/performance.py` on {datetime.now(UTC).date()}, on {system}.",
+            f"Written by `benchmarks/growth.py` on {datetime.now(UTC).date()}, on {system}.",
             f"Medians of {REPEATS} processes with nothing cached. Memory is the peak of the process"
             " and of its worker together, 200 MB of which are the interpreters and libraries. The",
             "weights' file does not exist: no weight is read.",
