@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,9 @@ from bricks.measure.statistics import LEAST_RANKED, half_width, median, pooled_d
 
 # Rounds between two looks at the precision, once there are so many that must be there.
 _LOOK_EVERY = 4
+
+# Rounds that even what hardly counts may get.
+_FEW = 3
 
 # By how much, relative to it, a single round is expected to be off: it cannot show that itself.
 _SINGLE_DEVIATION = 0.05
@@ -34,12 +38,12 @@ class StopRule:
     is. So must the sum of its bricks. Of each of these, a share s of the model, that takes
     ± ``precision`` / sqrt(s), since what samples leave open adds up as squares do.
 
-    A whole latency is sampled in ``min_rounds`` at least, a share of it in as large a part of them,
-    anything in ``max_rounds`` at most. What counts are undisturbed rounds of that state of the
-    machine which prevails; half as many again of whatever kind end it too. The precision is
-    nominal: sampling that stops when an interval is narrow finds it narrower than it should be. So
-    it is looked at only every few rounds. ``passes`` samples are taken in each round, after one
-    warm-up.
+    A whole latency is sampled in ``min_rounds`` at least and ``max_rounds`` at most, a share s of
+    it in s times as many at least, and in sqrt(s) times as many (but three) at most. What counts
+    are undisturbed rounds of that state of the machine which prevails; half as many again, of
+    whatever kind, end it too. The precision is nominal: sampling that stops when an interval is
+    narrow finds it narrower than it should be. So it is looked at only every few rounds.
+    ``passes`` samples are taken in each round, after one warm-up.
     """
 
     precision: float = 0.01
@@ -47,14 +51,18 @@ class StopRule:
     max_rounds: int = 24
     passes: int = 2
 
-    @property
-    def most_rounds(self) -> int:
-        """Rounds after which sampling ends however disturbed they were."""
-        return self.max_rounds + self.max_rounds // 2
-
     def least_rounds(self, share: float) -> int:
         """Rounds that a share of a model's latency needs, however narrow its interval is."""
         return max(1, math.ceil(self.min_rounds * share))
+
+    def most_rounds(self, share: float) -> int:
+        """Rounds that it gets, however wide its interval is."""
+        return min(self.max_rounds, max(_FEW, math.ceil(self.max_rounds * math.sqrt(share))))
+
+    def given_up(self, rounds: int, share: float) -> bool:
+        """Whether so many rounds are too many, however disturbed they were."""
+        most = self.most_rounds(share)
+        return rounds >= most + most // 2
 
     def met(self, medians: Sequence[float], share: float, deviation: float) -> bool:
         """Whether rounds with these ``medians`` are enough for a share of a model's latency.
@@ -62,7 +70,7 @@ class StopRule:
         ``deviation`` is how far rounds of such latencies are apart, relative to their median.
         """
         count, least = len(medians), self.least_rounds(share)
-        if count >= self.max_rounds:
+        if count >= self.most_rounds(share):
             return True
         if count < least or (count >= LEAST_RANKED and (count - least) % _LOOK_EVERY):
             return False
@@ -95,6 +103,7 @@ class Progressing:
         self.least = 1  # rounds that it takes at least, as far as is known
         self._goal = goal
         self._rule = rule
+        self._taken: Counter[str] = Counter()
         self._quiet: dict[str, list[tuple[float | None, float]]] = {}
         self._before = {key: [r for r in of if not r.disturbed] for key, of in goal.before.items()}
 
@@ -118,6 +127,7 @@ class Progressing:
         self.rounds += 1
         rounds = taken.rounds()
         self.runs = bool(rounds)
+        self._taken.update(rounds.keys())
         for key, found in rounds.items():
             if key not in self._quiet:
                 before = self._before.get(key, ())
@@ -133,17 +143,24 @@ class Progressing:
         }
         known = {key: values for key, values in medians.items() if values}
         deviation = pooled_deviation(known.values())
-        latencies_s = {key: median(values) for key, values in known.items()}
-        shares = self._goal.shares.of(latencies_s) if self._goal.shares is not None else {}
-        share_of = {key: shares.get(key, 1.0) for key in known}
+        share_of = self._shares()
         self.active = {
             key
-            for key in medians
-            if key not in known or not self._rule.met(known[key], share_of[key], deviation)
+            for key, share in share_of.items()
+            if not self._rule.given_up(self._taken[key], share)
+            and (key not in known or not self._rule.met(known[key], share, deviation))
         }
         self.least = max(map(self._rule.least_rounds, share_of.values()), default=self.least)
-        if self.rounds >= self._rule.most_rounds:
-            self.active = set()
+
+    def _shares(self) -> dict[str, float]:
+        """What each key is of a model, by whatever was seen of it: nothing, if nothing was."""
+        if self._goal.shares is None:
+            return dict.fromkeys(self._quiet, 1.0)
+        seen = {
+            key: median([s for _, s in of_key]) for key, of_key in self._quiet.items() if of_key
+        }
+        found = self._goal.shares.of(seen)
+        return {key: found.get(key, 1.0 if key in seen else 0.0) for key in self._quiet}
 
 
 def sample_in_turn(
@@ -187,4 +204,4 @@ def sample_in_turn(
 
 
 def _done(walk: Progressing, rule: StopRule) -> float:
-    return max(walk.resting_share, min(1.0, walk.rounds / rule.most_rounds))
+    return max(walk.resting_share, min(1.0, walk.rounds / rule.max_rounds))
