@@ -6,26 +6,22 @@ here, so that processes may work beside each other. Must not know how results ar
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 
-from bricks.bench import Bench, Options
-from bricks.decompose.plan import Decomposition, Plan
-from bricks.errors import BricksError, StoreError
+from bricks.bench import Bench
+from bricks.decompose.plan import Plan
+from bricks.errors import StoreError
 from bricks.estimate.cost import CostModel, fit
 from bricks.estimate.coverage import ZooCoverage
 from bricks.estimate.coverage import coverage as coverage_of
 from bricks.graph.model import Model
+from bricks.graph.view import parse_model, without_values
 from bricks.measure.probes import PROBES
-from bricks.system import Target, available_memory_bytes, physical_cores
+from bricks.system import Target, physical_cores
 
 # Fewer models than this for each process are decomposed sooner than processes have started.
 _WORTH_A_PROCESS = 4
-
-# Portions of models for each process: so that one which gets the slow ones holds up no other.
-_PORTIONS = 2
 
 
 def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | None = None) -> None:
@@ -40,12 +36,9 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
         processes = min(physical_cores(), len(unknown) // _WORTH_A_PROCESS)
     if min(processes, len(unknown)) < 2:
         return  # the bench does it when it is asked
-    # Large and small ones dealt to all alike.
-    ordered = sorted(unknown.values(), key=lambda model: len(model.skeleton), reverse=True)
-    count = min(len(ordered), processes * _PORTIONS)
-    portions = [ordered[number::count] for number in range(count)]
-    memory_bytes = bench.options.memory_bytes or int(available_memory_bytes() * 0.9)
-    options = replace(bench.options, threads=1, memory_bytes=memory_bytes // processes)
+    # What takes long first, so that no process has more to do when the others are done.
+    ordered = sorted(unknown.values(), key=_effort, reverse=True)
+    decompose = bench.decomposer(processes)
     # Here, so that a zoo whose plans are known need not import it.
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky import get_reusable_executor
@@ -55,12 +48,11 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
     try:
         with parallel_config(backend="loky", inner_max_num_threads=1):
             parallel = Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
-            done = 0
-            for found in parallel(delayed(_decomposed)(portion, options) for portion in portions):
+            results = parallel(delayed(decompose)([model]) for model in ordered)
+            for done, found in enumerate(results, start=1):
                 for decomposition in found:
                     bench.keep(decomposition)
-                done += 1
-                bench.progress(what, done / count)
+                bench.progress(what, done / len(ordered))
     except BrokenProcessPool:
         pass  # one was killed, maybe for lack of memory: what it had is decomposed alone, then
     finally:
@@ -68,16 +60,10 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
         get_reusable_executor().shutdown(wait=True)
 
 
-def _decomposed(models: Sequence[Model], options: Options) -> list[Decomposition]:
-    """Those of ``models`` that can be decomposed, in a process that shares nothing."""
-    found = []
-    with tempfile.TemporaryDirectory(prefix="bricks-") as folder, Bench(folder, options) as bench:
-        for model in models:
-            try:
-                found.append(bench.decompose(model))
-            except BricksError:  # the parent meets it again, and says so
-                continue
-    return found
+def _effort(model: Model) -> float:
+    """How much there is to do: a megabyte of weights takes as long as a kilobyte of the graph."""
+    weights = without_values(parse_model(model.skeleton)).values()
+    return len(model.skeleton) + sum(type_.size_bytes for type_ in weights) / 1000
 
 
 def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = None) -> ZooCoverage:
