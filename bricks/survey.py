@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 
-from bricks.bench import Bench
-from bricks.decompose.plan import Plan
+from bricks.bench import Bench, Decomposer
+from bricks.decompose.plan import Decomposition, Plan
 from bricks.errors import StoreError
 from bricks.estimate.cost import CostModel, fit
 from bricks.estimate.coverage import ZooCoverage
@@ -36,23 +36,23 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
         processes = min(physical_cores(), len(unknown) // _WORTH_A_PROCESS)
     if min(processes, len(unknown)) < 2:
         return  # the bench does it when it is asked
-    # What takes long first, so that no process has more to do when the others are done.
-    ordered = sorted(unknown.values(), key=_effort, reverse=True)
+    portions = _portions(list(unknown.values()), processes)
     decompose = bench.decomposer(processes)
     # Here, so that a zoo whose plans are known need not import it.
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky import get_reusable_executor
 
-    what = f"decomposing {len(ordered)} models"
+    what = f"decomposing {len(unknown)} models"
     bench.progress(what, 0.0)
     try:
         with parallel_config(backend="loky", inner_max_num_threads=1):
             parallel = Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
-            results = parallel(delayed(decompose)([model]) for model in ordered)
-            for done, found in enumerate(results, start=1):
+            done = 0
+            for size, found in parallel(delayed(_counted)(decompose, each) for each in portions):
                 for decomposition in found:
                     bench.keep(decomposition)
-                bench.progress(what, done / len(ordered))
+                done += size
+                bench.progress(what, done / len(unknown))
     except BrokenProcessPool:
         pass  # one was killed, maybe for lack of memory: what it had is decomposed alone, then
     finally:
@@ -60,10 +60,31 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
         get_reusable_executor().shutdown(wait=True)
 
 
-def _effort(model: Model) -> float:
-    """How much there is to do: a megabyte of weights takes as long as a kilobyte of the graph."""
-    weights = without_values(parse_model(model.skeleton)).values()
-    return len(model.skeleton) + sum(type_.size_bytes for type_ in weights) / 1000
+def _counted(decompose: Decomposer, models: Sequence[Model]) -> tuple[int, list[Decomposition]]:
+    """What is found of ``models``, and how many they were."""
+    return len(models), decompose(models)
+
+
+def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:
+    """``models`` in the order in which to begin them, and those together that one process takes.
+
+    Those with the largest weights come together, up to half of what falls to a process: it keeps
+    the memory that they need, and the others need not have as much. Of all others the one that
+    takes longest comes first, so that no process has more to do when the others are done.
+    """
+    types = [without_values(parse_model(model.skeleton)).values() for model in models]
+    sizes = [[type_.size_bytes for type_ in each] for each in types]
+    # A megabyte of weights takes as long as a kilobyte of the graph.
+    efforts = [len(m.skeleton) + sum(each) / 1000 for m, each in zip(models, sizes, strict=True)]
+    most, together = sum(efforts) / processes / 2, list[int]()
+    for number in sorted(range(len(models)), key=lambda n: max(sizes[n], default=0), reverse=True):
+        most -= efforts[number]
+        if most < 0:
+            break
+        together.append(number)
+    alone = sorted(set(range(len(models))) - set(together), key=lambda n: (-efforts[n], n))
+    numbers = [together, *([number] for number in alone)]
+    return [[models[number] for number in each] for each in numbers if each]
 
 
 def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = None) -> ZooCoverage:

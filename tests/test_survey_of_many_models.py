@@ -92,7 +92,7 @@ def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path
 
 
 def test_what_a_killed_process_had_is_left_to_the_bench(paths: list[Path], tmp_path: Path) -> None:
-    sabotage = "bench.decomposed_apart = lambda *_, **__: __import__('os').kill(__import__('os').getpid(), 9)"
+    sabotage = "import os; bench.decomposed_apart = lambda *_, **__: os.kill(os.getpid(), 9)"
     facts = side_by_side(tmp_path / "cache", "fake", "executed", paths, sabotage)
     assert facts["left"] == []
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:

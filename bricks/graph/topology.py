@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import networkx as nx
 import onnx
 
 from bricks.errors import ModelError
@@ -171,6 +170,8 @@ def sort_nodes(graph: onnx.GraphProto, file: str) -> None:
     ]
     if all(maker < user for maker, user in edges):
         return
+    import networkx as nx  # here, for it takes longer to import than all that reads a model
+
     flow: nx.DiGraph[int] = nx.DiGraph(edges)
     flow.add_nodes_from(range(len(graph.node)))
     try:

@@ -7,6 +7,7 @@ happens there, and may take so much time as suits the model. It must not know of
 from __future__ import annotations
 
 import atexit
+import gc
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -118,6 +119,7 @@ def decomposed_apart(
 def _graphs_apart(settings: WorkerSettings, timeout_s: float) -> Graphs:
     supervisor = Supervisor(settings)
     atexit.register(supervisor.close)
+    gc.freeze()  # what is there by now stays, and need not be looked through for garbage
     return Graphs(supervisor, timeout_s)
 
 
