@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import Constructing, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Constructing,
+    Unread,
+    decomposed,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.warnings import warn_of_crowding
@@ -36,9 +44,12 @@ def predict(
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, options.workers)
+        models: Sequence[Model | Unread] = read_all(options)
+        if system is None:
+            models = decomposed(bench, models)
         rows = [
             _row(bench, model, target, measure=not no_measure and system is None)
-            for model in read_all(options)
+            for model in models
         ]
     facts = {
         "system": target.system.to_json(),

@@ -39,7 +39,8 @@ from bricks.graph.payload import (
     tensors_of,
     type_of,
 )
-from bricks.graph.shapes import make_concrete, parse_shape
+from bricks.graph.shapes import make_concrete
+from bricks.graph.sizes import parse_shape
 from bricks.graph.sparse import make_dense
 from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import hoist
