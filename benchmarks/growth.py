@@ -58,12 +58,13 @@ import json, sys, time
 from bricks import read_model
 from bricks.backends import create
 from bricks.backends.onnxruntime.optimized import save_optimized
+from bricks.backends.onnxruntime.standins import StandIns
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import parse_model
 create("onnxruntime", threads=1, seed=0)
-proto, pool = parse_model(read_model(sys.argv[1]).skeleton), Pool(0)
+proto, stand_ins = parse_model(read_model(sys.argv[1]).skeleton), StandIns(Pool(0))
 started = time.perf_counter()
-save_optimized(proto, pool)
+save_optimized(proto, stand_ins)
 print(json.dumps({"runtime_s": time.perf_counter() - started}))
 """
 

@@ -7,9 +7,10 @@ a worker process when something has to run, and not before.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,7 +31,7 @@ from bricks.graph.read import read_model
 from bricks.knowledge import Knowledge
 from bricks.measure.allowance import MOST_S
 from bricks.measure.campaign import Campaign, Conditions, Outcome, Progress
-from bricks.measure.graphs import Graphs
+from bricks.measure.graphs import Graphs, decomposed_apart
 from bricks.measure.hints import hints
 from bricks.measure.jobs import MOST_WEIGHT_BYTES, Job
 from bricks.measure.measurement import Failure, Measurement
@@ -53,6 +54,10 @@ MOST_WORKERS = 64  # no model has so many branches
 
 # What measuring may hold beyond the weights of the heaviest model, and what packing them takes.
 _ROOM_BYTES = 1 << 30
+
+
+# Decomposes those of the models given that it can.
+Decomposer = Callable[[Sequence[Model]], list[Decomposition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +187,10 @@ class Bench:
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
         self._timed, self._frugal = info.real, info.frugal
         command = (info.python, "-m", "bricks.measure.worker")
-        self._supervisor = Supervisor(
-            WorkerSettings(
-                info.name, threads, options.seed, memory, command, workers=options.workers
-            )
+        self._settings = WorkerSettings(
+            info.name, threads, options.seed, memory, command, workers=options.workers
         )
+        self._supervisor = Supervisor(self._settings)
         self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
         self._target_saved = False
         self._decomposed: dict[str, Decomposition] = {}  # by digest: commands ask several times
@@ -254,8 +258,26 @@ class Bench:
         """Whether the cache holds the model's plan, so that nothing has to be decomposed."""
         return self._known_plan(model) is not None
 
+    def decomposer(self, processes: int) -> Decomposer:
+        """What decomposes models for this bench, in one of so many processes beside each other.
+
+        It can be pickled, uses neither this bench nor its cache, and leaves out what it cannot
+        decompose.
+        """
+        memory = self.options.memory_bytes or int(available_memory_bytes() * 0.9)
+        settings = replace(
+            self._settings, threads=1, memory_bytes=memory // processes, timing=False
+        )
+        return partial(
+            decomposed_apart,
+            settings=settings,
+            granularity=self._granularity,
+            timeout_s=self.options.graph_timeout_s,
+        )
+
     def keep(self, decomposition: Decomposition) -> None:
         """Put into the cache what was decomposed for this bench's target, here or elsewhere."""
+        self._decomposed[decomposition.plan.digest] = decomposition
         self._save_target()
         self.store.save_decomposition(decomposition, self.target.key)
 

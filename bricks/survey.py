@@ -6,26 +6,22 @@ here, so that processes may work beside each other. Must not know how results ar
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 
-from bricks.bench import Bench, Options
+from bricks.bench import Bench, Decomposer
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.errors import BricksError, StoreError
+from bricks.errors import StoreError
 from bricks.estimate.cost import CostModel, fit
 from bricks.estimate.coverage import ZooCoverage
 from bricks.estimate.coverage import coverage as coverage_of
 from bricks.graph.model import Model
+from bricks.graph.view import parse_model, without_values
 from bricks.measure.probes import PROBES
-from bricks.system import Target, available_memory_bytes, physical_cores
+from bricks.system import Target, physical_cores
 
 # Fewer models than this for each process are decomposed sooner than processes have started.
 _WORTH_A_PROCESS = 4
-
-# Portions of models for each process: so that one which gets the slow ones holds up no other.
-_PORTIONS = 2
 
 
 def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | None = None) -> None:
@@ -40,27 +36,23 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
         processes = min(physical_cores(), len(unknown) // _WORTH_A_PROCESS)
     if min(processes, len(unknown)) < 2:
         return  # the bench does it when it is asked
-    # Large and small ones dealt to all alike.
-    ordered = sorted(unknown.values(), key=lambda model: len(model.skeleton), reverse=True)
-    count = min(len(ordered), processes * _PORTIONS)
-    portions = [ordered[number::count] for number in range(count)]
-    memory_bytes = bench.options.memory_bytes or int(available_memory_bytes() * 0.9)
-    options = replace(bench.options, threads=1, memory_bytes=memory_bytes // processes)
+    portions = _portions(list(unknown.values()), processes)
+    decompose = bench.decomposer(processes)
     # Here, so that a zoo whose plans are known need not import it.
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky import get_reusable_executor
 
-    what = f"decomposing {len(ordered)} models"
+    what = f"decomposing {len(unknown)} models"
     bench.progress(what, 0.0)
     try:
         with parallel_config(backend="loky", inner_max_num_threads=1):
             parallel = Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
             done = 0
-            for found in parallel(delayed(_decomposed)(portion, options) for portion in portions):
+            for size, found in parallel(delayed(_counted)(decompose, each) for each in portions):
                 for decomposition in found:
                     bench.keep(decomposition)
-                done += 1
-                bench.progress(what, done / count)
+                done += size
+                bench.progress(what, done / len(unknown))
     except BrokenProcessPool:
         pass  # one was killed, maybe for lack of memory: what it had is decomposed alone, then
     finally:
@@ -68,16 +60,31 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
         get_reusable_executor().shutdown(wait=True)
 
 
-def _decomposed(models: Sequence[Model], options: Options) -> list[Decomposition]:
-    """Those of ``models`` that can be decomposed, in a process that shares nothing."""
-    found = []
-    with tempfile.TemporaryDirectory(prefix="bricks-") as folder, Bench(folder, options) as bench:
-        for model in models:
-            try:
-                found.append(bench.decompose(model))
-            except BricksError:  # the parent meets it again, and says so
-                continue
-    return found
+def _counted(decompose: Decomposer, models: Sequence[Model]) -> tuple[int, list[Decomposition]]:
+    """What is found of ``models``, and how many they were."""
+    return len(models), decompose(models)
+
+
+def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:
+    """``models`` in the order in which to begin them, and those together that one process takes.
+
+    Those with the largest weights come together, up to half of what falls to a process: it keeps
+    the memory that they need, and the others need not have as much. Of all others the one that
+    takes longest comes first, so that no process has more to do when the others are done.
+    """
+    types = [without_values(parse_model(model.skeleton)).values() for model in models]
+    sizes = [[type_.size_bytes for type_ in each] for each in types]
+    # A megabyte of weights takes as long as a kilobyte of the graph.
+    efforts = [len(m.skeleton) + sum(each) / 1000 for m, each in zip(models, sizes, strict=True)]
+    most, together = sum(efforts) / processes / 2, list[int]()
+    for number in sorted(range(len(models)), key=lambda n: max(sizes[n], default=0), reverse=True):
+        most -= efforts[number]
+        if most < 0:
+            break
+        together.append(number)
+    alone = sorted(set(range(len(models))) - set(together), key=lambda n: (-efforts[n], n))
+    numbers = [together, *([number] for number in alone)]
+    return [[models[number] for number in each] for each in numbers if each]
 
 
 def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = None) -> ZooCoverage:

@@ -22,14 +22,14 @@ from bricks.errors import BricksError, StoreError
 SIDE_BY_SIDE = """
 import json, sys
 import psutil
-from bricks import Bench, decompose_all, survey
+from bricks import Bench, bench, decompose_all
 
 SABOTAGE
 cache, runtime, cut, *paths = sys.argv[1:]
 told = []
 options = {"runtime": runtime, "granularity": cut, "threads": 1}
-with Bench(cache, progress=lambda *at: told.append(at), **options) as bench:
-    decompose_all(bench, [bench.read(path) for path in paths], processes=2)
+with Bench(cache, progress=lambda *at: told.append(at), **options) as one:
+    decompose_all(one, [one.read(path) for path in paths], processes=2)
     left = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
 print(json.dumps({"told": told, "left": [words for words in left if "tracker" not in words]}))
 """
@@ -92,7 +92,7 @@ def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path
 
 
 def test_what_a_killed_process_had_is_left_to_the_bench(paths: list[Path], tmp_path: Path) -> None:
-    sabotage = "survey._decomposed = lambda *_: __import__('os').kill(__import__('os').getpid(), 9)"
+    sabotage = "import os; bench.decomposed_apart = lambda *_, **__: os.kill(os.getpid(), 9)"
     facts = side_by_side(tmp_path / "cache", "fake", "executed", paths, sabotage)
     assert facts["left"] == []
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:

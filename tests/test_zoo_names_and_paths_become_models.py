@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bricks.errors import ModelError
-from bricks.zoo import entries, find
+from bricks.zoo import entries, entry, find
 
 REPOSITORY = Path(__file__).parent.parent
 NAMES = [
@@ -43,6 +43,43 @@ def test_a_zoo_name_is_found(name: str) -> None:
     [(found, path)] = find(name)
     assert found == name
     assert path.is_file()
+
+
+def sources_at(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
+    """A zoo of models with these names, all with files."""
+    example = json.loads((REPOSITORY / "models/manifest.json").read_text())[0]
+    items = [{**example, "name": name, "file": f"{name}.onnx"} for name in names]
+    zoo_at(monkeypatch, folder, json.dumps(items))
+    for name in names:
+        touch(folder / f"{name}.onnx")
+
+
+def test_a_name_may_lack_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources_at(monkeypatch, tmp_path, "gluon_a", "mx_b", "c", "gluon_c", "mx_c")
+    for name, meant in {"a": "gluon_a", "b": "mx_b", "c": "c", "mx_c": "mx_c"}.items():
+        assert find(name) == [(meant, tmp_path / f"{meant}.onnx")]
+        assert entry(name).name == meant
+    for name in ("x_b", "luon_a", "_b", "b.onnx", "A"):
+        with pytest.raises(ModelError, match="is called"):
+            find(name)
+
+
+def test_a_name_that_several_sources_have_is_ambiguous(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources_at(monkeypatch, tmp_path, "gluon_a", "mx_a")
+    for asked in (find, entry):
+        with pytest.raises(ModelError, match="^'a' may be gluon_a or mx_a: give one of these"):
+            asked("a")
+
+
+def test_models_of_the_zoo_are_found_without_their_source() -> None:
+    names = {each.name for each in entries()}
+    for name in names:
+        short = name.removeprefix("gluon_").removeprefix("mx_")
+        twins = names & {f"gluon_{short}", f"mx_{short}"}
+        if short not in names and len(twins) == 1:
+            assert find(short) == find(name)
 
 
 def test_an_entry_is_written_as_the_manifest_has_it() -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import Constructing, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Constructing,
+    Unread,
+    decomposed,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 
@@ -24,7 +31,7 @@ def compare(
     """
     with open_bench(options) as bench:
         warn_of_crowding(bench.target, options.workers)
-        read = read_all(options)
+        read = decomposed(bench, read_all(options))
         models = [model for model in read if not isinstance(model, Unread)]
         for model in models:
             warn_of_denormals(model)

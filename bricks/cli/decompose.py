@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import Common, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Common,
+    Unread,
+    decomposed,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import BricksError
@@ -38,7 +45,7 @@ def decompose(
     Example: bricks decompose resnet50 densenet121 --verify
     """
     with open_bench(options) as bench:
-        rows = [_row(bench, m, verify) for m in read_all(options)]
+        rows = [_row(bench, m, verify) for m in decomposed(bench, read_all(options))]
     union = _union([row.decomposition for row in rows if row.decomposition is not None])
     facts = [row.json for row in rows]
     if options.json:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import Measuring, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Measuring,
+    Unread,
+    decomposed,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import BricksError
@@ -27,7 +34,7 @@ def measure(
     with open_bench(options) as bench:
         good: list[Model] = []
         needed: set[str] = set()
-        for model in read_all(options):
+        for model in decomposed(bench, read_all(options)):
             row, keys = _row(bench, model)
             rows.append(row)
             needed |= keys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -13,7 +13,7 @@ import typer
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
 from bricks.errors import BricksError, UsageError
-from bricks.graph.shapes import LARGEST_DIM, parse_shape
+from bricks.graph.sizes import LARGEST_DIM, parse_shape
 from bricks.zoo import entries, find
 
 if TYPE_CHECKING:
@@ -286,4 +286,17 @@ def read_all(options: Common) -> list[Model | Unread]:
                 )
             except BricksError as error:
                 models.append(Unread(title, str(error)))
+    return models
+
+
+def decomposed(bench: Bench, models: Sequence[Model | Unread]) -> Sequence[Model | Unread]:
+    """``models``, of which ``bench`` knows the plans now, as far as there are any.
+
+    Several at once where there are many; whoever asks for one that has none meets its error.
+    """
+    readable = [model for model in models if not isinstance(model, Unread)]
+    if len(readable) > 1:
+        from bricks.survey import decompose_all
+
+        decompose_all(bench, readable)
     return models

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import Constructing, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Constructing,
+    Unread,
+    decomposed,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.warnings import warn_of_crowding
@@ -39,9 +45,11 @@ def predict(
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, options.workers)
-        models = read_all(options)
-        if not no_measure and system is None:
-            _measure(bench, models)
+        models: Sequence[Model | Unread] = read_all(options)
+        if system is None:
+            models = decomposed(bench, models)
+            if not no_measure:
+                bench.measure(model for model in models if not isinstance(model, Unread))
         rows = [_row(bench, model, target) for model in models]
     facts = {
         "system": target.system.to_json(),
@@ -72,17 +80,6 @@ _FIGURES = (
     "predicted_share",
     "measured_share",
 )
-
-
-def _measure(bench: Bench, models: Sequence[Model | Unread]) -> None:
-    """Measure for all models together; one that cannot be decomposed says so in its own row."""
-    good: list[Model] = []
-    for model in models:
-        if not isinstance(model, Unread):
-            with suppress(BricksError):
-                bench.decompose(model)
-                good.append(model)
-    bench.measure(good)
 
 
 def _row(bench: Bench, model: Model | Unread, target: Target) -> dict[str, Any]:

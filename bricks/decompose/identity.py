@@ -51,6 +51,7 @@ import hashlib
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import onnx
@@ -375,7 +376,13 @@ def _key(model: onnx.ModelProto) -> str:
 
 def _describe(info: onnx.ValueInfoProto, name: str, kind: ValueType) -> None:
     info.name = name
-    info.type.CopyFrom(declared(kind))
+    info.type.CopyFrom(_declared(kind))
+
+
+@lru_cache(maxsize=1 << 12)
+def _declared(kind: ValueType) -> onnx.TypeProto:
+    """To copy from: a model has far fewer types than values."""
+    return declared(kind)
 
 
 def _qualified(node: onnx.NodeProto) -> str:

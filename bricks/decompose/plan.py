@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -188,10 +188,16 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """A small JSON object; the inverse is :meth:`from_json`."""
-        data = asdict(self)
-        data["types"] = [t.to_json() for t in self.types]
-        data["occurrences"] = [o.to_json() for o in self.occurrences]
-        return data
+        return {
+            "model": self.model,
+            "digest": self.digest,
+            "granularity": self.granularity,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "types": [t.to_json() for t in self.types],
+            "occurrences": [o.to_json() for o in self.occurrences],
+            "assumed": self.assumed,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:

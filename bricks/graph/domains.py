@@ -56,16 +56,12 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
     A value for which none is safe to assume (it gives a shape, or its uses contradict each other)
     is left out, as are floats. Raises ``KeyError`` for names that ``graph`` has no type for.
     """
+    whole = [name for name in names if _whole(graph.types[name])]
+    if not whole:
+        return {}
     follower = _Follower(graph)
-    ranges = {}
-    for name in names:
-        type = graph.types[name]
-        if not _whole(type):
-            continue
-        found = follower.range_of(name, type)
-        if found is not None:
-            ranges[name] = found
-    return ranges
+    found = ((name, follower.range_of(name, graph.types[name])) for name in whole)
+    return {name: range for name, range in found if range is not None}
 
 
 def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import ml_dtypes
@@ -34,6 +35,8 @@ _ML_TYPES = {
     "INT2": ml_dtypes.int2, "UINT2": ml_dtypes.uint2,
 }  # fmt: skip
 
+
+_DTYPES: dict[int, str] = {number: name for name, number in onnx.TensorProto.DataType.items()}
 
 # Where values stand that are not raw, and how many there make one; all others: INT32, one.
 _FIELDS = {
@@ -116,18 +119,24 @@ def type_of(tensor: onnx.TensorProto) -> TensorType:
 
     Raises :class:`PayloadError` for element types that ONNX lacks and sizes that no host can hold.
     """
-    try:
-        dtype = onnx.TensorProto.DataType.Name(tensor.data_type)
-    except ValueError as exc:
-        raise PayloadError(f"tensor '{tensor.name}' is of unknown type {tensor.data_type}") from exc
-    if dtype == "UNDEFINED" or any(dim < 0 for dim in tensor.dims):
-        raise PayloadError(f"tensor '{tensor.name}' has no valid type: {dtype} {list(tensor.dims)}")
+    dtype, dims = _DTYPES.get(tensor.data_type), tuple(tensor.dims)
+    if dtype is None:
+        raise PayloadError(f"tensor '{tensor.name}' is of unknown type {tensor.data_type}")
+    if dtype == "UNDEFINED" or any(dim < 0 for dim in dims):
+        raise PayloadError(f"tensor '{tensor.name}' has no valid type: {dtype} {list(dims)}")
     if dtype not in ELEMENT_BITS and dtype != "STRING":
         raise PayloadError(f"tensor '{tensor.name}' is of type {dtype}: not supported")
-    type = TensorType(dtype, tuple(tensor.dims))
-    if not type.sensible:
+    type, sensible = _known_type(dtype, dims)
+    if not sensible:
         raise PayloadError(f"tensor '{tensor.name}' ({type}) is larger than any host can hold")
     return type
+
+
+@lru_cache(maxsize=1 << 12)
+def _known_type(dtype: str, dims: tuple[int, ...]) -> tuple[TensorType, bool]:
+    """A type, and whether it is sensible: asked of every tensor, and few of them differ."""
+    type = TensorType(dtype, dims)
+    return type, type.sensible
 
 
 def is_referenced(tensor: onnx.TensorProto) -> bool:
@@ -147,12 +156,11 @@ def reference(tensor: onnx.TensorProto) -> Reference:
         )
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
-    for path in (PurePosixPath(location), PureWindowsPath(location)):
-        if not path.parts or path.is_absolute() or ".." in path.parts or path.drive:
-            raise PayloadError(
-                f"tensor '{tensor.name}' has its data in '{location}', outside the model's folder:"
-                " refused; put the data beside the model"
-            )
+    if _leads_out(location):
+        raise PayloadError(
+            f"tensor '{tensor.name}' has its data in '{location}', outside the model's folder:"
+            " refused; put the data beside the model"
+        )
     try:
         offset = int(entries.get("offset") or 0)
         length = int(entries["length"]) if entries.get("length") else None
@@ -161,6 +169,16 @@ def reference(tensor: onnx.TensorProto) -> Reference:
     if offset < 0 or (length is not None and length < 0):
         raise PayloadError(f"tensor '{tensor.name}' has a negative data offset: {entries}")
     return Reference(location, offset, length)
+
+
+@lru_cache(maxsize=64)
+def _leads_out(location: str) -> bool:
+    """Whether ``location`` is no place in a folder; most tensors of a model have one in common."""
+    paths = PurePosixPath(location), PureWindowsPath(location)
+    return any(
+        not path.parts or path.is_absolute() or ".." in path.parts or bool(path.drive)
+        for path in paths
+    )
 
 
 def check_size(tensor: onnx.TensorProto) -> None:

@@ -39,7 +39,8 @@ from bricks.graph.payload import (
     tensors_of,
     type_of,
 )
-from bricks.graph.shapes import make_concrete, parse_shape
+from bricks.graph.shapes import make_concrete
+from bricks.graph.sizes import parse_shape
 from bricks.graph.sparse import make_dense
 from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import hoist
@@ -168,7 +169,7 @@ def _note_inputs(
 def _normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
     """Bring ``proto`` into the one form that the rest relies on, and check it."""
     graph, file = proto.graph, path.name
-    if not all(isinstance(text, str) for text in _texts(proto)):
+    if not set(map(type, _texts(proto))) <= {str}:
         raise ModelError(f"{path} is not an ONNX model: a name in it is no text")
     for node in all_nodes(graph):
         if not default_domain(node.domain):

@@ -11,36 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
-from bricks.errors import ModelError, ShapeError, UsageError
+from bricks.errors import ModelError, ShapeError
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import dtype_of, notation
+from bricks.graph.sizes import LARGEST_DIM, RANGE
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
-# Of what options may ask for: runtimes count in 32 bits here and there, and protobuf in 64.
-LARGEST_DIM = 2**31 - 1
-
-_RANGE = f"dimensions are whole numbers from 1 to {LARGEST_DIM}"
 # Containers in containers: an optional sequence of maps is as much as any runtime takes.
 _MOST_DEPTH = 3
 _Dim = onnx.TensorShapeProto.Dimension
-
-
-def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """``NAME=1x3x224x224`` as name and shape; ``NAME=`` is a scalar.
-
-    Names may hold ``=``: the last one separates. Raises :class:`UsageError`.
-    """
-    name, separator, dims = text.rpartition("=")
-    if not separator or not name:
-        raise UsageError(f"not a shape: '{text}': give NAME=1x3x224x224")
-    sizes = dims.strip().lower().split("x") if dims.strip() else []
-    # isdecimal alone admits digits of other scripts, and int() alone admits "1_0" and "+1".
-    if not all(size.isascii() and size.isdecimal() for size in sizes):
-        raise UsageError(f"not a shape: '{text}': '{dims}' is not a list like 1x3x224x224")
-    # The length first: Python refuses to read numbers of thousands of digits.
-    if any(len(size) > 18 or not 1 <= int(size) <= LARGEST_DIM for size in sizes):
-        raise UsageError(f"not a shape: '{text}': {_RANGE}")
-    return name, tuple(int(size) for size in sizes)
 
 
 def make_concrete(
@@ -123,7 +102,7 @@ def _check_options(
     graph: onnx.GraphProto, batch: int | None, shapes: Mapping[str, Sequence[int]], file: str
 ) -> None:
     if batch is not None and not 1 <= batch <= LARGEST_DIM:
-        raise ShapeError(f"{file}: batch {batch} makes no sense: {_RANGE}")
+        raise ShapeError(f"{file}: batch {batch} makes no sense: {RANGE}")
     names = [value.name for value in graph.input if not _holds_others(value, file)]
     for name, shape in shapes.items():
         if name not in names:
@@ -131,7 +110,7 @@ def _check_options(
             raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
         if not all(1 <= dim <= LARGEST_DIM for dim in shape):
             raise ShapeError(
-                f"{file}: shape {_shown(shape)} for input '{name}' makes no sense: {_RANGE}"
+                f"{file}: shape {_shown(shape)} for input '{name}' makes no sense: {RANGE}"
             )
 
 

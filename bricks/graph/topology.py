@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import networkx as nx
 import onnx
 
 from bricks.errors import ModelError
@@ -38,11 +37,11 @@ def default_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def subgraphs(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
     """The graphs that stand as attributes of ``node`` (bodies of If, Loop, Scan, …)."""
-    for attribute in node.attribute:
-        if attribute.type in _GRAPHS:  # asked of every attribute, time and again
-            yield from _graphs_of(attribute)
+    # Asked of every node, time and again, and few have any.
+    holding = [attribute for attribute in node.attribute if attribute.type in _GRAPHS]
+    return [graph for attribute in holding for graph in _graphs_of(attribute)] if holding else ()
 
 
 def _graphs_of(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
@@ -82,7 +81,8 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Every node of ``graph`` and of the subgraphs in it."""
     for node in graph.node:
         yield node
-        yield from inner_nodes(node)
+        for subgraph in subgraphs(node):
+            yield from all_nodes(subgraph)
 
 
 def inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
@@ -111,8 +111,9 @@ def captured(node: onnx.NodeProto) -> tuple[str, ...]:
 
 def used_values(node: onnx.NodeProto) -> list[str]:
     """The values ``node`` needs, each once: its inputs, and what its subgraphs capture."""
-    names = dict.fromkeys(name for name in node.input if name)
-    names.update(dict.fromkeys(captured(node)))
+    names = dict.fromkeys(filter(None, node.input))
+    if subgraphs(node):
+        names.update(dict.fromkeys(captured(node)))
     return list(names)
 
 
@@ -169,6 +170,8 @@ def sort_nodes(graph: onnx.GraphProto, file: str) -> None:
     ]
     if all(maker < user for maker, user in edges):
         return
+    import networkx as nx  # here, for it takes longer to import than all that reads a model
+
     flow: nx.DiGraph[int] = nx.DiGraph(edges)
     flow.add_nodes_from(range(len(graph.node)))
     try:

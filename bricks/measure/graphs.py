@@ -6,14 +6,18 @@ happens there, and may take so much time as suits the model. It must not know of
 
 from __future__ import annotations
 
+import atexit
+import gc
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
-from bricks.errors import WorkerError
+from bricks.errors import BricksError, WorkerError
 from bricks.graph.containers import type_from_json
 from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
@@ -22,7 +26,7 @@ from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
 from bricks.measure.hints import given, hints
 from bricks.measure.protocol import pack, unpack
-from bricks.measure.supervisor import Supervisor
+from bricks.measure.supervisor import Supervisor, WorkerSettings
 
 # Comparing a model with its bricks runs each of them, with weights that are read from a disk: so
 # many times as long as learning what a model consists of.
@@ -93,6 +97,30 @@ class Graphs:
         answer = self.ask(model, "values", model=pack(of.proto), names=names)
         values: dict[str, list[float]] = answer["values"]
         return values
+
+
+def decomposed_apart(
+    models: Sequence[Model], settings: WorkerSettings, granularity: Granularity, timeout_s: float
+) -> list[Decomposition]:
+    """Those of ``models`` that can be decomposed, in a process that does nothing else.
+
+    It keeps its worker for what it is asked next.
+    """
+    graphs = _graphs_apart(settings, timeout_s)
+    found = []
+    for model in models:
+        # Whoever asked asks for what lacks once more, and meets the error again.
+        with suppress(BricksError):
+            found.append(graphs.decomposed(model, granularity))
+    return found
+
+
+@cache
+def _graphs_apart(settings: WorkerSettings, timeout_s: float) -> Graphs:
+    supervisor = Supervisor(settings)
+    atexit.register(supervisor.close)
+    gc.freeze()  # what is there by now stays, and need not be looked through for garbage
+    return Graphs(supervisor, timeout_s)
 
 
 def _told(

@@ -30,6 +30,15 @@ PATIENCE = 3
 # Models travel without weights; what is larger than this would fill the parent's memory.
 MOST_ANSWER_BYTES = 256 << 20
 
+# What tells glibc's allocator to keep what is freed, in one heap of large pages.
+_TUNABLES = "GLIBC_TUNABLES"
+_KEEPING = (
+    "glibc.malloc.hugetlb=1",
+    "glibc.malloc.mmap_max=0",
+    f"glibc.malloc.trim_threshold={1 << 40}",
+    f"glibc.malloc.top_pad={64 << 20}",
+)
+
 
 class WorkerDied(WorkerError):
     """The worker ended, by itself or because it took too long."""
@@ -43,7 +52,9 @@ class WorkerKilled(WorkerDied):
 class WorkerSettings:
     """What a worker is started with. ``memory_bytes`` limits its data; None: no limit.
 
-    ``workers`` is how many nodes of a model it may run at the same time.
+    ``workers`` is how many nodes of a model it may run at the same time. One that is not ``timing``
+    keeps the memory that it has had, in large pages, since most of what it does is to fill memory
+    for the first time; that would change how long bricks take.
     """
 
     backend: str
@@ -52,6 +63,7 @@ class WorkerSettings:
     memory_bytes: int | None = None
     command: Sequence[str] = (sys.executable, "-m", "bricks.measure.worker")
     workers: int = 1
+    timing: bool = True
 
 
 class Supervisor:
@@ -152,6 +164,7 @@ class Supervisor:
             "seed": settings.seed,
             "memory_bytes": self._memory_bytes,
             "workers": settings.workers,
+            "timing": settings.timing,
         }
         message = self._exchange(hello, START_TIMEOUT_S, None)
         if "error" in message:
@@ -164,6 +177,9 @@ class Supervisor:
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         paths = [root, environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
+        if not self._settings.timing:
+            told = environment.get(_TUNABLES)
+            environment[_TUNABLES] = ":".join(filter(None, (*_KEEPING, told)))
         self._log.seek(0)
         self._log.truncate()
         self._pending = bytearray()

@@ -63,6 +63,7 @@ class Worker:
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
         self._seed = 0
+        self._timing = True
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what ``request`` asks; the answer's content."""
@@ -80,11 +81,18 @@ class Worker:
         return self._backend
 
     def _do_hello(
-        self, backend: str, threads: int, seed: int, memory_bytes: int | None, workers: int = 1
+        self,
+        backend: str,
+        threads: int,
+        seed: int,
+        memory_bytes: int | None,
+        workers: int = 1,
+        timing: bool = True,
     ) -> dict[str, Any]:
         if memory_bytes is not None:
             _limit_memory(memory_bytes)
         self._seed, self._threads, self._workers = seed, threads, workers
+        self._timing = timing
         self._backend = backends.create(backend, threads=threads, seed=seed, workers=workers)
         gc.freeze()  # what is there by now stays: looking through it for garbage takes 20 ms
         return {"pid": os.getpid()}
@@ -97,7 +105,8 @@ class Worker:
         proto = parse_model(unpack(model))
         with _memory_for(proto):
             executed = self.backend.executed(proto)
-        _give_back_memory()
+        if self._timing:  # else the next model needs it
+            _give_back_memory()
         return {
             "model": pack(executed.proto.SerializeToString()),
             "types": {name: type_.to_json() for name, type_ in executed.types.items()},

@@ -22,6 +22,9 @@ _MANIFEST = "manifest.json"
 _BESIDE = Path(__file__).resolve().parent / "models"
 _CHECKOUT = Path(__file__).resolve().parents[2] / "models"
 
+# How names of models begin that a recipe takes from a framework's own collections.
+_SOURCES = ("gluon_", "mx_")
+
 
 @dataclass(frozen=True, slots=True)
 class ZooEntry:
@@ -66,8 +69,9 @@ def find(name_or_path: str) -> list[tuple[str, Path]]:
     """The models that ``name_or_path`` means, as (name, path of an ONNX file).
 
     What exists on disk wins: an ONNX file, or a folder of them (sorted by name; where the folder
-    itself holds none, its subfolders are looked into, one level deep). Then names of the zoo.
-    Raises :class:`ModelError` if nothing is meant.
+    itself holds none, its subfolders are looked into, one level deep). Then names of the zoo; one
+    may lack what says where the model comes from (``resnet50_v1`` is ``gluon_resnet50_v1``).
+    Raises :class:`ModelError` if nothing is meant, or several models of the zoo are.
     """
     if not name_or_path:  # to pathlib this is the current folder, which nobody meant
         raise ModelError("the name of a model is empty: give a file, a folder or a zoo model")
@@ -80,7 +84,7 @@ def find(name_or_path: str) -> list[tuple[str, Path]]:
         return [(path.stem, path)]
     if os.sep in name_or_path or path.suffix.lower() == ".onnx":
         raise ModelError(f"no file or folder is called {name_or_path!r}: check the path")
-    return [(name_or_path, _zoo_file(name_or_path))]
+    return [_zoo_file(name_or_path)]
 
 
 def entries() -> list[ZooEntry]:
@@ -108,10 +112,7 @@ def entries() -> list[ZooEntry]:
 
 def entry(name: str) -> ZooEntry:
     """The zoo model of that name; :class:`ModelError` with the nearest one if there is none."""
-    zoo = {found.name: found for found in entries()}
-    if name not in zoo:
-        raise ModelError(f"no zoo model is called {name!r}: {_hint(name, zoo)}")
-    return zoo[name]
+    return _called(name, "zoo model")
 
 
 def put(folder: Path, items: Iterable[dict[str, Any]]) -> None:
@@ -179,11 +180,23 @@ def _hint(name: str, zoo: Iterable[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"the zoo has {', '.join(names)}"
 
 
-def _zoo_file(name: str) -> Path:
+def _called(name: str, among: str) -> ZooEntry:
+    """The zoo model called ``name``, or the only one that is so but for its source's prefix."""
     zoo = {entry.name: entry for entry in entries()}
-    if name not in zoo:
-        raise ModelError(f"no file, folder or zoo model is called {name!r}: {_hint(name, zoo)}")
-    path = zoo[name].path
-    if not path.is_file():
-        raise ModelError(f"the file of zoo model {name!r} is missing: {path}; rebuild the zoo")
-    return path
+    if name in zoo:
+        return zoo[name]
+    meant = [source + name for source in _SOURCES if source + name in zoo]
+    if len(meant) > 1:
+        raise ModelError(f"{name!r} may be {' or '.join(meant)}: give one of these names")
+    if not meant:
+        raise ModelError(f"no {among} is called {name!r}: {_hint(name, zoo)}")
+    return zoo[meant[0]]
+
+
+def _zoo_file(name: str) -> tuple[str, Path]:
+    found = _called(name, "file, folder or zoo model")
+    if not found.path.is_file():
+        raise ModelError(
+            f"the file of zoo model {found.name!r} is missing: {found.path}; rebuild the zoo"
+        )
+    return found.name, found.path

@@ -30,6 +30,7 @@ from bricks.backends.onnxruntime.sessions import (
     create_session,
     session_options,
 )
+from bricks.backends.onnxruntime.standins import StandIns
 from bricks.backends.onnxruntime.values import run, translated, type_found
 from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
@@ -67,6 +68,7 @@ class OnnxRuntimeBackend:
         arena = ort.OrtArenaCfg({"arena_extend_strategy": _AS_REQUESTED})
         ort.create_and_register_allocator(memory, arena)
         self._pool = Pool(seed)
+        self._stand_ins = StandIns(self._pool)
         self._block = np.empty(0, np.uint8)
 
     def minds_signs(self, operator: str) -> bool:
@@ -75,7 +77,7 @@ class OnnxRuntimeBackend:
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph after all optimisations; no weight is read, and none reaches a disk."""
-        return self._described(save_optimized(proto, self._pool))
+        return self._described(save_optimized(proto, self._stand_ins))
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
@@ -99,7 +101,7 @@ class OnnxRuntimeBackend:
         """A session with synthetic weights and inputs."""
         weights, inputs = self._synthesised(proto, key, share=True)
         if streams:
-            executed = save_optimized(proto, self._pool)
+            executed = save_optimized(proto, self._stand_ins)
             weights = self._weights_of(executed, proto, weights, key)
             session = create_parallel_session(unsure(executed), weights, streams)
         else:
@@ -141,7 +143,7 @@ class OnnxRuntimeBackend:
 
     def types(self, proto: onnx.ModelProto) -> tuple[dict[str, ValueType], list[str]]:
         """Every value's type, as the runtime infers it or as one run shows it."""
-        types, open_values = inferred_types(proto, self._pool)
+        types, open_values = inferred_types(proto, self._stand_ins)
         types.update((name, type_) for name, (_, type_) in self._observed(proto, open_values))
         return types, open_values
 

@@ -22,14 +22,13 @@ import onnxruntime as ort
 from onnx import numpy_helper
 
 from bricks.backends.onnxruntime.sessions import create_session, session_options, static_type
-from bricks.backends.onnxruntime.standins import stand_ins
+from bricks.backends.onnxruntime.standins import StandIns
 from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.declared import declared
 from bricks.graph.payload import is_referenced, numpy_dtype, type_of
 from bricks.graph.subgraphs import hoist
-from bricks.graph.synthesis import Pool
 from bricks.graph.topology import used_values
 from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.graph.wire import skim
@@ -49,10 +48,10 @@ _SAVE_TO = "session.optimized_model_external_initializers_file_name"
 _SAVE_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
 
 
-def save_optimized(proto: onnx.ModelProto, pool: Pool) -> onnx.ModelProto:
+def save_optimized(proto: onnx.ModelProto, stand_ins: StandIns) -> onnx.ModelProto:
     """The optimised model without weights, its nodes in the order in which they are executed."""
     size_bytes = sum(type_.size_bytes for type_ in without_values(proto).values())
-    with stand_ins(proto, pool) as (referring, folder):
+    with stand_ins.of(proto) as (referring, folder):
         if size_bytes > _WRITTEN_BYTES:
             with suppress(BackendError):  # more of it is new than fits into one message
                 return _saved_with_references(referring, folder)
@@ -160,13 +159,15 @@ def _put_in_execution_order(graph: onnx.GraphProto) -> None:
     graph.node.extend(copies)
 
 
-def inferred_types(proto: onnx.ModelProto, pool: Pool) -> tuple[dict[str, ValueType], list[str]]:
+def inferred_types(
+    proto: onnx.ModelProto, stand_ins: StandIns
+) -> tuple[dict[str, ValueType], list[str]]:
     """Types of all values as the runtime infers them, and the values whose type stays open.
 
     ``onnx.shape_inference`` does not know the runtime's own operators. The runtime does, and
     tells the types of a session's outputs: so every value is made one.
     """
-    with stand_ins(proto, pool) as (exposed, folder):
+    with stand_ins.of(proto) as (exposed, folder):
         outputs = {o.name for o in exposed.graph.output}
         for node in exposed.graph.node:
             exposed.graph.output.extend(

@@ -3,12 +3,15 @@
 The runtime maps weight files instead of reading them, so that a model of any size takes the memory
 of none of its weights. The file is a hole but for its beginning: elements must not be zero, one or
 all equal, since the runtime simplifies the graph for such constants. Integers that may be indices
-have values of their own.
+have values of their own, in another file.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,44 +25,68 @@ from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
 
-WEIGHTS = "weights"
+WEIGHTS, INTEGERS = "weights", "integers"
 
 # Bytes of ordinary numbers at the beginning; and where arrays may begin.
 _ORDINARY_BYTES, _ALIGNMENT = 1 << 20, 4096
 
 
-@contextmanager
-def stand_ins(proto: onnx.ModelProto, pool: Pool) -> Iterator[tuple[onnx.ModelProto, Path]]:
-    """A copy of ``proto`` whose weights refer to a file, and the folder with that file.
+class StandIns:
+    """Makes stand-ins, with what the values of all models are alike in kept from one to the next.
 
-    Sessions made of it should be gone when the context ends.
+    That is one file that grows with the largest weight: what a hole holds lies in memory once it
+    was read, and making that anew for every model takes as long as optimising some of them.
     """
-    types = without_values(proto)
-    integers = [name for name, type_ in types.items() if not type_.floating]
-    ranges = integer_ranges(graph_of(proto), integers)
-    data = {n: t for n, t in types.items() if t.floating or _any_byte(t, ranges.get(n))}
-    largest = max((t.size_bytes for t in data.values()), default=0)
-    offsets = dict.fromkeys(data, 0)
-    with tempfile.TemporaryDirectory(prefix="bricks-") as place:
-        folder = Path(place)
-        with (folder / WEIGHTS).open("wb") as file:
-            file.write(filled(min(largest, _ORDINARY_BYTES), seed=0).tobytes())
-            end = largest
-            for name, type_ in types.items():
-                if name in data:
-                    continue
-                offsets[name] = -(-end // _ALIGNMENT) * _ALIGNMENT
-                file.seek(offsets[name])
-                file.write(pool.weight(name, type_, ranges.get(name)).tobytes())
-                end = offsets[name] + type_.size_bytes
-            file.truncate(max(end, 1))
-        copy = onnx.ModelProto()
-        copy.CopyFrom(proto)
-        for tensor in copy.graph.initializer:
-            if is_referenced(tensor):
-                _refer(tensor, offsets[tensor.name], types[tensor.name])
-        with _room_to_map(sum(type_.size_bytes for type_ in types.values())):
-            yield copy, folder
+
+    def __init__(self, pool: Pool) -> None:
+        """Nothing is written yet; the folder goes with this object."""
+        self._pool = pool
+        self._place = tempfile.mkdtemp(prefix="bricks-")
+        weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
+        self._weights = Path(self._place) / WEIGHTS
+
+    @contextmanager
+    def of(self, proto: onnx.ModelProto) -> Iterator[tuple[onnx.ModelProto, Path]]:
+        """A copy of ``proto`` whose weights refer to files, and the folder with those.
+
+        Sessions made of it should be gone when the context ends.
+        """
+        types = without_values(proto)
+        integers = [name for name, type_ in types.items() if not type_.floating]
+        ranges = integer_ranges(graph_of(proto), integers)
+        own = [name for name in integers if not _any_byte(types[name], ranges.get(name))]
+        alike = types.keys() - set(own)
+        self._make_room(max((types[name].size_bytes for name in alike), default=0))
+        offsets: dict[str, int] = {}
+        with tempfile.TemporaryDirectory(dir=self._place) as place, self._lent(Path(place)):
+            folder = Path(place)
+            with (folder / INTEGERS).open("wb") as file:
+                for name in own:
+                    offsets[name] = -(-file.tell() // _ALIGNMENT) * _ALIGNMENT
+                    file.seek(offsets[name])
+                    file.write(self._pool.weight(name, types[name], ranges.get(name)).tobytes())
+            copy = onnx.ModelProto()
+            copy.CopyFrom(proto)
+            for tensor in copy.graph.initializer:
+                if is_referenced(tensor):
+                    _refer(tensor, offsets.get(tensor.name), types[tensor.name])
+            with _room_to_map(sum(type_.size_bytes for type_ in types.values())):
+                yield copy, folder
+
+    @contextmanager
+    def _lent(self, folder: Path) -> Iterator[None]:
+        """The file in ``folder``: moved, since links to weights are refused as an attack."""
+        os.replace(self._weights, folder / WEIGHTS)
+        try:
+            yield
+        finally:
+            os.replace(folder / WEIGHTS, self._weights)
+
+    def _make_room(self, size_bytes: int) -> None:
+        if not self._weights.exists():
+            self._weights.write_bytes(filled(_ORDINARY_BYTES, seed=0).tobytes())
+        if self._weights.stat().st_size < size_bytes:
+            os.truncate(self._weights, size_bytes)
 
 
 @contextmanager
@@ -79,9 +106,12 @@ def _room_to_map(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _refer(tensor: onnx.TensorProto, offset: int, type_: TensorType) -> None:
+def _refer(tensor: onnx.TensorProto, offset: int | None, type_: TensorType) -> None:
+    """To the integers at ``offset``, or to the beginning of what all others share."""
+    location = WEIGHTS if offset is None else INTEGERS
+    length = str(type_.size_bytes)
+    entries = {"location": location, "offset": str(offset or 0), "length": length}
     del tensor.external_data[:]
-    entries = {"location": WEIGHTS, "offset": str(offset), "length": str(type_.size_bytes)}
     for key, value in entries.items():
         tensor.external_data.add(key=key, value=value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bricks.cli.options import Unread
+from bricks.cli.options import Unread, decomposed
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
@@ -19,11 +19,8 @@ def plans_of(
     bench: Bench, models: Sequence[Model | Unread], target: Target | None = None
 ) -> list[Plan | Unread]:
     """The plan of each model on ``target``, by default the bench's, or why there is none."""
-    from bricks.survey import decompose_all
-
-    readable = [model for model in models if not isinstance(model, Unread)]
     if target is None or target.key == bench.target.key:
-        decompose_all(bench, readable)
+        decomposed(bench, models)
     found: list[Plan | Unread] = []
     for model in models:
         if isinstance(model, Unread):
