@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 import numpy as np
 
@@ -85,6 +86,8 @@ _LIKENESS = {
 # Latencies of microseconds are less exact: the timer, and what a call finds in the caches.
 _NOISE_S = 0.3e-6
 
+_STRIPE = 128
+
 # Where too few groups can be left out to find it.
 _USUAL_BIAS = 0.1
 _LEAST_GROUPS = 5
@@ -94,10 +97,10 @@ _FEW, _WORST = 10, 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """Bricks of one kind as places: sizes in units of ranges, and names."""
+    """Bricks of one kind as places: sizes in units of ranges; tags and operators as checksums."""
 
     places: Array
-    names: tuple[tuple[str, ...], ...]
+    names: Array
 
     @classmethod
     def of(cls, traits: Sequence[Traits], roof_s: Array, like: _Likeness) -> _Points:
@@ -105,29 +108,44 @@ class _Points:
         sizes = np.array([t.sizes for t in traits])
         derived = np.stack([np.log2(moved + 64), np.log2(roof_s)], axis=1)
         places = np.concatenate([sizes, derived], axis=1) / like.lengths
-        tags = zip(*(t.tags for t in traits), strict=True)
-        return cls(places, (*tags, tuple(t.operator for t in traits)))
+        names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in traits]
+        return cls(places, np.array(names).T)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def part(self, begin: int, end: int) -> _Points:
+        """Those from one position to another."""
+        return _Points(self.places[begin:end], self.names[:, begin:end])
+
+
+def _lower_covariance(points: _Points, like: _Likeness) -> Array:
+    """Of the residuals of ``points`` with each other; what is above the diagonal is no more so.
+
+    In stripes, since what does not fit into a processor's cache takes several times as long.
+    """
+    found = np.zeros((len(points), len(points)))
+    for begin in range(0, len(points), _STRIPE):
+        end = min(begin + _STRIPE, len(points))
+        stripe = _covariance(points.part(begin, end), points.part(0, end), like)
+        found[begin:end, :end] = stripe
+    return found
 
 
 def _covariance(a: _Points, b: _Points, like: _Likeness) -> Array:
     """Of the residuals of all of ``a`` with all of ``b``."""
-    far = np.zeros((len(a.places), len(b.places)))
+    far = np.zeros((len(a), len(b)))
     for mine, theirs, weight in zip(a.names, b.names, (*like.apart, like.other), strict=True):
-        if len({*mine, *theirs}) > 1:
-            far += weight * _differ(mine, theirs)
+        far += weight * (mine[:, None] != theirs[None, :])
     squares = (a.places**2).sum(axis=1)[:, None] + (b.places**2).sum(axis=1)[None, :]
     squares -= 2 * a.places @ b.places.T
     distance = np.sqrt(3 * np.maximum(squares, 0.0))
-    wide = like.mean + like.wide * (1 + distance) * np.exp(-distance)
+    alike: Array = like.mean + like.wide * (1 + distance) * np.exp(-distance)
     distance *= like.ratio
-    wide += like.near * (1 + distance) * np.exp(-distance)
-    return like.common + np.exp(-far) * wide
-
-
-def _differ(a: Sequence[str], b: Sequence[str]) -> Array:
-    codes = {name: code for code, name in enumerate(sorted({*a, *b}))}
-    first, second = (np.array([codes[name] for name in names]) for names in (a, b))
-    return first[:, None] != second[None, :]
+    alike += like.near * (1 + distance) * np.exp(-distance)
+    alike *= np.exp(-far)
+    alike += like.common
+    return alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +169,12 @@ class _Field:
         """``roofline`` was fitted to the same bricks."""
         roof_s = roofline.seconds(traits)
         points = _Points.of(traits, roof_s, like)
-        covariance = _covariance(points, points, like)
+        covariance = _lower_covariance(points, like)
         noise = like.noise**2 + (_NOISE_S / roofline.latency_s) ** 2
         covariance[np.diag_indices(len(noise))] += noise
-        root = _inverse_lower(np.linalg.cholesky(covariance))
+        # Half the digits are enough from here on, and take half the time.
+        root = np.linalg.cholesky(covariance).astype(np.float32)
+        _invert_lower(root)
         residuals = np.log(roofline.latency_s / roof_s)
         return cls(like, roofline, points, residuals, root, {"": 1.0})
 
@@ -162,36 +182,39 @@ class _Field:
         """Logarithms of latencies, and their standard deviations."""
         roof_s = self.roofline.seconds(traits)
         across = _covariance(_Points.of(traits, roof_s, self.like), self.points, self.like)
-        told = across @ self.root.T
+        told = (across.astype(np.float32) @ self.root.T).astype(np.float64)
         logs = np.log(roof_s) + told @ (self.root @ self.residuals)
         noise = self.like.noise**2 + (_NOISE_S / np.exp(logs)) ** 2
         variance = np.maximum(self.like.prior - (told**2).sum(axis=1), 0.0) + noise
         scale = [self.scales.get(roof_class(t), self.scales[""]) for t in traits]
         return logs, np.array(scale) * np.sqrt(variance)
 
-    def left_out(self, mine: Array) -> tuple[Array, Array]:
-        """Errors and variances of the bricks at these positions, had they not been there.
+    def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
+        """Errors and variances of the bricks at the positions of each group, had it not been there.
 
         No fit is needed for that but the roofline's: their part of the covariance's inverse tells.
         """
         latency_s = self.roofline.latency_s
-        residuals = np.log(latency_s / self.roofline.seconds_without(mine))
-        columns = self.root[:, mine]
-        held = np.linalg.inv(columns.T @ columns)
-        return held @ (columns.T @ (self.root @ residuals)), np.diag(held)
+        residuals = [np.log(latency_s / self.roofline.seconds_without(mine)) for mine in groups]
+        whitened = self.root @ np.array(residuals, np.float32).T
+        found = []
+        for mine, white in zip(groups, whitened.T, strict=True):
+            columns = self.root[:, mine]
+            held = np.linalg.inv((columns.T @ columns).astype(np.float64))
+            found.append((held @ (columns.T @ white), np.diag(held)))
+        return found
 
 
-def _inverse_lower(lower: Array) -> Array:
-    """The inverse of a lower triangular matrix, by halves: numpy has no way of its own."""
-    size = len(lower)
-    if size <= 64:
-        return np.linalg.inv(lower)
-    half = size // 2
-    found = np.zeros_like(lower)
-    found[:half, :half] = _inverse_lower(lower[:half, :half])
-    found[half:, half:] = _inverse_lower(lower[half:, half:])
-    found[half:, :half] = -found[half:, half:] @ (lower[half:, :half] @ found[:half, :half])
-    return found
+def _invert_lower(lower: Array) -> None:
+    """Replace a lower triangular matrix by its inverse, by halves: numpy has no way of its own."""
+    if len(lower) <= _STRIPE:
+        lower[:] = np.linalg.inv(lower)
+        return
+    half = len(lower) // 2
+    first, second, below = lower[:half, :half], lower[half:, half:], lower[half:, :half]
+    _invert_lower(first)
+    _invert_lower(second)
+    below[:] = -(second @ (below @ first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,15 +291,21 @@ class _Outcome:
 
 
 def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[_Outcome]:
+    places: dict[str, list[int]] = {}
+    for i, owner in enumerate(owners):
+        if owner is not None:
+            places.setdefault(owner, []).append(i)
+    groups = {name: np.array(places[name]) for name in sorted(places)}
+    groups = {name: mine for name, mine in groups.items() if len(mine) < len(owners)}
     found = []
-    for group in sorted({owner for owner in owners if owner is not None}):
-        mine = np.array([i for i, owner in enumerate(owners) if owner == group])
-        if len(mine) == len(owners):
-            continue
-        errors, variances = field.left_out(mine)
-        names, latency_s = field.roofline.classes[mine], field.roofline.latency_s[mine]
-        rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
-        found += [_Outcome(group, str(name), *map(float, row)) for name, *row in rows]
+    if groups:
+        for group, (errors, variances) in zip(
+            groups, field.left_out([*groups.values()]), strict=True
+        ):
+            mine = groups[group]
+            names, latency_s = field.roofline.classes[mine], field.roofline.latency_s[mine]
+            rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
+            found += [_Outcome(group, str(name), *map(float, row)) for name, *row in rows]
     return found
 
 
