@@ -28,7 +28,7 @@ from bricks import Bench, Measurement
 from bricks.decompose.plan import Brick, Plan
 from bricks.estimate.features import Traits, describe
 from bricks.estimate.predictor import Prediction, learn
-from bricks.estimate.recompose import WALKED_CALL
+from bricks.estimate.recompose import WALKED_CALL, round_spread
 from bricks.estimate.roofline import Roofline
 from bricks.estimate.uncertainty import composition_s
 from bricks.measure.measurement import Failure
@@ -45,13 +45,15 @@ NORMAL_95 = 1.96
 class Zoo:
     """All that is known: of models how often they need each brick; latencies in seconds.
 
-    ``whole_s`` are the runs of whole models, ``family`` tells each model's.
+    ``whole_s`` are the runs of whole models, ``family`` tells each model's. ``half_s`` is half the
+    width of a brick's interval.
     """
 
     counts: Mapping[str, Mapping[str, int]]
     family: Mapping[str, str]
     traits: Mapping[str, Traits]
     latency_s: Mapping[str, float]
+    half_s: Mapping[str, float]
     whole_s: Mapping[str, float]
     call_s: float
 
@@ -219,9 +221,8 @@ def left_out(zoo: Zoo, method: Method, *, shared: bool) -> Outcome:
 
 def _foretold(zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: float) -> Foretold:
     counts = zoo.counts[model]
-    measured_s = [
-        n * zoo.net_s(zoo.latency_s[key]) for key, n in counts.items() if key not in predicted
-    ]
+    measured = [(n, key) for key, n in counts.items() if key not in predicted]
+    measured_s = [n * zoo.net_s(zoo.latency_s[key]) for n, key in measured]
     rest = [(n, predicted[key]) for key, n in counts.items() if key in predicted]
     part_s = sum(n * zoo.net_s(p.latency_s) for n, p in rest)
     total_s = zoo.call_s + sum(measured_s) + part_s
@@ -232,6 +233,7 @@ def _foretold(zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: f
         n * zoo.net_s(s) for n, s in zip(counts.values(), known, strict=False)
     )
     composition = composition_s(total_s, sum(counts.values()), zoo.call_s)
+    composition += sum(n * zoo.half_s[key] for n, key in measured)
     return Foretold(
         family=zoo.family[model],
         foretold_s=total_s,
@@ -266,6 +268,7 @@ def read(bench: Bench, whole: Path | None) -> Zoo:
         family=family,
         traits={key: describe(brick) for key, brick in bricks.items()},
         latency_s={key: seconds[key] for key in bricks if key in seconds},
+        half_s=_half_widths(results, state_s),
         whole_s={name: runs[name] for name in plans if name in runs},
         call_s=call_overhead_s(short, long),
     )
@@ -279,6 +282,15 @@ def _in_state(
         for key, m in results.items()
         if isinstance(m, Measurement) and m.known_in(state_s)
     }
+
+
+def _half_widths(
+    results: Mapping[str, Measurement | Failure], state_s: float | None
+) -> dict[str, float]:
+    spreads = {
+        key: round_spread(m, state_s) for key, m in results.items() if isinstance(m, Measurement)
+    }
+    return {key: (s.high_s - s.low_s) / 2 for key, s in spreads.items()}
 
 
 def _probe(seconds: Mapping[str, float], length: int) -> float:
@@ -352,8 +364,9 @@ def main() -> None:
         f"{len(zoo.latency_s)} bricks and {len(zoo.whole_s)} models were measured in one state of"
         f" the machine. With all bricks measured, {len(measured)} models have a median error of"
         f" {percent(median([m.error for m in measured]))}, and a 90th percentile of"
-        f" {percent(float(np.quantile([m.error for m in measured], 0.9)))}. A call takes"
-        f" {number(zoo.call_s * 1e6)} µs.\n"
+        f" {percent(float(np.quantile([m.error for m in measured], 0.9)))};"
+        f" {percent(sum(m.inside for m in measured) / len(measured), 0)} are inside of their"
+        f" intervals. A call takes {number(zoo.call_s * 1e6)} µs.\n"
     )
     methods = {"learned": learned, "roofline": roofline, "nearest brick": nearest}
     for line in table(zoo, methods):

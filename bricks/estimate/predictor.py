@@ -71,16 +71,16 @@ class _Likeness:
 # bricks of left-out families are the most likely. Only their proportions matter, see _Field.scale.
 _LIKENESS = {
     CONVOLUTION: _Likeness(
-        lengths=(15, 11, 2.2, 9, 1, 5.5, 10, 10, 4.7, 30), apart=(2.4, 3.5, 0.7, 0.05, 0.05),
-        other=1.4, common=0.1, mean=0.01, wide=0.15, near=0.01, ratio=2.0, noise=0.03,
+        lengths=(18, 13, 2.2, 9, 0.8, 5.5, 10, 4.5, 4.7, 30), apart=(1.8, 3.5, 0.7, 0.05, 0.05),
+        other=1.4, common=0.1, mean=0.01, wide=0.07, near=0.015, ratio=2.0, noise=0.03,
     ),
     PRODUCT: _Likeness(
-        lengths=(8, 6, 4, 2, 12, 12), apart=(0.1, 0.7, 0.05, 0.1, 0.2),
-        other=0.1, common=0.02, mean=0.02, wide=0.03, near=0.026, ratio=2.5, noise=0.07,
+        lengths=(7.5, 7.5, 6, 2, 12, 12), apart=(0.1, 0.7, 0.05, 0.1, 0.2),
+        other=0.1, common=0.02, mean=0.016, wide=0.02, near=0.02, ratio=2.0, noise=0.06,
     ),
     STREAM: _Likeness(
-        lengths=(15, 15, 1, 8, 1, 15, 15), apart=(3.7, 0.7, 0.55, 0.77),
-        other=0.5, common=0.1, mean=0.11, wide=0.12, near=0.064, ratio=8.0, noise=0.18,
+        lengths=(15, 33, 0.8, 10, 0.5, 33, 13), apart=(5.5, 0.7, 1.2, 1.7),
+        other=0.5, common=0.1, mean=0.5, wide=0.07, near=0.05, ratio=13.0, noise=0.15,
     ),
 }  # fmt: skip
 # Latencies of microseconds are less exact: the timer, and what a call finds in the caches.
@@ -88,10 +88,15 @@ _NOISE_S = 0.3e-6
 
 _STRIPE = 128
 
+# How far off operators are of which nothing was measured: a standard deviation of logarithms, found
+# by leaving out one operator after another.
+_STRANGE_SD = 0.8
+
 # Where too few groups can be left out to find it.
 _USUAL_BIAS = 0.1
 _LEAST_GROUPS = 5
-# As many bricks as what is known of all others counts for; and what no single one may exceed.
+# As many bricks as what is known of all others counts for; and how many times the usual error of
+# its kind a single one may count.
 _FEW, _WORST = 10, 5.0
 
 
@@ -154,7 +159,7 @@ class _Field:
 
     ``root`` is the inverse of the lower Cholesky factor of the residuals' covariance, ``scales``
     are what its standard deviations are to be multiplied by: for each class of the roofline, and
-    under the empty name for all others.
+    under the empty name for all others. ``operators`` are those that were measured.
     """
 
     like: _Likeness
@@ -163,6 +168,7 @@ class _Field:
     residuals: Array
     root: Array
     scales: Mapping[str, float]
+    operators: frozenset[str]
 
     @classmethod
     def fit(cls, traits: Sequence[Traits], roofline: Roofline, like: _Likeness) -> _Field:
@@ -176,7 +182,8 @@ class _Field:
         root = np.linalg.cholesky(covariance).astype(np.float32)
         _invert_lower(root)
         residuals = np.log(roofline.latency_s / roof_s)
-        return cls(like, roofline, points, residuals, root, {"": 1.0})
+        operators = frozenset(t.operator for t in traits)
+        return cls(like, roofline, points, residuals, root, {"": 1.0}, operators)
 
     def predict(self, traits: Sequence[Traits]) -> tuple[Array, Array]:
         """Logarithms of latencies, and their standard deviations."""
@@ -187,7 +194,8 @@ class _Field:
         noise = self.like.noise**2 + (_NOISE_S / np.exp(logs)) ** 2
         variance = np.maximum(self.like.prior - (told**2).sum(axis=1), 0.0) + noise
         scale = [self.scales.get(roof_class(t), self.scales[""]) for t in traits]
-        return logs, np.array(scale) * np.sqrt(variance)
+        least = [0.0 if t.operator in self.operators else _STRANGE_SD for t in traits]
+        return logs, np.maximum(np.array(scale) * np.sqrt(variance), least)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
         """Errors and variances of the bricks at the positions of each group, had it not been there.
@@ -244,10 +252,6 @@ class Predictor:
             for key, log, sd in zip(keys, logs, sds, strict=True):
                 found[key] = Prediction(math.exp(log), float(sd))
         return {key: found[key] for key in traits}
-
-
-# Of a kind of which nothing was measured.
-_STRANGE_SD = 1.0
 
 
 def learn(
@@ -311,9 +315,13 @@ def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[_Outcome]:
 
 def _scales(outcomes: Sequence[_Outcome]) -> dict[str, float]:
     """What standard deviations are to be multiplied by, of each class as far as it tells."""
+    if not outcomes:
+        return {"": 1.0}
+    off = [abs(o.error / o.log_sd) for o in outcomes]
+    most = _WORST * float(np.quantile(off, 0.683))
     ratios: dict[str, list[float]] = {}
-    for o in outcomes:
-        ratios.setdefault(o.name, []).append(min(_WORST, abs(o.error / o.log_sd)))
+    for o, ratio in zip(outcomes, off, strict=True):
+        ratios.setdefault(o.name, []).append(min(most, ratio))
     every = [ratio**2 for found in ratios.values() for ratio in found]
     usual = (_FEW + sum(every)) / (_FEW + len(every))
     scales = {"": math.sqrt(usual)}
