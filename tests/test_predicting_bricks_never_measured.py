@@ -244,7 +244,7 @@ def test_a_kind_of_which_nothing_was_measured_has_a_wide_interval() -> None:
 
 def test_what_is_near_a_measured_brick_is_surer_than_what_is_far_from_all() -> None:
     predictor = learned(mixture(), latencies(mixture()))
-    near, far = describe(conv(32, 40, 28)), describe(conv(2048, 2048, 300, taps=7))
+    near, far = describe(conv(32, 40, 28)), describe(conv(1024, 512, 500, taps=1))
     found = predictor.predict({"near": near, "far": far})
     assert found["near"].log_sd < found["far"].log_sd
 

@@ -67,8 +67,8 @@ class _Likeness:
         return self.common + self.mean + self.wide + self.near
 
 
-# Found once, on half of the families of the zoo (see benchmarks/prediction.py): those for which
-# bricks of left-out families are the most likely. Only their proportions matter, see _Field.scale.
+# Found once, on half of the families of the zoo (see benchmarks/prediction.py): with these, bricks
+# of left-out families are foretold best. How wide intervals are is learned anew each time.
 _LIKENESS = {
     CONVOLUTION: _Likeness(
         lengths=(18, 13, 2.2, 9, 0.8, 5.5, 10, 4.5, 4.7, 30), apart=(1.8, 3.5, 0.7, 0.05, 0.05),
@@ -86,6 +86,7 @@ _LIKENESS = {
 # Latencies of microseconds are less exact: the timer, and what a call finds in the caches.
 _NOISE_S = 0.3e-6
 
+# Rows of a matrix that are computed at once: what leaves a processor's cache takes far longer.
 _STRIPE = 128
 
 # How far off operators are of which nothing was measured: a standard deviation of logarithms, found
@@ -127,7 +128,7 @@ class _Points:
 def _lower_covariance(points: _Points, like: _Likeness) -> Array:
     """Of the residuals of ``points`` with each other; what is above the diagonal is no more so.
 
-    In stripes, since what does not fit into a processor's cache takes several times as long.
+    It is made in stripes, of which each is as wide as its last row needs.
     """
     found = np.zeros((len(points), len(points)))
     for begin in range(0, len(points), _STRIPE):
@@ -157,16 +158,16 @@ def _covariance(a: _Points, b: _Points, like: _Likeness) -> Array:
 class _Field:
     """What was learned of one kind of brick.
 
-    ``root`` is the inverse of the lower Cholesky factor of the residuals' covariance, ``scales``
-    are what its standard deviations are to be multiplied by: for each class of the roofline, and
+    ``root`` is the inverse of the lower Cholesky factor of the residuals' covariance, ``whitened``
+    what it makes of the residuals. ``scales`` are what its standard deviations are to be multiplied by: for each class of the roofline, and
     under the empty name for all others. ``operators`` are those that were measured.
     """
 
     like: _Likeness
     roofline: Roofline
     points: _Points
-    residuals: Array
     root: Array
+    whitened: Array
     scales: Mapping[str, float]
     operators: frozenset[str]
 
@@ -181,16 +182,16 @@ class _Field:
         # Half the digits are enough from here on, and take half the time.
         root = np.linalg.cholesky(covariance).astype(np.float32)
         _invert_lower(root)
-        residuals = np.log(roofline.latency_s / roof_s)
+        whitened = root @ np.log(roofline.latency_s / roof_s)
         operators = frozenset(t.operator for t in traits)
-        return cls(like, roofline, points, residuals, root, {"": 1.0}, operators)
+        return cls(like, roofline, points, root, whitened, {"": 1.0}, operators)
 
     def predict(self, traits: Sequence[Traits]) -> tuple[Array, Array]:
         """Logarithms of latencies, and their standard deviations."""
         roof_s = self.roofline.seconds(traits)
         across = _covariance(_Points.of(traits, roof_s, self.like), self.points, self.like)
         told = (across.astype(np.float32) @ self.root.T).astype(np.float64)
-        logs = np.log(roof_s) + told @ (self.root @ self.residuals)
+        logs = np.log(roof_s) + told @ self.whitened
         noise = self.like.noise**2 + (_NOISE_S / np.exp(logs)) ** 2
         variance = np.maximum(self.like.prior - (told**2).sum(axis=1), 0.0) + noise
         scale = [self.scales.get(roof_class(t), self.scales[""]) for t in traits]
@@ -242,16 +243,18 @@ class Predictor:
     def predict(self, traits: Mapping[str, Traits]) -> dict[str, Prediction]:
         """The latency of each brick, by the keys of ``traits``."""
         found: dict[str, Prediction] = {}
-        for kind, keys in _by_kind(traits, traits).items():
-            mine = [traits[key] for key in keys]
-            if kind in self._fields:
-                logs, sds = self._fields[kind].predict(mine)
-            else:
-                logs = np.log(self._general.seconds(mine))
-                sds = np.full(len(mine), _STRANGE_SD)
-            for key, log, sd in zip(keys, logs, sds, strict=True):
-                found[key] = Prediction(math.exp(log), float(sd))
+        for kind, keys in _by_kind(traits, sorted(traits)).items():
+            for begin in range(0, len(keys), _STRIPE):
+                some = keys[begin : begin + _STRIPE]
+                logs, sds = self._predict(kind, [traits[key] for key in some])
+                for key, log, sd in zip(some, logs, sds, strict=True):
+                    found[key] = Prediction(math.exp(log), float(sd))
         return {key: found[key] for key in traits}
+
+    def _predict(self, kind: str, traits: Sequence[Traits]) -> tuple[Array, Array]:
+        if kind in self._fields:
+            return self._fields[kind].predict(traits)
+        return np.log(self._general.seconds(traits)), np.full(len(traits), _STRANGE_SD)
 
 
 def learn(

@@ -26,13 +26,16 @@ _FREEDOM, _OWN_FREEDOM = 2.0, 1.0
 _ERROR = 0.3
 
 _STEPS = 25
-# A group that has fewer of an operator's bricks than this share can be left out of no account.
+# Who has less than this share of an operator's bricks does not decide its rates.
 _NOTABLE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Factors of the parts, ``factors`` for all bricks and ``own`` by class of operator."""
+    """Factors of the parts, ``factors`` for all bricks and ``own`` by class of operator.
+
+    ``classes``, ``parts`` and ``latency_s`` are those of the bricks that it was fitted to.
+    """
 
     factors: Array
     own: Mapping[str, Array]
@@ -56,7 +59,10 @@ class Roofline:
         return _seconds(_parts(traits), factors)
 
     def seconds_without(self, left_out: Array) -> Array:
-        """Of the bricks it was fitted to, had those at these positions not been there."""
+        """Of the bricks it was fitted to, had those at these positions not been there.
+
+        What operators have in common stays as it is, and so do those that lose only a few bricks.
+        """
         kept = np.ones(len(self.classes), bool)
         kept[left_out] = False
         own = dict(self.own)
