@@ -158,9 +158,10 @@ def _covariance(a: _Points, b: _Points, like: _Likeness) -> Array:
 class _Field:
     """What was learned of one kind of brick.
 
-    ``root`` is the inverse of the lower Cholesky factor of the residuals' covariance, ``whitened``
-    what it makes of the residuals. ``scales`` are what its standard deviations are to be multiplied by: for each class of the roofline, and
-    under the empty name for all others. ``operators`` are those that were measured.
+    ``root`` is the inverse of the lower Cholesky factor of the residuals' covariance, and
+    ``whitened`` what it makes of the residuals. ``scales`` are what standard deviations are to be
+    multiplied by: for each class of the roofline, and under the empty name for all others.
+    ``operators`` are those that were measured.
     """
 
     like: _Likeness
