@@ -1,0 +1,377 @@
+"""How well are bricks foretold that were never measured? One family of models left out at a time.
+
+    .venv/bin/python benchmarks/prediction.py --cache cache
+
+Needs a cache in which the zoo is measured, bricks and whole models (`bricks compare`), and writes
+tables to standard output. Bricks that only the models of one family have are predicted from all
+others; what a model takes is recomposed from both, and compared with the whole model's run.
+Measurements of one state of the machine are used, that in which most were taken. ``--whole`` takes
+whole-model runs from a JSON file instead: ``{model: [.., .., {"samples": [[seconds, ..]],
+"reference_s": .., "reference_end_s": ..}]}``.
+
+The families are in two halves, every second one in alphabetical order: what the predictor has of
+constants was chosen on the first half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bricks import Bench, Measurement
+from bricks.decompose.plan import Brick, Plan
+from bricks.estimate.features import Traits, describe
+from bricks.estimate.predictor import Prediction, learn
+from bricks.estimate.recompose import WALKED_CALL, round_spread
+from bricks.estimate.roofline import Roofline
+from bricks.estimate.uncertainty import composition_s
+from bricks.measure.measurement import Failure
+from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
+from bricks.measure.state import alike, prevailing
+from bricks.measure.statistics import median
+from bricks.report.tables import number, percent
+from bricks.zoo import entries
+
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Zoo:
+    """All that is known: of models how often they need each brick; latencies in seconds.
+
+    ``whole_s`` are the runs of whole models, ``family`` tells each model's. ``half_s`` is half the
+    width of a brick's interval.
+    """
+
+    counts: Mapping[str, Mapping[str, int]]
+    family: Mapping[str, str]
+    traits: Mapping[str, Traits]
+    latency_s: Mapping[str, float]
+    half_s: Mapping[str, float]
+    whole_s: Mapping[str, float]
+    call_s: float
+
+    @property
+    def families(self) -> list[str]:
+        """Those of all models, in alphabetical order."""
+        return sorted(set(self.family.values()))
+
+    def keys_of(self, family: str) -> set[str]:
+        """The bricks of a family's models."""
+        mine = (counts for model, counts in self.counts.items() if self.family[model] == family)
+        return {key for counts in mine for key in counts}
+
+    def net_s(self, latency_s: float) -> float:
+        """A brick's latency without what a call costs, as models are recomposed from."""
+        return max(0.0, latency_s - WALKED_CALL * self.call_s)
+
+
+# Predicts bricks; the second is what all predictions of a model may be off by together.
+Method = Callable[
+    [Mapping[str, Traits], Mapping[str, float], Mapping[str, set[str]], Mapping[str, Traits]],
+    tuple[Mapping[str, Prediction], float],
+]
+
+
+def learned(
+    known: Mapping[str, Traits],
+    latency_s: Mapping[str, float],
+    groups: Mapping[str, set[str]],
+    wanted: Mapping[str, Traits],
+) -> tuple[Mapping[str, Prediction], float]:
+    """As the package does it."""
+    predictor = learn(known, latency_s, groups)
+    assert predictor is not None, "too few bricks are measured"
+    return predictor.predict(wanted), predictor.bias
+
+
+def roofline(
+    known: Mapping[str, Traits],
+    latency_s: Mapping[str, float],
+    groups: Mapping[str, set[str]],
+    wanted: Mapping[str, Traits],
+) -> tuple[Mapping[str, Prediction], float]:
+    """A call, operations, and bytes at rates of each operator; all are as wrong as the median."""
+    keys = sorted(known)
+    traits, seconds = [known[key] for key in keys], np.array([latency_s[key] for key in keys])
+    fitted = Roofline.fit(traits, seconds)
+    log_sd = _sd(np.log(seconds / fitted.seconds(traits)))
+    names = sorted(wanted)
+    found = fitted.seconds([wanted[name] for name in names]) if names else np.zeros(0)
+    return {n: Prediction(float(s), log_sd) for n, s in zip(names, found, strict=True)}, 0.0
+
+
+def nearest(
+    known: Mapping[str, Traits],
+    latency_s: Mapping[str, float],
+    groups: Mapping[str, set[str]],
+    wanted: Mapping[str, Traits],
+) -> tuple[Mapping[str, Prediction], float]:
+    """The most similar measured brick: first by operator, then tags, then sizes."""
+    keys = sorted(known)
+    logs = np.log([latency_s[key] for key in keys])
+    places, names = _places([known[key] for key in keys])
+    own = _nearest(places, names, places[::10], names[::10], np.arange(0, len(keys), 10))
+    log_sd = _sd(logs[own] - logs[::10])
+    if not wanted:
+        return {}, 0.0
+    theirs = _nearest(places, names, *_places([*wanted.values()]), None)
+    return {
+        k: Prediction(math.exp(logs[i]), log_sd) for k, i in zip(wanted, theirs, strict=True)
+    }, 0
+
+
+def _places(traits: Sequence[Traits]) -> tuple[np.ndarray, np.ndarray]:
+    places = np.zeros((len(traits), 10))
+    for row, t in zip(places, traits, strict=True):
+        row[: len(t.sizes)] = t.sizes
+        row[-2:] = np.log2([t.flops + 1, t.read_bytes + t.written_bytes + t.weight_bytes + 1])
+    names = np.array([[t.kind, t.operator, *t.tags, *[""] * (6 - len(t.tags))] for t in traits])
+    return places, names
+
+
+def _nearest(
+    places: np.ndarray,
+    names: np.ndarray,
+    at: np.ndarray,
+    called: np.ndarray,
+    themselves: np.ndarray | None,
+) -> np.ndarray:
+    found = np.zeros(len(at), int)
+    for i, (place, name) in enumerate(zip(at, called, strict=True)):
+        differ = (names != name) @ np.array([1e6, 1e4, *[10] * (names.shape[1] - 2)])
+        distance = differ + np.abs(places - place).sum(axis=1)
+        if themselves is not None:
+            distance[themselves[i]] = math.inf
+        found[i] = int(np.argmin(distance))
+    return found
+
+
+def _sd(errors: np.ndarray) -> float:
+    """A standard deviation that a few outliers do not decide."""
+    return float(np.quantile(np.abs(errors), 0.683))
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """A model some of whose bricks were predicted. Latencies are in seconds, ``log_sd`` of all.
+
+    ``recomposed_s`` is from measurements of all of its bricks, None where some lack one.
+    """
+
+    family: str
+    foretold_s: float
+    log_sd: float
+    share: float
+    whole_s: float
+    recomposed_s: float | None
+    composition: float
+
+    @property
+    def error(self) -> float:
+        """The error against the whole model's run."""
+        return abs(self.foretold_s / self.whole_s - 1)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds the whole model's run."""
+        sd = math.hypot(self.log_sd, self.composition)
+        return abs(math.log(self.foretold_s / self.whole_s)) <= NORMAL_95 * sd
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a method did with all families: (family, log error) of bricks, and the models."""
+
+    bricks: Sequence[tuple[str, float]]
+    models: Sequence[Foretold]
+
+
+def left_out(zoo: Zoo, method: Method, *, shared: bool) -> Outcome:
+    """One family after another; with ``shared``, what other families have too is measured."""
+    bricks: list[tuple[str, float]] = []
+    models: list[Foretold] = []
+    keys = {family: zoo.keys_of(family) for family in zoo.families}
+    for family in zoo.families:
+        groups = {other: theirs for other, theirs in keys.items() if other != family}
+        elsewhere = set().union(*groups.values()) & zoo.latency_s.keys()
+        known = elsewhere if shared else elsewhere - keys[family]
+        wanted = sorted(keys[family] - known)
+        predicted, bias = method(
+            {key: zoo.traits[key] for key in sorted(known)},
+            zoo.latency_s,
+            groups,
+            {key: zoo.traits[key] for key in wanted},
+        )
+        bricks += [
+            (family, math.log(zoo.latency_s[key] / predicted[key].latency_s))
+            for key in wanted
+            if key in zoo.latency_s
+        ]
+        mine = [model for model in zoo.whole_s if zoo.family[model] == family]
+        models += [_foretold(zoo, model, predicted, bias) for model in mine]
+    return Outcome(bricks, models)
+
+
+def _foretold(zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: float) -> Foretold:
+    counts = zoo.counts[model]
+    measured = [(n, key) for key, n in counts.items() if key not in predicted]
+    measured_s = [n * zoo.net_s(zoo.latency_s[key]) for n, key in measured]
+    rest = [(n, predicted[key]) for key, n in counts.items() if key in predicted]
+    part_s = sum(n * zoo.net_s(p.latency_s) for n, p in rest)
+    total_s = zoo.call_s + sum(measured_s) + part_s
+    variance = sum((n * p.latency_s * p.log_sd) ** 2 for n, p in rest) + (bias * part_s) ** 2
+    every = [zoo.latency_s.get(key) for key in counts]
+    known = [s for s in every if s is not None]
+    recomposed_s = zoo.call_s + sum(
+        n * zoo.net_s(s) for n, s in zip(counts.values(), known, strict=False)
+    )
+    composition = composition_s(total_s, sum(counts.values()), zoo.call_s)
+    composition += sum(n * zoo.half_s[key] for n, key in measured)
+    return Foretold(
+        family=zoo.family[model],
+        foretold_s=total_s,
+        log_sd=math.sqrt(variance) / total_s,
+        share=part_s / total_s,
+        whole_s=zoo.whole_s[model],
+        recomposed_s=recomposed_s if len(known) == len(every) else None,
+        composition=composition / NORMAL_95 / total_s,
+    )
+
+
+def read(bench: Bench, whole: Path | None) -> Zoo:
+    """All that the cache knows of the zoo, in the state in which most of it was measured."""
+    bricks: dict[str, Brick] = {}
+    plans: dict[str, Plan] = {}
+    family: dict[str, str] = {}
+    for entry in entries():
+        decomposition = bench.decompose(bench.read(entry.name))
+        bricks.update(decomposition.bricks)
+        plans[entry.name], family[entry.name] = decomposition.plan, entry.family
+    digests = [plan.digest for plan in plans.values()]
+    results = bench.store.results(bench.target.key, [*bricks, *PROBES.values(), *digests])
+    state_s = prevailing(m.state_s for m in results.values() if isinstance(m, Measurement))
+    seconds = _in_state(results, state_s)
+    short, long = (_probe(seconds, length) for length in (SHORT, LONG))
+    if whole is None:
+        runs = {name: seconds[p.digest] for name, p in plans.items() if p.digest in seconds}
+    else:
+        runs = _runs(whole, state_s)
+    return Zoo(
+        counts={name: plan.counts for name, plan in plans.items()},
+        family=family,
+        traits={key: describe(brick) for key, brick in bricks.items()},
+        latency_s={key: seconds[key] for key in bricks if key in seconds},
+        half_s=_half_widths(results, state_s),
+        whole_s={name: runs[name] for name in plans if name in runs},
+        call_s=call_overhead_s(short, long),
+    )
+
+
+def _in_state(
+    results: Mapping[str, Measurement | Failure], state_s: float | None
+) -> dict[str, float]:
+    return {
+        key: m.latency_s(state_s)
+        for key, m in results.items()
+        if isinstance(m, Measurement) and m.known_in(state_s)
+    }
+
+
+def _half_widths(
+    results: Mapping[str, Measurement | Failure], state_s: float | None
+) -> dict[str, float]:
+    spreads = {
+        key: round_spread(m, state_s) for key, m in results.items() if isinstance(m, Measurement)
+    }
+    return {key: (s.high_s - s.low_s) / 2 for key, s in spreads.items()}
+
+
+def _probe(seconds: Mapping[str, float], length: int) -> float:
+    if PROBES[length] not in seconds:
+        raise SystemExit("the cache does not hold the zoo's measurements: run bricks compare on it")
+    return seconds[PROBES[length]]
+
+
+def _runs(path: Path, state_s: float | None) -> dict[str, float]:
+    runs = {}
+    for name, (*_, run) in json.loads(path.read_text(encoding="utf-8")).items():
+        if alike(run["reference_s"], state_s) and alike(run["reference_end_s"], state_s):
+            runs[name] = median([s for samples in run["samples"] for s in samples])
+    return runs
+
+
+def table(zoo: Zoo, methods: Mapping[str, Method]) -> Iterable[str]:
+    """A row for each method, way of counting, and half of the families."""
+    half = {family: i % 2 for i, family in enumerate(zoo.families)}
+    yield (
+        "| method | shared bricks | families | bricks | median error | models | median error"
+        " | 90th percentile | inside the interval | median half-width"
+        " | against all measured: median error | inside |"
+    )
+    yield "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    for shared in (True, False):
+        for name, method in methods.items():
+            found = left_out(zoo, method, shared=shared)
+            for title, chosen in {"first half": {0}, "second half": {1}, "all": {0, 1}}.items():
+                bricks = [e for family, e in found.bricks if half[family] in chosen]
+                models = [m for m in found.models if half[m.family] in chosen]
+                cells = [name, "measured" if shared else "predicted", title]
+                yield f"| {' | '.join([*cells, *_figures(bricks, models)])} |"
+
+
+def _figures(bricks: Sequence[float], models: Sequence[Foretold]) -> list[str]:
+    errors = [m.error for m in models]
+    pairs = [
+        (math.log(m.foretold_s / m.recomposed_s), m.log_sd)
+        for m in models
+        if m.recomposed_s is not None and m.share > 0
+    ]
+    return [
+        str(len(bricks)),
+        percent(median([abs(math.expm1(-e)) for e in bricks])),
+        str(len(models)),
+        percent(median(errors)),
+        percent(float(np.quantile(errors, 0.9))),
+        percent(sum(m.inside for m in models) / len(models), 0),
+        percent(median([NORMAL_95 * math.hypot(m.log_sd, m.composition) for m in models])),
+        percent(median([abs(math.expm1(e)) for e, _ in pairs])),
+        percent(sum(abs(e) <= NORMAL_95 * sd for e, sd in pairs) / len(pairs), 0),
+    ]
+
+
+def main() -> None:
+    """Write the table to standard output."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cache", type=Path, default=Path("cache"))
+    parser.add_argument("--threads", type=int, help="as measured (default: one per core)")
+    parser.add_argument("--whole", type=Path, help="whole-model runs, if not from the cache")
+    arguments = parser.parse_args()
+    with Bench(arguments.cache, threads=arguments.threads) as bench:
+        zoo = read(bench, arguments.whole)
+    measured = [
+        (_foretold(zoo, model, {}, 0.0))
+        for model, counts in zoo.counts.items()
+        if model in zoo.whole_s and all(key in zoo.latency_s for key in counts)
+    ]
+    print(
+        f"{len(zoo.latency_s)} bricks and {len(zoo.whole_s)} models were measured in one state of"
+        f" the machine. With all bricks measured, {len(measured)} models have a median error of"
+        f" {percent(median([m.error for m in measured]))}, and a 90th percentile of"
+        f" {percent(float(np.quantile([m.error for m in measured], 0.9)))};"
+        f" {percent(sum(m.inside for m in measured) / len(measured), 0)} are inside of their"
+        f" intervals. A call takes {number(zoo.call_s * 1e6)} µs.\n"
+    )
+    methods = {"learned": learned, "roofline": roofline, "nearest brick": nearest}
+    for line in table(zoo, methods):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

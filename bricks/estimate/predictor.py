@@ -1,0 +1,373 @@
+"""Latencies of bricks that were not measured, learned from those that were on the same target.
+
+Each operator has a roofline of its own, fitted to what was measured. What that leaves over is
+interpolated by a Gaussian process: near a measured brick it follows that one, far from all of them
+it goes back to the roofline, and it knows how far it is. How wrong it is, and how much the bricks
+of one model are wrong together, is found by leaving out one group after another. It must not know
+how measurements came about, nor how latencies are added up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import numpy as np
+
+from bricks.estimate.features import CONVOLUTION, PRODUCT, STREAM, Traits
+from bricks.estimate.roofline import Roofline, roof_class
+
+Array = np.ndarray
+
+# Fewer measured bricks than this say too little of others.
+LEAST = 30
+
+# More bricks of a kind than this are not learned from: the effort grows with their third power.
+# Keys are digests, so the first of them are as good as drawn by lot.
+MOST = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The latency of a brick that was not measured: log-normal, with its median in seconds.
+
+    A call's cost is in it, as it is in a brick's measurement.
+    """
+
+    latency_s: float
+    log_sd: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Likeness:
+    """How alike the residuals of two bricks of a kind are; variances are of log-latencies.
+
+    Residuals have in common what all bricks of a kind have (``common``), what those with the same
+    operator and tags have (``mean``), and what those of similar sizes have: over a ``wide`` range,
+    and over one shorter by ``ratio`` (``near``). ``lengths`` are the ranges, in factors of two, of
+    each size, of the bytes moved, and of the roofline. ``apart`` and ``other`` say by how much less
+    alike bricks are whose tags, or whose operators, differ. ``noise`` is what no other brick tells.
+    """
+
+    lengths: tuple[float, ...]
+    apart: tuple[float, ...]
+    other: float
+    common: float
+    mean: float
+    wide: float
+    near: float
+    ratio: float
+    noise: float
+
+    @property
+    def prior(self) -> float:
+        """The variance of a residual of which nothing is known."""
+        return self.common + self.mean + self.wide + self.near
+
+
+# Found once, on half of the families of the zoo (see benchmarks/prediction.py): with these, bricks
+# of left-out families are foretold best. How wide intervals are is learned anew each time.
+_LIKENESS = {
+    CONVOLUTION: _Likeness(
+        lengths=(18, 13, 2.2, 9, 0.8, 5.5, 10, 4.5, 4.7, 30), apart=(1.8, 3.5, 0.7, 0.05, 0.05),
+        other=1.4, common=0.1, mean=0.01, wide=0.07, near=0.015, ratio=2.0, noise=0.03,
+    ),
+    PRODUCT: _Likeness(
+        lengths=(7.5, 7.5, 6, 2, 12, 12), apart=(0.1, 0.7, 0.05, 0.1, 0.2),
+        other=0.1, common=0.02, mean=0.016, wide=0.02, near=0.02, ratio=2.0, noise=0.06,
+    ),
+    STREAM: _Likeness(
+        lengths=(15, 33, 0.8, 10, 0.5, 33, 13), apart=(5.5, 0.7, 1.2, 1.7),
+        other=0.5, common=0.1, mean=0.5, wide=0.07, near=0.05, ratio=13.0, noise=0.15,
+    ),
+}  # fmt: skip
+# Latencies of microseconds are less exact: the timer, and what a call finds in the caches.
+_NOISE_S = 0.3e-6
+
+# Rows of a matrix that are computed at once: what leaves a processor's cache takes far longer.
+_STRIPE = 128
+
+# How far off operators are of which nothing was measured: a standard deviation of logarithms, found
+# by leaving out one operator after another.
+_STRANGE_SD = 0.8
+
+# Where too few groups can be left out to find it.
+_USUAL_BIAS = 0.1
+_LEAST_GROUPS = 5
+# As many bricks as what is known of all others counts for; and how many times the usual error of
+# its kind a single one may count.
+_FEW, _WORST = 10, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Bricks of one kind as places: sizes in units of ranges; tags and operators as checksums."""
+
+    places: Array
+    names: Array
+
+    @classmethod
+    def of(cls, traits: Sequence[Traits], roof_s: Array, like: _Likeness) -> _Points:
+        moved = np.array([t.read_bytes + t.written_bytes + t.weight_bytes for t in traits])
+        sizes = np.array([t.sizes for t in traits])
+        derived = np.stack([np.log2(moved + 64), np.log2(roof_s)], axis=1)
+        places = np.concatenate([sizes, derived], axis=1) / like.lengths
+        names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in traits]
+        return cls(places, np.array(names).T)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def part(self, begin: int, end: int) -> _Points:
+        """Those from one position to another."""
+        return _Points(self.places[begin:end], self.names[:, begin:end])
+
+
+def _lower_covariance(points: _Points, like: _Likeness) -> Array:
+    """Of the residuals of ``points`` with each other; what is above the diagonal is no more so.
+
+    It is made in stripes, of which each is as wide as its last row needs.
+    """
+    found = np.zeros((len(points), len(points)))
+    for begin in range(0, len(points), _STRIPE):
+        end = min(begin + _STRIPE, len(points))
+        stripe = _covariance(points.part(begin, end), points.part(0, end), like)
+        found[begin:end, :end] = stripe
+    return found
+
+
+def _covariance(a: _Points, b: _Points, like: _Likeness) -> Array:
+    """Of the residuals of all of ``a`` with all of ``b``."""
+    far = np.zeros((len(a), len(b)))
+    for mine, theirs, weight in zip(a.names, b.names, (*like.apart, like.other), strict=True):
+        far += weight * (mine[:, None] != theirs[None, :])
+    squares = (a.places**2).sum(axis=1)[:, None] + (b.places**2).sum(axis=1)[None, :]
+    squares -= 2 * a.places @ b.places.T
+    distance = np.sqrt(3 * np.maximum(squares, 0.0))
+    alike: Array = like.mean + like.wide * (1 + distance) * np.exp(-distance)
+    distance *= like.ratio
+    alike += like.near * (1 + distance) * np.exp(-distance)
+    alike *= np.exp(-far)
+    alike += like.common
+    return alike
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What was learned of one kind of brick.
+
+    ``root`` is the inverse of the lower Cholesky factor of the residuals' covariance, and
+    ``whitened`` what it makes of the residuals. ``scales`` are what standard deviations are to be
+    multiplied by: for each class of the roofline, and under the empty name for all others.
+    ``operators`` are those that were measured.
+    """
+
+    like: _Likeness
+    roofline: Roofline
+    points: _Points
+    root: Array
+    whitened: Array
+    scales: Mapping[str, float]
+    operators: frozenset[str]
+
+    @classmethod
+    def fit(cls, traits: Sequence[Traits], roofline: Roofline, like: _Likeness) -> _Field:
+        """``roofline`` was fitted to the same bricks."""
+        roof_s = roofline.seconds(traits)
+        points = _Points.of(traits, roof_s, like)
+        covariance = _lower_covariance(points, like)
+        noise = like.noise**2 + (_NOISE_S / roofline.latency_s) ** 2
+        covariance[np.diag_indices(len(noise))] += noise
+        # Half the digits are enough from here on, and take half the time.
+        root = np.linalg.cholesky(covariance).astype(np.float32)
+        _invert_lower(root)
+        whitened = root @ np.log(roofline.latency_s / roof_s)
+        operators = frozenset(t.operator for t in traits)
+        return cls(like, roofline, points, root, whitened, {"": 1.0}, operators)
+
+    def predict(self, traits: Sequence[Traits]) -> tuple[Array, Array]:
+        """Logarithms of latencies, and their standard deviations."""
+        roof_s = self.roofline.seconds(traits)
+        across = _covariance(_Points.of(traits, roof_s, self.like), self.points, self.like)
+        told = (across.astype(np.float32) @ self.root.T).astype(np.float64)
+        logs = np.log(roof_s) + told @ self.whitened
+        noise = self.like.noise**2 + (_NOISE_S / np.exp(logs)) ** 2
+        variance = np.maximum(self.like.prior - (told**2).sum(axis=1), 0.0) + noise
+        scale = [self.scales.get(roof_class(t), self.scales[""]) for t in traits]
+        least = [0.0 if t.operator in self.operators else _STRANGE_SD for t in traits]
+        return logs, np.maximum(np.array(scale) * np.sqrt(variance), least)
+
+    def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
+        """Errors and variances of the bricks at the positions of each group, had it not been there.
+
+        No fit is needed for that but the roofline's: their part of the covariance's inverse tells.
+        """
+        latency_s = self.roofline.latency_s
+        residuals = [np.log(latency_s / self.roofline.seconds_without(mine)) for mine in groups]
+        whitened = self.root @ np.array(residuals, np.float32).T
+        found = []
+        for mine, white in zip(groups, whitened.T, strict=True):
+            columns = self.root[:, mine]
+            held = np.linalg.inv((columns.T @ columns).astype(np.float64))
+            found.append((held @ (columns.T @ white), np.diag(held)))
+        return found
+
+
+def _invert_lower(lower: Array) -> None:
+    """Replace a lower triangular matrix by its inverse, by halves: numpy has no way of its own."""
+    if len(lower) <= _STRIPE:
+        lower[:] = np.linalg.inv(lower)
+        return
+    half = len(lower) // 2
+    first, second, below = lower[:half, :half], lower[half:, half:], lower[half:, :half]
+    _invert_lower(first)
+    _invert_lower(second)
+    below[:] = -(second @ (below @ first))
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """Predicts bricks of one target.
+
+    ``learned_from`` is the number of measured bricks. ``bias`` is the log-standard deviation that
+    all predictions of one model have in common, so that the sum ``P`` of ``n`` occurrences of each
+    has a variance of about ``sum((n * latency_s * log_sd) ** 2) + (bias * P) ** 2``.
+    """
+
+    learned_from: int
+    bias: float
+    _fields: Mapping[str, _Field]
+    _general: Roofline
+
+    def predict(self, traits: Mapping[str, Traits]) -> dict[str, Prediction]:
+        """The latency of each brick, by the keys of ``traits``."""
+        found: dict[str, Prediction] = {}
+        for kind, keys in _by_kind(traits, sorted(traits)).items():
+            for begin in range(0, len(keys), _STRIPE):
+                some = keys[begin : begin + _STRIPE]
+                logs, sds = self._predict(kind, [traits[key] for key in some])
+                for key, log, sd in zip(some, logs, sds, strict=True):
+                    found[key] = Prediction(math.exp(log), float(sd))
+        return {key: found[key] for key in traits}
+
+    def _predict(self, kind: str, traits: Sequence[Traits]) -> tuple[Array, Array]:
+        if kind in self._fields:
+            return self._fields[kind].predict(traits)
+        return np.log(self._general.seconds(traits)), np.full(len(traits), _STRANGE_SD)
+
+
+def learn(
+    traits: Mapping[str, Traits],
+    latency_s: Mapping[str, float],
+    groups: Mapping[str, Collection[str]],
+) -> Predictor | None:
+    """Learn from the bricks that are in both ``traits`` and ``latency_s``; None if too few are.
+
+    Latencies are all of one state of the machine, with a call's cost in them. ``groups`` are the
+    keys of the bricks of each family of models (or of each model): a brick that only one of them
+    has tells how far off predictions for another one will be. The order of mappings does not
+    matter, and nothing is drawn by lot.
+    """
+    known = sorted(key for key in traits if latency_s.get(key, 0.0) > 0)
+    if len(known) < LEAST:
+        return None
+    general = Roofline.fit([traits[key] for key in known], _array(latency_s, known))
+    fields, outcomes = {}, []
+    owners = _owners(groups, known)
+    for kind, keys in _by_kind(traits, known).items():
+        chosen = keys[:MOST]
+        mine, seconds = [traits[key] for key in chosen], _array(latency_s, chosen)
+        field = _Field.fit(mine, Roofline.fit(mine, seconds, general.factors), _LIKENESS[kind])
+        found = _outcomes(field, [owners.get(key) for key in chosen])
+        scales = _scales(found)
+        fields[kind] = replace(field, scales=scales)
+        outcomes += [replace(o, log_sd=o.log_sd * scales[o.name]) for o in found]
+    return Predictor(len(known), _bias(outcomes), fields, general)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """A measured brick that was left out with its group; ``error`` is log(measured / predicted)."""
+
+    group: str
+    name: str
+    latency_s: float
+    error: float
+    log_sd: float
+
+
+def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[_Outcome]:
+    places: dict[str, list[int]] = {}
+    for i, owner in enumerate(owners):
+        if owner is not None:
+            places.setdefault(owner, []).append(i)
+    groups = {name: np.array(places[name]) for name in sorted(places)}
+    groups = {name: mine for name, mine in groups.items() if len(mine) < len(owners)}
+    found = []
+    if groups:
+        for group, (errors, variances) in zip(
+            groups, field.left_out([*groups.values()]), strict=True
+        ):
+            mine = groups[group]
+            names, latency_s = field.roofline.classes[mine], field.roofline.latency_s[mine]
+            rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
+            found += [_Outcome(group, str(name), *map(float, row)) for name, *row in rows]
+    return found
+
+
+def _scales(outcomes: Sequence[_Outcome]) -> dict[str, float]:
+    """What standard deviations are to be multiplied by, of each class as far as it tells."""
+    if not outcomes:
+        return {"": 1.0}
+    off = [abs(o.error / o.log_sd) for o in outcomes]
+    most = _WORST * float(np.quantile(off, 0.683))
+    ratios: dict[str, list[float]] = {}
+    for o, ratio in zip(outcomes, off, strict=True):
+        ratios.setdefault(o.name, []).append(min(most, ratio))
+    every = [ratio**2 for found in ratios.values() for ratio in found]
+    usual = (_FEW + sum(every)) / (_FEW + len(every))
+    scales = {"": math.sqrt(usual)}
+    for name, found in sorted(ratios.items()):
+        squares = _FEW * usual + sum(ratio**2 for ratio in found)
+        scales[name] = math.sqrt(squares / (_FEW + len(found)))
+    return scales
+
+
+def _bias(outcomes: Sequence[_Outcome]) -> float:
+    """What groups are most likely off by, beyond what independent errors of bricks explain."""
+    off, explained = [], []
+    for group in sorted({o.group for o in outcomes}):
+        mine = [o for o in outcomes if o.group == group]
+        predicted_s = np.array([o.latency_s * math.exp(-o.error) for o in mine])
+        sds = predicted_s * [o.log_sd for o in mine] / predicted_s.sum()
+        off.append(math.log(sum(o.latency_s for o in mine) / predicted_s.sum()))
+        explained.append(float((sds**2).sum()))
+    if len(off) < _LEAST_GROUPS:
+        return _USUAL_BIAS
+    biases = np.geomspace(0.01, 1.0, 100)
+    variances = np.array(explained) + biases[:, None] ** 2
+    unlikely = (np.log(variances) + np.array(off) ** 2 / variances).sum(axis=1)
+    return float(biases[np.argmin(unlikely)])
+
+
+def _owners(groups: Mapping[str, Collection[str]], known: Collection[str]) -> dict[str, str]:
+    """The group of each brick that no other group has."""
+    having: dict[str, set[str]] = {key: set() for key in known}
+    for group, keys in groups.items():
+        for key in keys:
+            if key in having:
+                having[key].add(group)
+    return {key: next(iter(names)) for key, names in having.items() if len(names) == 1}
+
+
+def _by_kind(traits: Mapping[str, Traits], keys: Collection[str]) -> dict[str, list[str]]:
+    kinds: dict[str, list[str]] = {}
+    for key in keys:
+        kinds.setdefault(traits[key].kind, []).append(key)
+    return dict(sorted(kinds.items()))
+
+
+def _array(latency_s: Mapping[str, float], keys: Sequence[str]) -> Array:
+    return np.array([latency_s[key] for key in keys])

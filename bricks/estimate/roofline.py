@@ -1,0 +1,126 @@
+"""What limits a brick: its latency as a sum of parts that a machine has a rate for.
+
+A call, operations, bytes of values, bytes of weights, and separate stretches of memory. The rates
+are found from measured bricks: for each operator, as far as its bricks tell, and else as they are
+for others. It must not know what its errors are used for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bricks.estimate.features import CONVOLUTION, STREAM, Traits
+
+Array = np.ndarray
+
+# Seconds of a call, an operation, a byte of values, a byte of weights, and a stretch of memory:
+# about what processors of this decade take. As logarithms, as all factors are here.
+_START: Array = np.log([3e-6, 2e-11, 1e-10, 1e-10, 1e-9])
+
+# How far factors are looked for around those of others (a standard deviation of their logarithms),
+# for all bricks and for those of an operator; and how much a brick's latency is off all the same.
+_FREEDOM, _OWN_FREEDOM = 2.0, 1.0
+_ERROR = 0.3
+
+_STEPS = 25
+# Who has less than this share of an operator's bricks does not decide its rates.
+_NOTABLE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Factors of the parts, ``factors`` for all bricks and ``own`` by class of operator.
+
+    ``classes``, ``parts`` and ``latency_s`` are those of the bricks that it was fitted to.
+    """
+
+    factors: Array
+    own: Mapping[str, Array]
+    classes: Array
+    parts: Array
+    latency_s: Array
+
+    @classmethod
+    def fit(
+        cls, traits: Sequence[Traits], latency_s: Array, prior: Array | None = None
+    ) -> Roofline:
+        """Fitted to measured bricks; ``prior`` are the factors of what is like them."""
+        parts, classes = _parts(traits), np.array([roof_class(t) for t in traits])
+        factors = _factors(parts, latency_s, _START if prior is None else prior, _FREEDOM)
+        bare = cls(factors, {}, classes, parts, latency_s)
+        return replace(bare, own={c: bare._own(classes == c) for c in sorted(set(classes))})
+
+    def seconds(self, traits: Sequence[Traits]) -> Array:
+        """The latency of each brick."""
+        factors = np.array([self.own.get(roof_class(t), self.factors) for t in traits])
+        return _seconds(_parts(traits), factors)
+
+    def seconds_without(self, left_out: Array) -> Array:
+        """Of the bricks it was fitted to, had those at these positions not been there.
+
+        What operators have in common stays as it is, and so do those that lose only a few bricks.
+        """
+        kept = np.ones(len(self.classes), bool)
+        kept[left_out] = False
+        own = dict(self.own)
+        for name in sorted(set(self.classes[left_out])):
+            mine = self.classes == name
+            if (mine & ~kept).sum() > _NOTABLE * mine.sum():
+                own[name] = self._own(mine & kept)
+        return _seconds(self.parts, np.array([own[name] for name in self.classes]))
+
+    def _own(self, mine: Array) -> Array:
+        if not mine.any():
+            return self.factors
+        return _factors(self.parts[mine], self.latency_s[mine], self.factors, _OWN_FREEDOM)
+
+
+def roof_class(t: Traits) -> str:
+    """What has rates of its own: an operator, in one of the ways that runtimes have for it."""
+    tag = {CONVOLUTION: "form", STREAM: "pattern"}.get(t.kind)
+    return t.operator if tag is None else f"{t.operator} {t.tag(tag)}"
+
+
+def _parts(traits: Sequence[Traits]) -> Array:
+    rows = [
+        (1.0, t.flops, t.read_bytes + t.written_bytes, t.weight_bytes, t.pieces) for t in traits
+    ]
+    return np.array(rows).reshape(-1, len(_START))
+
+
+def _seconds(parts: Array, factors: Array) -> Array:
+    seconds: Array = (parts * np.exp(factors)).sum(axis=-1)
+    return seconds
+
+
+def _factors(parts: Array, latency_s: Array, prior: Array, freedom: float) -> Array:
+    """The likeliest factors, by the method of Levenberg and Marquardt; outliers count less."""
+    goal, pull = np.log(latency_s), (_ERROR / freedom) ** 2
+    unit = np.eye(len(prior))
+
+    def look(at: Array) -> tuple[float, Array, Array]:
+        shares = parts * np.exp(at)
+        total = shares.sum(axis=1)
+        errors = goal - np.log(total)
+        cost = np.log1p(errors**2).sum() + pull * ((at - prior) ** 2).sum()
+        return float(cost), errors, shares / total[:, None]
+
+    found, damping = prior, 0.1
+    cost, errors, shares = look(found)
+    for _ in range(_STEPS):
+        weighted = shares / (1 + errors**2)[:, None]
+        slope = weighted.T @ errors - pull * (found - prior)
+        step = np.linalg.solve(weighted.T @ shares + (pull + damping) * unit, slope)
+        tried = look(found + step)
+        if tried[0] >= cost:
+            damping *= 8
+            continue
+        settled = cost - tried[0] < 1e-4 * cost
+        found, damping = found + step, damping / 4
+        cost, errors, shares = tried
+        if settled:
+            break
+    return found
