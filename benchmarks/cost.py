@@ -29,7 +29,6 @@ from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.planner import EFFORTS
 from bricks.estimate.recompose import recompose, round_spread, state_of
-from bricks.graph.model import Model
 from bricks.knowledge import Knowledge
 from bricks.measure.campaign import Conditions
 from bricks.measure.probes import PROBES
@@ -46,7 +45,7 @@ MODELS, AGAIN = "models", "again"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A model at one effort: its estimate beside what it took, in seconds, and what it stands on."""
+    """A model's estimate at one effort beside what it took, in seconds; what it stands on."""
 
     model: str
     measured_s: float
@@ -84,10 +83,8 @@ class Cost:
     def bench(self, cache: str, progress: Progress | None = None, **options: Any) -> Bench:
         """A bench on one of the caches; no lock, since only one runs at a time anyhow."""
         conditions = options.pop("conditions", Conditions(exclusive=False))
-        watching = {} if progress is None else {"progress": progress}
-        return Bench(
-            self.folder / cache, threads=self.threads, conditions=conditions, **watching, **options
-        )
+        options |= {} if progress is None else {"progress": progress}
+        return Bench(self.folder / cache, threads=self.threads, conditions=conditions, **options)
 
     def run(self) -> None:
         """Prepare, and measure everything in turn."""

@@ -29,6 +29,7 @@ from bricks.measure.measurement import Round
 from bricks.measure.probes import PROBES, probe_walk
 from bricks.measure.rounds import Goal, sample_in_turn
 from bricks.measure.sampler import Sampler, Taken
+from bricks.measure.shares import Needs, Shares
 from bricks.measure.statistics import Spread, median
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.walk import along, single, walk_of
@@ -129,7 +130,8 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
 
     sampler = Sampler(supervisor, walks)
     sampler.prepare()
-    goals = {BRICKS: Goal(counts=plan.counts)}
+    shares = Shares({plan.digest: Needs(plan.counts, dict.fromkeys(plan.counts, 1.0))}, {})
+    goals = {BRICKS: Goal(shares=shares)}
     sample_in_turn(sampler, rule, goals=goals, deadline=None, on_round=keep)
     if sampler.failures:
         raise SystemExit(f"{name}: {next(iter(sampler.failures.values()))}")

@@ -27,7 +27,8 @@ import numpy as np
 from bricks import Bench, Measurement
 from bricks.decompose.plan import Brick, Plan
 from bricks.estimate.features import Traits, describe
-from bricks.estimate.predictor import Prediction, learn
+from bricks.estimate.prediction import Prediction
+from bricks.estimate.predictor import learn
 from bricks.estimate.recompose import WALKED_CALL, round_spread
 from bricks.estimate.roofline import Roofline
 from bricks.estimate.uncertainty import composition_s

@@ -18,6 +18,7 @@ from bricks.store import Store
 from bricks.zoo import entries
 
 if TYPE_CHECKING:
+    from bricks.estimate.features import Traits
     from bricks.estimate.predictor import Predictor
 
 # Before anything is learned: seconds of a brick, and for each unit of its work. Only proportions
@@ -35,6 +36,7 @@ class Knowledge:
         self._latency_s: dict[str, float] = {}
         self._failed: set[str] = set()
         self._bricks: dict[str, Brick] = {}
+        self._traits: dict[str, Traits] = {}
         self._predictor: Predictor | None = None
         self._outdated = True
 
@@ -59,7 +61,7 @@ class Knowledge:
         predictor = self._learned() if wanted else None
         if predictor is None:
             return Predictions()
-        return Predictions(predictor.predict(self._load(wanted)), predictor.bias)
+        return Predictions(predictor.predict(self._traits_of(wanted)), predictor.bias)
 
     def beliefs(self, keys: Collection[str]) -> tuple[dict[str, Belief], float]:
         """What is believed of ``keys``, and by how much predictions err together.
@@ -88,9 +90,17 @@ class Knowledge:
             every = sorted({key for keys in by_model.values() for key in keys})
             self.settled(every)
             latency_s = {key: self._latency_s[key] for key in every if key in self._latency_s}
-            self._predictor = learn(self._load(list(latency_s)), latency_s, _families(by_model))
+            traits = self._traits_of(list(latency_s))
+            self._predictor = learn(traits, latency_s, _families(by_model))
             self._outdated = False
         return self._predictor
+
+    def _traits_of(self, keys: Collection[str]) -> dict[str, Traits]:
+        from bricks.estimate.features import describe
+
+        lacking = [key for key in keys if key not in self._traits]
+        self._traits |= {key: describe(brick) for key, brick in self._load(lacking).items()}
+        return {key: self._traits[key] for key in keys}
 
     def _load(self, keys: Collection[str]) -> dict[str, Brick]:
         self._bricks |= self._store.load_bricks([key for key in keys if key not in self._bricks])

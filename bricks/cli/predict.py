@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,7 +50,7 @@ def predict(
         if system is None:
             models = decomposed(bench, models)
             if not no_measure:
-                bench.measure(model for model in models if not isinstance(model, Unread))
+                bench.measure(_decomposable(bench, models))
         rows = [_row(bench, model, target) for model in models]
     facts = {
         "system": target.system.to_json(),
@@ -80,6 +81,17 @@ _FIGURES = (
     "predicted_share",
     "measured_share",
 )
+
+
+def _decomposable(bench: Bench, models: Sequence[Model | Unread]) -> list[Model]:
+    """Those that can be decomposed; the others say why not in their own rows."""
+    found = []
+    for model in models:
+        if not isinstance(model, Unread):
+            with suppress(BricksError):
+                bench.decompose(model)
+                found.append(model)
+    return found
 
 
 def _row(bench: Bench, model: Model | Unread, target: Target) -> dict[str, Any]:

@@ -13,9 +13,10 @@ _NORMAL = 1.96  # of a normal distribution, 95 % lie within so many deviations
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A latency that was learned from other bricks': the median of a log-normal distribution.
+    """The latency of a brick that was not measured: log-normal, with its median in seconds.
 
-    ``log_sd`` is the standard deviation of its logarithm.
+    A call's cost is in it, as it is in a brick's measurement. ``log_sd`` is the standard deviation
+    of its logarithm.
     """
 
     latency_s: float

@@ -17,6 +17,7 @@ from zlib import crc32
 import numpy as np
 
 from bricks.estimate.features import CONVOLUTION, PRODUCT, STREAM, Traits
+from bricks.estimate.prediction import Prediction
 from bricks.estimate.roofline import Roofline, roof_class
 
 Array = np.ndarray
@@ -27,17 +28,6 @@ LEAST = 30
 # More bricks of a kind than this are not learned from: the effort grows with their third power.
 # Keys are digests, so the first of them are as good as drawn by lot.
 MOST = 3000
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The latency of a brick that was not measured: log-normal, with its median in seconds.
-
-    A call's cost is in it, as it is in a brick's measurement.
-    """
-
-    latency_s: float
-    log_sd: float
 
 
 @dataclass(frozen=True, slots=True)
