@@ -48,12 +48,11 @@ _PRODUCTS = frozenset(
 )
 # These read no more than they write, however large the table is that they choose from.
 _SELECTING = frozenset("Gather GatherElements GatherND Slice Compress Shape Size".split())
-# Where an operator's axis stands; the last is what those have that are not named.
-_AXES = {
-    "Concat": "axis", "QLinearConcat": "axis", "Split": "axis", "Softmax": "axis",
-    "LogSoftmax": "axis", "LayerNormalization": "axis", "Gather": "axis", "LpNormalization": "axis",
-    "ArgMax": "axis", "ArgMin": "axis",
-}  # fmt: skip
+# These work along an axis, the last one unless they say so.
+_ALONG_AXIS = frozenset(
+    "ArgMax ArgMin Concat Gather LayerNormalization LogSoftmax LpNormalization QLinearConcat"
+    " Softmax Split".split()
+)
 _BROADCASTING = frozenset(
     "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Expand Greater GreaterOrEqual Less"
     " LessOrEqual Max Mean Min Mod Mul Or PRelu Pow QLinearAdd QLinearMul Sub Sum Where Xor".split()
@@ -66,7 +65,7 @@ class Traits:
     """What is known of one brick; ``sizes`` and ``tags`` are as ``SIZES`` and ``TAGS`` say.
 
     ``operator`` is its operator, or all of them joined by ``+``. ``flops`` is 0 where the work is
-    not known.
+    not known. ``pieces`` is in how many stretches memory is gone through, as far as that tells.
     """
 
     kind: str
@@ -294,8 +293,8 @@ def _pattern(node: _Node) -> tuple[str, int]:
     shape = node.shape(0)
     if node.operator == "Transpose":
         return _permuted(shape, tuple(node.attribute("perm", ()) or range(len(shape))[::-1]))
-    if node.operator in _AXES:
-        axis = int(node.attribute(_AXES[node.operator], -1))
+    if node.operator in _ALONG_AXIS:
+        axis = int(node.attribute("axis", -1))
         whole = node.output if node.operator == "Concat" else shape
         # Splitting and joining cuts along the axis, so the shortest piece counts.
         pieces = [_shape(t) for t in (*node.inputs, *node.outputs)] if len(whole) else []
