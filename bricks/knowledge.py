@@ -14,6 +14,7 @@ from bricks.decompose.plan import Brick, work_of
 from bricks.estimate.planner import Belief
 from bricks.estimate.prediction import Predictions
 from bricks.measure.measurement import Failure, Measurement
+from bricks.measure.state import prevailing
 from bricks.store import Store
 from bricks.zoo import entries
 
@@ -33,7 +34,7 @@ class Knowledge:
         self._store = store
         self._target = target_key
         self._granularity = granularity
-        self._latency_s: dict[str, float] = {}
+        self._measured: dict[str, Measurement] = {}
         self._failed: set[str] = set()
         self._bricks: dict[str, Brick] = {}
         self._traits: dict[str, Traits] = {}
@@ -47,13 +48,13 @@ class Knowledge:
 
     def settled(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
-        open_keys = [k for k in keys if k not in self._latency_s and k not in self._failed]
+        open_keys = [k for k in keys if k not in self._measured and k not in self._failed]
         for key, result in self._store.results(self._target, open_keys).items():
             if isinstance(result, Measurement):
-                self._latency_s[key] = result.latency_s()
+                self._measured[key] = result
             elif isinstance(result, Failure):
                 self._failed.add(key)
-        return {k for k in keys if k in self._latency_s or k in self._failed}
+        return {k for k in keys if k in self._measured or k in self._failed}
 
     def predictions(self, keys: Collection[str]) -> Predictions:
         """What is to be expected of those ``keys`` that are not settled; nothing of too little."""
@@ -69,7 +70,7 @@ class Knowledge:
         What failed costs nothing, and is known.
         """
         settled = self.settled(keys)
-        found = {k: Belief(self._latency_s.get(k, 0.0), 0.0, measured=True) for k in settled}
+        found = {k: Belief(self._latency_s(k), 0.0, measured=True) for k in settled}
         predictions = self.predictions(keys)
         if predictions.of:
             predicted = predictions.of.items()
@@ -89,11 +90,17 @@ class Knowledge:
             by_model = self._store.brick_keys(self._target, self._granularity)
             every = sorted({key for keys in by_model.values() for key in keys})
             self.settled(every)
-            latency_s = {key: self._latency_s[key] for key in every if key in self._latency_s}
+            known = {key: self._measured[key] for key in every if key in self._measured}
+            # Latencies of two states of the machine would tell nothing together.
+            state_s = prevailing(m.state_s for m in known.values())
+            latency_s = {k: m.latency_s(state_s) for k, m in known.items() if m.known_in(state_s)}
             traits = self._traits_of(list(latency_s))
             self._predictor = learn(traits, latency_s, _families(by_model))
             self._outdated = False
         return self._predictor
+
+    def _latency_s(self, key: str) -> float:
+        return self._measured[key].latency_s() if key in self._measured else 0.0
 
     def _traits_of(self, keys: Collection[str]) -> dict[str, Traits]:
         from bricks.estimate.features import describe

@@ -25,7 +25,9 @@ ALLOWED = {
     "report": {
         "errors", "graph", "decompose", "system", "store", "estimate", "measure.measurement",
     },
-    "knowledge": {"decompose", "store", "zoo", "estimate", "measure.measurement"},
+    "knowledge": {
+        "decompose", "store", "zoo", "estimate", "measure.measurement", "measure.state",
+    },
     "spending": {"knowledge", "decompose", "estimate", "measure"},
     "bench": {
         "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate",

@@ -10,11 +10,15 @@ how measurements came about, nor how latencies are added up.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Kernel
 
 from bricks.estimate.features import CONVOLUTION, PRODUCT, STREAM, Traits
 from bricks.estimate.prediction import Prediction
@@ -91,50 +95,54 @@ _LEAST_GROUPS = 5
 _FEW, _WORST = 10, 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Points:
-    """Bricks of one kind as places: sizes in units of ranges; tags and operators as checksums."""
+class _Alike(Kernel):  # type: ignore[misc]  # the library has no types
+    """The covariance of residuals, of bricks as :func:`_places` writes them."""
 
-    places: Array
-    names: Array
+    def __init__(self, like: _Likeness) -> None:
+        self.like = like
 
-    @classmethod
-    def of(cls, traits: Sequence[Traits], roof_s: Array, like: _Likeness) -> _Points:
-        moved = np.array([t.read_bytes + t.written_bytes + t.weight_bytes for t in traits])
-        sizes = np.array([t.sizes for t in traits])
-        derived = np.stack([np.log2(moved + 64), np.log2(roof_s)], axis=1)
-        places = np.concatenate([sizes, derived], axis=1) / like.lengths
-        names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in traits]
-        return cls(places, np.array(names).T)
+    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Array:
+        """Of all of ``X`` with all of ``Y``, or each other: then what is above the diagonal lacks.
 
-    def __len__(self) -> int:
-        return len(self.places)
+        It is made in stripes: what leaves a processor's cache takes far longer.
+        """
+        other = X if Y is None else Y
+        found = np.zeros((len(X), len(other)))
+        for begin in range(0, len(X), _STRIPE):
+            end = min(begin + _STRIPE, len(X))
+            width = end if Y is None else len(other)
+            found[begin:end, :width] = _covariance(X[begin:end], other[:width], self.like)
+        return found
 
-    def part(self, begin: int, end: int) -> _Points:
-        """Those from one position to another."""
-        return _Points(self.places[begin:end], self.names[:, begin:end])
+    def diag(self, X: Array) -> Array:
+        """Of each with itself."""
+        return np.full(len(X), self.like.prior)
 
-
-def _lower_covariance(points: _Points, like: _Likeness) -> Array:
-    """Of the residuals of ``points`` with each other; what is above the diagonal is no more so.
-
-    It is made in stripes, of which each is as wide as its last row needs.
-    """
-    found = np.zeros((len(points), len(points)))
-    for begin in range(0, len(points), _STRIPE):
-        end = min(begin + _STRIPE, len(points))
-        stripe = _covariance(points.part(begin, end), points.part(0, end), like)
-        found[begin:end, :end] = stripe
-    return found
+    def is_stationary(self) -> bool:
+        """Whether only distances count: they do, once tags are told apart."""
+        return True
 
 
-def _covariance(a: _Points, b: _Points, like: _Likeness) -> Array:
+def _places(traits: Sequence[Traits], roof_s: Array, like: _Likeness) -> Array:
+    """A row for each brick: sizes in units of their ranges, and checksums of tags and operator."""
+    moved = np.array([t.read_bytes + t.written_bytes + t.weight_bytes for t in traits])
+    sizes = np.array([t.sizes for t in traits])
+    derived = np.stack([np.log2(moved + 64), np.log2(roof_s)], axis=1)
+    lengths = np.concatenate([sizes, derived], axis=1) / like.lengths
+    names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in traits]
+    return np.concatenate([lengths, np.array(names, float)], axis=1)
+
+
+def _covariance(a: Array, b: Array, like: _Likeness) -> Array:
     """Of the residuals of all of ``a`` with all of ``b``."""
+    count = len(like.lengths)
     far = np.zeros((len(a), len(b)))
-    for mine, theirs, weight in zip(a.names, b.names, (*like.apart, like.other), strict=True):
+    weights = (*like.apart, like.other)
+    for mine, theirs, weight in zip(a.T[count:], b.T[count:], weights, strict=True):
         far += weight * (mine[:, None] != theirs[None, :])
-    squares = (a.places**2).sum(axis=1)[:, None] + (b.places**2).sum(axis=1)[None, :]
-    squares -= 2 * a.places @ b.places.T
+    x, y = a[:, :count], b[:, :count]
+    squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :]
+    squares -= 2 * x @ y.T
     distance = np.sqrt(3 * np.maximum(squares, 0.0))
     alike: Array = like.mean + like.wide * (1 + distance) * np.exp(-distance)
     distance *= like.ratio
@@ -148,17 +156,15 @@ def _covariance(a: _Points, b: _Points, like: _Likeness) -> Array:
 class _Field:
     """What was learned of one kind of brick.
 
-    ``root`` is the inverse of the lower Cholesky factor of the residuals' covariance, and
-    ``whitened`` what it makes of the residuals. ``scales`` are what standard deviations are to be
-    multiplied by: for each class of the roofline, and under the empty name for all others.
-    ``operators`` are those that were measured.
+    ``process`` interpolates the residuals that the roofline leaves. ``scales`` are what standard
+    deviations are to be multiplied by: for each class of the roofline, and under the empty name for
+    all others. ``operators`` are those that were measured.
     """
 
     like: _Likeness
     roofline: Roofline
-    points: _Points
-    root: Array
-    whitened: Array
+    process: GaussianProcessRegressor
+    residuals: Array
     scales: Mapping[str, float]
     operators: frozenset[str]
 
@@ -166,55 +172,46 @@ class _Field:
     def fit(cls, traits: Sequence[Traits], roofline: Roofline, like: _Likeness) -> _Field:
         """``roofline`` was fitted to the same bricks."""
         roof_s = roofline.seconds(traits)
-        points = _Points.of(traits, roof_s, like)
-        covariance = _lower_covariance(points, like)
         noise = like.noise**2 + (_NOISE_S / roofline.latency_s) ** 2
-        covariance[np.diag_indices(len(noise))] += noise
-        # Half the digits are enough from here on, and take half the time.
-        root = np.linalg.cholesky(covariance).astype(np.float32)
-        _invert_lower(root)
-        whitened = root @ np.log(roofline.latency_s / roof_s)
+        # What decides how alike bricks are was found once: nothing is to be optimised here.
+        process = GaussianProcessRegressor(_Alike(like), alpha=noise, optimizer=None)
+        residuals = np.log(roofline.latency_s / roof_s)
+        process.fit(_places(traits, roof_s, like), residuals)
         operators = frozenset(t.operator for t in traits)
-        return cls(like, roofline, points, root, whitened, {"": 1.0}, operators)
+        return cls(like, roofline, process, residuals, {"": 1.0}, operators)
 
     def predict(self, traits: Sequence[Traits]) -> tuple[Array, Array]:
         """Logarithms of latencies, and their standard deviations."""
         roof_s = self.roofline.seconds(traits)
-        across = _covariance(_Points.of(traits, roof_s, self.like), self.points, self.like)
-        told = (across.astype(np.float32) @ self.root.T).astype(np.float64)
-        logs = np.log(roof_s) + told @ self.whitened
+        places = _places(traits, roof_s, self.like)
+        with warnings.catch_warnings():  # where a brick is just like a measured one, rounding shows
+            warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
+            found, deviations = self.process.predict(places, return_std=True)
+        logs = np.log(roof_s) + found
         noise = self.like.noise**2 + (_NOISE_S / np.exp(logs)) ** 2
-        variance = np.maximum(self.like.prior - (told**2).sum(axis=1), 0.0) + noise
         scale = [self.scales.get(roof_class(t), self.scales[""]) for t in traits]
         least = [0.0 if t.operator in self.operators else _STRANGE_SD for t in traits]
-        return logs, np.maximum(np.array(scale) * np.sqrt(variance), least)
+        return logs, np.maximum(np.array(scale) * np.sqrt(deviations**2 + noise), least)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
         """Errors and variances of the bricks at the positions of each group, had it not been there.
 
-        No fit is needed for that but the roofline's: their part of the covariance's inverse tells.
+        No fit is needed for that but the roofline's: their part of the covariance's inverse tells
+        (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, section 5.4.2).
         """
         latency_s = self.roofline.latency_s
+        lower = self.process.L_
+        # Half the digits are enough from here on, and take half the time.
+        unit = np.eye(len(lower), dtype=np.float32)
+        root = solve_triangular(lower.astype(np.float32), unit, lower=True, overwrite_b=True)
         residuals = [np.log(latency_s / self.roofline.seconds_without(mine)) for mine in groups]
-        whitened = self.root @ np.array(residuals, np.float32).T
+        whitened = root @ np.array(residuals, np.float32).T
         found = []
         for mine, white in zip(groups, whitened.T, strict=True):
-            columns = self.root[:, mine]
+            columns = root[:, mine]
             held = np.linalg.inv((columns.T @ columns).astype(np.float64))
             found.append((held @ (columns.T @ white), np.diag(held)))
         return found
-
-
-def _invert_lower(lower: Array) -> None:
-    """Replace a lower triangular matrix by its inverse, by halves: numpy has no way of its own."""
-    if len(lower) <= _STRIPE:
-        lower[:] = np.linalg.inv(lower)
-        return
-    half = len(lower) // 2
-    first, second, below = lower[:half, :half], lower[half:, half:], lower[half:, :half]
-    _invert_lower(first)
-    _invert_lower(second)
-    below[:] = -(second @ (below @ first))
 
 
 @dataclass(frozen=True, slots=True)
