@@ -69,7 +69,7 @@ def test_a_name_that_several_sources_have_is_ambiguous(
 ) -> None:
     sources_at(monkeypatch, tmp_path, "gluon_a", "mx_a")
     for asked in (find, entry):
-        with pytest.raises(ModelError, match="^'a' may be gluon_a or mx_a: give one of these"):
+        with pytest.raises(ModelError, match=r"^'a' may be gluon_a or mx_a: give one of these"):
             asked("a")
 
 
