@@ -29,7 +29,8 @@ ALLOWED = {
         "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate",
     },
     "survey": {
-        "bench", "errors", "graph", "system", "decompose", "estimate", "measure.probes",
+        "bench", "errors", "graph", "system", "decompose", "estimate",
+        "measure.graphs", "measure.probes",
     },
     "": {
         "bench", "survey", "errors", "graph", "system", "zoo", "decompose", "backends", "store",
