@@ -7,10 +7,9 @@ a worker process when something has to run, and not before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,7 +30,7 @@ from bricks.graph.read import read_model
 from bricks.knowledge import Knowledge
 from bricks.measure.allowance import MOST_S
 from bricks.measure.campaign import Campaign, Conditions, Outcome, Progress
-from bricks.measure.graphs import Graphs, decomposed_apart
+from bricks.measure.graphs import Decomposer, Graphs
 from bricks.measure.hints import hints
 from bricks.measure.jobs import MOST_WEIGHT_BYTES, Job
 from bricks.measure.measurement import Failure, Measurement
@@ -54,10 +53,6 @@ MOST_WORKERS = 64  # no model has so many branches
 
 # What measuring may hold beyond the weights of the heaviest model, and what packing them takes.
 _ROOM_BYTES = 1 << 30
-
-
-# Decomposes those of the models given that it can.
-Decomposer = Callable[[Sequence[Model]], list[Decomposition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,22 +253,14 @@ class Bench:
         """Whether the cache holds the model's plan, so that nothing has to be decomposed."""
         return self._known_plan(model) is not None
 
-    def decomposer(self, processes: int) -> Decomposer:
-        """What decomposes models for this bench, in one of so many processes beside each other.
+    def decomposer(self, among: int) -> Decomposer:
+        """What decomposes models for this bench, but with a worker and a thread of its own.
 
-        It can be pickled, uses neither this bench nor its cache, and leaves out what it cannot
-        decompose.
+        There are so many ``among`` which memory is divided. Nothing is put into the cache.
         """
         memory = self.options.memory_bytes or int(available_memory_bytes() * 0.9)
-        settings = replace(
-            self._settings, threads=1, memory_bytes=memory // processes, timing=False
-        )
-        return partial(
-            decomposed_apart,
-            settings=settings,
-            granularity=self._granularity,
-            timeout_s=self.options.graph_timeout_s,
-        )
+        settings = replace(self._settings, threads=1, memory_bytes=memory // among)
+        return Decomposer(settings, self._granularity, self.options.graph_timeout_s)
 
     def keep(self, decomposition: Decomposition) -> None:
         """Put into the cache what was decomposed for this bench's target, here or elsewhere."""

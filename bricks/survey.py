@@ -1,22 +1,24 @@
 """Many models at once: decomposed in parallel, compared, and held against what is measured.
 
 What is asked of a whole zoo, where :mod:`bricks.bench` answers for one model. Nothing is timed
-here, so that processes may work beside each other. Must not know how results are shown.
+here, so that workers may run beside each other. Must not know how results are shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing, suppress
+from queue import SimpleQueue
 
-from bricks.bench import Bench, Decomposer
+from bricks.bench import Bench
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.errors import StoreError
+from bricks.errors import BricksError, StoreError
 from bricks.estimate.cost import CostModel, fit
 from bricks.estimate.coverage import ZooCoverage
 from bricks.estimate.coverage import coverage as coverage_of
 from bricks.graph.model import Model
 from bricks.graph.view import parse_model, without_values
+from bricks.measure.graphs import Decomposer
 from bricks.measure.probes import PROBES
 from bricks.system import Target, physical_cores
 
@@ -34,35 +36,41 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
     unknown = {model.digest: model for model in models if not bench.knows(model)}
     if processes is None:
         processes = min(physical_cores(), len(unknown) // _WORTH_A_PROCESS)
-    if min(processes, len(unknown)) < 2:
+    processes = min(processes, len(unknown))
+    if processes < 2:
         return  # the bench does it when it is asked
-    portions = _portions(list(unknown.values()), processes)
-    decompose = bench.decomposer(processes)
     # Here, so that a zoo whose plans are known need not import it.
-    from joblib import Parallel, delayed, parallel_config
-    from joblib.externals.loky import get_reusable_executor
+    from joblib import Parallel, delayed
 
     what = f"decomposing {len(unknown)} models"
     bench.progress(what, 0.0)
+    with ExitStack() as ending:  # no worker stays, which would run beside whatever is timed next
+        free = SimpleQueue[Decomposer]()
+        for _ in range(processes):
+            free.put(ending.enter_context(closing(bench.decomposer(processes))))
+        # Threads are enough: they wait for the workers, which have most to do.
+        parallel = Parallel(processes, "threading", return_as="generator_unordered", batch_size=1)
+        portions = _portions(list(unknown.values()), processes)
+        done = 0
+        for portion, found in parallel(delayed(_decomposed)(free, each) for each in portions):
+            for decomposition in found:
+                bench.keep(decomposition)
+            done += len(portion)
+            bench.progress(what, done / len(unknown))
+
+
+def _decomposed(
+    free: SimpleQueue[Decomposer], models: Sequence[Model]
+) -> tuple[Sequence[Model], list[Decomposition]]:
+    """``models``, and what is found of those that can be decomposed."""
+    decompose, found = free.get(), []
     try:
-        with parallel_config(backend="loky", inner_max_num_threads=1):
-            parallel = Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
-            done = 0
-            for size, found in parallel(delayed(_counted)(decompose, each) for each in portions):
-                for decomposition in found:
-                    bench.keep(decomposition)
-                done += size
-                bench.progress(what, done / len(unknown))
-    except BrokenProcessPool:
-        pass  # one was killed, maybe for lack of memory: what it had is decomposed alone, then
+        for model in models:
+            with suppress(BricksError):  # whoever asks for it meets it again
+                found.append(decompose(model))
     finally:
-        # They would wait for more work, beside whatever is timed next.
-        get_reusable_executor().shutdown(wait=True)
-
-
-def _counted(decompose: Decomposer, models: Sequence[Model]) -> tuple[int, list[Decomposition]]:
-    """What is found of ``models``, and how many they were."""
-    return len(models), decompose(models)
+        free.put(decompose)
+    return models, found
 
 
 def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import random
+
+import networkx as nx
 import pytest
 from plans import measurement, plan, results
 
 from bricks.decompose.plan import Occurrence
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
-from bricks.estimate.recompose import recompose
+from bricks.estimate.recompose import critical_path, recompose
 from bricks.estimate.uncertainty import composition_s
 
 CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
@@ -119,3 +122,18 @@ def test_without_the_overhead_there_is_no_estimate() -> None:
     found = recompose(CHAIN, measured)
     assert isinstance(found, IncompleteEstimate)
     assert [g.brick for g in found.gaps] == ["p1-chain33"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_critical_path_is_the_longest_way_through_the_plan(seed: int) -> None:
+    draw = random.Random(seed)
+    times = {f"b{i}": draw.choice([0.0, draw.random()]) for i in range(12)}
+    reads = [draw.sample(range(i + 1), min(i + 1, draw.randint(1, 3))) for i in range(12)]
+    of = plan([(f"b{i}", read, [i + 1]) for i, read in enumerate(reads)])
+    ways: nx.DiGraph[int] = nx.DiGraph()
+    # Value i is made by occurrence i - 1; the time of a brick lies on the way to what it makes.
+    ways.add_weighted_edges_from(
+        (value, i + 1, times[f"b{i}"]) for i, read in enumerate(reads) for value in read
+    )
+    longest = nx.dag_longest_path_length(ways, weight="weight")
+    assert critical_path(of, times) == pytest.approx(longest)

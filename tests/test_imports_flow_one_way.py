@@ -34,7 +34,8 @@ ALLOWED = {
         "knowledge", "spending",
     },
     "survey": {
-        "bench", "errors", "graph", "system", "decompose", "estimate", "measure.probes",
+        "bench", "errors", "graph", "system", "decompose", "estimate",
+        "measure.graphs", "measure.probes",
     },
     "": {
         "bench", "survey", "errors", "graph", "system", "zoo", "decompose", "backends", "store",

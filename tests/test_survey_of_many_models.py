@@ -18,11 +18,11 @@ import bricks
 from bricks import Bench, decompose_all
 from bricks.errors import BricksError, StoreError
 
-# In a process of its own: what tracks resources for joblib lives as long as that.
+# In a process of its own, so that all that is left of it can be seen.
 SIDE_BY_SIDE = """
 import json, sys
 import psutil
-from bricks import Bench, bench, decompose_all
+from bricks import Bench, decompose_all
 
 SABOTAGE
 cache, runtime, cut, *paths = sys.argv[1:]
@@ -31,7 +31,21 @@ options = {"runtime": runtime, "granularity": cut, "threads": 1}
 with Bench(cache, progress=lambda *at: told.append(at), **options) as one:
     decompose_all(one, [one.read(path) for path in paths], processes=2)
     left = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
-print(json.dumps({"told": told, "left": [words for words in left if "tracker" not in words]}))
+print(json.dumps({"told": told, "left": left}))
+"""
+
+# Kills every worker of those that decompose side by side, as soon as it is there.
+KILLED = """
+from bricks.measure.supervisor import Supervisor
+
+start = Supervisor._start
+
+def killed(self):
+    start(self)
+    if not self._settings.timing:
+        self._process.kill()
+
+Supervisor._start = killed
 """
 
 
@@ -92,8 +106,7 @@ def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path
 
 
 def test_what_a_killed_process_had_is_left_to_the_bench(paths: list[Path], tmp_path: Path) -> None:
-    sabotage = "import os; bench.decomposed_apart = lambda *_, **__: os.kill(os.getpid(), 9)"
-    facts = side_by_side(tmp_path / "cache", "fake", "executed", paths, sabotage)
+    facts = side_by_side(tmp_path / "cache", "fake", "executed", paths, KILLED)
     assert facts["left"] == []
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         model = bench.read(paths[0])

@@ -148,6 +148,30 @@ def test_a_worker_that_the_kernel_kills_for_lack_of_memory_is_not_asked_again(
     assert supervisor.starts == 1
 
 
+@pytest.mark.parametrize("timing", [True, False])
+def test_only_a_worker_that_times_nothing_keeps_its_memory(
+    monkeypatch: pytest.MonkeyPatch, timing: bool
+) -> None:
+    """It would change how long bricks take; what the user says of the allocator holds for all."""
+    own = "glibc.malloc.arena_max=2"
+    monkeypatch.setenv("GLIBC_TUNABLES", own)
+    program = (
+        "import json, os\n"
+        "hello = json.loads(input())\n"
+        "print(json.dumps({'ok': {}}), flush=True)\n"
+        "input()\n"
+        "told = {'timing': hello['timing'], 'tunables': os.environ['GLIBC_TUNABLES']}\n"
+        "print(json.dumps({'ok': told}), flush=True)"
+    )
+    settings = WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program), timing=timing)
+    with Supervisor(settings) as supervisor:
+        told = supervisor.ask("unload", timeout_s=30)
+    assert told["timing"] is timing
+    *keeping, last = told["tunables"].split(":")
+    assert last == own
+    assert bool(keeping) is not timing
+
+
 def test_a_program_that_speaks_something_else_is_told() -> None:
     command = (sys.executable, "-c", "print('hello!', flush=True); input()")
     with (

@@ -198,21 +198,16 @@ def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
 
     What bricks share is taken away from the one that begins with it.
     """
-    import networkx as nx
-
     net_s = [o.times * latency_s[o.brick] for o in plan.occurrences]
     for i, occurrence in enumerate(plan.occurrences):
         if occurrence.repeats is not None:
             net_s[i + 1] = max(0.0, net_s[i + 1] + net_s[i])
             net_s[i] = 0.0
-    graph: nx.DiGraph[int | str] = nx.DiGraph()
-    graph.add_nodes_from(range(len(plan.occurrences)))
-    graph.add_node("end")
-    for i, weight in enumerate(net_s):
-        graph.add_edge(i, "end", weight=weight)
-    for producer, consumer in plan.edges():
-        graph.add_edge(producer, consumer, weight=net_s[producer])
-    return float(nx.dag_longest_path_length(graph, weight="weight"))
+    # Occurrences stand in execution order: what one needs comes before it.
+    before_s = [0.0] * len(net_s)
+    for producer, consumer in sorted(plan.edges()):
+        before_s[consumer] = max(before_s[consumer], before_s[producer] + net_s[producer])
+    return max((before + own for before, own in zip(before_s, net_s, strict=True)), default=0.0)
 
 
 def _overhead(results: Results) -> Spread:

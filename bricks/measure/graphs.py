@@ -6,18 +6,14 @@ happens there, and may take so much time as suits the model. It must not know of
 
 from __future__ import annotations
 
-import atexit
-import gc
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
-from bricks.errors import BricksError, WorkerError
+from bricks.errors import WorkerError
 from bricks.graph.containers import type_from_json
 from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
@@ -99,28 +95,24 @@ class Graphs:
         return values
 
 
-def decomposed_apart(
-    models: Sequence[Model], settings: WorkerSettings, granularity: Granularity, timeout_s: float
-) -> list[Decomposition]:
-    """Those of ``models`` that can be decomposed, in a process that does nothing else.
+class Decomposer:
+    """Decomposes models one after the other, with a worker of its own that times nothing."""
 
-    It keeps its worker for what it is asked next.
-    """
-    graphs = _graphs_apart(settings, timeout_s)
-    found = []
-    for model in models:
-        # Whoever asked asks for what lacks once more, and meets the error again.
-        with suppress(BricksError):
-            found.append(graphs.decomposed(model, granularity))
-    return found
+    def __init__(
+        self, settings: WorkerSettings, granularity: Granularity, timeout_s: float
+    ) -> None:
+        """See :class:`Graphs`; the worker starts with the first model."""
+        self._supervisor = Supervisor(replace(settings, timing=False))
+        self._graphs = Graphs(self._supervisor, timeout_s)
+        self._granularity = granularity
 
+    def __call__(self, model: Model) -> Decomposition:
+        """The plan and the bricks of ``model``; :class:`WorkerError` where there is none."""
+        return self._graphs.decomposed(model, self._granularity)
 
-@cache
-def _graphs_apart(settings: WorkerSettings, timeout_s: float) -> Graphs:
-    supervisor = Supervisor(settings)
-    atexit.register(supervisor.close)
-    gc.freeze()  # what is there by now stays, and need not be looked through for garbage
-    return Graphs(supervisor, timeout_s)
+    def close(self) -> None:
+        """End the worker, also while another thread waits for its answer."""
+        self._supervisor.close()
 
 
 def _told(

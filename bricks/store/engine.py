@@ -13,15 +13,18 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bricks.errors import StoreError, first_line
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 Key = TypeVar("Key", str, int)
 
@@ -266,6 +269,8 @@ def insert_or_replace(
 def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """An INSERT that knows ON CONFLICT; both products spell it alike, SQLAlchemy has it twice."""
     if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # here, since few caches are there
+
         return postgresql.insert(table)
     return sqlite.insert(table)
 

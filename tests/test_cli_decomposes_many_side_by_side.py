@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import Here, chain
+from factories import save
+
+from bricks import Bench, survey
+from bricks.graph.model import Model
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The models, by name, that were decomposed side by side."""
+    calls: list[list[str]] = []
+    decompose_all = survey.decompose_all
+
+    def noted(bench: Bench, models: Sequence[Model]) -> None:
+        calls.append([model.name for model in models])
+        decompose_all(bench, models, processes=2)
+        assert all(map(bench.knows, models))
+
+    monkeypatch.setattr(survey, "decompose_all", noted)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["decompose"], ["measure"], ["predict"], ["compare"], ["zoo", "coverage"]],
+    ids=" ".join,
+)
+def test_several_models_are_decomposed_side_by_side(
+    here: Here, tmp_path: Path, asked: list[list[str]], words: list[str]
+) -> None:
+    paths = [
+        save(chain("Relu"), tmp_path, "a.onnx"),
+        save(chain("Relu", "Tanh"), tmp_path, "b.onnx"),
+    ]
+    assert here(*words, *paths, tmp_path / "none.onnx").status == 1  # one cannot be read
+    assert asked == [["a", "b"]]
+
+
+def test_one_model_is_no_matter_for_several_processes(
+    here: Here, tmp_path: Path, asked: list[list[str]]
+) -> None:
+    assert here("decompose", save(chain("Relu"), tmp_path, "a.onnx")).status == 0
+    assert asked == []
