@@ -47,7 +47,15 @@ _FIELDS = {
 }  # fmt: skip
 
 
-_SPARSE = frozenset({onnx.AttributeProto.SPARSE_TENSOR, onnx.AttributeProto.SPARSE_TENSORS})
+# Types of attributes that hold tensors.
+_HOLDING = frozenset(
+    {
+        onnx.AttributeProto.TENSOR,
+        onnx.AttributeProto.TENSORS,
+        onnx.AttributeProto.SPARSE_TENSOR,
+        onnx.AttributeProto.SPARSE_TENSORS,
+    }
+)
 
 
 class PayloadError(ModelError):
@@ -292,11 +300,13 @@ def tensors_of(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
     """The tensors in the attributes of ``node``, sparse parts among them."""
     for attribute in node.attribute:
         kind = attribute.type
+        if kind not in _HOLDING:
+            continue
         if kind == onnx.AttributeProto.TENSOR:
             yield attribute.t
         elif kind == onnx.AttributeProto.TENSORS:
             yield from attribute.tensors
-        elif kind in _SPARSE:
+        else:
             single = kind == onnx.AttributeProto.SPARSE_TENSOR
             for sparse in [attribute.sparse_tensor] if single else attribute.sparse_tensors:
                 yield from (sparse.values, sparse.indices)

@@ -8,7 +8,7 @@ what only a runtime can judge (operators of other domains, say) passes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,20 +197,24 @@ def _check_places(graph: onnx.GraphProto, folder: Path) -> None:
         locate(folder, place)
 
 
-def _texts(proto: onnx.ModelProto) -> Iterator[object]:
+def _texts(proto: onnx.ModelProto) -> list[object]:
     """Every name in ``proto``; protobuf hands out those that are no UTF-8 as bytes."""
+    found: list[object] = []
     for node in all_nodes(proto.graph):
-        yield from (*node.input, *node.output, node.name, node.op_type, node.domain)
-        yield from (attribute.name for attribute in node.attribute)
+        found += node.input
+        found += node.output
+        found += (node.name, node.op_type, node.domain)
+        found += [attribute.name for attribute in node.attribute]
         for body in subgraphs(node):
-            yield from (value.name for value in (*body.input, *body.output))
+            found += [value.name for value in (*body.input, *body.output)]
     for value in (*proto.graph.input, *proto.graph.output):
-        yield value.name
-        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+        found.append(value.name)
+        found += [dim.dim_param for dim in value.type.tensor_type.shape.dim]
     for tensor in all_tensors(proto.graph):
-        yield tensor.name
-        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
-    yield from (entry.domain for entry in proto.opset_import)
+        found.append(tensor.name)
+        for entry in tensor.external_data:
+            found += (entry.key, entry.value)
+    return found + [entry.domain for entry in proto.opset_import]
 
 
 def _check_operators(proto: onnx.ModelProto, file: str) -> None:
