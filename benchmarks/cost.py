@@ -26,8 +26,8 @@ from turns import Progress, Turns
 
 from bricks import Bench, Measurement
 from bricks.decompose.plan import Plan
+from bricks.estimate.effort import EFFORTS
 from bricks.estimate.estimate import Estimate
-from bricks.estimate.planner import EFFORTS
 from bricks.estimate.recompose import recompose, round_spread, state_of
 from bricks.knowledge import Knowledge
 from bricks.measure.campaign import Conditions

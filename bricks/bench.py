@@ -20,8 +20,8 @@ from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.streams import streams_of
 from bricks.errors import BackendError, ModelError, UsageError, WorkerError
 from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplete, summarise
+from bricks.estimate.effort import EFFORTS
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
-from bricks.estimate.planner import EFFORTS
 from bricks.estimate.prediction import Predictions
 from bricks.estimate.recompose import Results, recompose, round_spread, state_of
 from bricks.estimate.schedule import Construction, Rule, anything
@@ -111,7 +111,7 @@ class Options:
     as long as a model of its size may (``measure.allowance``).
 
     ``effort`` says how much is measured: ``full`` all bricks, ``balanced`` and ``quick`` those that
-    matter most to the models, while the others are predicted (``estimate.planner.EFFORTS``).
+    matter most to the models, while the others are predicted (``estimate.effort.EFFORTS``).
 
     ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
     ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured

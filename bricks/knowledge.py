@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick, work_of
-from bricks.estimate.planner import Belief
+from bricks.decompose.plan import Brick
 from bricks.estimate.prediction import Predictions
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.state import prevailing
@@ -20,11 +19,8 @@ from bricks.zoo import entries
 
 if TYPE_CHECKING:
     from bricks.estimate.features import Traits
+    from bricks.estimate.planner import Belief
     from bricks.estimate.predictor import Predictor
-
-# Before anything is learned: seconds of a brick, and for each unit of its work. Only proportions
-# matter, and nearly anything is possible.
-_GUESSED_S, _GUESSED_RATE_S, _GUESSED_DEVIATION, _GUESSED_BIAS = 1e-6, 1e-10, 1.0, 0.3
 
 
 class Knowledge:
@@ -62,24 +58,25 @@ class Knowledge:
         predictor = self._learned() if wanted else None
         if predictor is None:
             return Predictions()
-        return Predictions(predictor.predict(self._traits_of(wanted)), predictor.bias)
+        return Predictions(predictor.predict(self.traits(wanted)), predictor.bias)
 
-    def beliefs(self, keys: Collection[str]) -> tuple[dict[str, Belief], float]:
-        """What is believed of ``keys``, and by how much predictions err together.
+    def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
+        """What is believed of each of ``keys``. What failed costs nothing, and is known."""
+        from bricks.estimate.planner import Belief
+        from bricks.estimate.roofline import Roofline
 
-        What failed costs nothing, and is known.
-        """
         settled = self.settled(keys)
-        found = {k: Belief(self._latency_s(k), 0.0, measured=True) for k in settled}
-        predictions = self.predictions(keys)
-        if predictions.of:
-            predicted = predictions.of.items()
-            found |= {k: Belief(p.latency_s, p.log_sd) for k, p in predicted}
-            return found, predictions.bias
-        for key, brick in self._load(sorted(set(keys) - settled)).items():
-            latency_s = _GUESSED_S + _GUESSED_RATE_S * work_of(brick)
-            found[key] = Belief(latency_s, _GUESSED_DEVIATION)
-        return found, _GUESSED_BIAS
+        found = {key: Belief(self._latency_s(key), measured=True) for key in settled}
+        traits = self.traits(sorted(set(keys) - settled))
+        predictor = self._learned()
+        if predictor is not None:
+            for key, prediction in predictor.predict(traits).items():
+                scale = predictor.scale(traits[key])
+                found[key] = Belief(prediction.latency_s, scale=scale)
+        elif traits:
+            guessed_s = Roofline.usual().seconds(list(traits.values()))
+            found |= {k: Belief(float(s)) for k, s in zip(traits, guessed_s, strict=True)}
+        return found
 
     def _learned(self) -> Predictor | None:
         """Learned from all that is measured now; None if that is too little."""
@@ -94,7 +91,7 @@ class Knowledge:
             # Latencies of two states of the machine would tell nothing together.
             state_s = prevailing(m.state_s for m in known.values())
             latency_s = {k: m.latency_s(state_s) for k, m in known.items() if m.known_in(state_s)}
-            traits = self._traits_of(list(latency_s))
+            traits = self.traits(list(latency_s))
             self._predictor = learn(traits, latency_s, _families(by_model))
             self._outdated = False
         return self._predictor
@@ -102,7 +99,8 @@ class Knowledge:
     def _latency_s(self, key: str) -> float:
         return self._measured[key].latency_s() if key in self._measured else 0.0
 
-    def _traits_of(self, keys: Collection[str]) -> dict[str, Traits]:
+    def traits(self, keys: Collection[str]) -> dict[str, Traits]:
+        """What predictions stand on, of each of ``keys``."""
         from bricks.estimate.features import describe
 
         lacking = [key for key in keys if key not in self._traits]

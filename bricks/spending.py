@@ -11,15 +11,22 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import work_of
-from bricks.estimate.planner import Effort, Planner
+from bricks.estimate.effort import Effort
 from bricks.knowledge import Knowledge
 from bricks.measure.campaign import Outcome, Progress
 from bricks.measure.jobs import Job
+from bricks.measure.statistics import median
+
+if TYPE_CHECKING:
+    from bricks.estimate.planner import Planner
 
 # Bricks that the first predictions are learned from; from then on at most so many times as many.
 _FIRST, _GROWTH = 160, 2.0
+
+# Nearer to a goal than this it is not worth another stage.
+_NEARLY = 1.15
 
 # Of the time left, the share that is planned ahead: what follows is chosen better.
 _AHEAD = 0.5
@@ -50,8 +57,8 @@ class Spending:
         self._started = time.monotonic()
         self._keys = {key for job in jobs for key in job.decomposition.plan.keys}
         self._counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
-        self._bricks = {k: b for job in jobs for k, b in job.decomposition.bricks.items()}
         self._share = 0.0
+        self._planner: Planner | None = None
 
     def run(self, run: Run) -> Outcome:
         """Measure stage by stage; what all stages did."""
@@ -81,25 +88,26 @@ class Spending:
 
     def _choose(self) -> tuple[list[str], str]:
         """The bricks of the next stage, and how well the models are known before it."""
-        measured = len(self._knowledge.settled(self._keys))
-        beliefs, bias = self._knowledge.beliefs(self._keys)
-        learned = any(not b.measured and b.deviation < 1.0 for b in beliefs.values())
-        planner = Planner(self._counts, beliefs, bias)
-        left_s = self._left_s()
-        chosen = planner.choose(
-            self._effort.deviation,
-            most=max(_FIRST, int(_GROWTH * measured)),
-            most_s=math.inf if left_s is None else max(1.0, _AHEAD * left_s),
-            kind=None if learned else self._kind,
-        )
-        typical = _NORMAL * planner.outlook().typical
-        self._share = max(self._share, measured / max(1, measured + len(chosen)))
-        return chosen, f"models known to ± {100 * typical:.1f} %, " if learned else ""
+        beliefs = self._knowledge.beliefs(self._keys)
+        if self._planner is None:
+            # Here, since what it stands on takes a second to import.
+            from bricks.estimate.planner import Planner
 
-    def _kind(self, key: str) -> tuple[object, ...]:
-        """What tells bricks apart before anything is learned: operators, and how much work."""
-        brick = self._bricks[key]
-        return brick.operators, round(math.log2(1.0 + work_of(brick)))
+            traits = self._knowledge.traits(sorted(self._keys))
+            self._planner = Planner(self._counts, traits, beliefs)
+        else:
+            self._planner.believe(beliefs)
+        measured, goal = sum(b.measured for b in beliefs.values()), self._effort.deviation
+        typical = _NORMAL * median([float(d) for d in self._planner.deviations()])
+        left_s, chosen = self._left_s(), list[str]()
+        if not measured or not self._planner.meets(goal, _NEARLY):
+            chosen = self._planner.choose(
+                goal,
+                most=max(_FIRST, int(_GROWTH * measured)),
+                most_s=math.inf if left_s is None else max(1.0, _AHEAD * left_s),
+            )
+        self._share = max(self._share, measured / max(1, measured + len(chosen)))
+        return chosen, f"models known to ± {100 * typical:.1f} %, " if measured else ""
 
     def _left_s(self) -> float | None:
         if self._budget_s is None:

@@ -1,172 +1,202 @@
 """Which bricks are worth measuring, where the others can be predicted.
 
-What a brick's uncertainty does to the estimates of the models that need it, for the time that
-measuring it takes: the largest first, until the models are known well enough (active learning). It
-must not know how anything is measured, nor how it is predicted.
+A brick that is measured tells of itself and of all that are like it, as the predictor's Gaussian
+process has it. That is known before anything is measured: so those are chosen that, for the time
+which measuring them takes, narrow the estimates of models most (active learning after Cohn,
+Ghahramani and Jordan, *Active Learning with Statistical Models*, 1996). It must not know how
+anything is measured.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from bricks.measure.statistics import median
+import numpy as np
+from scipy.linalg import solve_triangular
 
-# Seconds that a brick takes to load, and runs that its latency is counted with: its own at several
-# places, and those of what leads in. Only their proportion matters.
-_LOAD_S, _RUNS = 6e-3, 40.0
+from bricks.estimate.features import Traits
+from bricks.estimate.likeness import LIKENESS, by_kind, covariance, noise_of, places
 
+Array = np.ndarray
 
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How much is measured: until a model's estimate is known to ± ``deviation``.
-
-    That is the relative standard deviation which predicted bricks add. Zero: none is predicted.
-    """
-
-    name: str
-    deviation: float
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything is measured."""
-        return self.deviation == 0.0
-
-
-EFFORTS = {
-    effort.name: effort
-    for effort in (Effort("full", 0.0), Effort("balanced", 0.025), Effort("quick", 0.06))
-}
+# What measuring a brick takes: seconds until it is loaded, with those that lead in; how often its
+# latency is spent at least, and how often more where it is all of a model. Only the proportions
+# matter.
+_LOAD_S, _RUNS, _MORE_RUNS = 6e-3, 20.0, 450.0
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What is believed of a brick's latency: its median, and its relative standard deviation."""
+    """What is believed of a brick's latency in seconds, and whether that was measured.
+
+    ``scale`` is how far off predictions like this are, compared to what is usual.
+    """
 
     latency_s: float
-    deviation: float
     measured: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """How well models are known by now: relative standard deviations, by model."""
-
-    deviations: Mapping[str, float]
-
-    @property
-    def typical(self) -> float:
-        """That of the model in the middle."""
-        return median(list(self.deviations.values())) if self.deviations else 0.0
+    scale: float = 1.0
 
 
 class Planner:
     """Chooses for some models, by what is believed of their bricks.
 
-    ``counts`` tells by model how often each brick counts. ``bias`` is the relative standard
-    deviation by which predictions err together within a model.
+    ``counts`` tells by model how often each brick counts. What is alike is decided at first, by
+    what is believed then; how much it matters, whenever more is known (:meth:`believe`).
     """
 
     def __init__(
         self,
         counts: Mapping[str, Mapping[str, int]],
+        traits: Mapping[str, Traits],
         beliefs: Mapping[str, Belief],
-        bias: float,
     ) -> None:
-        self._counts = counts
-        self._beliefs = beliefs
-        self._bias = bias
-        self._models: dict[str, list[str]] = defaultdict(list)
-        for model, count in counts.items():
-            for key in count:
-                self._models[key].append(model)
-        self._total_s = {m: self._sum(m, count) or math.inf for m, count in counts.items()}
-        self._open_s = dict.fromkeys(counts, 0.0)  # seconds of a model that are predicted
-        self._squares = dict.fromkeys(counts, 0.0)  # of what each of these may be off, in seconds
-        for key, belief in beliefs.items():
-            if not belief.measured:
-                self._move(key, +1)
+        self._counts = [counts[model] for model in sorted(counts)]
+        self._kinds = [
+            _Kind(kind, keys, traits, beliefs)
+            for kind, keys in by_kind(traits, sorted(beliefs)).items()
+        ]
+        self._variances = np.zeros(len(counts))
+        self.believe(beliefs)
 
-    def outlook(self) -> Outlook:
-        """How well the models are known."""
-        return Outlook({m: math.sqrt(self._variance(m)) / self._total_s[m] for m in self._counts})
+    def believe(self, beliefs: Mapping[str, Belief]) -> None:
+        """Go on from what is known now. What was chosen before counts as measured."""
+        for kind in self._kinds:
+            kind.believe(beliefs, self._counts)
+        self._variances = sum((k.variances() for k in self._kinds), np.zeros(len(self._counts)))
+
+    def deviations(self) -> Array:
+        """The relative standard deviations of the models' estimates, in no order."""
+        return np.sqrt(np.maximum(self._variances, 0.0))
+
+    def meets(self, goal: float, slack: float = 1.0) -> bool:
+        """Whether 19 of 20 models are known to this relative deviation, or ``slack`` times it.
+
+        The last few are those that cost most.
+        """
+        return self._typical(0.95) <= goal * slack
+
+    def _typical(self, share: float) -> float:
+        return float(np.quantile(self.deviations(), share, method="lower"))
 
     def choose(
-        self,
-        goal: float,
-        *,
-        most: int | None = None,
-        most_s: float = math.inf,
-        kind: Callable[[str], Hashable] | None = None,
+        self, goal: float, *, most: int | None = None, most_s: float = math.inf
     ) -> list[str]:
-        """The bricks to measure, the most worthwhile first, until all models meet the ``goal``.
+        """The bricks to measure, the most worthwhile first, until the ``goal`` is met.
 
-        That is a relative standard deviation. Not more than ``most``, nor than take about
-        ``most_s`` seconds. Of one ``kind``, each that is chosen makes the others worth less: for as
-        long as nothing has been learned from any.
+        That is a relative standard deviation (:meth:`meets`); at zero all are chosen. Not more than
+        ``most``, nor than take about ``most_s`` seconds, but one.
         """
         chosen: list[str] = []
         spent_s = 0.0
-        of_kind: Counter[Hashable] = Counter()
-
-        def worth(key: str) -> float:
-            likes = of_kind[kind(key)] if kind is not None else 0
-            return self._gain(key, goal) / self.cost_s(key) / (1 + likes)
-
-        open_keys = [key for key, belief in self._beliefs.items() if not belief.measured]
-        heap = [(-worth(key), key) for key in open_keys]
-        heapq.heapify(heap)
-        while heap and (most is None or len(chosen) < most):
-            _, key = heapq.heappop(heap)
-            now = worth(key)
-            if now <= 0.0:
-                continue
-            if heap and now < -heap[0][0]:  # worth less by now: maybe another is worth more
-                heapq.heappush(heap, (-now, key))
-                continue
-            spent_s += self.cost_s(key)
+        while (most is None or len(chosen) < most) and not self.meets(goal):
+            open_models = self._variances > max(goal**2, 1e-9)
+            best = max(self._kinds, key=lambda kind: kind.best(open_models), default=None)
+            if best is None or best.best(open_models) <= 0.0:
+                break
+            position, key, cost_s = best.first(open_models)
+            spent_s += cost_s
             if chosen and spent_s > most_s:
                 break
             chosen.append(key)
-            self._move(key, -1)
-            if kind is not None:
-                of_kind[kind(key)] += 1
+            self._variances -= best.take(position)
+        if goal == 0.0:
+            rest = [key for kind in self._kinds for key in kind.left()]
+            chosen += rest[: None if most is None else max(0, most - len(chosen))]
         return chosen
 
-    def cost_s(self, key: str) -> float:
-        """About how long measuring a brick takes, in seconds."""
-        return _LOAD_S + _RUNS * self._beliefs[key].latency_s
 
-    def _sum(self, model: str, count: Mapping[str, int]) -> float:
-        return sum(abs(n) * self._beliefs[k].latency_s for k, n in count.items())
+class _Kind:
+    """Bricks of one kind: what is not known of them yet, and what that does to each model.
 
-    def _part(self, model: str, key: str) -> tuple[float, float]:
-        """Seconds that a brick is of a model, and how many of them it may be off."""
-        seconds = abs(self._counts[model][key]) * self._beliefs[key].latency_s
-        return seconds, seconds * self._beliefs[key].deviation
+    Nothing of one kind tells of another.
+    """
 
-    def _move(self, key: str, sign: int) -> None:
-        for model in self._models[key]:
-            seconds, off_s = self._part(model, key)
-            self._open_s[model] = max(0.0, self._open_s[model] + sign * seconds)
-            self._squares[model] = max(0.0, self._squares[model] + sign * off_s**2)
+    def __init__(
+        self,
+        kind: str,
+        keys: list[str],
+        traits: Mapping[str, Traits],
+        beliefs: Mapping[str, Belief],
+    ) -> None:
+        self._keys = keys
+        self._like = LIKENESS[kind]
+        self._open = np.array([not beliefs[key].measured for key in keys])
+        latency_s = np.array([max(beliefs[key].latency_s, 1e-7) for key in keys])
+        self._noise = noise_of(self._like, latency_s)
+        self._places = places([traits[key] for key in keys], latency_s, self._like)
+        self._prior = covariance(self._places, self._places, self._like).astype(np.float32)
+        # What is known tells so much of each: rows of a square root of the covariance it explains.
+        self._told = self._of_measured()
+        self._left = self._like.prior - (self._told**2).sum(axis=0)
 
-    def _variance(self, model: str) -> float:
-        return self._squares[model] + (self._bias * self._open_s[model]) ** 2
+    def believe(self, beliefs: Mapping[str, Belief], counts: Sequence[Mapping[str, int]]) -> None:
+        """Weigh each brick anew, by its share of each model; none that is known already."""
+        believed = [beliefs[key] for key in self._keys]
+        column = {key: i for i, key in enumerate(self._keys)}
+        shares = np.zeros((len(counts), len(self._keys)))
+        for row, count in enumerate(counts):
+            total_s = sum(abs(n) * beliefs[key].latency_s for key, n in count.items()) or math.inf
+            for key, n in count.items():
+                if key in column:
+                    shares[row, column[key]] = abs(n) * beliefs[key].latency_s / total_s
+        latency_s = np.array([b.latency_s for b in believed])
+        self._costs_s = _LOAD_S + latency_s * (_RUNS + _MORE_RUNS * shares.max(axis=0))
+        self._weights = np.where(self._open, shares * [b.scale for b in believed], 0.0)
+        self._effects = self._weights.astype(np.float32) @ self._prior
+        self._effects = self._effects - (self._weights @ self._told.T) @ self._told
+        self._gains: tuple[bytes, Array] | None = None
 
-    def _gain(self, key: str, goal: float) -> float:
-        """How much nearer to the goal all models come, as squares of relative deviations."""
-        gain = 0.0
-        for model in self._models[key]:
-            total_s = self._total_s[model]
-            excess = self._variance(model) - (goal * total_s) ** 2
-            if excess <= 1e-9 * total_s**2 and not (goal == 0.0 and self._open_s[model] > 0.0):
-                continue
-            seconds, off_s = self._part(model, key)
-            left_s = max(0.0, self._open_s[model] - seconds)
-            less = off_s**2 + self._bias**2 * (self._open_s[model] ** 2 - left_s**2)
-            gain += min(less, max(excess, 0.0)) / total_s**2 if goal else less / total_s**2
-        return gain
+    def _of_measured(self) -> Array:
+        known = np.flatnonzero(~self._open)
+        if not len(known):
+            return np.zeros((0, len(self._keys)))
+        held = self._prior[np.ix_(known, known)].astype(float)
+        held[np.diag_indices(len(known))] += self._noise[known]
+        across = self._prior[known].astype(float)
+        told: Array = solve_triangular(np.linalg.cholesky(held), across, lower=True)
+        return told
+
+    def variances(self) -> Array:
+        """What is not known of each model: the variance of its estimate, relative to it."""
+        found: Array = ((self._effects + self._weights * self._noise) * self._weights).sum(axis=1)
+        return found
+
+    def _worth(self, open_models: Array) -> Array:
+        """What measuring each brings to the models that are open, for a second that it takes."""
+        name = open_models.tobytes()
+        if self._gains is None or self._gains[0] != name:
+            common = (self._effects + self._weights * self._noise)[open_models]
+            less = (common**2).sum(axis=0) / (np.maximum(self._left, 0.0) + self._noise)
+            self._gains = name, np.where(self._open, less / self._costs_s, 0.0)
+        return self._gains[1]
+
+    def best(self, open_models: Array) -> float:
+        """The greatest worth of any."""
+        return float(self._worth(open_models).max(initial=0.0))
+
+    def first(self, open_models: Array) -> tuple[int, str, float]:
+        """The one of greatest worth: its position, its key, and the seconds that it takes."""
+        i = int(self._worth(open_models).argmax())
+        return i, self._keys[i], float(self._costs_s[i])
+
+    def take(self, i: int) -> Array:
+        """Take one as measured; by how much less the variance of each model is then."""
+        held = max(self._left[i], 0.0) + self._noise[i]
+        less: Array = (self._effects[:, i] + self._weights[:, i] * self._noise[i]) ** 2 / held
+        mine = self._prior[i].astype(float)
+        mine -= self._told[:, i] @ self._told
+        self._effects -= np.outer(self._weights[:, i], mine)
+        self._weights[:, i] = 0.0
+        told = mine / math.sqrt(held)
+        self._effects -= np.outer(self._weights @ told, told)
+        self._left = self._left - told**2
+        self._told = np.vstack([self._told, told])
+        self._open[i] = False
+        self._gains = None
+        return less
+
+    def left(self) -> Collection[str]:
+        """Those that are not measured."""
+        return [key for key, is_open in zip(self._keys, self._open, strict=True) if is_open]

@@ -13,14 +13,22 @@ import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from zlib import crc32
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
-from bricks.estimate.features import CONVOLUTION, PRODUCT, STREAM, Traits
+from bricks.estimate.features import Traits
+from bricks.estimate.likeness import (
+    LIKENESS,
+    STRIPE,
+    Likeness,
+    by_kind,
+    covariance,
+    noise_of,
+    places,
+)
 from bricks.estimate.prediction import Prediction
 from bricks.estimate.roofline import Roofline, roof_class
 
@@ -33,55 +41,6 @@ LEAST = 30
 # Keys are digests, so the first of them are as good as drawn by lot.
 MOST = 3000
 
-
-@dataclass(frozen=True, slots=True)
-class _Likeness:
-    """How alike the residuals of two bricks of a kind are; variances are of log-latencies.
-
-    Residuals have in common what all bricks of a kind have (``common``), what those with the same
-    operator and tags have (``mean``), and what those of similar sizes have: over a ``wide`` range,
-    and over one shorter by ``ratio`` (``near``). ``lengths`` are the ranges, in factors of two, of
-    each size, of the bytes moved, and of the roofline. ``apart`` and ``other`` say by how much less
-    alike bricks are whose tags, or whose operators, differ. ``noise`` is what no other brick tells.
-    """
-
-    lengths: tuple[float, ...]
-    apart: tuple[float, ...]
-    other: float
-    common: float
-    mean: float
-    wide: float
-    near: float
-    ratio: float
-    noise: float
-
-    @property
-    def prior(self) -> float:
-        """The variance of a residual of which nothing is known."""
-        return self.common + self.mean + self.wide + self.near
-
-
-# Found once, on half of the families of the zoo (see benchmarks/prediction.py): with these, bricks
-# of left-out families are foretold best. How wide intervals are is learned anew each time.
-_LIKENESS = {
-    CONVOLUTION: _Likeness(
-        lengths=(18, 13, 2.2, 9, 0.8, 5.5, 10, 4.5, 4.7, 30), apart=(1.8, 3.5, 0.7, 0.05, 0.05),
-        other=1.4, common=0.1, mean=0.01, wide=0.07, near=0.015, ratio=2.0, noise=0.03,
-    ),
-    PRODUCT: _Likeness(
-        lengths=(7.5, 7.5, 6, 2, 12, 12), apart=(0.1, 0.7, 0.05, 0.1, 0.2),
-        other=0.1, common=0.02, mean=0.016, wide=0.02, near=0.02, ratio=2.0, noise=0.06,
-    ),
-    STREAM: _Likeness(
-        lengths=(15, 33, 0.8, 10, 0.5, 33, 13), apart=(5.5, 0.7, 1.2, 1.7),
-        other=0.5, common=0.1, mean=0.5, wide=0.07, near=0.05, ratio=13.0, noise=0.15,
-    ),
-}  # fmt: skip
-# Latencies of microseconds are less exact: the timer, and what a call finds in the caches.
-_NOISE_S = 0.3e-6
-
-# Rows of a matrix that are computed at once: what leaves a processor's cache takes far longer.
-_STRIPE = 128
 
 # How far off operators are of which nothing was measured: a standard deviation of logarithms, found
 # by leaving out one operator after another.
@@ -98,21 +57,12 @@ _FEW, _WORST = 10, 5.0
 class _Alike(Kernel):  # type: ignore[misc]  # the library has no types
     """The covariance of residuals, of bricks as :func:`_places` writes them."""
 
-    def __init__(self, like: _Likeness) -> None:
+    def __init__(self, like: Likeness) -> None:
         self.like = like
 
     def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Array:
-        """Of all of ``X`` with all of ``Y``, or each other: then what is above the diagonal lacks.
-
-        It is made in stripes: what leaves a processor's cache takes far longer.
-        """
-        other = X if Y is None else Y
-        found = np.zeros((len(X), len(other)))
-        for begin in range(0, len(X), _STRIPE):
-            end = min(begin + _STRIPE, len(X))
-            width = end if Y is None else len(other)
-            found[begin:end, :width] = _covariance(X[begin:end], other[:width], self.like)
-        return found
+        """Of all of ``X`` with all of ``Y``, or with each other: then the lower half of it."""
+        return covariance(X, X if Y is None else Y, self.like, lower=Y is None)
 
     def diag(self, X: Array) -> Array:
         """Of each with itself."""
@@ -121,35 +71,6 @@ class _Alike(Kernel):  # type: ignore[misc]  # the library has no types
     def is_stationary(self) -> bool:
         """Whether only distances count: they do, once tags are told apart."""
         return True
-
-
-def _places(traits: Sequence[Traits], roof_s: Array, like: _Likeness) -> Array:
-    """A row for each brick: sizes in units of their ranges, and checksums of tags and operator."""
-    moved = np.array([t.read_bytes + t.written_bytes + t.weight_bytes for t in traits])
-    sizes = np.array([t.sizes for t in traits])
-    derived = np.stack([np.log2(moved + 64), np.log2(roof_s)], axis=1)
-    lengths = np.concatenate([sizes, derived], axis=1) / like.lengths
-    names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in traits]
-    return np.concatenate([lengths, np.array(names, float)], axis=1)
-
-
-def _covariance(a: Array, b: Array, like: _Likeness) -> Array:
-    """Of the residuals of all of ``a`` with all of ``b``."""
-    count = len(like.lengths)
-    far = np.zeros((len(a), len(b)))
-    weights = (*like.apart, like.other)
-    for mine, theirs, weight in zip(a.T[count:], b.T[count:], weights, strict=True):
-        far += weight * (mine[:, None] != theirs[None, :])
-    x, y = a[:, :count], b[:, :count]
-    squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :]
-    squares -= 2 * x @ y.T
-    distance = np.sqrt(3 * np.maximum(squares, 0.0))
-    alike: Array = like.mean + like.wide * (1 + distance) * np.exp(-distance)
-    distance *= like.ratio
-    alike += like.near * (1 + distance) * np.exp(-distance)
-    alike *= np.exp(-far)
-    alike += like.common
-    return alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +82,7 @@ class _Field:
     all others. ``operators`` are those that were measured.
     """
 
-    like: _Likeness
+    like: Likeness
     roofline: Roofline
     process: GaussianProcessRegressor
     residuals: Array
@@ -169,26 +90,26 @@ class _Field:
     operators: frozenset[str]
 
     @classmethod
-    def fit(cls, traits: Sequence[Traits], roofline: Roofline, like: _Likeness) -> _Field:
+    def fit(cls, traits: Sequence[Traits], roofline: Roofline, like: Likeness) -> _Field:
         """``roofline`` was fitted to the same bricks."""
         roof_s = roofline.seconds(traits)
-        noise = like.noise**2 + (_NOISE_S / roofline.latency_s) ** 2
+        noise = noise_of(like, roofline.latency_s)
         # What decides how alike bricks are was found once: nothing is to be optimised here.
         process = GaussianProcessRegressor(_Alike(like), alpha=noise, optimizer=None)
         residuals = np.log(roofline.latency_s / roof_s)
-        process.fit(_places(traits, roof_s, like), residuals)
+        process.fit(places(traits, roof_s, like), residuals)
         operators = frozenset(t.operator for t in traits)
         return cls(like, roofline, process, residuals, {"": 1.0}, operators)
 
     def predict(self, traits: Sequence[Traits]) -> tuple[Array, Array]:
         """Logarithms of latencies, and their standard deviations."""
         roof_s = self.roofline.seconds(traits)
-        places = _places(traits, roof_s, self.like)
+        at = places(traits, roof_s, self.like)
         with warnings.catch_warnings():  # where a brick is just like a measured one, rounding shows
             warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
-            found, deviations = self.process.predict(places, return_std=True)
+            found, deviations = self.process.predict(at, return_std=True)
         logs = np.log(roof_s) + found
-        noise = self.like.noise**2 + (_NOISE_S / np.exp(logs)) ** 2
+        noise = noise_of(self.like, np.exp(logs))
         scale = [self.scales.get(roof_class(t), self.scales[""]) for t in traits]
         least = [0.0 if t.operator in self.operators else _STRANGE_SD for t in traits]
         return logs, np.maximum(np.array(scale) * np.sqrt(deviations**2 + noise), least)
@@ -231,13 +152,18 @@ class Predictor:
     def predict(self, traits: Mapping[str, Traits]) -> dict[str, Prediction]:
         """The latency of each brick, by the keys of ``traits``."""
         found: dict[str, Prediction] = {}
-        for kind, keys in _by_kind(traits, sorted(traits)).items():
-            for begin in range(0, len(keys), _STRIPE):
-                some = keys[begin : begin + _STRIPE]
+        for kind, keys in by_kind(traits, sorted(traits)).items():
+            for begin in range(0, len(keys), STRIPE):
+                some = keys[begin : begin + STRIPE]
                 logs, sds = self._predict(kind, [traits[key] for key in some])
                 for key, log, sd in zip(some, logs, sds, strict=True):
                     found[key] = Prediction(math.exp(log), float(sd))
         return {key: found[key] for key in traits}
+
+    def scale(self, traits: Traits) -> float:
+        """How far off predictions of such a brick are, compared to what the process expects."""
+        field = self._fields.get(traits.kind)
+        return 1.0 if field is None else field.scales.get(roof_class(traits), field.scales[""])
 
     def _predict(self, kind: str, traits: Sequence[Traits]) -> tuple[Array, Array]:
         if kind in self._fields:
@@ -263,10 +189,10 @@ def learn(
     general = Roofline.fit([traits[key] for key in known], _array(latency_s, known))
     fields, outcomes = {}, []
     owners = _owners(groups, known)
-    for kind, keys in _by_kind(traits, known).items():
+    for kind, keys in by_kind(traits, known).items():
         chosen = keys[:MOST]
         mine, seconds = [traits[key] for key in chosen], _array(latency_s, chosen)
-        field = _Field.fit(mine, Roofline.fit(mine, seconds, general.factors), _LIKENESS[kind])
+        field = _Field.fit(mine, Roofline.fit(mine, seconds, general.factors), LIKENESS[kind])
         found = _outcomes(field, [owners.get(key) for key in chosen])
         scales = _scales(found)
         fields[kind] = replace(field, scales=scales)
@@ -347,13 +273,6 @@ def _owners(groups: Mapping[str, Collection[str]], known: Collection[str]) -> di
             if key in having:
                 having[key].add(group)
     return {key: next(iter(names)) for key, names in having.items() if len(names) == 1}
-
-
-def _by_kind(traits: Mapping[str, Traits], keys: Collection[str]) -> dict[str, list[str]]:
-    kinds: dict[str, list[str]] = {}
-    for key in keys:
-        kinds.setdefault(traits[key].kind, []).append(key)
-    return dict(sorted(kinds.items()))
 
 
 def _array(latency_s: Mapping[str, float], keys: Sequence[str]) -> Array:

@@ -53,6 +53,12 @@ class Roofline:
         bare = cls(factors, {}, classes, parts, latency_s)
         return replace(bare, own={c: bare._own(classes == c) for c in sorted(set(classes))})
 
+    @classmethod
+    def usual(cls) -> Roofline:
+        """What is to be expected before anything is measured."""
+        nothing = np.zeros((0, len(_START)))
+        return cls(_START, {}, np.array([], str), nothing, np.array([]))
+
     def seconds(self, traits: Sequence[Traits]) -> Array:
         """The latency of each brick."""
         factors = np.array([self.own.get(roof_class(t), self.factors) for t in traits])
