@@ -1,0 +1,193 @@
+"""Renders docs/performance.md from what cost.py found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bricks.measure.statistics import median
+from bricks.report.tables import number, percent
+
+Facts = Mapping[str, Any]
+
+HEAD = """# What benchmarking costs
+
+Written by `benchmarks/cost.py` on {date}, on {system} with {backend} {version}, {threads} threads;
+raw results are in `benchmarks/results/cost.json`.
+
+{models} models, each measured as a whole ("models"), and by bricks at each effort. All of it is one
+session: the four took turns of a few seconds, with a cache and a worker of their own, so that all met
+the same drift of the machine. Everything is counted, from reading files to the last sample, and one
+stop rule holds on both sides: a latency is sampled until it is known to ± {precision}, 8 rounds at
+least and 24 at most for what is all of a model (see [how many samples](measuring.md#how-many-samples)).
+"""
+
+
+def page(facts: Facts) -> str:
+    """All of the page."""
+    return "\n".join(
+        [
+            HEAD.format(**facts["about"], models=facts["models"], precision="1 %"),
+            *_efforts(facts),
+            *_shares(facts),
+            *_adding(facts),
+            *_unseen(facts),
+            *_processes(facts),
+            "",
+        ]
+    )
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least ``share`` of all values do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def _efforts(facts: Facts) -> list[str]:
+    lines = [
+        "## The whole zoo",
+        "",
+        "| | reading | decomposing | measuring | in all | `speedup_wall` | bricks measured |"
+        " rounds |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        _row("models", [_s(facts["reading_s"]), "", _s(facts["models_s"]), _s(facts["all_s"]), "1",
+                        "", str(facts["rounds"])]),
+    ]  # fmt: skip
+    for name, effort in facts["efforts"].items():
+        cells = [_s(facts["reading_s"]), _s(facts["decomposing_s"]), _s(effort["measuring_s"])]
+        cells += [_s(effort["all_s"]), number(effort["speedup_wall"], 1)]
+        cells += [f"{effort['measured_bricks']} of {effort['bricks']}", str(effort["rounds"])]
+        lines.append(_row(f"`--effort {name}`", cells))
+    lines += [
+        "",
+        "And how far estimates are from what the models took:",
+        "",
+        "| | median error | 95th percentile | worst | geometric mean of ratios"
+        " | inside the interval | half the interval, median | predicted share, median |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, effort in facts["efforts"].items():
+        rows = effort["rows"]
+        errors = [abs(r["estimate_s"] / r["measured_s"] - 1) for r in rows]
+        logs = [math.log(r["estimate_s"] / r["measured_s"]) for r in rows]
+        inside = [r["low_s"] <= r["measured_s"] <= r["high_s"] for r in rows]
+        half = [(r["high_s"] - r["low_s"]) / 2 / r["estimate_s"] for r in rows]
+        cells = [percent(median(errors)), percent(quantile(errors, 0.95)), percent(max(errors))]
+        cells += [number(math.exp(sum(logs) / len(logs)), 3), percent(sum(inside) / len(rows), 0)]
+        cells += [percent(median(half)), percent(median([r["predicted_share"] for r in rows]), 0)]
+        lines.append(_row(f"`--effort {name}`", cells))
+    noise = facts["noise"]
+    lines += [
+        "",
+        f"The models themselves were run once more, at other times of the same session: their"
+        f" latencies were {percent(median(noise))} apart in the median, and"
+        f" {percent(quantile(noise, 0.95))} in the 95th percentile. No estimate from other times can"
+        " be nearer. What models took is taken from both runs, in that state of the machine in which"
+        " most of their bricks are known.",
+        "",
+        f"Who runs each model as seldom as the rule allows, 8 rounds, needs about"
+        f" {_s(facts['fewest_s'])}: that is {_times(facts)} as long as the efforts above.",
+    ]
+    return lines
+
+
+def _times(facts: Facts) -> str:
+    of = [facts["fewest_s"] / effort["all_s"] for effort in facts["efforts"].values()]
+    return ", ".join(f"{number(each, 1)}" for each in of) + " times"
+
+
+def _shares(facts: Facts) -> list[str]:
+    before, after = facts["profiles"]["before"], facts["profiles"]["after"]
+    names = sorted(
+        {*before["seconds"], *after["seconds"]}, key=lambda n: -before["seconds"].get(n, 0)
+    )
+    totals = [sum(p["seconds"].values()) for p in (before, after)]
+    lines = [
+        "",
+        "## Where the time goes",
+        "",
+        f"Measuring the zoo's bricks with nothing cached, all of them: before ({before['what']}) and"
+        " now. One pass over all models takes about as long as one over all bricks at three places"
+        " each with their neighbours; so what counts is how often.",
+        "",
+        "| | before | | now | |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for name in names:
+        cells = []
+        for profile, total in zip((before, after), totals, strict=True):
+            seconds = profile["seconds"].get(name)
+            cells += ["", ""] if seconds is None else [_s(seconds), percent(seconds / total)]
+        lines.append(_row(name, cells))
+    lines.append(_row("in all", [_s(totals[0]), "", _s(totals[1]), ""]))
+    return lines
+
+
+def _adding(facts: Facts) -> list[str]:
+    rows = facts["adding"]
+    if not rows:
+        return []
+    ratios = [row["adding_s"] / row["alone_s"] for row in rows]
+    return [
+        "",
+        "## One model more",
+        "",
+        f"One model of each of {len(rows)} families with several is taken out of the cache, with all"
+        " bricks that only it needs, and added again; beside it, what measuring it alone took, as a"
+        " whole. Reading, decomposing and measuring are counted on the one side, reading and measuring"
+        " on the other.",
+        "",
+        "| model | adding it | alone | | bricks that were new |",
+        "|---|--:|--:|--:|--:|",
+        *(
+            _row(
+                row["model"],
+                [
+                    _s(row["adding_s"]), _s(row["alone_s"]),
+                    percent(row["adding_s"] / row["alone_s"]),
+                    f"{row['new_bricks']} of {row['bricks']}",
+                ],
+            )
+            for row in rows
+        ),
+        _row("median", ["", "", percent(median(ratios)), ""]),
+    ]  # fmt: skip
+
+
+def _unseen(facts: Facts) -> list[str]:
+    if not facts.get("unseen"):
+        return []
+    return [
+        "",
+        "## Models of families never seen",
+        "",
+        "`bricks predict --no-measure`, with all other families measured: one family left out at a"
+        " time. Bricks that other families have too are measured; the others are predicted. The"
+        " roofline has rates for each operator, fitted to the same bricks; the nearest brick is that"
+        " of the same operator with the most similar attributes and sizes. What the predictor has of"
+        " constants was chosen on the first half of the families (every second one in alphabetical"
+        " order), in another session.",
+        "",
+        *facts["unseen"],
+    ]
+
+
+def _processes(facts: Facts) -> list[str]:
+    return [
+        "",
+        "## Whole processes",
+        "",
+        "| | |",
+        "|---|--:|",
+        *(_row(name, [f"{seconds:.2f} s"]) for name, seconds in facts["processes"].items()),
+    ]
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _s(value: float) -> str:
+    return f"{value:.1f} s"

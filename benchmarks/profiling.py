@@ -1,0 +1,49 @@
+"""Where a bench spends its wall time: what it asks its worker, and its cache, by name."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bricks import Bench
+
+# What requests to the worker are called; the rest of its requests are small change.
+_ASKED = {"load": "loading bricks", "place": "placing them in memory"}
+_READS = ("results", "load_bricks", "brick_keys", "load_plan", "claim", "refuse_damage")
+_WRITES = ("append_rounds", "supplement", "finish", "release", "renew", "save_decomposition")
+
+
+class Profile:
+    """Adds up seconds for as long as it watches a bench."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.seconds: Counter[str] = Counter()
+        supervisor: Any = bench._supervisor
+        supervisor.ask = self._watched(supervisor.ask, self._asked)
+        store: Any = bench.store
+        for names, what in ((_READS, "reading the cache"), (_WRITES, "writing to the cache")):
+            for name in names:
+                watched = self._watched(getattr(store, name), lambda *_, what=what, **__: what)
+                setattr(store, name, watched)
+
+    def _watched(self, call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
+        def watched(*args: Any, **fields: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return call(*args, **fields)
+            finally:
+                self.seconds[name(*args, **fields)] += time.perf_counter() - started
+
+        return watched
+
+    def _asked(self, op: str, **fields: Any) -> str:
+        if op == "walk":
+            return "running each once, announced" if fields["announce"] else "sampling"
+        return _ASKED.get(op, "everything else")
+
+    def of(self, total_s: float) -> Mapping[str, float]:
+        """All seconds, of ``total_s`` in all."""
+        rest_s = total_s - sum(self.seconds.values())
+        return {**self.seconds, "everything else": self.seconds["everything else"] + rest_s}
