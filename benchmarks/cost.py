@@ -15,13 +15,20 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sqlite3
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import prediction
+from cost_page import page
+from profiling import Profile
+from times import timed
 from turns import Progress, Turns
 
 from bricks import Bench, Measurement
@@ -33,12 +40,15 @@ from bricks.knowledge import Knowledge
 from bricks.measure.campaign import Conditions
 from bricks.measure.probes import PROBES
 from bricks.measure.rounds import StopRule
-from bricks.measure.statistics import median
 from bricks.survey import decompose_all
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "cost.json"
+# Where the time went when models were measured one after the other, each brick as often as the one
+# that matters most: raw results of that time.
+BEFORE = ROOT / "benchmarks" / "results" / "cost_before.json"
+PAGE = ROOT / "docs" / "performance.md"
 
 MODELS, AGAIN = "models", "again"
 
@@ -79,6 +89,7 @@ class Cost:
         self.preparing_s: dict[str, float] = {}
         self.spent_s: dict[str, float] = {}
         self.counts: dict[str, dict[str, Any]] = {}
+        self.profiles: dict[str, Profile] = {}
 
     def bench(self, cache: str, progress: Progress | None = None, **options: Any) -> Bench:
         """A bench on one of the caches; no lock, since only one runs at a time anyhow."""
@@ -117,6 +128,7 @@ class Cost:
     def _effort(self, name: str) -> Any:
         def work(progress: Progress) -> None:
             with self.bench(name, progress, effort=name) as bench:
+                self.profiles[name] = Profile(bench)
                 done = bench.measure(self.models)
             self.counts[name] = asdict(done)
 
@@ -166,9 +178,136 @@ def _row(plan: Plan, estimate: Estimate, measured_s: float) -> Row:
     )
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+def adding(cost: Cost, names: Sequence[str]) -> list[dict[str, Any]]:
+    """What it costs to add each of ``names`` to a cache that holds all other models."""
+    rows = []
+    with cost.bench(MODELS) as bench:
+        alone = bench.store.results(bench.target.key, [m.digest for m in cost.models])
+    for name in names:
+        model = next(m for m in cost.models if m.name == name)
+        whole = alone[model.digest]
+        assert isinstance(whole, Measurement)
+        folder = cost.folder / "adding"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(cost.folder / "full", folder)
+        forget(folder, model.digest)
+        started = time.perf_counter()
+        with cost.bench("adding") as bench:
+            done = bench.measure([bench.read(name)])
+        rows.append(
+            {
+                "model": name,
+                "adding_s": time.perf_counter() - started,
+                "alone_s": model.read_s + whole.wall_s,
+                "new_bricks": done.new_bricks,
+                "bricks": done.bricks,
+            }
+        )
+    return rows
+
+
+def forget(cache: Path, digest: str) -> None:
+    """Take a model out of a cache, and all that only it needs."""
+    with closing(sqlite3.connect(cache / "bricks.sqlite")) as connection, connection:
+        plans = connection.execute("SELECT digest, plan FROM plans").fetchall()
+        keys = {d: {o[0] for o in json.loads(plan)["occurrences"]} for d, plan in plans}
+        own = keys.pop(digest).difference(*keys.values())
+        connection.execute("DELETE FROM plans WHERE digest = ?", (digest,))
+        for key in own:
+            connection.execute(
+                "DELETE FROM rounds WHERE measurement_id IN"
+                " (SELECT id FROM measurements WHERE brick_key = ?)",
+                (key,),
+            )
+            connection.execute("DELETE FROM measurements WHERE brick_key = ?", (key,))
+            connection.execute("DELETE FROM bricks WHERE key = ?", (key,))
+
+
+def one_of_each_family(names: Sequence[str]) -> list[str]:
+    """A model of each family that has several among ``names``, that in the alphabet's middle."""
+    families: dict[str, list[str]] = {}
+    for entry in entries():
+        if entry.name in names:
+            families.setdefault(entry.family, []).append(entry.name)
+    return [sorted(found)[len(found) // 2] for found in families.values() if len(found) > 2]
+
+
+def unseen(cost: Cost) -> list[str]:
+    """The table of families that are left out."""
+    with cost.bench("full") as bench:
+        zoo = prediction.read(bench, {name: first for name, (first, _) in cost.truths().items()})
+    return list(prediction.table(zoo, prediction.METHODS))
+
+
+def processes(cost: Cost) -> dict[str, float]:
+    """Seconds of wall time that whole commands take."""
+    threads = ["--threads", str(cost.threads)]
+    measured = ["--cache", str(cost.folder / "full"), *threads]
+    with tempfile.TemporaryDirectory() as empty:
+        zoo = ["decompose", *cost.names, "--cache", empty, *threads]
+        return {
+            "`bricks --help`": timed(["--help"]),
+            "`bricks predict resnet50_v1`, all measured before": timed(
+                ["predict", "resnet50_v1", *measured]
+            ),
+            f"`bricks decompose` of {len(cost.names)} models, nothing cached": timed(zoo),
+            "the same again": timed(zoo),
+        }
+
+
+def facts_of(cost: Cost) -> dict[str, Any]:
+    """All that the page says of models and efforts."""
+    with cost.bench(MODELS) as bench:
+        target = bench.target
+        wholes = bench.store.results(target.key, [m.digest for m in cost.models])
+    reading_s, decomposing_s = cost.preparing_s["reading"], cost.preparing_s["decomposing"]
+    all_s = reading_s + cost.spent_s[MODELS]
+    first = cost.efforts[0]
+    profile = {"reading models": reading_s, "decomposing": decomposing_s}
+    facts: dict[str, Any] = {
+        "about": {
+            "date": str(datetime.now(UTC).date()),
+            "system": target.system.name,
+            "backend": target.runtime.backend,
+            "version": target.runtime.version,
+            "threads": target.runtime.threads,
+        },
+        "models": len(cost.models),
+        "reading_s": reading_s,
+        "decomposing_s": decomposing_s,
+        "models_s": cost.spent_s[MODELS],
+        "all_s": all_s,
+        "rounds": cost.counts[MODELS]["rounds"],
+        "noise": [abs(b.latency_s() / a.latency_s() - 1) for a, b in cost.truths().values()],
+        "fewest_s": reading_s + sum(map(_fewest_s, wholes.values())),
+        "profiles": {
+            "before": json.loads(BEFORE.read_text(encoding="utf-8")),
+            "after": {"seconds": profile | dict(cost.profiles[first].of(cost.spent_s[first]))},
+        },
+        "efforts": {},
+    }
+    for name in cost.efforts:
+        done = cost.counts[name]
+        effort_s = reading_s + decomposing_s + cost.spent_s[name]
+        facts["efforts"][name] = {
+            "measuring_s": cost.spent_s[name],
+            "all_s": effort_s,
+            "speedup_wall": all_s / effort_s,
+            "bricks": done["bricks"],
+            "measured_bricks": done["new_bricks"],
+            "rounds": done["rounds"],
+            "rows": [asdict(row) for row in cost.rows(name)],
+        }
+    return facts
+
+
+def _fewest_s(whole: object) -> float:
+    """About what a model would take in as few rounds as the rule allows."""
+    assert isinstance(whole, Measurement)
+    passes = len(whole.rounds[0].samples)
+    mean_s = sum(whole.samples) / len(whole.samples)
+    more = max(0, len(whole.rounds) - StopRule().min_rounds)
+    return whole.wall_s - more * (passes + 1) * mean_s  # one pass of each round warms up
 
 
 def main() -> None:
@@ -178,43 +317,35 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=[entry.name for entry in entries()])
     parser.add_argument("--efforts", nargs="+", default=list(EFFORTS))
     parser.add_argument("--keep", type=Path, help="A folder for the caches; else they are removed.")
+    parser.add_argument("--page-only", action="store_true", help="Only write the page again.")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        cost = Cost(
-            arguments.keep or Path(place), arguments.models, arguments.threads, arguments.efforts
-        )
-        cost.run()
-        report(cost)
+    if not arguments.page_only:
+        with tempfile.TemporaryDirectory() as place:
+            folder = arguments.keep or Path(place)
+            cost = Cost(folder, arguments.models, arguments.threads, arguments.efforts)
+            cost.run()
+            facts = facts_of(cost)
+            keep(facts)  # at once, so that nothing measured is lost
+            facts["processes"] = processes(cost)
+            facts["adding"] = adding(cost, one_of_each_family(cost.names))
+            keep(facts)
+            facts["unseen"] = unseen(cost)
+            keep(facts)
+    PAGE.write_text(page(json.loads(RAW.read_text(encoding="utf-8"))), encoding="utf-8")
 
 
-def report(cost: Cost) -> None:
-    """Print what was found."""
-    truths = cost.truths()
-    noise = [abs(b.latency_s() / a.latency_s() - 1) for a, b in truths.values()]
-    prepare_s = sum(cost.preparing_s.values())
-    models_s = cost.spent_s[MODELS] + cost.preparing_s["reading"]
-    print(cost.preparing_s, cost.spent_s, {k: v for k, v in cost.counts.items()})
-    print("noise", median(noise), _quantile(noise, 0.95))
-    for effort in cost.efforts:
-        rows = cost.rows(effort)
-        errors = [row.error for row in rows]
-        print(
-            effort,
-            "speedup %.2f" % (models_s / (prepare_s + cost.spent_s[effort])),
-            "n %d med %.4f p95 %.4f max %.4f hits %.3f predicted %.3f"
-            % (
-                len(rows),
-                median(errors),
-                _quantile(errors, 0.95),
-                max(errors),
-                sum(r.inside for r in rows) / len(rows),
-                median([r.predicted_share for r in rows]),
-            ),
-        )
-        for row in sorted(rows, key=lambda r: -r.error)[:8]:
-            print("   ", row.model, "%.3f" % (row.estimate_s / row.measured_s), row)
+def keep(facts: dict[str, Any]) -> None:
+    """Write the raw results, to four digits."""
     RAW.parent.mkdir(exist_ok=True)
-    RAW.write_text(json.dumps({e: [asdict(r) for r in cost.rows(e)] for e in cost.efforts}))
+    RAW.write_text(json.dumps(_short(facts), separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def _short(facts: Any) -> Any:
+    if isinstance(facts, float):
+        return float(f"{facts:.4g}")
+    if isinstance(facts, dict):
+        return {key: _short(value) for key, value in facts.items()}
+    return [_short(value) for value in facts] if isinstance(facts, list) else facts
 
 
 if __name__ == "__main__":

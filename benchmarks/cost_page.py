@@ -16,11 +16,12 @@ HEAD = """# What benchmarking costs
 Written by `benchmarks/cost.py` on {date}, on {system} with {backend} {version}, {threads} threads;
 raw results are in `benchmarks/results/cost.json`.
 
-{models} models, each measured as a whole ("models"), and by bricks at each effort. All of it is one
-session: the four took turns of a few seconds, with a cache and a worker of their own, so that all met
-the same drift of the machine. Everything is counted, from reading files to the last sample, and one
-stop rule holds on both sides: a latency is sampled until it is known to ± {precision}, 8 rounds at
-least and 24 at most for what is all of a model (see [how many samples](measuring.md#how-many-samples)).
+{models} models, each measured as a whole ("models"), and by bricks at each effort. All of it is
+one session: the four took turns of a few seconds, with a cache and a worker of their own, so that
+all met the same drift of the machine. Everything is counted, from reading files to the last sample,
+and one stop rule holds on both sides: a latency is sampled until it is known to ± {precision},
+8 rounds at least and 24 at most for what is all of a model; see
+[how many samples](measuring.md#how-many-samples).
 """
 
 
@@ -83,9 +84,9 @@ def _efforts(facts: Facts) -> list[str]:
         "",
         f"The models themselves were run once more, at other times of the same session: their"
         f" latencies were {percent(median(noise))} apart in the median, and"
-        f" {percent(quantile(noise, 0.95))} in the 95th percentile. No estimate from other times can"
-        " be nearer. What models took is taken from both runs, in that state of the machine in which"
-        " most of their bricks are known.",
+        f" {percent(quantile(noise, 0.95))} in the 95th percentile. No estimate from other times"
+        " can be nearer. What models took is taken from both runs, in that state of the machine in"
+        " which most of their bricks are known.",
         "",
         f"Who runs each model as seldom as the rule allows, 8 rounds, needs about"
         f" {_s(facts['fewest_s'])}: that is {_times(facts)} as long as the efforts above.",
@@ -108,9 +109,8 @@ def _shares(facts: Facts) -> list[str]:
         "",
         "## Where the time goes",
         "",
-        f"Measuring the zoo's bricks with nothing cached, all of them: before ({before['what']}) and"
-        " now. One pass over all models takes about as long as one over all bricks at three places"
-        " each with their neighbours; so what counts is how often.",
+        f"Measuring the zoo's bricks with nothing cached, all of them: before"
+        f" ({before['what']}) and now.",
         "",
         "| | before | | now | |",
         "|---|--:|--:|--:|--:|",
@@ -134,10 +134,9 @@ def _adding(facts: Facts) -> list[str]:
         "",
         "## One model more",
         "",
-        f"One model of each of {len(rows)} families with several is taken out of the cache, with all"
-        " bricks that only it needs, and added again; beside it, what measuring it alone took, as a"
-        " whole. Reading, decomposing and measuring are counted on the one side, reading and measuring"
-        " on the other.",
+        f"One model of each of {len(rows)} families with several is taken out of the cache, with"
+        " all bricks that only it needs, and added again, by a worker of its own; beside it, what"
+        " measuring it alone took, as a whole.",
         "",
         "| model | adding it | alone | | bricks that were new |",
         "|---|--:|--:|--:|--:|",
@@ -163,12 +162,12 @@ def _unseen(facts: Facts) -> list[str]:
         "",
         "## Models of families never seen",
         "",
-        "`bricks predict --no-measure`, with all other families measured: one family left out at a"
-        " time. Bricks that other families have too are measured; the others are predicted. The"
-        " roofline has rates for each operator, fitted to the same bricks; the nearest brick is that"
-        " of the same operator with the most similar attributes and sizes. What the predictor has of"
-        " constants was chosen on the first half of the families (every second one in alphabetical"
-        " order), in another session.",
+        "`bricks predict --no-measure`, with all other families measured: one family left out at"
+        " a time. Bricks that other families have too are measured; the others are predicted. The"
+        " roofline has rates for each operator, fitted to the same bricks; the nearest brick is"
+        " that of the same operator with the most similar attributes and sizes. What the predictor"
+        " has of constants was chosen on the first half of the families (every second one in"
+        " alphabetical order), in another session.",
         "",
         *facts["unseen"],
     ]

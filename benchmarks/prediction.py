@@ -5,9 +5,7 @@
 Needs a cache in which the zoo is measured, bricks and whole models (`bricks compare`), and writes
 tables to standard output. Bricks that only the models of one family have are predicted from all
 others; what a model takes is recomposed from both, and compared with the whole model's run.
-Measurements of one state of the machine are used, that in which most were taken. ``--whole`` takes
-whole-model runs from a JSON file instead: ``{model: [.., .., {"samples": [[seconds, ..]],
-"reference_s": .., "reference_end_s": ..}]}``.
+Measurements of one state of the machine are used, that in which most were taken.
 
 The families are in two halves, every second one in alphabetical order: what the predictor has of
 constants was chosen on the first half.
@@ -16,7 +14,6 @@ constants was chosen on the first half.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +31,7 @@ from bricks.estimate.roofline import Roofline
 from bricks.estimate.uncertainty import composition_s
 from bricks.measure.measurement import Failure
 from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
-from bricks.measure.state import alike, prevailing
+from bricks.measure.state import prevailing
 from bricks.measure.statistics import median
 from bricks.report.tables import number, percent
 from bricks.zoo import entries
@@ -159,6 +156,11 @@ def _sd(errors: np.ndarray) -> float:
     return float(np.quantile(np.abs(errors), 0.683))
 
 
+METHODS: Mapping[str, Method] = {
+    "learned": learned, "roofline": roofline, "nearest brick": nearest,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Foretold:
     """A model some of whose bricks were predicted. Latencies are in seconds, ``log_sd`` of all.
@@ -246,8 +248,11 @@ def _foretold(zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: f
     )
 
 
-def read(bench: Bench, whole: Path | None) -> Zoo:
-    """All that the cache knows of the zoo, in the state in which most of it was measured."""
+def read(bench: Bench, whole: Mapping[str, Measurement] | None = None) -> Zoo:
+    """All that the cache knows of the zoo, in the state in which most of it was measured.
+
+    Whole models' runs by name are in ``whole``, or in the cache too.
+    """
     bricks: dict[str, Brick] = {}
     plans: dict[str, Plan] = {}
     family: dict[str, str] = {}
@@ -263,7 +268,7 @@ def read(bench: Bench, whole: Path | None) -> Zoo:
     if whole is None:
         runs = {name: seconds[p.digest] for name, p in plans.items() if p.digest in seconds}
     else:
-        runs = _runs(whole, state_s)
+        runs = {n: m.latency_s(state_s) for n, m in whole.items() if m.known_in(state_s)}
     return Zoo(
         counts={name: plan.counts for name, plan in plans.items()},
         family=family,
@@ -298,14 +303,6 @@ def _probe(seconds: Mapping[str, float], length: int) -> float:
     if PROBES[length] not in seconds:
         raise SystemExit("the cache does not hold the zoo's measurements: run bricks compare on it")
     return seconds[PROBES[length]]
-
-
-def _runs(path: Path, state_s: float | None) -> dict[str, float]:
-    runs = {}
-    for name, (*_, run) in json.loads(path.read_text(encoding="utf-8")).items():
-        if alike(run["reference_s"], state_s) and alike(run["reference_end_s"], state_s):
-            runs[name] = median([s for samples in run["samples"] for s in samples])
-    return runs
 
 
 def table(zoo: Zoo, methods: Mapping[str, Method]) -> Iterable[str]:
@@ -352,10 +349,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cache", type=Path, default=Path("cache"))
     parser.add_argument("--threads", type=int, help="as measured (default: one per core)")
-    parser.add_argument("--whole", type=Path, help="whole-model runs, if not from the cache")
     arguments = parser.parse_args()
     with Bench(arguments.cache, threads=arguments.threads) as bench:
-        zoo = read(bench, arguments.whole)
+        zoo = read(bench)
     measured = [
         (_foretold(zoo, model, {}, 0.0))
         for model, counts in zoo.counts.items()
@@ -369,8 +365,7 @@ def main() -> None:
         f" {percent(sum(m.inside for m in measured) / len(measured), 0)} are inside of their"
         f" intervals. A call takes {number(zoo.call_s * 1e6)} µs.\n"
     )
-    methods = {"learned": learned, "roofline": roofline, "nearest brick": nearest}
-    for line in table(zoo, methods):
+    for line in table(zoo, METHODS):
         print(line, flush=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +19,7 @@ class Profile:
     """Adds up seconds for as long as it watches a bench."""
 
     def __init__(self, bench: Bench) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         supervisor: Any = bench._supervisor
         supervisor.ask = self._watched(supervisor.ask, self._asked)
         store: Any = bench.store

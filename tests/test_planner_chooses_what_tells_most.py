@@ -1,92 +1,109 @@
 from __future__ import annotations
 
-import math
+from collections.abc import Collection, Mapping
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from brick_examples import conv, ideal_s, mixture, unary
 
-from bricks.estimate.planner import EFFORTS, Belief, Planner
+from bricks.estimate.effort import EFFORTS
+from bricks.estimate.features import Traits, describe
+from bricks.estimate.planner import Belief, Planner
 
-KEYS = "abcdefgh"
-
-
-def beliefs(**latency_s: float) -> dict[str, Belief]:
-    return {key: Belief(value, 0.3) for key, value in latency_s.items()}
+BRICKS = mixture()
+KEYS = sorted(BRICKS)
 
 
-def left(counts: dict[str, dict[str, int]], known: dict[str, Belief], chosen: list[str]) -> float:
-    """The deviation of the model that is known least, once ``chosen`` are measured."""
-    after = {
-        key: Belief(b.latency_s, 0.0, measured=True) if key in chosen else b
-        for key, b in known.items()
-    }
-    return max(Planner(counts, after, 0.1).outlook().deviations.values())
+def beliefs(
+    traits: Mapping[str, Traits] = BRICKS, measured: Collection[str] = ()
+) -> dict[str, Belief]:
+    return {key: Belief(ideal_s(t), key in measured) for key, t in traits.items()}
 
 
-MODELS = st.dictionaries(
-    st.sampled_from(["one", "two", "three"]),
-    st.dictionaries(st.sampled_from(KEYS), st.integers(1, 9), min_size=1),
-    min_size=1,
-)
-LATENCIES = st.lists(st.floats(1e-6, 1e-2), min_size=len(KEYS), max_size=len(KEYS))
+def planner(
+    counts: Mapping[str, Mapping[str, int]],
+    traits: Mapping[str, Traits] = BRICKS,
+    measured: Collection[str] = (),
+) -> Planner:
+    keys = {key for count in counts.values() for key in count}
+    mine = {key: traits[key] for key in keys}
+    return Planner(counts, mine, beliefs(mine, measured))
 
 
-@given(counts=MODELS, latencies=LATENCIES, goal=st.sampled_from([0.0, 0.02, 0.1]))
-def test_what_is_chosen_meets_the_goal_and_nothing_is_chosen_twice(
-    counts: dict[str, dict[str, int]], latencies: list[float], goal: float
-) -> None:
-    known = beliefs(**dict(zip(KEYS, latencies, strict=True)))
-    chosen = Planner(counts, known, 0.1).choose(goal)
+def zoo(models: int = 12) -> dict[str, dict[str, int]]:
+    """Models with every so many bricks each, some of them several times."""
+    return {f"m{i}": {key: 1 + n % 3 for n, key in enumerate(KEYS[i::models])}
+            for i in range(models)}  # fmt: skip
+
+
+@pytest.mark.parametrize("goal", [0.05, 0.1, 0.2])
+def test_what_is_chosen_meets_the_goal_and_no_more(goal: float) -> None:
+    chosen = planner(zoo()).choose(goal)
+    assert 0 < len(chosen) < len(KEYS)
     assert len(set(chosen)) == len(chosen)
-    assert set(chosen) <= {key for count in counts.values() for key in count}
-    assert left(counts, known, chosen) <= goal + 1e-4
-    if chosen and goal:
-        assert left(counts, known, chosen[:-1]) > goal
+    assert planner(zoo(), measured=chosen).meets(goal, 1.001)
+    assert not planner(zoo(), measured=chosen[: len(chosen) // 2]).meets(goal)
 
 
-def test_without_a_goal_all_is_chosen_the_worthiest_first() -> None:
-    known = beliefs(a=1e-6, b=1e-3, c=1e-3)
-    counts = {"net": {"a": 1, "b": 1, "c": 4}}
-    assert Planner(counts, known, 0.0).choose(0.0) == ["c", "b", "a"]
+def test_measuring_one_after_the_other_is_the_same_as_all_at_once() -> None:
+    step_by_step = planner(zoo())
+    chosen = step_by_step.choose(0.0, most=40)
+    at_once = planner(zoo(), measured=chosen)
+    assert step_by_step.deviations() == pytest.approx(at_once.deviations(), rel=1e-3)
+
+
+def test_more_measured_never_leaves_more_open() -> None:
+    before = planner(zoo()).deviations()
+    for count in (20, 60, 120):
+        after = planner(zoo(), measured=KEYS[:count]).deviations()
+        assert np.all(after <= before + 1e-6)
+        before = after
+
+
+def test_without_a_goal_all_is_chosen() -> None:
+    counts = {"net": dict.fromkeys(KEYS[:30], 1)}
+    assert sorted(planner(counts).choose(0.0)) == KEYS[:30]
+    assert planner(counts, measured=KEYS[:30]).choose(0.0) == []
 
 
 def test_what_is_measured_is_not_chosen() -> None:
-    known = beliefs(a=1.0) | {"b": Belief(1.0, 0.0, measured=True)}
-    assert Planner({"net": {"a": 1, "b": 1}}, known, 0.1).choose(0.0) == ["a"]
+    chosen = planner(zoo(), measured=KEYS[::2]).choose(0.05)
+    assert not set(chosen) & set(KEYS[::2])
 
 
-def test_what_several_models_need_comes_first() -> None:
-    known = beliefs(a=1e-3, b=1e-3, c=1e-3)
-    counts = {"one": {"a": 1, "c": 1}, "two": {"b": 1, "c": 1}}
-    assert Planner(counts, known, 0.0).choose(0.0)[0] == "c"
+def test_what_costs_less_and_tells_as_much_comes_first() -> None:
+    """Of two that are as good as equal, the one of a small share of every model."""
+    small, large = conv(16, 32, 28), conv(16, 33, 28)
+    traits = {b.key: describe(b) for b in (small, large)}
+    counts = {"net": {small.key: 1, large.key: 60}}
+    chosen = planner(counts, traits).choose(0.2)
+    assert chosen == [small.key]
+
+
+def test_nothing_of_one_kind_tells_of_another() -> None:
+    a, b = conv(16, 32, 28), unary("Exp", 40_000)
+    traits = {brick.key: describe(brick) for brick in (a, b)}
+    counts = {"net": {a.key: 1}}
+    alone = planner(counts, traits)
+    (before,) = alone.deviations()
+    both = Planner(counts, traits, beliefs(traits, measured={b.key}))
+    assert both.deviations() == pytest.approx([before])
 
 
 def test_time_and_number_are_limits() -> None:
-    known = beliefs(**dict.fromkeys(KEYS, 1e-3))
-    counts = {"net": dict.fromkeys(KEYS, 1)}
-    planner = Planner(counts, known, 0.0)
-    each_s = planner.cost_s("a")
-    assert len(Planner(counts, known, 0.0).choose(0.0, most=3)) == 3
-    assert len(Planner(counts, known, 0.0).choose(0.0, most_s=2.5 * each_s)) == 2
-    assert len(Planner(counts, known, 0.0).choose(0.0, most_s=0.1 * each_s)) == 1  # some progress
+    every = planner(zoo()).choose(0.0)
+    assert planner(zoo()).choose(0.0, most=7) == every[:7]
+    assert planner(zoo()).choose(0.0, most_s=1e-9) == every[:1]  # some progress
 
 
-def test_of_equal_ones_each_kind_has_its_turn() -> None:
-    known = beliefs(**dict.fromkeys(KEYS, 1e-3))
-    counts = {"net": dict.fromkeys(KEYS, 1)}
-    chosen = Planner(counts, known, 0.0).choose(0.0, most=2, kind=lambda key: key < "e")
-    assert {key < "e" for key in chosen} == {True, False}
+def test_the_last_few_models_do_not_keep_all_others_waiting() -> None:
+    strange = conv(640, 640, 56, taps=7)
+    traits = {**BRICKS, strange.key: describe(strange)}
+    counts = {**zoo(30), "strange": {strange.key: 1}}
+    assert strange.key not in planner(counts, traits).choose(0.1)
+    assert planner({"strange": {strange.key: 1}}, traits).choose(0.1) == [strange.key]
 
 
-def test_the_outlook_adds_squares_of_bricks_and_what_they_have_in_common() -> None:
-    known = beliefs(a=3.0, b=4.0) | {"c": Belief(3.0, 0.0, measured=True)}
-    (deviation,) = (
-        Planner({"net": {"a": 1, "b": 1, "c": 1}}, known, 0.1).outlook().deviations.values()
-    )
-    assert deviation == pytest.approx(math.hypot(0.9, 1.2, 0.7) / 10)
-
-
-def test_more_effort_allows_less_to_be_predicted() -> None:
+def test_more_effort_leaves_less_open() -> None:
     assert EFFORTS["full"].complete
     assert 0 < EFFORTS["balanced"].deviation < EFFORTS["quick"].deviation
