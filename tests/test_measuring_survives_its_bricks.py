@@ -142,6 +142,7 @@ class Together:
     """A worker that breaks off whenever steps run unannounced, for no step's sake."""
 
     starts = 1
+    fresh = True
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         if op == "walk" and not fields["announce"]:

@@ -79,6 +79,7 @@ class Sampler:
         self._region_bytes = max((w.region_bytes for w in walks.values()), default=0)
         self._keys = {load.key for walk in walks.values() for load in walk.loads}
         self._to_load = len({load.name for walk in walks.values() for load in walk.loads})
+        self._inherited = not supervisor.fresh  # of what was loaded before, memory may be held
         self._loaded: set[str] = set()
         self._placed: dict[str, Step] = {}
         self._starts = 0  # the worker in which everything is loaded, by its number
@@ -160,7 +161,7 @@ class Sampler:
         return min(max(60.0, 30 * self._pass_s[name] * (passes + 1)), runs * self._timeout_s)
 
     def _blame(self, key: str, error: WorkerError) -> None:
-        """Note why ``key`` does not run; for lack of memory only where nothing else is loaded.
+        """Note why ``key`` does not run; for lack of memory only where nothing else was ever loaded.
 
         Who kills the worker from outside need not mean the brick that it was busy with.
         """
@@ -169,8 +170,8 @@ class Sampler:
             if self._kills[key] < PATIENCE:
                 return
         reason = str(error)
-        lacks = speaks_of_memory(reason)
-        (self.crowded if lacks and len(self._keys) > 1 else self.failures)[key] = reason
+        crowded = len(self._keys) > 1 or self._inherited
+        (self.crowded if crowded and speaks_of_memory(reason) else self.failures)[key] = reason
 
     def _charge(self, name: str) -> None:
         """Book the time since the last call on a walk."""

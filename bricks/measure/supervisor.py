@@ -79,6 +79,12 @@ class Supervisor:
         self._pending = bytearray()
         self._oom_kills: int | None = None
         self.starts = 0
+        self._asked = 0  # of the live worker
+
+    @property
+    def fresh(self) -> bool:
+        """Whether no worker lives that was asked anything: later ones may keep what they had."""
+        return self._process is None or not self._asked
 
     def __enter__(self) -> Supervisor:
         return self
@@ -105,6 +111,7 @@ class Supervisor:
             self.reset()  # it ended while nobody asked
         if self._process is None:
             self._start()
+        self._asked += 1
         message = self._exchange({"op": op, **fields}, timeout_s, on_step)
         if "error" in message:
             raise WorkerError(str(message["error"]))
@@ -157,6 +164,7 @@ class Supervisor:
         settings = self._settings
         self._spawn()
         self.starts += 1
+        self._asked = 0
         hello = {
             "op": "hello",
             "backend": settings.backend,
