@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bricks.decompose.plan import Occurrence, Plan
+from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
 from bricks.graph.tensor import TensorType
 from bricks.measure.measurement import Failure, Measurement, Round
 from bricks.measure.probes import LONG, PROBES, SHORT
+
+FLOAT = TensorType("FLOAT", (4,))
+HEAVY = TensorType("FLOAT", (1 << 16,))
 
 Place = tuple[str, Sequence[int], Sequence[int]]
 
@@ -56,3 +59,12 @@ def results(
         else:
             steady[key] = measurement(key, *[latency] * 8)
     return steady
+
+
+def decomposed(plan: Plan, heavy: str = "") -> Decomposition:
+    """``plan`` with a brick for each key; those in ``heavy`` have a weight of 256 KiB."""
+    bricks = {}
+    for key in plan.keys:
+        weights = {"w0": HEAVY if key in heavy else FLOAT}
+        bricks[key] = Brick(key, key.encode(), {}, weights, {}, ("Relu",), 0)
+    return Decomposition(plan, bricks, 0.0)

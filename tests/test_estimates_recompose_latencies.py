@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 
 import networkx as nx
@@ -8,6 +9,7 @@ from plans import measurement, plan, results
 
 from bricks.decompose.plan import Occurrence
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.estimate.prediction import Prediction, Predictions
 from bricks.estimate.recompose import critical_path, recompose
 from bricks.estimate.uncertainty import composition_s
 
@@ -137,3 +139,43 @@ def test_the_critical_path_is_the_longest_way_through_the_plan(seed: int) -> Non
     )
     longest = nx.dag_longest_path_length(ways, weight="weight")
     assert critical_path(of, times) == pytest.approx(longest)
+
+
+def test_what_was_never_measured_counts_as_it_is_predicted() -> None:
+    predictions = Predictions({"b": Prediction(5e-3, 0.1), "x": Prediction(1.0, 0.1)}, bias=0.05)
+    found = recompose(CHAIN, results({"a": 2e-3}), predictions=predictions, walked_call=1.0)
+    assert isinstance(found, Estimate)
+    assert found.estimate_s == pytest.approx(9e-3)
+    assert found.predicted_share == pytest.approx(5 / 9)
+    assert found.measured_share == pytest.approx(4 / 9)
+    assert found.coverage == pytest.approx(2 / 3)
+    assert {s.brick: s.predicted for s in found.shares} == {"a": False, "b": True}
+    assert found.high_s - found.estimate_s > 5e-3 * (math.expm1(1.96 * 0.1) + 1.96 * 0.05)
+
+
+def test_a_measurement_or_a_failure_counts_more_than_a_prediction() -> None:
+    predictions = Predictions({"b": Prediction(1.0, 0.1)}, bias=0.1)
+    measured = recompose(CHAIN, results({"a": 2e-3, "b": 5e-3}), predictions=predictions)
+    assert isinstance(measured, Estimate)
+    assert (measured.predicted_share, measured.coverage) == (0.0, 1.0)
+    assert measured.estimate_s == pytest.approx(9e-3)
+    failed = recompose(CHAIN, results({"a": 2e-3, "b": "it crashed"}), predictions=predictions)
+    assert isinstance(failed, IncompleteEstimate)
+    assert [gap.reason for gap in failed.gaps] == ["it crashed"]
+
+
+def test_what_samples_leave_open_of_many_bricks_adds_up_as_squares_do() -> None:
+    keys = "abcdefghijklmnop"
+    many = plan([(key, [i], [i + 1]) for i, key in enumerate(keys)])
+    noisy = results({}) | {k: measurement(k, *([0.9e-3] * 5 + [1e-3] + [1.1e-3] * 5)) for k in keys}
+    found = estimate(many, noisy)
+    half_s = (found.high_s - found.low_s) / 2 - composition_s(16e-3, 16, found.call_overhead_s)
+    assert half_s == pytest.approx(math.sqrt(16) * 0.1e-3, rel=0.01)
+
+
+def test_few_rounds_are_as_uncertain_as_others_show() -> None:
+    wild = measurement("b", *[1e-3 * (1 + 0.1 * (-1) ** i) for i in range(9)])
+    single = results({"a": 2e-3}) | {"a": measurement("a", 2e-3), "b": wild}
+    found = estimate(CHAIN, single)
+    alone = estimate(plan([("a", [0], [1])]), results({}) | {"a": measurement("a", 2e-3)})
+    assert found.high_s - found.low_s > 2 * (alone.high_s - alone.low_s)

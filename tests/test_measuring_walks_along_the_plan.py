@@ -5,26 +5,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plans import plan
+from plans import HEAVY, decomposed, plan
 
-from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
+from bricks.decompose.plan import Decomposition, Occurrence, Plan
 from bricks.graph.tensor import TensorType
 from bricks.measure.arena import arrange
 from bricks.measure.sampler import _by_key
 from bricks.measure.walk import Step, Walk, alone, grounded, walk_of
-
-FLOAT = TensorType("FLOAT", (4,))
-HEAVY = TensorType("FLOAT", (1 << 16,))
-
-
-def decomposed(plan: Plan, heavy: str = "") -> Decomposition:
-    """``plan`` with a brick for each key; those in ``heavy`` have a weight of 256 KiB."""
-    bricks = {}
-    for key in plan.keys:
-        weights = {"w0": HEAVY if key in heavy else FLOAT}
-        bricks[key] = Brick(key, key.encode(), {}, weights, {}, ("Relu",), 0)
-    return Decomposition(plan, bricks, 0.0)
-
 
 REPEATED = plan([(key, [i], [i + 1]) for i, key in enumerate("abcabdabcd")])
 LAYERS = plan([("abc"[i % 3], [i], [i + 1]) for i in range(36)])

@@ -161,7 +161,7 @@ class Sampler:
         return min(max(60.0, 30 * self._pass_s[name] * (passes + 1)), runs * self._timeout_s)
 
     def _blame(self, key: str, error: WorkerError) -> None:
-        """Note why ``key`` does not run; for lack of memory only where nothing else was ever loaded.
+        """Note why ``key`` does not run; for lack of memory only where nothing else was loaded.
 
         Who kills the worker from outside need not mean the brick that it was busy with.
         """

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from plans import HEAVY, decomposed, plan
+
+from bricks.measure.jobs import Job, batches, needs_of
+from bricks.measure.walk import LONG_LEAD_IN, joined, narrowed, walk_of
+
+
+def job(name: str, keys: str, *, whole: bool = False, heavy: str = "") -> Job:
+    found = decomposed(plan([(key, [i], [i + 1]) for i, key in enumerate(keys)]), heavy)
+    model: Any = SimpleNamespace(name=name, digest=f"m1-{name}")
+    return Job(model, found, whole)
+
+
+def names(found: Any) -> list[list[str]]:
+    return [[job.model.name for job in batch.jobs] for batch in found]
+
+
+def test_models_come_together_until_there_are_enough_bricks() -> None:
+    jobs = [job("one", "abc"), job("two", "bcd"), job("three", "efg"), job("four", "h")]
+    assert names(batches(jobs, set("abcdefgh"), most_bricks=5)) == [
+        ["one", "two"],
+        ["three", "four"],
+    ]
+    assert names(batches(jobs, set("abcdefgh"))) == [["one", "two", "three", "four"]]
+
+
+def test_a_model_of_which_nothing_lacks_is_in_no_batch() -> None:
+    jobs = [job("one", "abc"), job("two", "ab"), job("three", "cd")]
+    assert names(batches(jobs, {"c"})) == [["one"]]
+    assert names(batches(jobs, {"d"})) == [["three"]]
+    assert names(batches(jobs, set())) == []
+
+
+def test_one_models_bricks_are_never_parted() -> None:
+    assert names(batches([job("one", "abcdef")], set("abcdef"), most_bricks=2)) == [["one"]]
+
+
+def test_a_model_that_is_run_itself_is_alone() -> None:
+    jobs = [job("one", "ab"), job("two", "cd", whole=True), job("three", "ef")]
+    lacking = {*"abcdef", *jobs[1].keys}
+    assert sorted(names(batches(jobs, lacking))) == [["one", "three"], ["two"]]
+
+
+def test_weights_are_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bricks.measure.jobs.MOST_WEIGHT_BYTES", 3 * HEAVY.size_bytes)
+    jobs = [job("one", "ab", heavy="ab"), job("two", "cd", heavy="cd"), job("three", "e")]
+    assert names(batches(jobs, set("abcde"))) == [["one"], ["two", "three"]]
+
+
+def test_a_brick_is_measured_in_the_first_model_that_has_it() -> None:
+    (batch,) = batches([job("one", "abc"), job("two", "cdb")], set("abcd"))
+    hosted = [(job.model.name, keys) for job, keys in batch.hosted({"b", "c", "d"})]
+    assert hosted == [("one", {"b", "c"}), ("two", {"d"})]
+    assert batch.keys == ["a", "b", "c", "d"]
+
+
+def test_joined_walks_stay_apart() -> None:
+    walks = [
+        walk_of(job(n, k).decomposition, k, optimize=False) for n, k in (("o", "abc"), ("t", "cde"))
+    ]
+    both = joined(walks)
+    assert [s.key for s in both.steps] == [s.key for walk in walks for s in walk.steps]
+    assert sorted(load.name for load in both.loads) == list("abcde")
+    assert both.region_bytes == max(walk.region_bytes for walk in walks)
+    alone = narrowed(both.steps, {"d"})
+    assert {s.key for s in alone} <= set("cde")  # the other model's leads nobody in
+    gap = both.steps[len(walks[0].steps)].position - both.steps[len(walks[0].steps) - 1].position
+    assert gap > LONG_LEAD_IN
+
+
+def test_needs_are_all_of_a_models_bricks_also_those_that_are_not_measured_now() -> None:
+    one = Job(
+        job("one", "aab").model, job("one", "aab").decomposition, False, chosen=frozenset("a")
+    )
+    (needs,) = needs_of([one]).values()
+    assert needs.counts == {"a": 2, "b": 1}
+    assert one.keys == ["a"]
+    assert all(work > 0 for work in needs.works.values())
