@@ -51,6 +51,9 @@ from bricks.zoo import find
 MOST_THREADS = 1024
 MOST_WORKERS = 64  # no model has so many branches
 
+# How many bricks are measured side by side where there is a budget of time.
+_FEW_BRICKS = 100
+
 # What measuring may hold beyond the weights of the heaviest model, and what packing them takes.
 _ROOM_BYTES = 1 << 30
 
@@ -465,6 +468,8 @@ class Bench:
             keys = {key for job in jobs for key in job.keys}
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
         conditions = replace(self._conditions, budget_s=budget_s)
+        if budget_s is not None:  # time is up sooner than many are loaded
+            conditions = replace(conditions, most_bricks=min(conditions.most_bricks, _FEW_BRICKS))
         campaign = Campaign(self.store, self._supervisor, self.target.key, conditions, progress)
         with self._memory_for(jobs):
             outcome = campaign.run(jobs)

@@ -77,10 +77,12 @@ def test_a_brick_that_failed_is_a_gap_and_never_predicted(
 
 
 def test_a_budget_measures_what_tells_most_and_can_be_gone_on_with(
-    here: Here, models: list[Path], monkeypatch: pytest.MonkeyPatch
+    here: Here, models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What a call costs is known, so that all of the time is for bricks.
+    assert here("measure", save(chain("Relu", width=8), tmp_path, "one.onnx")).status == 0
     monkeypatch.setenv("BRICKS_FAKE_PACE", "0.002")
-    first = here("measure", *models, "--budget", 4, "--json")
+    first = here("measure", *models, "--budget", 5, "--json")
     assert first.status == 1
     assert "ended with" in first.complaint
     assert "run the same command again to go on" in first.complaint
@@ -95,7 +97,7 @@ def test_a_budget_measures_what_tells_most_and_can_be_gone_on_with(
 def test_an_effort_that_nobody_knows_is_refused(here: Here, models: list[Path]) -> None:
     done = here("measure", models[0], "--effort", "lazy")
     assert done.status == 2
-    assert done.complaint == "there is no effort 'lazy': give one of full, balanced, quick"
+    assert done.complaint.startswith("there is no effort 'lazy': give one of full, balanced, quick")
 
 
 def test_comparing_with_an_effort_runs_all_models(here: Here, models: list[Path]) -> None:

@@ -7,7 +7,6 @@ import pytest
 from plans import HEAVY, decomposed, plan
 
 from bricks.measure.jobs import Job, batches, needs_of
-from bricks.measure.walk import LONG_LEAD_IN, joined, narrowed, walk_of
 
 
 def job(name: str, keys: str, *, whole: bool = False, heavy: str = "") -> Job:
@@ -57,20 +56,6 @@ def test_a_brick_is_measured_in_the_first_model_that_has_it() -> None:
     hosted = [(job.model.name, keys) for job, keys in batch.hosted({"b", "c", "d"})]
     assert hosted == [("one", {"b", "c"}), ("two", {"d"})]
     assert batch.keys == ["a", "b", "c", "d"]
-
-
-def test_joined_walks_stay_apart() -> None:
-    walks = [
-        walk_of(job(n, k).decomposition, k, optimize=False) for n, k in (("o", "abc"), ("t", "cde"))
-    ]
-    both = joined(walks)
-    assert [s.key for s in both.steps] == [s.key for walk in walks for s in walk.steps]
-    assert sorted(load.name for load in both.loads) == list("abcde")
-    assert both.region_bytes == max(walk.region_bytes for walk in walks)
-    alone = narrowed(both.steps, {"d"})
-    assert {s.key for s in alone} <= set("cde")  # the other model's leads nobody in
-    gap = both.steps[len(walks[0].steps)].position - both.steps[len(walks[0].steps) - 1].position
-    assert gap > LONG_LEAD_IN
 
 
 def test_needs_are_all_of_a_models_bricks_also_those_that_are_not_measured_now() -> None:

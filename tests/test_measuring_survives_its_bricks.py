@@ -171,13 +171,15 @@ class Killed(Together):
             self.kills -= 1
             fields["on_step"](0)
             raise WorkerKilled("its process was killed (SIGKILL)")
-        return {"samples": [[] for _ in fields.get("steps", ())]}
+        conditions = dict.fromkeys(("reference_s", "reference_end_s", "waited_share"))
+        return {"samples": [[] for _ in fields.get("steps", ())], **conditions}
 
 
 @pytest.mark.parametrize("kills", [2, 3])
 def test_a_brick_is_blamed_for_kills_from_outside_only_when_they_go_on(kills: int) -> None:
     sampler = Sampler(Killed(kills), {"net": single("b1-0", b"", inputs=1, outputs=1)})
     sampler.prepare()
+    sampler.walk("net", 1)
     assert list(sampler.failures) == (["b1-0"] if kills == 3 else [])
 
 

@@ -75,12 +75,13 @@ def summarise(
 ) -> Summary:
     """The summary of ``rows``; ``results`` by key holds their bricks' and models' samples.
 
-    ``decompose_s`` and ``read_s`` are wall seconds by model digest.
+    ``decompose_s`` and ``read_s`` are wall seconds by model digest. What was predicted took none.
     """
     bricks = {key for row in rows for key in row.plan.keys}
+    predicted = {s.brick for row in rows for s in row.estimate.shares if s.predicted}
     wholes = {row.plan.digest: _measurement(results, row.plan.digest) for row in rows}
     errors = sorted(abs(row.ratio - 1) for row in rows)
-    parts = [_measurement(results, key) for key in bricks]
+    parts = [_measurement(results, key) for key in bricks - predicted]
     unique_s = sum(round_spread(m).median_s for m in parts)
     whole_s = sum(round_spread(m).median_s for m in wholes.values())
     reading_s = sum((read_s[digest] for digest in wholes), 0.0)

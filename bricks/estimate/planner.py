@@ -10,7 +10,7 @@ anything is measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,21 +90,26 @@ class Planner:
         """
         chosen: list[str] = []
         spent_s = 0.0
-        while (most is None or len(chosen) < most) and not self.meets(goal):
+        for key, cost_s in self._worthwhile(goal):
+            spent_s += cost_s
+            if chosen and (spent_s > most_s or len(chosen) == most):
+                break
+            chosen.append(key)
+        return chosen
+
+    def _worthwhile(self, goal: float) -> Iterator[tuple[str, float]]:
+        """What to measure next, and the seconds that it takes; taken as measured from then on."""
+        while not self.meets(goal):
             open_models = self._variances > max(goal**2, 1e-9)
             best = max(self._kinds, key=lambda kind: kind.best(open_models), default=None)
             if best is None or best.best(open_models) <= 0.0:
                 break
             position, key, cost_s = best.first(open_models)
-            spent_s += cost_s
-            if chosen and spent_s > most_s:
-                break
-            chosen.append(key)
+            yield key, cost_s
             self._variances -= best.take(position)
         if goal == 0.0:
-            rest = [key for kind in self._kinds for key in kind.left()]
-            chosen += rest[: None if most is None else max(0, most - len(chosen))]
-        return chosen
+            for kind in self._kinds:
+                yield from kind.left()
 
 
 class _Kind:
@@ -197,6 +202,8 @@ class _Kind:
         self._gains = None
         return less
 
-    def left(self) -> Collection[str]:
-        """Those that are not measured."""
-        return [key for key, is_open in zip(self._keys, self._open, strict=True) if is_open]
+    def left(self) -> Iterator[tuple[str, float]]:
+        """Those that are not measured, and the seconds that each takes."""
+        for i in np.flatnonzero(self._open):
+            yield self._keys[i], float(self._costs_s[i])
+            self._open[i] = False

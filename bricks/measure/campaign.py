@@ -20,7 +20,7 @@ from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, Taken
 from bricks.measure.shares import Needs, Shares
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.turn import timing_turn
-from bricks.measure.walk import Walk, alone, along, joined, single, walk_of
+from bricks.measure.walk import Walk, alone, along, single, walk_of
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
 
@@ -29,6 +29,9 @@ _LOADING = 0.25
 
 # How often a model whose bricks are known in different states of the machine is gone over again.
 _MOST_VISITS = 2
+
+# Seconds after which rounds are put into the store: each time costs some milliseconds.
+_KEEP_S = 0.5
 
 # Least seconds between two signs of life.
 _RENEW_S = 60.0
@@ -247,8 +250,8 @@ class Campaign:
                 walks[WHOLE] = _whole(job)
         hosted = batch.hosted(wanted)
         avoid = {k for k, r in settled.items() if isinstance(r, Failure)}
-        if hosted:
-            walks[BRICKS] = joined([self._walk(job, mine, avoid) for job, mine in hosted])
+        for job, mine in hosted:
+            walks[f"{BRICKS} of {job.model.digest}"] = self._walk(job, mine, avoid)
         known_s = {
             key: result.latency_s()
             for key, result in settled.items()
@@ -256,7 +259,7 @@ class Campaign:
         }
         rounds = {claim.key: claim.rounds for claim in claims}
         goals = {
-            name: Goal(rounds, Shares(self._needs, known_s) if name == BRICKS else None)
+            name: Goal(rounds, Shares(self._needs, known_s) if name != WHOLE else None)
             for name in walks
         }
         task = Task(batch.name, walks, claims, self._conditions.rule, deadline, goals, span)
@@ -284,49 +287,66 @@ class Campaign:
             on_load=lambda share: self._sign_of_life(task, _LOADING * share),
             on_step=self._renew,
         )
-        finished = self._rounds(sampler, task)
+        known = self._rounds(sampler, task)
         claimed = task.claimed
         for key in sorted(claimed & sampler.failures.keys()):
             self._store.fail(self._target, key, sampler.failures[key], self._owner)
             self._failures.append(Failure(key, sampler.failures[key]))
-        if not finished:
-            return set()
-        done = claimed - sampler.failures.keys() - sampler.crowded.keys()
+        done = claimed & known - sampler.failures.keys() - sampler.crowded.keys()
         self._store.finish(self._target, sorted(done), self._owner)
         for key in sorted(claimed & sampler.crowded.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             done |= self._sample(_alone(task, key))
         return done
 
-    def _rounds(self, sampler: Sampler, task: Task) -> bool:
-        """Whether all rounds were taken before the time was up; every one is kept."""
+    def _rounds(self, sampler: Sampler, task: Task) -> set[str]:
+        """The keys that are known well enough before the time is up; every round is kept."""
         preparing = sampler.prepare()
         unbooked: dict[str, float] = {}  # what preparing cost, until it is part of a round
         for name, wall_s in preparing.items():
             unbooked |= _spread_out(wall_s, sampler, name)
 
-        def keep(name: str, taken: Taken, wall_s: float) -> None:
+        unkept: list[Mapping[str, tuple[Round, float]]] = []
+        kept_at = time.monotonic()
+
+        def keep() -> None:
+            nonlocal kept_at
+            for booked in unkept:
+                self._keep(task, booked)
+            unkept.clear()
+            kept_at = time.monotonic()
+
+        def book(name: str, taken: Taken, wall_s: float) -> None:
             prepare_s = {key: unbooked.pop(key, 0.0) for key in taken.samples}
             booked = _booked(taken, wall_s, prepare_s)
             self._rounds_taken += 1
             self._disturbed += any(taken_round.disturbed for taken_round, _ in booked.values())
-            new = {key: book for key, book in booked.items() if key in task.claimed}
-            if new:
-                self._store.append_rounds(self._target, new, self._owner)
-            if len(new) < len(booked):
-                again = {key: book for key, book in booked.items() if key not in new}
-                self._store.supplement(self._target, again)
-                if name == BRICKS:
-                    self._again |= again.keys()
+            unkept.append(booked)
+            if time.monotonic() - kept_at >= _KEEP_S:
+                keep()
 
-        return sample_in_turn(
-            sampler,
-            task.rule,
-            goals=task.goals,
-            deadline=task.deadline,
-            on_round=keep,
-            on_progress=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
-        )
+        try:
+            return sample_in_turn(
+                sampler,
+                task.rule,
+                goals=task.goals,
+                deadline=task.deadline,
+                on_round=book,
+                on_progress=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
+            )
+        finally:
+            keep()
+
+    def _keep(self, task: Task, booked: Mapping[str, tuple[Round, float]]) -> None:
+        """Put a round into the store: to what is claimed, or to what is measured again."""
+        new = {key: book for key, book in booked.items() if key in task.claimed}
+        if new:
+            self._store.append_rounds(self._target, new, self._owner)
+        again = {key: book for key, book in booked.items() if key not in new}
+        if again:
+            self._store.supplement(self._target, again)
+            wholes = {walk.steps[0].key for name, walk in task.walks.items() if name == WHOLE}
+            self._again |= again.keys() - wholes
 
     def _show(self, task: Task, share: float) -> None:
         begin, end = task.span

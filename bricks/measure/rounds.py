@@ -113,6 +113,11 @@ class Progressing:
         return self.active is not None and not self.active
 
     @property
+    def known(self) -> set[str]:
+        """The keys that are known well enough."""
+        return set() if self.active is None else self._quiet.keys() - self.active
+
+    @property
     def resting_share(self) -> float:
         """The share of its keys that is known well enough."""
         return 0.0 if self.active is None else 1 - len(self.active) / max(1, len(self._quiet))
@@ -171,21 +176,22 @@ def sample_in_turn(
     deadline: float | None,
     on_round: Callable[[str, Taken, float], None],
     on_progress: Callable[[float], None] = lambda share: None,
-) -> bool:
-    """Sample the sampler's walks in turn; whether all were finished before ``deadline``.
+) -> set[str]:
+    """Sample the sampler's walks in turn, until ``deadline``; the keys known well enough then.
 
     Each ends when it is known well enough. One that needs fewer rounds than another spreads them
     over as much time. ``on_round`` receives a walk's name, what was taken, and the wall seconds it
     took.
     """
-    walks = [Progressing(name, goals.get(name, Goal()), rule) for name in sampler.names]
-    turn = 0
-    while walks:
+    every = [Progressing(name, goals.get(name, Goal()), rule) for name in sampler.names]
+    walks, turn, late = every, 0, False
+    while walks and not late:
         turn += 1
         longest = max(walk.least for walk in walks)
         for walk in walks:
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
+            late = deadline is not None and time.monotonic() >= deadline
+            if late:
+                break
             if walk.rounds * longest >= turn * walk.least and turn <= longest:
                 continue
             started = time.perf_counter()
@@ -194,13 +200,12 @@ def sample_in_turn(
             if taken.samples:
                 on_round(walk.name, taken, wall_s)
             walk.advance(taken)
-        walks = [walk for walk in reversed(walks) if walk.runs]
         state_s = prevailing(s for walk in walks for s in walk.states)
         for walk in walks:
             walk.look(state_s)
-        walks = [walk for walk in walks if not walk.content]
+        walks = [walk for walk in reversed(walks) if walk.runs and not walk.content]
         on_progress(min((_done(walk, rule) for walk in walks), default=1.0))
-    return True
+    return {key for walk in every for key in walk.known}
 
 
 def _done(walk: Progressing, rule: StopRule) -> float:

@@ -86,18 +86,15 @@ class Sampler:
         self._pass_s: dict[str, float] = {}
         self._prepare_s = dict.fromkeys(walks, 0.0)
         self._lap = 0.0
-        self._rehearsed: str | None = None  # the walk that was run last, if that was announced
         self._kills: dict[str, int] = {}  # from outside, while a key was loaded, placed or run
         self.failures: dict[str, str] = {}
         self.crowded: dict[str, str] = {}
         self.load_s: dict[str, float] = {}
 
     def prepare(self) -> dict[str, float]:
-        """Load and place everything, run it once; seconds spent on each walk, by name."""
+        """Load and place everything; seconds spent on each walk, by name."""
         self._lap = time.perf_counter()
         self._setup()
-        for name in self._walks:
-            self._rehearse(name, passes=0)
         return dict(self._prepare_s)
 
     @property
@@ -112,12 +109,14 @@ class Sampler:
     def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> Taken:
         """One warm-up pass and ``passes`` timed ones; of ``keys`` alone, if they are given.
 
-        What has just been rehearsed is warm.
+        The first time, the steps are run once before, announced: that warms up as well.
 
         Raises :class:`WorkerError` if the worker breaks off again and again, and no step is at
         fault when it is run by itself.
         """
-        broken = 0
+        broken, warm = 0, name not in self._pass_s
+        if warm:
+            self._rehearse(name, passes=0)
         while True:
             steps = self.steps(name)
             if keys is not None:
@@ -126,11 +125,10 @@ class Sampler:
                 return Taken({})
             started = time.perf_counter()
             try:
-                warm, self._rehearsed = self._rehearsed == name, None
                 limit_s = self._limit_s(name, passes)
                 answer = self._run(name, steps, passes, timeout_s=limit_s, warm=warm)
             except WorkerError as error:
-                known = self._known()
+                known, warm = self._known(), False
                 if isinstance(error, WorkerDied):
                     self._setup()
                 self._rehearse(name, passes)  # as many, for it may not be the first that fails
@@ -302,7 +300,6 @@ class Sampler:
                     self._setup()
             else:
                 self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
-                self._rehearsed = name
                 self._charge(name)
                 return
 
@@ -325,6 +322,7 @@ class Sampler:
             passes=passes,
             announce=on_step is not None,
             warm=warm,
+            region_bytes=self._walks[name].region_bytes,
         )
 
     def _ask(self, op: str, **fields: Any) -> dict[str, Any]:

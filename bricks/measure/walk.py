@@ -265,25 +265,6 @@ def grounded(steps: Iterable[Step]) -> list[Step]:
     return safe
 
 
-def joined(walks: Sequence[Walk]) -> Walk:
-    """One walk after the other, as one: in the same memory, and what several load loaded once.
-
-    None of them leads another in: positions of different ones are far apart. Weights that one walk
-    lacks are read by the others.
-    """
-    steps: list[Step] = []
-    for walk in walks:
-        begin = steps[-1].position + LONG_LEAD_IN + 1 if steps else 0
-        steps += (replace(step, position=begin + step.position) for step in walk.steps)
-    return Walk(
-        loads=tuple({load.name: load for walk in walks for load in walk.loads}.values()),
-        steps=tuple(steps),
-        region_bytes=max(walk.region_bytes for walk in walks),
-        weight_bytes=max(walk.weight_bytes for walk in walks),
-        most_ballast_bytes=max(walk.most_ballast_bytes for walk in walks),
-    )
-
-
 def alone(walk: Walk, key: str) -> Walk:
     """The walk of one brick of ``walk``, with buffers of its own and nothing around it."""
     first = next(step for step in walk.steps if step.key == key and step.timed)

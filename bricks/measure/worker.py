@@ -43,6 +43,8 @@ from bricks.system import Waiting, logical_cpus
 
 # Runs of the reference workload: at first a thread of the pool may be asleep.
 _REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
+# More than what lies in the region, for that begins where an address is even enough.
+_ALIGNING_BYTES = 64
 # How long to look whether threads are idle, and how often.
 _SETTLING_TURN_S, _SETTLING_TURNS = 0.02, 50
 
@@ -151,22 +153,23 @@ class Worker:
         )
 
     def _do_region(self, size_bytes: int) -> dict[str, Any]:
-        self._region = np.zeros(size_bytes + 64, np.uint8)
+        self._region = np.zeros(size_bytes + _ALIGNING_BYTES, np.uint8)
         self._refill()
         return {}
 
-    def _refill(self) -> None:
-        """Ordinary numbers in all of the region.
+    def _refill(self, size_bytes: int | None = None) -> None:
+        """Ordinary numbers in all of the region, or in its first bytes.
 
         A walk over some of a model's bricks may begin with what its end has left behind. From walk
         to walk such values would grow without end, or vanish.
         """
         if self._signed not in self._fillings:
             self._fillings[self._signed] = filled(PERIOD, self._seed, signed=self._signed)
-        filling, rest = self._fillings[self._signed], len(self._region) % PERIOD
-        periods = len(self._region) - rest
+        whole = len(self._region)
+        size = whole if size_bytes is None else min(whole, size_bytes + _ALIGNING_BYTES)
+        filling, periods = self._fillings[self._signed], size // PERIOD * PERIOD
         self._region[:periods].reshape(-1, PERIOD)[:] = filling
-        self._region[periods:] = filling[:rest]
+        self._region[periods:size] = filling[: size - periods]
 
     def _do_load(
         self,
@@ -210,8 +213,11 @@ class Worker:
         announce: bool,
         ballast_bytes: int = 0,
         warm: bool = False,
+        region_bytes: int | None = None,
     ) -> dict[str, Any]:
         """Run the steps in order: a pass to warm up unless they are, then ``passes`` that count.
+
+        They use so many bytes of the region; all of it, if nothing is said.
 
         Beside them, as long as it is known that they run: the reference workload, before and
         after, and how long threads had to wait for a processor.
@@ -231,7 +237,7 @@ class Worker:
                 read.sample()
             return [run() for run in runs]
 
-        self._refill()
+        self._refill(region_bytes)
         one_pass = announced if announce else silent
         timed = runs and not announce
         read = self._ballast_of(ballast_bytes) if timed and ballast_bytes else None
