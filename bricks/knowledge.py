@@ -42,6 +42,10 @@ class Knowledge:
         self._failed.clear()
         self._outdated = True
 
+    def meet(self, bricks: Mapping[str, Brick]) -> None:
+        """Know these bricks, also where the cache could not take them."""
+        self._bricks.update(bricks)
+
     def settled(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
         open_keys = [k for k in keys if k not in self._measured and k not in self._failed]
@@ -105,11 +109,11 @@ class Knowledge:
 
         lacking = [key for key in keys if key not in self._traits]
         self._traits |= {key: describe(brick) for key, brick in self._load(lacking).items()}
-        return {key: self._traits[key] for key in keys}
+        return {key: self._traits[key] for key in keys if key in self._traits}
 
     def _load(self, keys: Collection[str]) -> dict[str, Brick]:
         self._bricks |= self._store.load_bricks([key for key in keys if key not in self._bricks])
-        return {key: self._bricks[key] for key in keys}
+        return {key: self._bricks[key] for key in keys if key in self._bricks}
 
 
 def _families(by_model: Mapping[str, Collection[str]]) -> dict[str, set[str]]:

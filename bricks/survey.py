@@ -6,6 +6,7 @@ here, so that workers may run beside each other. Must not know how results are s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from queue import SimpleQueue
@@ -51,12 +52,18 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
         # Threads are enough: they wait for the workers, which have most to do.
         parallel = Parallel(processes, "threading", return_as="generator_unordered", batch_size=1)
         portions = _portions(list(unknown.values()), processes)
-        done = 0
-        for portion, found in parallel(delayed(_decomposed)(free, each) for each in portions):
-            for decomposition in found:
-                bench.keep(decomposition)
-            done += len(portion)
-            bench.progress(what, done / len(unknown))
+        results = parallel(delayed(_decomposed)(free, each) for each in portions)
+        try:
+            done = 0
+            for portion, found in results:
+                for decomposition in found:
+                    bench.keep(decomposition)
+                done += len(portion)
+                bench.progress(what, done / len(unknown))
+        finally:
+            with warnings.catch_warnings():  # of what is not waited for, where this breaks off
+                warnings.simplefilter("ignore")
+                results.close()
 
 
 def _decomposed(

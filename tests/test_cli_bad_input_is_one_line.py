@@ -323,13 +323,13 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
 ) -> None:
     """The disk is full at once, then a little later each time, then in the middle of measuring."""
     here("measure", good)
-    operators = ("Abs", "Neg", "Exp", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos", "Tanh") * 8
-    new = save(chain(*operators), tmp_path, "new.onnx")
+    operators = ("Abs", "Neg", "Exp", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos", "Tanh")
+    new = [save(chain(*operators, width=70 + i), tmp_path, f"new{i}.onnx") for i in range(16)]
     kept, growth = samples(here), []
-    for spare_pages in range(20):
+    for spare_pages in range(60):
         with full_disk(spare_pages):
             # So many rounds that they take several pages.
-            done = here("measure", new, "--precision", "0.0001")
+            done = here("measure", *new, "--precision", "0.0001")
         if done.status == 0:
             break
         assert done.status == 1
@@ -340,7 +340,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
     assert growth[0] == 0
     assert any(growth), "it never was in the middle of measuring"
     no_file_of_ours_is_lost(here, good)
-    assert here("predict", new, "--no-measure").status == 0
+    assert here("predict", *new, "--no-measure").status == 0
 
 
 # Standard output

@@ -34,7 +34,7 @@ from factories import save
 from bricks.measure.probes import PROBES
 
 KILLS = 25  # of each kind
-FIRST, SECOND = "squeezenet", "shufflenet"
+FIRST, SECOND = "squeezenet", "resnet18"
 
 
 @remembered
@@ -115,11 +115,11 @@ def test_kill_9_at_fifty_random_moments_loses_nothing(runs: Runs) -> None:
 def kills_of_parents(runs: Runs, tally: Tally) -> Iterator[None]:
     """Kill runs, one after another on one cache until it is complete, then on the next."""
     moments = random.Random(1)
-    took_s, _ = runs.seconds(precision=0.2)  # so that there are rounds to be killed amid
+    took_s, _ = runs.seconds(precision=0.002)  # so that there are rounds to be killed amid
     cache, before = runs.fresh(), kept(runs.base)
     while tally.kills < KILLS:
         known = count(cache)
-        with runs.of_second(cache, precision=0.2) as process:
+        with runs.of_second(cache, precision=0.002) as process:
             if tally.kills % 5 == 4:  # chance alone may never meet one that is sampling
                 while process.poll() is None and count(cache) == known:
                     yield
@@ -138,7 +138,7 @@ def kills_of_parents(runs: Runs, tally: Tally) -> Iterator[None]:
             assert complete(cache)
             took_s *= 0.9
             cache, before = runs.fresh(), kept(runs.base)
-    with runs.of_second(cache, precision=0.2) as process:
+    with runs.of_second(cache, precision=0.002) as process:
         yield from waiting(process, PATIENCE_S)
         done = ended(process)
     tally.compare(before, cache)

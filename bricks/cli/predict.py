@@ -19,7 +19,7 @@ from bricks.cli.options import (
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.warnings import warn_of_crowding
-from bricks.errors import BricksError
+from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 
 if TYPE_CHECKING:
     from bricks.bench import Bench
@@ -88,7 +88,7 @@ def _decomposable(bench: Bench, models: Sequence[Model | Unread]) -> list[Model]
     found = []
     for model in models:
         if not isinstance(model, Unread):
-            with suppress(BricksError):
+            with suppress(BackendError, ModelError, WorkerError):
                 bench.decompose(model)
                 found.append(model)
     return found

@@ -104,8 +104,8 @@ def recompose(
         Share(key, counts[key], known[key], known[key] / total if total else 0.0, key in predicted)
         for key in sorted(known, key=lambda k: -known[k])
     )
-    places = max(1, len(plan.occurrences))
-    coverage = sum(occurrence.brick in parts for occurrence in plan.occurrences) / places
+    covered = [occurrence.brick in parts for occurrence in plan.occurrences]
+    coverage = sum(covered) / len(covered) if covered else 1.0
     if gaps:
         return IncompleteEstimate(
             plan.model, plan.granularity, total, coverage, tuple(gaps), shares

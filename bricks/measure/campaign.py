@@ -31,7 +31,7 @@ _LOADING = 0.25
 _MOST_VISITS = 2
 
 # Seconds after which rounds are put into the store: each time costs some milliseconds.
-_KEEP_S = 0.5
+_KEEP_S = 0.25
 
 # Least seconds between two signs of life.
 _RENEW_S = 60.0

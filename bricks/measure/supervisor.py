@@ -80,6 +80,7 @@ class Supervisor:
         self._oom_kills: int | None = None
         self.starts = 0
         self._asked = 0  # of the live worker
+        self._closed = False
 
     @property
     def fresh(self) -> bool:
@@ -109,6 +110,8 @@ class Supervisor:
         """
         if self._process is not None and self._process.poll() is not None:
             self.reset()  # it ended while nobody asked
+        if self._closed:  # maybe by another thread
+            raise WorkerError("the worker was ended")
         if self._process is None:
             self._start()
         self._asked += 1
@@ -157,6 +160,7 @@ class Supervisor:
 
     def close(self) -> None:
         """End the worker for good."""
+        self._closed = True
         self._end()
         self._log.close()
 
