@@ -32,11 +32,9 @@ from bricks.estimate.uncertainty import composition_s
 from bricks.measure.measurement import Failure
 from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
 from bricks.measure.state import prevailing
-from bricks.measure.statistics import median
+from bricks.measure.statistics import NORMAL_95, median
 from bricks.report.tables import number, percent
 from bricks.zoo import entries
-
-NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)

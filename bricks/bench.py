@@ -491,7 +491,6 @@ class Bench:
         """What is to be expected of those bricks that were not tried."""
         if all(key in results for key in keys):
             return Predictions()  # at once: looking through all of the cache takes a while
-        self.store.refuse_damage()  # what cannot be found would be predicted
         knowledge = self.knowledge(target)
         for decomposition in self._decomposed.values():
             knowledge.meet(decomposition.bricks)

@@ -88,6 +88,7 @@ class Knowledge:
             # Here, since what it stands on takes a second to import.
             from bricks.estimate.predictor import learn
 
+            self._store.refuse_damage()  # what cannot be found would be predicted
             by_model = self._store.brick_keys(self._target, self._granularity)
             every = sorted({key for keys in by_model.values() for key in keys})
             self.settled(every)

@@ -17,7 +17,7 @@ from bricks.estimate.effort import Effort
 from bricks.knowledge import Knowledge
 from bricks.measure.campaign import Outcome, Progress
 from bricks.measure.jobs import Job
-from bricks.measure.statistics import median
+from bricks.measure.statistics import NORMAL_95, median
 
 if TYPE_CHECKING:
     from bricks.estimate.planner import Planner
@@ -30,9 +30,6 @@ _NEARLY = 1.15
 
 # Of the time left, the share that is planned ahead: what follows is chosen better.
 _AHEAD = 0.5
-
-# What samples or predictions leave open, as people say it: 95 % lie within so many deviations.
-_NORMAL = 1.96
 
 # Runs a campaign over jobs, which may take so many seconds.
 Run = Callable[[Sequence[Job], float | None, Progress], Outcome]
@@ -57,6 +54,8 @@ class Spending:
         self._started = time.monotonic()
         self._keys = {key for job in jobs for key in job.decomposition.plan.keys}
         self._counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
+        for job in jobs:  # at hand: they need not be loaded again
+            knowledge.meet(job.decomposition.bricks)
         self._share = 0.0
         self._planner: Planner | None = None
 
@@ -98,7 +97,7 @@ class Spending:
         else:
             self._planner.believe(beliefs)
         measured, goal = sum(b.measured for b in beliefs.values()), self._effort.deviation
-        typical = _NORMAL * median([float(d) for d in self._planner.deviations()])
+        typical = NORMAL_95 * median([float(d) for d in self._planner.deviations()])
         left_s, chosen = self._left_s(), list[str]()
         if not measured or not self._planner.meets(goal, _NEARLY):
             chosen = self._planner.choose(

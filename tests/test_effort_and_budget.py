@@ -107,6 +107,21 @@ def test_comparing_with_an_effort_runs_all_models(here: Here, models: list[Path]
     assert any(row["coverage"] < 1 for row in done["models"])
 
 
+def test_comparing_says_what_is_predicted(here: Here, models: list[Path]) -> None:
+    said = here("compare", *models, "--effort", "quick").out
+    assert "is predicted from bricks of other models" in " ".join(said.split())
+
+
+def test_whole_models_can_be_run_without_their_bricks(tmp_path: Path, models: list[Path]) -> None:
+    with bricks.Bench(tmp_path / "c", runtime="fake") as bench:
+        read = [bench.read(path) for path in models[:2]]
+        done = bench.run(read)
+        digests = {model.digest for model in read}
+        assert set().union(*done.measured.values()) == digests
+        settled = bench.store.results(bench.target.key, [*digests, *bench.plan(read[0]).keys])
+    assert settled.keys() == digests
+
+
 def test_progress_says_how_well_models_are_known(tmp_path: Path, models: list[Path]) -> None:
     told: list[tuple[str, float]] = []
 

@@ -117,7 +117,7 @@ def _show(result: Comparison, rows: list[dict[str, Any]], workers: int) -> None:
 def _disturbance(result: Comparison) -> list[str]:
     """What people should know of how quiet the host was."""
     from bricks.estimate.comparison import Compared
-    from bricks.report.tables import disturbance, other_state
+    from bricks.report.tables import disturbance, other_state, predicted
 
     lines = disturbance(
         result.foreign_cores, result.rounds, result.disturbed_rounds, result.remeasured_bricks
@@ -125,4 +125,5 @@ def _disturbance(result: Comparison) -> list[str]:
     for row in result.rows:
         if isinstance(row, Compared):
             lines += other_state(row.model, row.estimate.other_state_share)
+            lines += predicted(row.model, row.estimate.predicted_share)
     return lines

@@ -94,7 +94,7 @@ Budget = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="Measure what tells most in this time, and predict the rest; the last round ends.",
+        help="Measure for this time, and predict what then lacks; the last round ends.",
     ),
 ]
 Precision = Annotated[

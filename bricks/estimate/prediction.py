@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bricks.measure.statistics import Spread
-
-_NORMAL = 1.96  # of a normal distribution, 95 % lie within so many deviations
+from bricks.measure.statistics import NORMAL_95, Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class Prediction:
 
     def spread(self) -> Spread:
         """The interval that holds it with 95 %, as if it were measured so."""
-        factor = math.exp(_NORMAL * self.log_sd)
+        factor = math.exp(NORMAL_95 * self.log_sd)
         return Spread(self.latency_s, self.latency_s / factor, self.latency_s * factor, 0)
 
 
@@ -40,4 +38,4 @@ class Predictions:
 
     def common_s(self, predicted_s: float) -> float:
         """Half the width, in seconds, that erring together adds to the interval of this much."""
-        return _NORMAL * self.bias * predicted_s
+        return NORMAL_95 * self.bias * predicted_s

@@ -17,7 +17,8 @@ LEAST_RANKED = 6
 # How far apart the largest and the smallest of so many values are expected, in standard deviations
 # (of a normal distribution; the d2 of control charts).
 _RANGES = {2: 1.128, 3: 1.693, 4: 2.059, 5: 2.326}
-_NORMAL = 1.96
+# Of a normal distribution, 95 % lie within so many deviations.
+NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def half_width(values: Sequence[float], deviation: float) -> float:
         found = spread(values)
         return (found.high_s - found.low_s) / 2
     relative = max(deviation, relative_deviation(values) or 0.0)
-    return _NORMAL * relative * median(values) / math.sqrt(len(values))
+    return NORMAL_95 * relative * median(values) / math.sqrt(len(values))
 
 
 def relative_deviation(values: Sequence[float]) -> float | None:
