@@ -14,6 +14,7 @@ from bricks.decompose.plan import Brick
 from bricks.estimate.prediction import Predictions
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.state import prevailing
+from bricks.measure.translation import Translation
 from bricks.store import Store
 from bricks.zoo import entries
 
@@ -35,6 +36,7 @@ class Knowledge:
         self._bricks: dict[str, Brick] = {}
         self._traits: dict[str, Traits] = {}
         self._predictor: Predictor | None = None
+        self._translation = Translation((), None)
         self._outdated = True
 
     def outdate(self) -> None:
@@ -69,10 +71,10 @@ class Knowledge:
         from bricks.estimate.planner import Belief
         from bricks.estimate.roofline import Roofline
 
+        predictor = self._learned()
         settled = self.settled(keys)
         found = {key: Belief(self._latency_s(key), measured=True) for key in settled}
         traits = self.traits(sorted(set(keys) - settled))
-        predictor = self._learned()
         if predictor is not None:
             for key, prediction in predictor.predict(traits).items():
                 scale = predictor.scale(traits[key])
@@ -95,14 +97,16 @@ class Knowledge:
             known = {key: self._measured[key] for key in every if key in self._measured}
             # Latencies of two states of the machine would tell nothing together.
             state_s = prevailing(m.state_s for m in known.values())
-            latency_s = {k: m.latency_s(state_s) for k, m in known.items() if m.known_in(state_s)}
+            self._translation = Translation(known.values(), state_s)
+            latency_s = {key: self._translation.latency_s(m) for key, m in known.items()}
             traits = self.traits(list(latency_s))
             self._predictor = learn(traits, latency_s, _families(by_model))
             self._outdated = False
         return self._predictor
 
     def _latency_s(self, key: str) -> float:
-        return self._measured[key].latency_s() if key in self._measured else 0.0
+        known = self._measured.get(key)
+        return 0.0 if known is None else self._translation.latency_s(known)
 
     def traits(self, keys: Collection[str]) -> dict[str, Traits]:
         """What predictions stand on, of each of ``keys``."""

@@ -19,7 +19,7 @@ ALLOWED = {
     "measure": {"errors", "graph", "decompose", "system", "backends", "store"},
     "estimate": {
         "errors", "graph", "decompose", "system", "store",
-        "measure.measurement", "measure.statistics", "measure.probes",
+        "measure.measurement", "measure.statistics", "measure.probes", "measure.translation",
     },
     "suite": {"errors", "graph", "decompose", "system"},
     "report": {
@@ -27,6 +27,7 @@ ALLOWED = {
     },
     "knowledge": {
         "decompose", "store", "zoo", "estimate", "measure.measurement", "measure.state",
+        "measure.translation",
     },
     "spending": {"knowledge", "decompose", "estimate", "measure"},
     "bench": {

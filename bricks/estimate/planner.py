@@ -131,7 +131,9 @@ class _Kind:
         latency_s = np.array([max(beliefs[key].latency_s, 1e-7) for key in keys])
         self._noise = noise_of(self._like, latency_s)
         self._places = places([traits[key] for key in keys], latency_s, self._like)
-        self._prior = covariance(self._places, self._places, self._like).astype(np.float32)
+        half = covariance(self._places, self._places, self._like, lower=True).astype(np.float32)
+        self._prior = np.tril(half)
+        self._prior += np.tril(half, -1).T
         # What is known tells so much of each: rows of a square root of the covariance it explains.
         self._told = self._of_measured()
         self._left = self._like.prior - (self._told**2).sum(axis=0)

@@ -28,6 +28,7 @@ from bricks.measure.statistics import (
     pooled_deviation,
     spread,
 )
+from bricks.measure.translation import Factor, Translation
 
 Results = Mapping[str, Measurement | Failure]
 
@@ -67,9 +68,9 @@ def recompose(
     """The latency of ``plan`` from ``results`` by key, the probes' among them.
 
     ``state_s`` is the state of the machine to speak of; if None, the one most is known in. A brick
-    that was not measured in that state counts with what it took in another; then its interval
-    reaches to where it would be if it changed as much as the machine's reference does. One that was
-    never measured counts with what ``predictions`` say of it; one that failed is a gap.
+    that was not measured in that state counts with what it took in another, translated (see
+    :mod:`bricks.measure.translation`). One that was never measured counts with what ``predictions``
+    say of it; one that failed is a gap.
     ``walked_call`` times what the probes say is taken out of each brick. ``construction`` tells how
     occurrences are run side by side; if None, they follow one another.
 
@@ -174,23 +175,26 @@ def _spreads(parts: Mapping[str, Measurement], state_s: float | None) -> dict[st
     """Median and interval of each brick; few rounds deviate as much as those of most bricks do."""
     medians = {key: [median(r.samples) for r in m.used_rounds(state_s)] for key, m in parts.items()}
     deviation = pooled_deviation(medians.values())
-    return {key: _spread_in(parts[key], of, deviation, state_s) for key, of in medians.items()}
+    elsewhere = any(not m.known_in(state_s) for m in parts.values())
+    translation = Translation(parts.values() if elsewhere else (), state_s)
+    return {
+        key: _spread_in(of, deviation, translation.factor(parts[key]))
+        for key, of in medians.items()
+    }
 
 
-def _spread_in(
-    measurement: Measurement, medians: Sequence[float], deviation: float, state_s: float | None
-) -> Spread:
+def _spread_in(medians: Sequence[float], deviation: float, factor: Factor) -> Spread:
     found = spread(medians)
     if found.count < LEAST_RANKED:
         half_s = half_width(medians, deviation)
         low_s = max(0.0, found.median_s - half_s)
         found = replace(found, low_s=low_s, high_s=found.median_s + half_s)
-    own_s = measurement.state_s
-    if measurement.known_in(state_s) or state_s is None or own_s is None:
-        return found
-    factor = state_s / own_s
-    low_s, high_s = found.low_s * min(1.0, factor), found.high_s * max(1.0, factor)
-    return replace(found, low_s=low_s, high_s=high_s)
+    return replace(
+        found,
+        median_s=found.median_s * factor.middle,
+        low_s=found.low_s * factor.low,
+        high_s=found.high_s * factor.high,
+    )
 
 
 def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:

@@ -19,6 +19,7 @@ from bricks.measure.rounds import Goal, StopRule, sample_in_turn
 from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, Taken
 from bricks.measure.shares import Needs, Shares
 from bricks.measure.supervisor import Supervisor
+from bricks.measure.translation import Translation
 from bricks.measure.turn import timing_turn
 from bricks.measure.walk import Walk, alone, along, single, walk_of
 from bricks.store import Claim, Owner, Store
@@ -216,9 +217,21 @@ class Campaign:
         return common_state((known[key] for key in anchors if key in known), parts, counts)
 
     def _stale(self, batch: Batch, state_s: float | None) -> set[str]:
-        """Bricks that were measured, but not in this state of the machine."""
+        """Bricks that were measured, but not in this state of the machine, where that matters.
+
+        It does where a model's latency may be off by half of what it must be known to.
+        """
         known = self._known([key for job in batch.jobs for key in job.decomposition.plan.keys])
-        return {key for key, m in known.items() if not m.known_in(state_s)}
+        if all(m.known_in(state_s) for m in known.values()):
+            return set()
+        translation = Translation(known.values(), state_s)
+        shares = Shares(self._needs, {}).of({key: m.latency_s() for key, m in known.items()})
+        most = self._conditions.rule.precision / 2
+        return {
+            key
+            for key, measurement in known.items()
+            if shares[key] * translation.factor(measurement).open_share > most
+        }
 
     def _known(self, keys: Sequence[str]) -> dict[str, Measurement]:
         results = self._store.results(self._target, keys)

@@ -31,6 +31,9 @@ LEAD_IN = 2
 # The same where only a few bricks of a model are still timed. With fewer, what is left of the walk
 # is so short that their state is no longer that of the whole (estimates rose by a percent).
 LONG_LEAD_IN = 8
+# Nothing with more bytes of weights is run along: having them costs far more than a lead-in tells.
+# The ballast is read in their place.
+_MOST_LEAD_IN_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +120,16 @@ def walk_of(
 ) -> Walk:
     """The walk that times the ``wanted`` bricks; ``avoid`` are known not to run.
 
-    What a step overwrites is made anew in each pass: its producer is run along too.
+    What a step overwrites is made anew in each pass: its producer is run along too. Of the others
+    that lead in, those with very large weights are left out.
     """
     plan, bricks = decomposition.plan, decomposition.bricks
     arena = arrange(plan)
     timed = _timed(plan, wanted, places)
     overwritten = _overwritten(plan)
-    needed = {j for i in timed for j in range(max(0, i - lead_in), i + 1)}
+    light = [bricks[o.brick].numeric_weight_bytes <= _MOST_LEAD_IN_BYTES for o in plan.occurrences]
+    near = {j for i in timed for j in range(max(0, i - lead_in), i)}
+    needed = {*timed, *(j for j in near if light[j])}
     for i in list(needed):
         while (i := overwritten.get(i, -1)) >= 0:
             needed.add(i)

@@ -61,7 +61,8 @@ class Worker:
         self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
         self._signed = False  # whether anything that is loaded minds signs
         self._reference: Placed | None = None
-        self._ballast: tuple[int, Placed] | None = None
+        self._ballast = np.zeros(0, np.uint8)  # what is read in place of weights that a walk lacks
+        self._readers: dict[int, Placed] = {}  # of so many of its bytes
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
         self._seed = 0
@@ -201,7 +202,8 @@ class Worker:
         self._loaded.clear()
         self._parallel.clear()
         self._signed = False
-        self._ballast = None
+        self._readers.clear()
+        self._ballast = np.zeros(0, np.uint8)
         gc.collect()
         _give_back_memory()
         return {}
@@ -240,7 +242,7 @@ class Worker:
         self._refill(region_bytes)
         one_pass = announced if announce else silent
         timed = runs and not announce
-        read = self._ballast_of(ballast_bytes) if timed and ballast_bytes else None
+        read = self._reader(ballast_bytes) if timed and ballast_bytes else None
         reference_s = self._reference_s() if timed else None
         if not warm:
             one_pass()
@@ -265,17 +267,29 @@ class Worker:
             "waited_share": waited_share,
         }
 
-    def _ballast_of(self, size_bytes: int) -> Placed:
-        """What reads so many bytes; the last one is kept."""
-        if self._ballast is None or self._ballast[0] != size_bytes:
-            self._ballast = None  # its memory goes first
-            self._ballast = size_bytes, self._companion(ballast(size_bytes), BALLAST)
-        return self._ballast[1]
+    def _reader(self, size_bytes: int) -> Placed:
+        """What reads so many bytes. All share their memory: having it made takes a while."""
+        if len(self._ballast) < size_bytes + 2 * _ALIGNING_BYTES:
+            self._readers.clear()  # their memory goes first
+            self._ballast = np.zeros(0, np.uint8)
+            most_bytes = 1 << (size_bytes + 2 * _ALIGNING_BYTES - 1).bit_length()
+            self._ballast = np.ones(most_bytes, np.uint8)  # zeros may be no memory at all
+        if size_bytes not in self._readers:
+            model = ballast(size_bytes)
+            self._readers[size_bytes] = self._companion(model, BALLAST, _aligned(self._ballast))
+        return self._readers[size_bytes]
 
-    def _companion(self, model: onnx.ModelProto, key: str) -> Placed:
-        """Something of one input and one output that is run beside the steps."""
+    def _companion(
+        self, model: onnx.ModelProto, key: str, region: np.ndarray | None = None
+    ) -> Placed:
+        """Something of one input and one output that is run beside the steps.
+
+        The input is where ``region`` begins, or has memory of its own.
+        """
         loaded = self.backend.load(model, key=key, optimize=False)
-        return loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8))
+        if region is None:
+            return loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8))
+        return loaded.place(Placement((0,), (None,)), region)
 
     def _do_reference(self) -> dict[str, Any]:
         return {"reference_s": self._reference_s()}
@@ -289,8 +303,12 @@ class Worker:
         return min(self._reference.sample() for _ in range(_REFERENCE_RUNS))
 
     def _aligned_region(self) -> np.ndarray:
-        start = -self._region.ctypes.data % 64
-        return self._region[start:]
+        return _aligned(self._region)
+
+
+def _aligned(memory: np.ndarray) -> np.ndarray:
+    """``memory`` from the first address on that vector instructions like."""
+    return memory[-memory.ctypes.data % 64 :]
 
 
 def _operators(proto: onnx.ModelProto) -> set[str]:
