@@ -13,7 +13,7 @@ from bricks.decompose.plan import Decomposition, work_of
 from bricks.decompose.streams import whole_key
 from bricks.graph.model import Model
 from bricks.measure.shares import Needs
-from bricks.measure.walk import PLACES
+from bricks.measure.walk import places_of
 
 # Most bricks in a batch, and bytes of their weights. One model's are never parted.
 MOST_BRICKS = 400
@@ -113,7 +113,9 @@ def batches(
 def _weight_bytes(job: Job, keys: Collection[str]) -> int:
     """Bytes of the weights that are loaded for ``keys``: for each place that is timed."""
     bricks, counts = job.decomposition.bricks, job.decomposition.plan.counts
-    return sum(bricks[k].numeric_weight_bytes * min(PLACES, abs(counts[k])) for k in keys)
+    return sum(
+        bricks[k].numeric_weight_bytes * min(places_of(bricks[k]), abs(counts[k])) for k in keys
+    )
 
 
 def needs_of(jobs: Sequence[Job]) -> dict[str, Needs]:

@@ -11,14 +11,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bricks.decompose.plan import Decomposition, Plan
+from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
 from bricks.measure.arena import arrange
 
 # Places at which a brick is timed, if it has so many; more where it is found in more situations.
 PLACES = 3
+
+# A brick with more work than this (see ``work_of``; it takes about a millisecond) is timed at one
+# place. It goes through more memory than stays near, so that hardly anything depends on the place.
+LONG_PLACES = 1
+_LONG_WORK = 8e6
 
 # Occurrences are in one situation if as many before them are of the same bricks.
 _SITUATION = 8
@@ -116,6 +121,7 @@ def walk_of(
     avoid: Collection[str] = (),
     lead_in: int = LEAD_IN,
     places: int = PLACES,
+    long_places: int = LONG_PLACES,
     most_ballast_bytes: int = 0,
 ) -> Walk:
     """The walk that times the ``wanted`` bricks; ``avoid`` are known not to run.
@@ -125,7 +131,8 @@ def walk_of(
     """
     plan, bricks = decomposition.plan, decomposition.bricks
     arena = arrange(plan)
-    timed = _timed(plan, wanted, places)
+    most = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
+    timed = _timed(plan, most)
     overwritten = _overwritten(plan)
     light = [bricks[o.brick].numeric_weight_bytes <= _MOST_LEAD_IN_BYTES for o in plan.occurrences]
     near = {j for i in timed for j in range(max(0, i - lead_in), i)}
@@ -167,21 +174,26 @@ def walk_of(
     )
 
 
-def _timed(plan: Plan, wanted: Collection[str], places: int) -> dict[int, float]:
+def places_of(brick: Brick, places: int = PLACES, long_places: int = LONG_PLACES) -> int:
+    """At how many places ``brick`` is timed, if it has so many."""
+    return long_places if work_of(brick) > _LONG_WORK else places
+
+
+def _timed(plan: Plan, most: Mapping[str, int]) -> dict[int, float]:
     """Where each brick is timed, and for how many of its occurrences each of these places stands.
 
     What a brick costs depends on what ran before it: who wrote its inputs, and who last used its
     output's memory. So its occurrences are sorted by situation, and places are drawn from each of
-    them in proportion (the brick's key decides the draw).
+    them in proportion (the brick's key decides the draw). ``most`` is how many each brick gets.
     """
     keys = [occurrence.brick for occurrence in plan.occurrences]
     occurrences: dict[str, list[int]] = {}
     for i, key in enumerate(keys):
-        if key in wanted:
+        if key in most:
             occurrences.setdefault(key, []).append(i)
     timed: dict[int, float] = {}
     for key, found in occurrences.items():
-        draw = random.Random(key)
+        draw, places = random.Random(key), most[key]
         for group in _situations(keys, found, places):
             parts = min(len(group), max(1, round(places * len(group) / len(found))))
             for part in range(parts):
