@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
-# Least seconds between two changes: what runs next finds the caches of another.
-_SLICE_S = 3.0
+# Least seconds between two changes: what runs next finds the caches of another, and the machine
+# perhaps in another state.
+_SLICE_S = 20.0
 
 Progress = Callable[[str, float], None]
 

@@ -179,6 +179,7 @@ class Bench:
             given,
             exclusive=info.real and given.exclusive,
             most_ballast_bytes=_most_ballast_bytes(self.target, given.most_ballast_bytes),
+            leeway=max(given.leeway or given.rule.precision / 2, self._effort.deviation / 4),
         )
         self._progress = progress
         self.store = Store.open(cache)

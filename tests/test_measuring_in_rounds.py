@@ -95,7 +95,7 @@ def test_a_brick_is_sampled_for_what_it_is_of_its_model() -> None:
 def test_a_brick_that_adds_little_rests_while_others_go_on() -> None:
     walks = Walks("net-abn")
     walks.sample(StopRule(), **{"net-abn": Goal(shares=model(a=1, b=1, n=9))})
-    assert walks.rounds["n"] == 24
+    assert walks.rounds["n"] == 23  # 27 / 29 of 24
     assert walks.rounds["a"] == walks.rounds["b"] < 8
 
 

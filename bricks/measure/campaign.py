@@ -49,7 +49,9 @@ class Conditions:
     """How to measure: when to stop, how long a step may take, and the time there is for all.
 
     ``most_ballast_bytes`` is the most that is read in place of weights that a walk lacks: more than
-    the caches hold is in vain. ``most_bricks`` are measured side by side.
+    the caches hold is in vain. ``most_bricks`` are measured side by side. What is known in another
+    state of the machine is measured again where some model may be off by more than ``leeway``
+    through it, relative to its latency; half of the rule's precision, if None.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -58,6 +60,7 @@ class Conditions:
     exclusive: bool = True
     most_ballast_bytes: int = 1 << 28
     most_bricks: int = MOST_BRICKS
+    leeway: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,16 +220,14 @@ class Campaign:
         return common_state((known[key] for key in anchors if key in known), parts, counts)
 
     def _stale(self, batch: Batch, state_s: float | None) -> set[str]:
-        """Bricks that were measured, but not in this state of the machine, where that matters.
-
-        It does where a model's latency may be off by half of what it must be known to.
-        """
+        """Bricks that were measured, but not in this state of the machine, where that matters."""
         known = self._known([key for job in batch.jobs for key in job.decomposition.plan.keys])
         if all(m.known_in(state_s) for m in known.values()):
             return set()
         translation = Translation(known.values(), state_s)
         shares = Shares(self._needs, {}).of({key: m.latency_s() for key, m in known.items()})
-        most = self._conditions.rule.precision / 2
+        leeway = self._conditions.leeway
+        most = self._conditions.rule.precision / 2 if leeway is None else leeway
         return {
             key
             for key, measurement in known.items()

@@ -39,10 +39,11 @@ class StopRule:
     ± ``precision`` / sqrt(s), since what samples leave open adds up as squares do.
 
     A whole latency is sampled in ``min_rounds`` at least and ``max_rounds`` at most, a share s of
-    it in s times as many at least, and in sqrt(s) times as many (but three) at most. What counts
-    are undisturbed rounds of that state of the machine which prevails; half as many again, of
-    whatever kind, end it too. The precision is nominal: sampling that stops when an interval is
-    narrow finds it narrower than it should be. So it is looked at only every few rounds.
+    it in s times as many, though in three if need be: were all as noisy as the whole, the sum of so
+    many would be known as well as that. What counts are undisturbed rounds of that state of the
+    machine which prevails; half as many again, of whatever kind, end it too. The precision is
+    nominal: sampling that stops when an interval is narrow finds it narrower than it should be. So
+    it is looked at only every few rounds.
     ``passes`` samples are taken in each round, after one warm-up.
     """
 
@@ -57,7 +58,7 @@ class StopRule:
 
     def most_rounds(self, share: float) -> int:
         """Rounds that it gets, however wide its interval is."""
-        return min(self.max_rounds, max(_FEW, math.ceil(self.max_rounds * math.sqrt(share))))
+        return min(self.max_rounds, max(_FEW, math.ceil(self.max_rounds * share)))
 
     def given_up(self, rounds: int, share: float) -> bool:
         """Whether so many rounds are too many, however disturbed they were."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
@@ -37,7 +37,8 @@ LEAD_IN = 2
 # is so short that their state is no longer that of the whole (estimates rose by a percent).
 LONG_LEAD_IN = 8
 # Nothing with more bytes of weights is run along: having them costs far more than a lead-in tells.
-# The ballast is read in their place.
+# The ballast is read in their place. Of long bricks, only the last is run along: nothing of what
+# was near before it is left.
 _MOST_LEAD_IN_BYTES = 1 << 24
 
 
@@ -127,16 +128,14 @@ def walk_of(
     """The walk that times the ``wanted`` bricks; ``avoid`` are known not to run.
 
     What a step overwrites is made anew in each pass: its producer is run along too. Of the others
-    that lead in, those with very large weights are left out.
+    that lead in, those with very large weights are left out, and what runs before a long one.
     """
     plan, bricks = decomposition.plan, decomposition.bricks
     arena = arrange(plan)
     most = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
     timed = _timed(plan, most)
     overwritten = _overwritten(plan)
-    light = [bricks[o.brick].numeric_weight_bytes <= _MOST_LEAD_IN_BYTES for o in plan.occurrences]
-    near = {j for i in timed for j in range(max(0, i - lead_in), i)}
-    needed = {*timed, *(j for j in near if light[j])}
+    needed = {*timed, *_leading(decomposition, timed, lead_in)}
     for i in list(needed):
         while (i := overwritten.get(i, -1)) >= 0:
             needed.add(i)
@@ -172,6 +171,18 @@ def walk_of(
     return Walk(
         loads, tuple(steps), arena.size_bytes, decomposition.weight_bytes, most_ballast_bytes
     )
+
+
+def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:
+    """The occurrences that are run along, before those that are ``timed``."""
+    of, bricks = decomposition.plan.occurrences, decomposition.bricks
+    for i in timed:
+        for j in range(i - 1, max(-1, i - 1 - lead_in), -1):
+            brick = bricks[of[j].brick]
+            if brick.numeric_weight_bytes <= _MOST_LEAD_IN_BYTES:
+                yield j
+            if work_of(brick) > _LONG_WORK:
+                break
 
 
 def places_of(brick: Brick, places: int = PLACES, long_places: int = LONG_PLACES) -> int:
