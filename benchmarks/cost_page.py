@@ -17,8 +17,8 @@ Written by `benchmarks/cost.py` on {date}, on {system} with {backend} {version},
 raw results are in `benchmarks/results/cost.json`.
 
 {models} models, each measured as a whole ("models"), and by bricks at each effort. All of it is
-one session: the four took turns of a few seconds, with a cache and a worker of their own, so that
-all met the same drift of the machine. Everything is counted, from reading files to the last sample,
+one session: the four took turns of some twenty seconds, with a cache and a worker of their own, so
+that all met the same drift of the machine. Everything is counted, from reading files to the last sample,
 and one stop rule holds on both sides: a latency is sampled until it is known to ± {precision},
 8 rounds at least and 24 at most for what is all of a model; see
 [how many samples](measuring.md#how-many-samples).
@@ -135,8 +135,9 @@ def _adding(facts: Facts) -> list[str]:
         "## One model more",
         "",
         f"One model of each of {len(rows)} families with several is taken out of the cache, with"
-        " all bricks that only it needs, and added again, by a worker of its own; beside it, what"
-        " measuring it alone took, as a whole.",
+        " all bricks that only it needs, and added again; beside it, what running the model itself"
+        " takes under the same rule, right after. Both begin with nothing: no worker, and the"
+        " model's file not read.",
         "",
         "| model | adding it | alone | | bricks that were new |",
         "|---|--:|--:|--:|--:|",

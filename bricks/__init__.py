@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench, Comparison, Measured, Options
+    from bricks.bench import Bench
     from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
     from bricks.errors import (
         BackendError,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from bricks.measure.campaign import Conditions
     from bricks.measure.measurement import Failure, Measurement
     from bricks.measure.rounds import StopRule
+    from bricks.options import Options
+    from bricks.results import Comparison, Measured
     from bricks.store.store import Store
     from bricks.survey import coverage, decompose_all
     from bricks.system.target import Runtime, System, Target
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ORIGIN = {
-    "bricks.bench": ("Bench", "Comparison", "Measured", "Options"),
+    "bricks.bench": ("Bench",),
     "bricks.decompose.plan": ("Brick", "Decomposition", "Occurrence", "Plan"),
     "bricks.errors": (
         "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "UsageError",
@@ -67,6 +69,8 @@ _ORIGIN = {
     "bricks.measure.campaign": ("Conditions",),
     "bricks.measure.measurement": ("Failure", "Measurement"),
     "bricks.measure.rounds": ("StopRule",),
+    "bricks.options": ("Options",),
+    "bricks.results": ("Comparison", "Measured"),
     "bricks.store.store": ("Store",),
     "bricks.survey": ("coverage", "decompose_all"),
     "bricks.system.target": ("Runtime", "System", "Target"),

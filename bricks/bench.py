@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,119 +19,35 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.streams import streams_of
 from bricks.errors import BackendError, ModelError, UsageError, WorkerError
-from bricks.estimate.comparison import Compared, NotCompared, Summary, incomplete, summarise
-from bricks.estimate.effort import EFFORTS
+from bricks.estimate.comparison import Compared, NotCompared, incomplete, summarise
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.prediction import Predictions
 from bricks.estimate.recompose import Results, recompose, round_spread, state_of
-from bricks.estimate.schedule import Construction, Rule, anything
+from bricks.estimate.schedule import Construction
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.knowledge import Knowledge
-from bricks.measure.allowance import MOST_S
-from bricks.measure.campaign import Campaign, Conditions, Outcome, Progress
+from bricks.measure.campaign import Campaign, Outcome, Progress
 from bricks.measure.graphs import Decomposer, Graphs
 from bricks.measure.hints import hints
-from bricks.measure.jobs import MOST_WEIGHT_BYTES, Job
+from bricks.measure.jobs import Job, memory_bytes
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.options import Options, conditions_of, effort_of, runtime_of
+from bricks.results import Comparison, Measured
 from bricks.spending import Spending
 from bricks.store import Store
 from bricks.system import (
-    Runtime,
     Target,
     available_memory_bytes,
     fingerprint,
-    physical_cores,
 )
 from bricks.zoo import find
 
-MOST_THREADS = 1024
-MOST_WORKERS = 64  # no model has so many branches
-
 # How many bricks are measured side by side where there is a budget of time.
 _FEW_BRICKS = 100
-
-# What measuring may hold beyond the weights of the heaviest model, and what packing them takes.
-_ROOM_BYTES = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What measuring did. ``bricks`` are all that the models need; ``new_bricks`` were lacking.
-
-    ``foreign_cores`` is how many cores other processes kept busy meanwhile, which makes latencies
-    too high; None if nothing had to be measured. ``disturbed_rounds`` of the ``rounds`` taken are
-    those in which the worker itself was kept from running, or the machine changed.
-    ``remeasured_bricks`` had been measured, but in another state of the machine.
-    ``predicted_bricks`` are left to be predicted: measuring them is not worth the effort asked for.
-    """
-
-    models: int
-    occurrences: int
-    bricks: int
-    new_bricks: int
-    predicted_bricks: int
-    failures: tuple[Failure, ...]
-    unfinished: int
-    wall_s: float
-    foreign_cores: float | None
-    rounds: int
-    disturbed_rounds: int
-    remeasured_bricks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Estimates beside whole-model runs on one target; ``new_models`` were run for it.
-
-    ``foreign_cores``, ``rounds``, ``disturbed_rounds`` and ``remeasured_bricks`` are as in
-    :class:`Measured`.
-    """
-
-    target: Target
-    granularity: str
-    rows: tuple[Compared | NotCompared, ...]
-    summary: Summary
-    new_models: int
-    foreign_cores: float | None
-    rounds: int
-    disturbed_rounds: int
-    remeasured_bricks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a bench measures. ``threads`` None means one per physical core.
-
-    ``seed`` decides synthetic weights and inputs, and is no part of any key. ``retry`` measures
-    again what failed before; ``memory_bytes`` limits the worker (default: while measuring, twice
-    the weights of the largest model and its largest weight, and 1 GiB; never more than nine tenths
-    of what is available).
-    ``graph_timeout_s`` is the longest that learning what a model consists of may take; by default
-    as long as a model of its size may (``measure.allowance``).
-
-    ``effort`` says how much is measured: ``full`` all bricks, ``balanced`` and ``quick`` those that
-    matter most to the models, while the others are predicted (``estimate.effort.EFFORTS``).
-
-    ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
-    ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured
-    one at a time, whatever both say.
-    """
-
-    runtime: str = "onnxruntime"
-    granularity: str = "executed"
-    threads: int | None = None
-    seed: int = 0
-    conditions: Conditions = field(default_factory=Conditions)
-    retry: bool = False
-    memory_bytes: int | None = None
-    graph_timeout_s: float = MOST_S
-    workers: int = 1
-    may_overlap: Rule = anything
-    effort: str = "full"
 
 
 def _silent(what: str, share: float) -> None:
@@ -156,38 +72,18 @@ class Bench:
         """
         self.options = options = replace(options or Options(), **changes)
         self._granularity = Granularity.parse(options.granularity)
-        threads = physical_cores() if options.threads is None else options.threads
-        if not 1 <= threads <= MOST_THREADS:
-            raise UsageError(f"{threads} threads cannot be had: give 1 to {MOST_THREADS}")
-        if options.effort not in EFFORTS:
-            known = ", ".join(EFFORTS)
-            raise UsageError(f"there is no effort {options.effort!r}: give one of {known}")
-        self._effort = EFFORTS[options.effort]
+        self._effort = effort_of(options)
         info = backends.describe(options.runtime)
-        _refuse_workers(options.workers, info, self._granularity)
-        self.runtime = Runtime(
-            backend=info.name,
-            version=info.version,
-            provider=info.provider,
-            threads=threads,
-            brick_optimization=info.brick_optimization
-            or ("none" if self._granularity.executed else "all"),
-        )
+        self.runtime = runtime_of(options, info)
         self.target = Target(fingerprint(), self.runtime)
-        given = options.conditions
-        self._conditions = replace(
-            given,
-            exclusive=info.real and given.exclusive,
-            most_ballast_bytes=_most_ballast_bytes(self.target, given.most_ballast_bytes),
-            leeway=max(given.leeway or given.rule.precision / 2, self._effort.deviation / 4),
-        )
+        self._conditions = conditions_of(options, info, self.target)
         self._progress = progress
         self.store = Store.open(cache)
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
         self._timed, self._frugal = info.real, info.frugal
         command = (info.python, "-m", "bricks.measure.worker")
         self._settings = WorkerSettings(
-            info.name, threads, options.seed, memory, command, workers=options.workers
+            info.name, self.runtime.threads, options.seed, memory, command, workers=options.workers
         )
         self._supervisor = Supervisor(self._settings)
         self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
@@ -481,12 +377,7 @@ class Bench:
         """The memory that measuring ``jobs`` may take, and no more of it."""
         if self.options.memory_bytes is not None or not self._frugal:
             return nullcontext()
-        # Weights are held as they are and packed; while one is packed, it is held twice more.
-        found = [job.decomposition for job in jobs]
-        heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
-        together = sum(job.decomposition.weight_bytes for job in jobs if not job.whole)
-        held = max(heaviest, min(together, MOST_WEIGHT_BYTES))
-        return self._supervisor.memory_limited(2 * held + _ROOM_BYTES)
+        return self._supervisor.memory_limited(memory_bytes(jobs))
 
     def _predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
         """What is to be expected of those bricks that were not tried."""
@@ -508,23 +399,3 @@ class Bench:
         if not self._target_saved:
             self.store.save_target(self.target)
             self._target_saved = True
-
-
-def _refuse_workers(workers: int, info: backends.BackendInfo, granularity: Granularity) -> None:
-    """:class:`UsageError` where so many nodes cannot be run side by side, or not be foretold."""
-    if not 1 <= workers <= MOST_WORKERS:
-        raise UsageError(f"{workers} workers cannot be had: give 1 to {MOST_WORKERS}")
-    if workers > 1 and not info.parallel:
-        raise UsageError(f"runtime {info.name} runs one node at a time: give --workers 1")
-    if workers > 1 and not granularity.executed:
-        raise UsageError(
-            f"{workers} workers run executed nodes side by side, not bricks of granularity"
-            f" {granularity}: give --granularity executed"
-        )
-
-
-def _most_ballast_bytes(target: Target, most_bytes: int) -> int:
-    """Twice what all caches hold, or ``most_bytes`` if that is less, or they are not known."""
-    sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
-    known = [size for size in sizes.values() if size is not None]
-    return min(most_bytes, 2 * sum(known)) if known else most_bytes

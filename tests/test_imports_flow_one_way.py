@@ -30,21 +30,23 @@ ALLOWED = {
         "measure.translation",
     },
     "spending": {"knowledge", "decompose", "estimate", "measure"},
+    "options": {"errors", "system", "decompose", "backends", "measure", "estimate"},
+    "results": {"system", "estimate", "measure.measurement"},
     "bench": {
         "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate",
-        "knowledge", "spending",
+        "knowledge", "spending", "options", "results",
     },
     "survey": {
         "bench", "errors", "graph", "system", "decompose", "estimate",
         "measure.graphs", "measure.probes",
     },
     "": {
-        "bench", "survey", "errors", "graph", "system", "zoo", "decompose", "backends", "store",
-        "measure", "estimate", "suite", "report",
+        "bench", "options", "results", "survey", "errors", "graph", "system", "zoo", "decompose",
+        "backends", "store", "measure", "estimate", "suite", "report",
     },
     "cli": {
-        "", "bench", "survey", "environments", "errors", "graph", "system", "zoo", "decompose",
-        "backends", "store", "measure", "estimate", "suite", "report",
+        "", "bench", "options", "results", "survey", "environments", "errors", "graph", "system",
+        "zoo", "decompose", "backends", "store", "measure", "estimate", "suite", "report",
     },
 }  # fmt: skip
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "manager", "misc"}

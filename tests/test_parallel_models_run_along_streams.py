@@ -12,10 +12,10 @@ from factories import constant, model, node, save, value
 import bricks
 from bricks import backends
 from bricks.backends.fake import CALL_OVERHEAD_S, node_latency_s
-from bricks.bench import MOST_WORKERS
 from bricks.cli.options import MOST_WORKERS as MOST_ON_THE_COMMAND_LINE
 from bricks.cli.warnings import warn_of_crowding
 from bricks.decompose.streams import streams_of, whole_key
+from bricks.options import MOST_WORKERS
 
 # No latency is looked at: others may measure meanwhile.
 QUICK = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)

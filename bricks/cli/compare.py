@@ -17,8 +17,8 @@ from bricks.cli.output import finish, print_json, show
 from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 
 if TYPE_CHECKING:
-    from bricks.bench import Comparison
     from bricks.estimate.comparison import Compared, NotCompared
+    from bricks.results import Comparison
 
 
 @takes_options

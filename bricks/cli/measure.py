@@ -18,8 +18,9 @@ from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench, Measured
+    from bricks.bench import Bench
     from bricks.graph.model import Model
+    from bricks.results import Measured
 
 
 @takes_options

@@ -19,6 +19,9 @@ from bricks.measure.walk import places_of
 MOST_BRICKS = 400
 MOST_WEIGHT_BYTES = 512 << 20
 
+# What measuring may hold beyond the weights of the heaviest model, and what packing them takes.
+_ROOM_BYTES = 1 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -116,6 +119,17 @@ def _weight_bytes(job: Job, keys: Collection[str]) -> int:
     return sum(
         bricks[k].numeric_weight_bytes * min(places_of(bricks[k]), abs(counts[k])) for k in keys
     )
+
+
+def memory_bytes(jobs: Sequence[Job]) -> int:
+    """The memory that measuring ``jobs`` may take.
+
+    Weights are held as they are and packed; while one is packed, it is held twice more.
+    """
+    found = [job.decomposition for job in jobs]
+    heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
+    together = sum(job.decomposition.weight_bytes for job in jobs if not job.whole)
+    return 2 * max(heaviest, min(together, MOST_WEIGHT_BYTES)) + _ROOM_BYTES
 
 
 def needs_of(jobs: Sequence[Job]) -> dict[str, Needs]:
