@@ -5,9 +5,10 @@ Writes docs/performance.md and benchmarks/results/cost.json.
     .venv/bin/python benchmarks/cost.py
 
 Whole models and bricks at each effort are measured in one process, in turn (see turns.py), under
-one stop rule, each with a cache and a worker of its own. All models are run a second time, in
-reverse order, which counts as nobody's cost: it tells how far the machine itself drifts. Takes
-about half an hour; run nothing else meanwhile.
+one stop rule, each with a cache and a worker of its own. All models are run a second and a third
+time, in other orders, which counts as nobody's cost: it tells how far the machine itself drifts,
+and what models take in states of it that they did not meet before. Takes about half an hour; run
+nothing else meanwhile, not even an editor.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from profiling import Profile
 from times import timed
 from turns import Progress, Turns
 
-from bricks import Bench, Measurement
+from bricks import Bench, Measurement, Model
 from bricks.decompose.plan import Plan
 from bricks.estimate.effort import EFFORTS
 from bricks.estimate.estimate import Estimate
@@ -50,7 +52,7 @@ RAW = ROOT / "benchmarks" / "results" / "cost.json"
 BEFORE = ROOT / "benchmarks" / "results" / "cost_before.json"
 PAGE = ROOT / "docs" / "performance.md"
 
-MODELS, AGAIN = "models", "again"
+MODELS, AGAIN = "models", ("again", "once more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,13 @@ class Cost:
             done = time.perf_counter()
         self.preparing_s = {"reading": read - started, "decomposing": done - read}
         turns = Turns()
-        for cache in (MODELS, AGAIN, *self.efforts):
+        for cache in (MODELS, *AGAIN, *self.efforts):
             shutil.copytree(self.folder / "plans", self.folder / cache)
         turns.add(MODELS, self._models)
-        turns.add(AGAIN, self._again)
+        half = len(self.models) // 2
+        orders = self.models[::-1], self.models[half:] + self.models[:half]
+        for cache, order in zip(AGAIN, orders, strict=True):
+            turns.add(cache, partial(self._again, cache, order))
         for name in self.efforts:
             turns.add(name, self._effort(name))
         turns.run()
@@ -120,10 +125,10 @@ class Cost:
         with self.bench(MODELS, progress) as bench:
             self.counts[MODELS] = {"rounds": bench.run(self.models).rounds}
 
-    def _again(self, progress: Progress) -> None:
+    def _again(self, cache: str, models: Sequence[Model], progress: Progress) -> None:
         few = Conditions(rule=StopRule(min_rounds=3, max_rounds=3), exclusive=False)
-        with self.bench(AGAIN, progress, conditions=few) as bench:
-            bench.run(self.models[::-1])
+        with self.bench(cache, progress, conditions=few) as bench:
+            bench.run(models)
 
     def _effort(self, name: str) -> Any:
         def work(progress: Progress) -> None:
@@ -134,17 +139,17 @@ class Cost:
 
         return work
 
-    def truths(self) -> dict[str, tuple[Measurement, Measurement]]:
-        """What each model took, by name: in its own run, and when it was run again."""
+    def truths(self) -> dict[str, list[Measurement]]:
+        """What each model took, by name: in its own run, and whenever it was run again."""
         found: dict[str, list[Measurement]] = {}
-        for cache in (MODELS, AGAIN):
+        for cache in (MODELS, *AGAIN):
             with self.bench(cache) as bench:
                 of = bench.store.results(bench.target.key, [m.digest for m in self.models])
             for model in self.models:
                 result = of.get(model.digest)
                 if isinstance(result, Measurement):
                     found.setdefault(model.name, []).append(result)
-        return {name: (each[0], each[1]) for name, each in found.items() if len(each) == 2}
+        return {name: each for name, each in found.items() if len(each) == 1 + len(AGAIN)}
 
     def rows(self, effort: str) -> list[Row]:
         """Estimates at this effort beside what the models took."""
@@ -156,10 +161,10 @@ class Cost:
             results = bench.store.results(target, [*keys, *PROBES.values()])
             predictions = Knowledge(bench.store, target, "executed").predictions(keys)
         found = []
-        for name, (first, again) in truths.items():
-            whole = Measurement(name, first.rounds + again.rounds, first.wall_s)
+        for name, visits in truths.items():
+            whole = Measurement(name, tuple(r for v in visits for r in v.rounds), 0.0)
             plan = plans[name]
-            state_s = state_of(plan, results, whole)
+            state_s = state_of(plan, results, whole, predictions)
             estimate = recompose(plan, results, state_s, predictions=predictions)
             if isinstance(estimate, Estimate):
                 found.append(_row(plan, estimate, round_spread(whole, state_s).median_s))
@@ -240,7 +245,7 @@ def one_of_each_family(names: Sequence[str]) -> list[str]:
 def unseen(cost: Cost) -> list[str]:
     """The table of families that are left out."""
     with cost.bench("full") as bench:
-        zoo = prediction.read(bench, {name: first for name, (first, _) in cost.truths().items()})
+        zoo = prediction.read(bench, {name: visits[0] for name, visits in cost.truths().items()})
     return list(prediction.table(zoo, prediction.METHODS))
 
 
@@ -284,7 +289,11 @@ def facts_of(cost: Cost) -> dict[str, Any]:
         "models_s": cost.spent_s[MODELS],
         "all_s": all_s,
         "rounds": cost.counts[MODELS]["rounds"],
-        "noise": [abs(b.latency_s() / a.latency_s() - 1) for a, b in cost.truths().values()],
+        "noise": [
+            abs(again.latency_s() / first.latency_s() - 1)
+            for first, *more in cost.truths().values()
+            for again in more
+        ],
         "fewest_s": all_s - saved_s,
         "profiles": {
             "before": json.loads(BEFORE.read_text(encoding="utf-8")),

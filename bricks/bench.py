@@ -312,7 +312,8 @@ class Bench:
         plan, name = job.decomposition.plan, job.model.name
         new = len(outcome.measured.get(plan.digest, frozenset()) & set(plan.keys))
         whole = results.get(plan.digest)
-        state_s = state_of(plan, results, whole if isinstance(whole, Measurement) else None)
+        run = whole if isinstance(whole, Measurement) else None
+        state_s = state_of(plan, results, run, predictions)
         construction = None
         if job.streams:
             construction = self._construction(plan, job.decomposition.bricks, self.target)

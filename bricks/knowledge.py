@@ -36,6 +36,7 @@ class Knowledge:
         self._bricks: dict[str, Brick] = {}
         self._traits: dict[str, Traits] = {}
         self._predictor: Predictor | None = None
+        self._state_s: float | None = None  # of the machine, in which most is known
         self._translation = Translation((), None)
         self._outdated = True
 
@@ -64,7 +65,7 @@ class Knowledge:
         predictor = self._learned() if wanted else None
         if predictor is None:
             return Predictions()
-        return Predictions(predictor.predict(self.traits(wanted)), predictor.bias)
+        return Predictions(predictor.predict(self.traits(wanted)), predictor.bias, self._state_s)
 
     def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
         """What is believed of each of ``keys``. What failed costs nothing, and is known."""
@@ -96,8 +97,8 @@ class Knowledge:
             self.settled(every)
             known = {key: self._measured[key] for key in every if key in self._measured}
             # Latencies of two states of the machine would tell nothing together.
-            state_s = prevailing(m.state_s for m in known.values())
-            self._translation = Translation(known.values(), state_s)
+            self._state_s = prevailing(m.state_s for m in known.values())
+            self._translation = Translation(known.values(), self._state_s)
             latency_s = {key: self._translation.latency_s(m) for key, m in known.items()}
             traits = self.traits(list(latency_s))
             self._predictor = learn(traits, latency_s, _families(by_model))

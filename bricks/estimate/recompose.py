@@ -46,12 +46,17 @@ def round_spread(measurement: Measurement, state_s: float | None = None) -> Spre
     return spread([median(r.samples) for r in measurement.used_rounds(state_s)])
 
 
-def state_of(plan: Plan, results: Results, whole: Measurement | None = None) -> float | None:
-    """The state of the machine in which most is known of what ``plan`` needs.
+def state_of(
+    plan: Plan,
+    results: Results,
+    whole: Measurement | None = None,
+    predictions: Predictions | None = None,
+) -> float | None:
+    """The state of the machine in which most is known of what ``plan`` needs, or is predicted.
 
     With ``whole``, among the states in which that was measured.
     """
-    parts = {key: m for key in plan.keys if isinstance(m := results.get(key), Measurement)}
+    parts = _parts(plan, results) | _foretold(plan, results, predictions or Predictions())
     anchors = parts.values() if whole is None else [whole]
     return common_state(anchors, parts, plan.counts)
 
@@ -82,10 +87,15 @@ def recompose(
     where nothing overlaps.
     """
     counts, predictions = plan.counts, predictions or Predictions()
-    parts = {key: m for key in counts if isinstance(m := results.get(key), Measurement)}
-    predicted = {k: p.spread() for k, p in predictions.of.items() if k in counts.keys() - results}
-    state_s = state_of(plan, results) if state_s is None else state_s
-    spreads = _spreads(parts, state_s) | predicted
+    parts, predicted = _parts(plan, results), _foretold(plan, results, predictions)
+    if state_s is None:
+        state_s = state_of(plan, results, predictions=predictions)
+    elsewhere = {k for k, m in (parts | predicted).items() if not m.known_in(state_s)}
+    translation = Translation(parts.values() if elsewhere else (), state_s)
+    spreads = _spreads(parts, state_s, translation)
+    for key, measurement in predicted.items():
+        factor = translation.factor(measurement)
+        spreads[key] = _translated(predictions.of[key].spread(), factor)
     gaps = [
         gap
         for key, n in (*counts.items(), *((key, 0) for key in PROBES.values()))
@@ -117,7 +127,7 @@ def recompose(
 
     below, above = _Width(), _Width()
     for key, s in spreads.items():
-        n, common = counts[key], key not in predicted and not parts[key].known_in(state_s)
+        n, common = counts[key], key in elsewhere
         less, more = middles[key] - net(s.low_s), net(s.high_s) - middles[key]
         for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
             width.add(abs(n) * one_s, common=common)
@@ -136,7 +146,6 @@ def recompose(
         spread_out_s = (low - overhead.low_s) / construction.workers
         low = overhead.low_s + max(critical_path(plan, lows), spread_out_s)
         high = overhead.high_s + longest_s(plan, construction, high - overhead.high_s)
-    elsewhere = {key for key, m in parts.items() if not m.known_in(state_s)}
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
@@ -151,6 +160,17 @@ def recompose(
         shares=shares,
         workers=1 if construction is None else construction.workers,
     )
+
+
+def _parts(plan: Plan, results: Results) -> dict[str, Measurement]:
+    """The bricks that were measured."""
+    return {key: m for key in plan.counts if isinstance(m := results.get(key), Measurement)}
+
+
+def _foretold(plan: Plan, results: Results, predictions: Predictions) -> dict[str, Measurement]:
+    """Those that are predicted, as if each had been measured."""
+    found = (plan.counts.keys() & predictions.of.keys()) - results.keys()
+    return {key: predictions.of[key].measurement(key, predictions.state_s) for key in sorted(found)}
 
 
 class _Width:
@@ -171,12 +191,12 @@ class _Width:
         return self._common_s + math.sqrt(self._squares)
 
 
-def _spreads(parts: Mapping[str, Measurement], state_s: float | None) -> dict[str, Spread]:
+def _spreads(
+    parts: Mapping[str, Measurement], state_s: float | None, translation: Translation
+) -> dict[str, Spread]:
     """Median and interval of each brick; few rounds deviate as much as those of most bricks do."""
     medians = {key: [median(r.samples) for r in m.used_rounds(state_s)] for key, m in parts.items()}
     deviation = pooled_deviation(medians.values())
-    elsewhere = any(not m.known_in(state_s) for m in parts.values())
-    translation = Translation(parts.values() if elsewhere else (), state_s)
     return {
         key: _spread_in(of, deviation, translation.factor(parts[key]))
         for key, of in medians.items()
@@ -189,6 +209,10 @@ def _spread_in(medians: Sequence[float], deviation: float, factor: Factor) -> Sp
         half_s = half_width(medians, deviation)
         low_s = max(0.0, found.median_s - half_s)
         found = replace(found, low_s=low_s, high_s=found.median_s + half_s)
+    return _translated(found, factor)
+
+
+def _translated(found: Spread, factor: Factor) -> Spread:
     return replace(
         found,
         median_s=found.median_s * factor.middle,

@@ -101,12 +101,14 @@ class Measurement:
 def common_state(
     anchors: Iterable[Measurement], parts: Mapping[str, Measurement], counts: Mapping[str, int]
 ) -> float | None:
-    """That state of the ``anchors`` in which most of the latency of ``parts`` is known.
+    """That state in which ``anchors`` are known, and most of the latency of ``parts`` is.
 
     ``counts`` tells how often each part counts, also against the others where negative. Of equals,
     the state with the most rounds.
     """
-    found = states(r.state_s for anchor in anchors for r in anchor.quiet_rounds)
+    anchors = list(anchors)
+    every = states(r.state_s for anchor in anchors for r in anchor.quiet_rounds)
+    found = [s for s in every if any(anchor.known_in(s) for anchor in anchors)] or every
     if len(found) == 1:
         return found[0]
     weights = {key: abs(counts.get(key, 1)) * part.latency_s() for key, part in parts.items()}

@@ -26,6 +26,9 @@ _LOOK_EVERY = 4
 # Rounds that even what hardly counts may get.
 _FEW = 3
 
+# Rounds more than there may be that anything gets where they are disturbed.
+_PATIENCE = 4
+
 # By how much, relative to it, a single round is expected to be off: it cannot show that itself.
 _SINGLE_DEVIATION = 0.05
 
@@ -41,9 +44,9 @@ class StopRule:
     A whole latency is sampled in ``min_rounds`` at least and ``max_rounds`` at most, a share s of
     it in s times as many, though in three if need be: were all as noisy as the whole, the sum of so
     many would be known as well as that. What counts are undisturbed rounds of that state of the
-    machine which prevails; half as many again, of whatever kind, end it too. The precision is
-    nominal: sampling that stops when an interval is narrow finds it narrower than it should be. So
-    it is looked at only every few rounds.
+    machine which prevails; half as many again (or four more) of whatever kind end it too. The
+    precision is nominal: sampling that stops when an interval is narrow finds it narrower than it
+    should be. So it is looked at only every few rounds.
     ``passes`` samples are taken in each round, after one warm-up.
     """
 
@@ -63,7 +66,7 @@ class StopRule:
     def given_up(self, rounds: int, share: float) -> bool:
         """Whether so many rounds are too many, however disturbed they were."""
         most = self.most_rounds(share)
-        return rounds >= most + most // 2
+        return rounds >= most + max(_PATIENCE, most // 2)
 
     def met(self, medians: Sequence[float], share: float, deviation: float) -> bool:
         """Whether rounds with these ``medians`` are enough for a share of a model's latency.
