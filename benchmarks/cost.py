@@ -151,9 +151,15 @@ class Cost:
                     found.setdefault(model.name, []).append(result)
         return {name: each for name, each in found.items() if len(each) == 1 + len(AGAIN)}
 
+    def runs(self) -> dict[str, Measurement]:
+        """All visits of each model together, by name."""
+        return {
+            name: Measurement(name, tuple(r for v in visits for r in v.rounds), 0.0)
+            for name, visits in self.truths().items()
+        }
+
     def rows(self, effort: str) -> list[Row]:
         """Estimates at this effort beside what the models took."""
-        truths = self.truths()
         with self.bench(effort) as bench:
             plans = {m.name: bench.plan(m) for m in self.models}
             target = bench.target.key
@@ -161,8 +167,7 @@ class Cost:
             results = bench.store.results(target, [*keys, *PROBES.values()])
             predictions = Knowledge(bench.store, target, "executed").predictions(keys)
         found = []
-        for name, visits in truths.items():
-            whole = Measurement(name, tuple(r for v in visits for r in v.rounds), 0.0)
+        for name, whole in self.runs().items():
             plan = plans[name]
             state_s = state_of(plan, results, whole, predictions)
             estimate = recompose(plan, results, state_s, predictions=predictions)
@@ -245,7 +250,7 @@ def one_of_each_family(names: Sequence[str]) -> list[str]:
 def unseen(cost: Cost) -> list[str]:
     """The table of families that are left out."""
     with cost.bench("full") as bench:
-        zoo = prediction.read(bench, {name: visits[0] for name, visits in cost.truths().items()})
+        zoo = prediction.read(bench, cost.runs())
     return list(prediction.table(zoo, prediction.METHODS))
 
 

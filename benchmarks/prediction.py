@@ -33,6 +33,7 @@ from bricks.measure.measurement import Failure
 from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
 from bricks.measure.state import prevailing
 from bricks.measure.statistics import NORMAL_95, median
+from bricks.measure.translation import Translation
 from bricks.report.tables import number, percent
 from bricks.zoo import entries
 
@@ -249,6 +250,7 @@ def _foretold(zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: f
 def read(bench: Bench, whole: Mapping[str, Measurement] | None = None) -> Zoo:
     """All that the cache knows of the zoo, in the state in which most of it was measured.
 
+    Bricks of other states are translated, whole models are left out there.
     Whole models' runs by name are in ``whole``, or in the cache too.
     """
     bricks: dict[str, Brick] = {}
@@ -261,12 +263,13 @@ def read(bench: Bench, whole: Mapping[str, Measurement] | None = None) -> Zoo:
     digests = [plan.digest for plan in plans.values()]
     results = bench.store.results(bench.target.key, [*bricks, *PROBES.values(), *digests])
     state_s = prevailing(m.state_s for m in results.values() if isinstance(m, Measurement))
-    seconds = _in_state(results, state_s)
+    measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
+    translation = Translation([m for key, m in measured.items() if key in bricks], state_s)
+    seconds = {key: translation.latency_s(m) for key, m in measured.items()}
     short, long = (_probe(seconds, length) for length in (SHORT, LONG))
     if whole is None:
-        runs = {name: seconds[p.digest] for name, p in plans.items() if p.digest in seconds}
-    else:
-        runs = {n: m.latency_s(state_s) for n, m in whole.items() if m.known_in(state_s)}
+        whole = {n: measured[p.digest] for n, p in plans.items() if p.digest in measured}
+    runs = {name: m.latency_s(state_s) for name, m in whole.items() if m.known_in(state_s)}
     return Zoo(
         counts={name: plan.counts for name, plan in plans.items()},
         family=family,
@@ -276,16 +279,6 @@ def read(bench: Bench, whole: Mapping[str, Measurement] | None = None) -> Zoo:
         whole_s={name: runs[name] for name in plans if name in runs},
         call_s=call_overhead_s(short, long),
     )
-
-
-def _in_state(
-    results: Mapping[str, Measurement | Failure], state_s: float | None
-) -> dict[str, float]:
-    return {
-        key: m.latency_s(state_s)
-        for key, m in results.items()
-        if isinstance(m, Measurement) and m.known_in(state_s)
-    }
 
 
 def _half_widths(

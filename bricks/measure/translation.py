@@ -25,6 +25,8 @@ _LEAST, _MOST = -1.0, 2.0
 
 # Over which factor of latency bricks tell of each other: a natural logarithm.
 _WIDTH = 1.0
+# Latencies that agree to so many digits of that are one.
+_DIGITS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Translation:
         self._state_s = state_s
         pairs = (_pair(m, state_s) for m in measurements) if state_s is not None else ()
         self._pairs = [pair for pair in pairs if pair is not None]
+        self._powers: dict[float, tuple[float, float]] = {}  # by logarithm of latency, rounded
 
     def latency_s(self, measurement: Measurement) -> float:
         """What it is in that state, in seconds: as measured there, or else translated."""
@@ -68,6 +71,12 @@ class Translation:
 
     def _power(self, log_s: float) -> tuple[float, float]:
         """Which power of the reference's change such a latency changes by; its deviation."""
+        log_s = round(log_s, _DIGITS)
+        if log_s not in self._powers:
+            self._powers[log_s] = self._learned(log_s)
+        return self._powers[log_s]
+
+    def _learned(self, log_s: float) -> tuple[float, float]:
         near = [(math.exp(-0.5 * ((x - log_s) / _WIDTH) ** 2), y) for x, y in self._pairs]
         weight = 1.0 + sum(w for w, _ in near)
         mean = (_USUAL + sum(w * y for w, y in near)) / weight
