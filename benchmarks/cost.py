@@ -42,6 +42,7 @@ from bricks.knowledge import Knowledge
 from bricks.measure.campaign import Conditions
 from bricks.measure.probes import PROBES
 from bricks.measure.rounds import StopRule
+from bricks.measure.state import states
 from bricks.survey import decompose_all
 from bricks.zoo import entries
 
@@ -150,6 +151,10 @@ class Cost:
                 if isinstance(result, Measurement):
                     found.setdefault(model.name, []).append(result)
         return {name: each for name, each in found.items() if len(each) == 1 + len(AGAIN)}
+
+    def visits(self) -> list[tuple[Measurement, Measurement]]:
+        """Each model's own run, with each of those that came later."""
+        return [(first, again) for first, *more in self.truths().values() for again in more]
 
     def runs(self) -> dict[str, Measurement]:
         """All visits of each model together, by name."""
@@ -294,10 +299,12 @@ def facts_of(cost: Cost) -> dict[str, Any]:
         "models_s": cost.spent_s[MODELS],
         "all_s": all_s,
         "rounds": cost.counts[MODELS]["rounds"],
-        "noise": [
-            abs(again.latency_s() / first.latency_s() - 1)
-            for first, *more in cost.truths().values()
-            for again in more
+        "noise": [abs(again.latency_s() / first.latency_s() - 1) for first, again in cost.visits()],
+        "noise_in_state": [
+            abs(again.latency_s(state_s) / first.latency_s(state_s) - 1)
+            for first, again in cost.visits()
+            for state_s in states(r.state_s for r in first.quiet_rounds)
+            if first.known_in(state_s) and again.known_in(state_s)
         ],
         "fewest_s": all_s - saved_s,
         "profiles": {

@@ -97,14 +97,17 @@ def _efforts(facts: Facts) -> list[str]:
         cells += [number(math.exp(sum(logs) / len(logs)), 3), percent(sum(inside) / len(rows), 0)]
         cells += [percent(median(half)), percent(median([r["predicted_share"] for r in rows]), 0)]
         lines.append(_row(title, cells))
-    noise = facts["noise"]
+    noise, same = facts["noise"], facts["noise_in_state"]
     lines += [
         "",
         f"The models themselves were run twice more, at other times of the same session: latencies"
         f" were {percent(median(noise))} from those of the first time in the median, and"
         f" {percent(quantile(noise, 0.95))} in the 95th percentile: the machine has"
-        " [states](measuring.md#states-of-a-machine). What models took is taken from all runs, in"
-        " that state in which most of their bricks are known or predicted.",
+        " [states](measuring.md#states-of-a-machine). Within one state, it was"
+        f" {percent(median(same))} and {percent(quantile(same, 0.95))}. That is how well running a"
+        " model tells what it takes some minutes later, and no estimate can be nearer but by"
+        " chance. What models took is taken from all runs, in that state in which most of their"
+        " bricks are known or predicted.",
         "",
         f"Who runs each model as seldom as the rule allows, 8 rounds, needs about"
         f" {_s(facts['fewest_s'])}: that is {_times(facts)} as long as the efforts above.",
