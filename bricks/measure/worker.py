@@ -45,6 +45,9 @@ from bricks.system import Waiting, logical_cpus
 _REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
 # More than what lies in the region, for that begins where an address is even enough.
 _ALIGNING_BYTES = 64
+
+# By how many bytes the ballast grows: each time it is made anew.
+_BALLAST_STEP = 8 << 20
 # How long to look whether threads are idle, and how often.
 _SETTLING_TURN_S, _SETTLING_TURNS = 0.02, 50
 
@@ -272,8 +275,8 @@ class Worker:
         if len(self._ballast) < size_bytes + 2 * _ALIGNING_BYTES:
             self._readers.clear()  # their memory goes first
             self._ballast = np.zeros(0, np.uint8)
-            most_bytes = 1 << (size_bytes + 2 * _ALIGNING_BYTES - 1).bit_length()
-            self._ballast = np.ones(most_bytes, np.uint8)  # zeros may be no memory at all
+            steps = -(-(size_bytes + 2 * _ALIGNING_BYTES) // _BALLAST_STEP)
+            self._ballast = np.ones(steps * _BALLAST_STEP, np.uint8)  # of zeros there may be none
         if size_bytes not in self._readers:
             model = ballast(size_bytes)
             self._readers[size_bytes] = self._companion(model, BALLAST, _aligned(self._ballast))
