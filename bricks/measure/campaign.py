@@ -272,10 +272,9 @@ class Campaign:
             if isinstance(result, Measurement) and key not in again
         }
         rounds = {claim.key: claim.rounds for claim in claims}
-        goals = {
-            name: Goal(rounds, Shares(self._needs, known_s) if name != WHOLE else None)
-            for name in walks
-        }
+        # Beside the model itself, bricks are sampled as often as it: so all meet the same drift.
+        shares = None if WHOLE in walks else Shares(self._needs, known_s)
+        goals = {name: Goal(rounds, shares) for name in walks}
         task = Task(batch.name, walks, claims, self._conditions.rule, deadline, goals, span)
         done = self._sample(task)
         for job, mine in hosted:
