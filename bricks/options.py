@@ -77,7 +77,9 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
 def conditions_of(options: Options, info: BackendInfo, target: Target) -> Conditions:
     """How to measure on ``target``."""
     given = options.conditions
-    leeway = max(given.leeway or given.rule.precision / 2, effort_of(options).deviation / 4)
+    leeway = given.leeway
+    if leeway is None:
+        leeway = max(given.rule.precision / 2, effort_of(options).deviation / 4)
     return replace(
         given,
         exclusive=info.real and given.exclusive,

@@ -51,7 +51,8 @@ class Conditions:
     ``most_ballast_bytes`` is the most that is read in place of weights that a walk lacks: more than
     the caches hold is in vain. ``most_bricks`` are measured side by side. What is known in another
     state of the machine is measured again where some model may be off by more than ``leeway``
-    through it, relative to its latency; half of the rule's precision, if None.
+    through it, relative to its latency. None: half of the rule's precision, or what goes with an
+    effort (``options.conditions_of``).
     """
 
     rule: StopRule = field(default_factory=StopRule)

@@ -45,7 +45,6 @@ from bricks.system import Waiting, logical_cpus
 _REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
 # More than what lies in the region, for that begins where an address is even enough.
 _ALIGNING_BYTES = 64
-
 # By how many bytes the ballast grows: each time it is made anew.
 _BALLAST_STEP = 8 << 20
 # How long to look whether threads are idle, and how often.
