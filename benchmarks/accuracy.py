@@ -177,7 +177,7 @@ def samples(bench: Bench, case: Case) -> dict[str, Any]:
     for key, result in found.items():
         if not isinstance(result, Measurement):
             continue
-        rounds = [_micro(median(r.samples)) for r in result.rounds]
+        rounds = [_micro(r.latency_s) for r in result.rounds]
         if key in names:
             kept["models"][names[key]] = rounds
         else:

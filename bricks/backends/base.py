@@ -63,7 +63,12 @@ class Loaded(Protocol):
 
 
 class Backend(Protocol):
-    """A runtime with a fixed number of threads, in this process."""
+    """A runtime with a fixed number of threads, in this process.
+
+    ``loaders`` is how many threads may call :meth:`load` at the same time.
+    """
+
+    loaders: int
 
     def minds_signs(self, operator: str) -> bool:
         """Whether an operator takes longer where the signs of its input cannot be foreseen."""

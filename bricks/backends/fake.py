@@ -50,6 +50,8 @@ class FakeBackend:
     def __init__(self) -> None:
         self._loaded: WeakSet[FakeLoaded] = WeakSet()
 
+    loaders = 2
+
     def minds_signs(self, operator: str) -> bool:
         """Nothing takes time."""
         return False

@@ -114,7 +114,7 @@ def repeat_error(measurement: Measurement) -> float | None:
 
     Of the rounds of the state that most are of.
     """
-    rounds = [median(r.samples) for r in measurement.used_rounds()]
+    rounds = [r.latency_s for r in measurement.used_rounds()]
     if len(rounds) < 2:
         return None
     return abs(median(rounds[1::2]) / median(rounds[0::2]) - 1)

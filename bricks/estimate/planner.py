@@ -21,10 +21,11 @@ from bricks.estimate.likeness import LIKENESS, by_kind, covariance, noise_of, pl
 
 Array = np.ndarray
 
-# What measuring a brick takes: seconds until it is loaded, with those that lead in; how often its
-# latency is spent at least, and how often more where it is all of a model. Only the proportions
-# matter.
-_LOAD_S, _RUNS, _MORE_RUNS = 6e-3, 20.0, 450.0
+# What measuring a brick takes: seconds until it is loaded, with those that lead in, and more for
+# each byte of weights, which are copied and packed into memory that is filled for the first time;
+# how often its latency is spent at least, and how often more where it is all of a model. Only the
+# proportions matter.
+_LOAD_S, _LOAD_S_PER_BYTE, _RUNS, _MORE_RUNS = 6e-3, 3e-9, 20.0, 450.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,8 @@ class _Kind:
         self._open = np.array([not beliefs[key].measured for key in keys])
         latency_s = np.array([max(beliefs[key].latency_s, 1e-7) for key in keys])
         self._noise = noise_of(self._like, latency_s)
+        weight_bytes = np.array([traits[key].weight_bytes for key in keys])
+        self._load_s = _LOAD_S + _LOAD_S_PER_BYTE * weight_bytes
         self._places = places([traits[key] for key in keys], latency_s, self._like)
         half = covariance(self._places, self._places, self._like, lower=True).astype(np.float32)
         self._prior = np.tril(half)
@@ -149,7 +152,7 @@ class _Kind:
                 if key in column:
                     shares[row, column[key]] = abs(n) * beliefs[key].latency_s / total_s
         latency_s = np.array([b.latency_s for b in believed])
-        self._costs_s = _LOAD_S + latency_s * (_RUNS + _MORE_RUNS * shares.max(axis=0))
+        self._costs_s = self._load_s + latency_s * (_RUNS + _MORE_RUNS * shares.max(axis=0))
         self._weights = np.where(self._open, shares * [b.scale for b in believed], 0.0)
         self._effects = self._weights.astype(np.float32) @ self._prior
         self._effects = self._effects - (self._weights @ self._told.T) @ self._told

@@ -24,7 +24,6 @@ from bricks.measure.statistics import (
     LEAST_RANKED,
     Spread,
     half_width,
-    median,
     pooled_deviation,
     spread,
 )
@@ -43,7 +42,7 @@ def round_spread(measurement: Measurement, state_s: float | None = None) -> Spre
 
     Of the rounds of ``state_s``, if there are enough, else of the state most rounds are of.
     """
-    return spread([median(r.samples) for r in measurement.used_rounds(state_s)])
+    return spread([r.latency_s for r in measurement.used_rounds(state_s)])
 
 
 def state_of(
@@ -195,7 +194,7 @@ def _spreads(
     parts: Mapping[str, Measurement], state_s: float | None, translation: Translation
 ) -> dict[str, Spread]:
     """Median and interval of each brick; few rounds deviate as much as those of most bricks do."""
-    medians = {key: [median(r.samples) for r in m.used_rounds(state_s)] for key, m in parts.items()}
+    medians = {key: [r.latency_s for r in m.used_rounds(state_s)] for key, m in parts.items()}
     deviation = pooled_deviation(medians.values())
     return {
         key: _spread_in(of, deviation, translation.factor(parts[key]))

@@ -75,15 +75,17 @@ class Batch:
     def hosted(self, wanted: Collection[str]) -> list[tuple[Job, set[str]]]:
         """For each job that has any, those of the bricks ``wanted`` that are measured in it.
 
-        A brick is measured in the first model that has it.
+        In as few models as may be, since a walk has costs of its own: the next one is always that
+        which has most of what is left.
         """
-        left = set(wanted)
+        left = [(job, set(wanted).intersection(job.decomposition.plan.keys)) for job in self.jobs]
         found = []
-        for job in self.jobs:
-            mine = left & set(job.decomposition.plan.keys)
-            if mine:
-                found.append((job, mine))
-                left -= mine
+        while left:
+            job, mine = max(left, key=lambda of: len(of[1]))
+            if not mine:
+                break
+            found.append((job, mine))
+            left = [(other, theirs - mine) for other, theirs in left if other is not job]
         return found
 
 

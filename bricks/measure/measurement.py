@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bricks.measure.state import alike, prevailing, states
+from bricks.measure.state import ALIKE, alike, prevailing, states
 from bricks.measure.statistics import median
 
 # Bumped whenever samples taken before and after a change must not be mixed.
@@ -38,6 +38,16 @@ class Round:
         """Whether others kept the worker from running, or the machine changed meanwhile."""
         waited = self.waited_share is not None and self.waited_share > DISTURBED_SHARE
         return waited or not alike(self.reference_s, self.reference_end_s)
+
+    @property
+    def latency_s(self) -> float:
+        """The median of its samples, without those that something else must have held up.
+
+        Those are further from the fastest than the machine is within one state. With few samples,
+        as a round has, one of them would be half of what the round says.
+        """
+        most_s = ALIKE * min(self.samples)
+        return median([s for s in self.samples if s <= most_s])
 
     @property
     def state_s(self) -> float | None:
@@ -88,7 +98,7 @@ class Measurement:
 
     def latency_s(self, state_s: float | None = None) -> float:
         """The median over the rounds that are used: samples of a round are not independent."""
-        return median([median(r.samples) for r in self.used_rounds(state_s)])
+        return median([r.latency_s for r in self.used_rounds(state_s)])
 
     def _near(self, state_s: float | None) -> tuple[Round, ...]:
         wanted_s = self.state_s if state_s is None else state_s

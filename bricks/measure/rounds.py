@@ -140,9 +140,9 @@ class Progressing:
         for key, found in rounds.items():
             if key not in self._quiet:
                 before = self._before.get(key, ())
-                self._quiet[key] = [(r.state_s, median(r.samples)) for r in before]
+                self._quiet[key] = [(r.state_s, r.latency_s) for r in before]
             if not found.disturbed:
-                self._quiet[key].append((found.state_s, median(found.samples)))
+                self._quiet[key].append((found.state_s, found.latency_s))
 
     def look(self, state_s: float | None) -> None:
         """Let those keys rest that are known well enough in this state of the machine."""

@@ -68,7 +68,8 @@ class Step:
     """Something loaded, at a place: offsets into the shared region, or None for own buffers.
 
     ``after`` is the place that makes the value which the first output overwrites, if it does.
-    ``position`` is where in the model the step stands, ``weight`` for how many occurrences.
+    ``position`` is where in the model the step stands, ``weight`` for how many occurrences. A
+    ``long`` one leaves nothing near that was near before it.
     """
 
     place: str
@@ -80,6 +81,7 @@ class Step:
     position: int = 0
     copy: int = 0
     weight: float = 1.0
+    long: bool = False
 
     @property
     def load(self) -> str:
@@ -162,6 +164,7 @@ def walk_of(
                 position=i,
                 weight=timed.get(i, 1.0),
                 copy=copies.get((occurrence.brick, occurrence.weights or i), 0),
+                long=_long(bricks[occurrence.brick]),
             )
         )
     loads = tuple(
@@ -181,13 +184,17 @@ def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int)
             brick = bricks[of[j].brick]
             if brick.numeric_weight_bytes <= _MOST_LEAD_IN_BYTES:
                 yield j
-            if work_of(brick) > _LONG_WORK:
+            if _long(brick):
                 break
+
+
+def _long(brick: Brick) -> bool:
+    return work_of(brick) > _LONG_WORK
 
 
 def places_of(brick: Brick, places: int = PLACES, long_places: int = LONG_PLACES) -> int:
     """At how many places ``brick`` is timed, if it has so many."""
-    return long_places if work_of(brick) > _LONG_WORK else places
+    return long_places if _long(brick) else places
 
 
 def _timed(plan: Plan, most: Mapping[str, int]) -> dict[int, float]:
@@ -265,7 +272,14 @@ def narrowed(
 ) -> list[Step]:
     """Those of ``steps`` that are needed to go on timing ``keys`` alone."""
     wanted = [step for step in steps if step.timed and step.key in keys]
-    near = {p for step in wanted for p in range(step.position - lead_in, step.position + 1)}
+    long = {step.position for step in steps if step.long}
+    near: set[int] = set()
+    for step in wanted:
+        near.add(step.position)
+        for position in range(step.position - 1, step.position - 1 - lead_in, -1):
+            near.add(position)
+            if position in long:
+                break
     places = {step.place for step in steps if step.position in near}
     for step in reversed(steps):  # what is overwritten stands before what overwrites it
         if step.place in places and step.after is not None:

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -45,8 +46,6 @@ from bricks.system import Waiting, logical_cpus
 _REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
 # More than what lies in the region, for that begins where an address is even enough.
 _ALIGNING_BYTES = 64
-# By how many bytes the ballast grows: each time it is made anew.
-_BALLAST_STEP = 8 << 20
 # How long to look whether threads are idle, and how often.
 _SETTLING_TURN_S, _SETTLING_TURNS = 0.02, 50
 
@@ -64,6 +63,7 @@ class Worker:
         self._signed = False  # whether anything that is loaded minds signs
         self._reference: Placed | None = None
         self._ballast = np.zeros(0, np.uint8)  # what is read in place of weights that a walk lacks
+        self._most_ballast_bytes = 0  # that any walk of what is loaded may read
         self._readers: dict[int, Placed] = {}  # of so many of its bytes
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
@@ -155,7 +155,8 @@ class Worker:
             bricks={key: parse_model(unpack(text)) for key, text in bricks.items()},
         )
 
-    def _do_region(self, size_bytes: int) -> dict[str, Any]:
+    def _do_region(self, size_bytes: int, ballast_bytes: int = 0) -> dict[str, Any]:
+        self._most_ballast_bytes = ballast_bytes
         self._region = np.zeros(size_bytes + _ALIGNING_BYTES, np.uint8)
         self._refill()
         return {}
@@ -187,8 +188,24 @@ class Worker:
         self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize, streams=along)
         if along:
             self._parallel.add(id)
-        self._signed |= any(map(self.backend.minds_signs, _operators(proto)))
+        if any(map(self.backend.minds_signs, _operators(proto))):
+            self._signed = True
         return {}
+
+    def _do_load_all(self, loads: list[dict[str, Any]]) -> dict[str, Any]:
+        """Several at once, as far as the runtime allows; the seconds that each took."""
+
+        def load(fields: dict[str, Any]) -> float:
+            started = time.perf_counter()
+            self._do_load(**fields)
+            return time.perf_counter() - started
+
+        taken: list[float] = []
+        with ThreadPoolExecutor(self.backend.loaders) as pool:  # gone before anything is timed
+            for seconds in pool.map(load, loads):
+                self._say({"at": len(taken)})
+                taken.append(seconds)
+        return {"load_s": taken}
 
     def _do_place(
         self, place: str, id: str, inputs: list[int | None], outputs: list[int | None]
@@ -205,7 +222,6 @@ class Worker:
         self._parallel.clear()
         self._signed = False
         self._readers.clear()
-        self._ballast = np.zeros(0, np.uint8)
         gc.collect()
         _give_back_memory()
         return {}
@@ -247,7 +263,7 @@ class Worker:
         read = self._reader(ballast_bytes) if timed and ballast_bytes else None
         reference_s = self._reference_s() if timed else None
         if not warm:
-            one_pass()
+            announced() if announce else [run() for run in runs]
         gc.disable()
         waiting = Waiting()
         try:
@@ -270,12 +286,16 @@ class Worker:
         }
 
     def _reader(self, size_bytes: int) -> Placed:
-        """What reads so many bytes. All share their memory: having it made takes a while."""
+        """What reads so many bytes.
+
+        All share their memory, and keep it: to fill some for the first time takes a machine that
+        is itself virtual up to half a second for what the caches hold.
+        """
         if len(self._ballast) < size_bytes + 2 * _ALIGNING_BYTES:
             self._readers.clear()  # their memory goes first
             self._ballast = np.zeros(0, np.uint8)
-            steps = -(-(size_bytes + 2 * _ALIGNING_BYTES) // _BALLAST_STEP)
-            self._ballast = np.ones(steps * _BALLAST_STEP, np.uint8)  # of zeros there may be none
+            most = max(size_bytes, self._most_ballast_bytes)
+            self._ballast = np.ones(most + 2 * _ALIGNING_BYTES, np.uint8)  # zeros may be one page
         if size_bytes not in self._readers:
             model = ballast(size_bytes)
             self._readers[size_bytes] = self._companion(model, BALLAST, _aligned(self._ballast))

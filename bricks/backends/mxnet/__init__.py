@@ -52,6 +52,8 @@ class MxnetBackend:
         self._region = Region()
         self._fuse = fuse
 
+    loaders = 1  # its engine takes orders from one thread
+
     def minds_signs(self, operator: str) -> bool:
         """Clip does, and stands behind much of what convolutional networks consist of."""
         return True

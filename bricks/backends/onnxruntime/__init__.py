@@ -9,6 +9,7 @@ caches as a model's; the large arrays that they are copied from share one block.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,10 @@ _LEAST_SHARED_BYTES = 1 << 20
 # Bytes between the beginnings of two arrays in the block, and room for some thousands of them.
 _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 
+# Sessions that are made at the same time. Most of that is copying weights, which more than two
+# threads hardly do faster; and each holds its weights twice meanwhile.
+_LOADERS = 2
+
 # On values of both signs in no order, PRelu takes five times as long as on positive ones.
 _BRANCHING = frozenset(("PRelu", "Shrink"))
 
@@ -70,6 +75,8 @@ class OnnxRuntimeBackend:
         self._pool = Pool(seed)
         self._stand_ins = StandIns(self._pool)
         self._block = np.empty(0, np.uint8)
+        self._growing = threading.Lock()  # of the block
+        self.loaders = _LOADERS
 
     def minds_signs(self, operator: str) -> bool:
         """Those whose loop has a branch that nothing vectorises."""
@@ -201,9 +208,10 @@ class OnnxRuntimeBackend:
         a single prepacked copy, which then stays in the caches as no real model's weights would.
         """
         offset = number * _BLOCK_STEP
-        if self._block.size < offset + type_.size_bytes:
-            size_bytes = type_.size_bytes + max(offset, _BLOCK_SLACK)
-            rows = -(-size_bytes // (4 * _BLOCK_ROW))
-            block = self._pool.weight("block", TensorType("FLOAT", (rows, 1, _BLOCK_ROW)))
-            self._block = block.reshape(-1).view(np.uint8)
-        return at(self._block, offset, type_)
+        with self._growing:
+            if self._block.size < offset + type_.size_bytes:
+                size_bytes = type_.size_bytes + max(offset, _BLOCK_SLACK)
+                rows = -(-size_bytes // (4 * _BLOCK_ROW))
+                block = self._pool.weight("block", TensorType("FLOAT", (rows, 1, _BLOCK_ROW)))
+                self._block = block.reshape(-1).view(np.uint8)
+            return at(self._block, offset, type_)
