@@ -90,8 +90,8 @@ def recompose(
     if state_s is None:
         state_s = state_of(plan, results, predictions=predictions)
     elsewhere = {k for k, m in (parts | predicted).items() if not m.known_in(state_s)}
-    translation = Translation(parts.values() if elsewhere else (), state_s)
-    spreads = _spreads(parts, state_s, translation)
+    translation = Translation(parts.values(), state_s)
+    spreads = _spreads(parts, translation)
     for key, measurement in predicted.items():
         factor = translation.factor(measurement)
         spreads[key] = _translated(predictions.of[key].spread(), factor)
@@ -190,25 +190,23 @@ class _Width:
         return self._common_s + math.sqrt(self._squares)
 
 
-def _spreads(
-    parts: Mapping[str, Measurement], state_s: float | None, translation: Translation
-) -> dict[str, Spread]:
+def _spreads(parts: Mapping[str, Measurement], translation: Translation) -> dict[str, Spread]:
     """Median and interval of each brick; few rounds deviate as much as those of most bricks do."""
-    medians = {key: [r.latency_s for r in m.used_rounds(state_s)] for key, m in parts.items()}
-    deviation = pooled_deviation(medians.values())
+    rounds_s = {key: translation.rounds_s(m) for key, m in parts.items()}
+    deviation = pooled_deviation(rounds_s.values())
     return {
-        key: _spread_in(of, deviation, translation.factor(parts[key]))
-        for key, of in medians.items()
+        key: _spread_of(of, deviation, translation.factor(parts[key]).reach)
+        for key, of in rounds_s.items()
     }
 
 
-def _spread_in(medians: Sequence[float], deviation: float, factor: Factor) -> Spread:
-    found = spread(medians)
+def _spread_of(rounds_s: Sequence[float], deviation: float, reach: Factor) -> Spread:
+    found = spread(rounds_s)
     if found.count < LEAST_RANKED:
-        half_s = half_width(medians, deviation)
+        half_s = half_width(rounds_s, deviation)
         low_s = max(0.0, found.median_s - half_s)
         found = replace(found, low_s=low_s, high_s=found.median_s + half_s)
-    return _translated(found, factor)
+    return _translated(found, reach)
 
 
 def _translated(found: Spread, factor: Factor) -> Spread:

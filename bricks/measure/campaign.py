@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from bricks.measure.jobs import MOST_BRICKS, Batch, Job, batches, needs_of
+from bricks.measure.jobs import MOST_BRICKS, Batch, Job, batches, needs_of, spread_out
 from bricks.measure.measurement import Failure, Measurement, Round, common_state
 from bricks.measure.probes import PROBES, probe_walk
 from bricks.measure.rounds import Goal, StopRule, sample_in_turn
@@ -156,6 +156,7 @@ class Campaign:
         for claims in self._claims(list(PROBES.values()), deadline, OVERHEAD, 0.0):
             with self._holding(claims):
                 self._probe(claims, deadline)
+        jobs = spread_out(jobs, lacking)
         parts = list(batches(jobs, lacking, self._conditions.most_bricks))
         sizes = [sum(key in lacking for key in batch.keys) for batch in parts]
         for number, batch in enumerate(parts):
@@ -232,7 +233,8 @@ class Campaign:
         return {
             key
             for key, measurement in known.items()
-            if shares[key] * translation.factor(measurement).open_share > most
+            if not measurement.known_in(state_s)
+            and shares[key] * translation.factor(measurement).open_share > most
         }
 
     def _known(self, keys: Sequence[str]) -> dict[str, Measurement]:

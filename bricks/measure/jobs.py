@@ -7,7 +7,7 @@ by side; a batch is no more than memory holds with ease. It must not know how an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bricks.decompose.plan import Decomposition, work_of
 from bricks.decompose.streams import whole_key
@@ -73,20 +73,42 @@ class Batch:
         return list(dict.fromkeys(key for job in self.jobs for key in job.keys))
 
     def hosted(self, wanted: Collection[str]) -> list[tuple[Job, set[str]]]:
-        """For each job that has any, those of the bricks ``wanted`` that are measured in it.
+        """For each job that has any, those of the bricks ``wanted`` that are measured in it."""
+        found = zip(self.jobs, hosted(self.jobs, wanted), strict=True)
+        return [(job, mine) for job, mine in found if mine]
 
-        In as few models as may be, since a walk has costs of its own: the next one is always that
-        which has most of what is left.
-        """
-        left = [(job, set(wanted).intersection(job.decomposition.plan.keys)) for job in self.jobs]
-        found = []
-        while left:
-            job, mine = max(left, key=lambda of: len(of[1]))
-            if not mine:
-                break
-            found.append((job, mine))
-            left = [(other, theirs - mine) for other, theirs in left if other is not job]
-        return found
+
+def hosted(jobs: Sequence[Job], wanted: Collection[str]) -> list[set[str]]:
+    """Which of the bricks ``wanted`` to measure in the model of each job.
+
+    In that of whose work a brick is the largest share. What a brick takes depends a little on the
+    model around it (how warm its weights are, for one), and there it matters most.
+    """
+    found: list[set[str]] = [set() for _ in jobs]
+    best: dict[str, tuple[float, int]] = {}
+    for number, job in enumerate(jobs):
+        counts, bricks = job.decomposition.plan.counts, job.decomposition.bricks
+        works = {key: abs(n) * (1.0 + work_of(bricks[key])) for key, n in counts.items()}
+        all_work = sum(works.values())
+        for key in works.keys() & set(wanted):
+            share = works[key] / all_work
+            if key not in best or share > best[key][0]:
+                best[key] = share, number
+    for key, (_, number) in best.items():
+        found[number].add(key)
+    return found
+
+
+def spread_out(jobs: Sequence[Job], lacking: Collection[str]) -> list[Job]:
+    """``jobs``, each with those bricks alone that are ``lacking`` and measured in its model.
+
+    As they are, where a model itself is run too: then its bricks are measured beside it.
+    """
+    if any(job.whole for job in jobs):
+        return list(jobs)
+    wanted = {key for job in jobs for key in job.bricks}.intersection(lacking)
+    found = zip(jobs, hosted(jobs, wanted), strict=True)
+    return [replace(job, chosen=frozenset(mine)) for job, mine in found]
 
 
 def batches(
