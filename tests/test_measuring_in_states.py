@@ -94,6 +94,27 @@ def test_latencies_are_translated_as_those_were_that_are_known_in_both_states() 
     assert Translation([], FAR).factor(long).open_share > 0.5  # nothing known: far from sure
 
 
+def test_drift_within_a_state_is_translated_as_far_as_latencies_follow_it() -> None:
+    slow = 1.2 * NEAR
+    following = [taken(str(i), (2e-5, NEAR), (2.4e-5, slow)) for i in range(200)]
+    steady = [taken(f"s{i}", (2e-2, NEAR), (2e-2, slow)) for i in range(200)]
+    short, long = taken("a", *[(2.4e-5, slow)] * 2), taken("b", *[(2e-2, slow)] * 2)
+    found = Translation([*following, *steady], NEAR)
+    assert short.known_in(NEAR)
+    assert found.latency_s(short) == pytest.approx(2e-5, rel=0.03)
+    assert found.rounds_s(short) == [found.latency_s(short)] * 2
+    assert found.latency_s(long) == pytest.approx(2e-2, rel=0.03)
+    assert found.factor(short).reach.middle == 1.0
+    assert 0.0 < found.factor(short).reach.open_share < 0.1
+
+
+def test_a_sample_that_was_held_up_does_not_count() -> None:
+    assert Round((1.0, 1.2)).latency_s == pytest.approx(1.1)
+    assert Round((1.0, 1.3)).latency_s == Round((1.3, 1.0)).latency_s == 1.0
+    assert Round((3.0, 1.0, 1.1)).latency_s == pytest.approx(1.05)
+    assert Round((2.0,)).latency_s == 2.0
+
+
 def test_what_is_known_in_the_state_or_in_none_is_not_translated() -> None:
     near, nowhere = taken("a", *[(1.0, NEAR)] * 3), Measurement("b", (Round((1.0,)),), 1.0)
     for state_s in (NEAR, None):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from plans import HEAVY, decomposed, plan
 
-from bricks.measure.jobs import Job, batches, needs_of
+from bricks.measure.jobs import Job, batches, needs_of, spread_out
 
 
 def job(name: str, keys: str, *, whole: bool = False, heavy: str = "") -> Job:
@@ -51,11 +51,22 @@ def test_weights_are_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(batches(jobs, set("abcde"))) == [["one"], ["two", "three"]]
 
 
-def test_a_brick_is_measured_in_the_first_model_that_has_it() -> None:
-    (batch,) = batches([job("one", "abc"), job("two", "cdb")], set("abcd"))
-    hosted = [(job.model.name, keys) for job, keys in batch.hosted({"b", "c", "d"})]
-    assert hosted == [("one", {"b", "c"}), ("two", {"d"})]
-    assert batch.keys == ["a", "b", "c", "d"]
+def test_a_brick_is_measured_in_the_model_of_which_it_is_most() -> None:
+    (batch,) = batches([job("one", "abcde"), job("two", "cf"), job("three", "cgg")], set("abcdefg"))
+    hosted = [(job.model.name, keys) for job, keys in batch.hosted(set("bcfg"))]
+    assert hosted == [("one", {"b"}), ("two", {"c", "f"}), ("three", {"g"})]
+    assert batch.keys == list("abcdefg")
+
+
+def test_bricks_come_into_the_batch_of_the_model_that_they_are_measured_in() -> None:
+    jobs = spread_out([job("one", "abcde"), job("two", "cf"), job("three", "ab")], set("abcf"))
+    assert [one.keys for one in jobs] == [[], ["c", "f"], ["a", "b"]]
+    assert names(batches(jobs, set("abcf"), most_bricks=2)) == [["two"], ["three"]]
+
+
+def test_beside_a_model_itself_all_of_its_bricks_are_measured() -> None:
+    jobs = [job("one", "abc", whole=True)]
+    assert spread_out(jobs, set("ab")) == jobs
 
 
 def test_needs_are_all_of_a_models_bricks_also_those_that_are_not_measured_now() -> None:

@@ -152,6 +152,33 @@ class Together:
     ask_afresh = ask
 
 
+class Choosy(Together):
+    """A worker that cannot load several things at once, and one of them not at all."""
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        if op == "load_all":
+            raise WorkerError("out of memory")
+        if op == "load" and fields["key"] == "b1-1":
+            raise WorkerError("there is no kernel for it")
+        if op == "load":
+            self.loaded.append(fields["key"])
+        return {}
+
+    ask_afresh = ask
+
+
+def test_what_cannot_be_loaded_at_once_is_loaded_one_by_one() -> None:
+    worker: Any = Choosy()
+    keys = ["b1-0", "b1-1", "b1-2"]
+    sampler = Sampler(worker, {key: single(key, b"", inputs=1, outputs=1) for key in keys})
+    sampler.prepare()
+    assert worker.loaded == ["b1-0", "b1-2"]
+    assert sampler.failures == {"b1-1": "there is no kernel for it"}
+
+
 def test_bricks_that_only_break_off_together_are_no_failures() -> None:
     sampler = Sampler(Together(), {"net": single("b1-0", b"", inputs=1, outputs=1)})
     sampler.prepare()

@@ -11,7 +11,7 @@ from bricks.decompose.plan import Decomposition, Occurrence, Plan
 from bricks.graph.tensor import TensorType
 from bricks.measure.arena import arrange
 from bricks.measure.sampler import _by_key
-from bricks.measure.walk import Step, Walk, alone, grounded, walk_of
+from bricks.measure.walk import Step, Walk, alone, grounded, narrowed, walk_of
 
 REPEATED = plan([(key, [i], [i + 1]) for i, key in enumerate("abcabdabcd")])
 LAYERS = plan([("abc"[i % 3], [i], [i + 1]) for i in range(36)])
@@ -102,6 +102,17 @@ def test_weights_that_places_share_count_once() -> None:
     assert decomposed(plan(places), heavy="a").weight_bytes == HEAVY.size_bytes
     unknown = plan([("a", [i], [i + 1]) for i in range(8)])
     assert decomposed(unknown, heavy="a").weight_bytes == 8 * HEAVY.size_bytes
+
+
+def test_what_goes_on_being_timed_is_led_in_by_no_more_than_one_long_step() -> None:
+    steps = [
+        Step(str(i), key, (), (), timed=True, position=i, long=key == "L")
+        for i, key in enumerate("abLcLdef")
+    ]
+    assert [step.place for step in narrowed(steps, {"f"})] == ["4", "5", "6", "7"]
+    assert [step.place for step in narrowed(steps, {"c"})] == ["2", "3"]
+    assert [step.timed for step in narrowed(steps, {"c"})] == [False, True]
+    assert [step.place for step in narrowed(steps, {"f"}, lead_in=1)] == ["6", "7"]
 
 
 def test_what_is_timed_at_several_places_counts_with_their_mean() -> None:

@@ -300,6 +300,35 @@ def test_every_walk_begins_with_ordinary_numbers() -> None:
     assert np.isfinite(region[:100_000].view(np.float16)).all()
 
 
+def test_several_are_loaded_at_once_and_each_is_said() -> None:
+    said: list[dict[str, Any]] = []
+    worker = Worker(said.append)
+    worker.answer(dict(HELLO))
+    relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    one = {"key": "k", "optimize": False, "model": pack(relu.SerializeToString())}
+    answer = worker.answer({"op": "load_all", "loads": [{"id": name, **one} for name in "abc"]})
+    assert said == [{"at": 0}, {"at": 1}, {"at": 2}]
+    assert len(answer["load_s"]) == 3 and min(answer["load_s"]) > 0
+    for name in "abc":
+        worker.answer({"op": "place", "place": name, "id": name, "inputs": [None], "outputs": [0]})
+
+
+def test_the_ballast_stays_for_what_is_loaded_next() -> None:
+    worker = Worker(lambda message: None)
+    worker.answer(dict(HELLO))
+    worker.answer({"op": "region", "size_bytes": 0, "ballast_bytes": 3000})
+    worker._reader(1000)
+    first = worker._ballast
+    assert len(first) >= 3000
+    worker._reader(2000)
+    worker.answer({"op": "unload"})
+    worker.answer({"op": "region", "size_bytes": 0, "ballast_bytes": 2000})
+    worker._reader(2000)
+    assert worker._ballast is first
+    worker._reader(5000)
+    assert len(worker._ballast) >= 5000
+
+
 def test_numbers_have_both_signs_where_something_loaded_minds_signs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
