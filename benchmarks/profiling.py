@@ -10,7 +10,7 @@ from typing import Any
 from bricks import Bench
 
 # What requests to the worker are called; the rest of its requests are small change.
-_ASKED = {"load": "loading bricks", "place": "placing them in memory"}
+_ASKED = {"load_all": "loading bricks", "load": "loading bricks", "place": "placing them in memory"}
 _READS = ("results", "load_bricks", "brick_keys", "load_plan", "claim", "refuse_damage")
 _WRITES = ("append_rounds", "supplement", "finish", "release", "renew", "save_decomposition")
 
