@@ -169,6 +169,9 @@ class Choosy(Together):
 
     ask_afresh = ask
 
+    def reset(self) -> None:
+        self.loaded.clear()
+
 
 def test_what_cannot_be_loaded_at_once_is_loaded_one_by_one() -> None:
     worker: Any = Choosy()

@@ -13,11 +13,12 @@ from onnx import TensorProto, helper
 BALLAST = "ballast"
 
 _ROW = 1024
+ROW_BYTES = 4 * _ROW
 
 
 def ballast(size_bytes: int) -> onnx.ModelProto:
     """A model that reads so many bytes (rounded up to 4 KiB), with all threads, and writes few."""
-    rows = max(1, -(-size_bytes // (4 * _ROW)))
+    rows = max(1, -(-size_bytes // ROW_BYTES))
     graph = helper.make_graph(
         [helper.make_node("ReduceMax", ["in"], ["out"], axes=[1], keepdims=0)],
         "ballast",

@@ -249,6 +249,7 @@ class Sampler:
             )
         except WorkerError:
             self._together = False
+            self._supervisor.reset()  # a runtime may keep memory that it needs no more
             return False
         now = time.perf_counter()
         factor = (now - self._lap) / max(sum(answer["load_s"]), 1e-9)  # they ran side by side

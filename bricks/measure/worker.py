@@ -28,7 +28,7 @@ import numpy as np
 import onnx
 
 from bricks import backends
-from bricks.backends.ballast import BALLAST, ballast
+from bricks.backends.ballast import BALLAST, ROW_BYTES, ballast
 from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.filling import PERIOD, filled
 from bricks.backends.reference import REFERENCE, reference
@@ -46,6 +46,8 @@ from bricks.system import Waiting, logical_cpus
 _REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
 # More than what lies in the region, for that begins where an address is even enough.
 _ALIGNING_BYTES = 64
+# Less ballast than this stands for nothing.
+_LEAST_BALLAST_BYTES = 1 << 20
 # How long to look whether threads are idle, and how often.
 _SETTLING_TURN_S, _SETTLING_TURNS = 0.02, 50
 
@@ -64,6 +66,7 @@ class Worker:
         self._reference: Placed | None = None
         self._ballast = np.zeros(0, np.uint8)  # what is read in place of weights that a walk lacks
         self._most_ballast_bytes = 0  # that any walk of what is loaded may read
+        self._tried_ballast_bytes = 0  # to have, in vain perhaps
         self._readers: dict[int, Placed] = {}  # of so many of its bytes
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
@@ -222,6 +225,7 @@ class Worker:
         self._parallel.clear()
         self._signed = False
         self._readers.clear()
+        self._tried_ballast_bytes = len(self._ballast)  # for there may be more memory now
         gc.collect()
         _give_back_memory()
         return {}
@@ -289,16 +293,18 @@ class Worker:
         """What reads so many bytes.
 
         All share their memory, and keep it: to fill some for the first time takes a machine that
-        is itself virtual up to half a second for what the caches hold.
+        is itself virtual up to half a second for what the caches hold. Where memory is short, it is
+        half of that, or a quarter.
         """
-        if len(self._ballast) < size_bytes + 2 * _ALIGNING_BYTES:
+        if size_bytes > self._tried_ballast_bytes:
             self._readers.clear()  # their memory goes first
             self._ballast = np.zeros(0, np.uint8)
-            most = max(size_bytes, self._most_ballast_bytes)
-            self._ballast = np.ones(most + 2 * _ALIGNING_BYTES, np.uint8)  # zeros may be one page
+            self._tried_ballast_bytes = max(size_bytes, self._most_ballast_bytes)
+            self._ballast = _ballast_of(self._tried_ballast_bytes)
+        size_bytes = min(size_bytes, len(self._ballast))
         if size_bytes not in self._readers:
             model = ballast(size_bytes)
-            self._readers[size_bytes] = self._companion(model, BALLAST, _aligned(self._ballast))
+            self._readers[size_bytes] = self._companion(model, BALLAST, self._ballast)
         return self._readers[size_bytes]
 
     def _companion(
@@ -326,6 +332,18 @@ class Worker:
 
     def _aligned_region(self) -> np.ndarray:
         return _aligned(self._region)
+
+
+def _ballast_of(size_bytes: int) -> np.ndarray:
+    """Memory that a model which reads so many bytes can read, or half of that, as it must be."""
+    while True:
+        whole_bytes = -(-size_bytes // ROW_BYTES) * ROW_BYTES
+        try:  # no zeros, for which there may be no memory
+            return _aligned(np.ones(whole_bytes + _ALIGNING_BYTES, np.uint8))[:whole_bytes]
+        except MemoryError:
+            if size_bytes <= _LEAST_BALLAST_BYTES:
+                raise
+            size_bytes //= 2
 
 
 def _aligned(memory: np.ndarray) -> np.ndarray:
