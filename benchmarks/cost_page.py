@@ -131,7 +131,7 @@ def _shares(facts: Facts) -> list[str]:
         "## Where the time goes",
         "",
         f"Measuring the zoo's bricks with nothing cached, all of them: before"
-        f" ({before['what']}) and now.",
+        f" (on {before['system']}, {before['what']}) and now. Of two machines only shares compare.",
         "",
         "| | before | | now | |",
         "|---|--:|--:|--:|--:|",
