@@ -47,10 +47,10 @@ _PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 class FakeBackend:
     """The backend called ``fake``."""
 
+    loaders = 2
+
     def __init__(self) -> None:
         self._loaded: WeakSet[FakeLoaded] = WeakSet()
-
-    loaders = 2
 
     def minds_signs(self, operator: str) -> bool:
         """Nothing takes time."""

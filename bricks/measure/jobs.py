@@ -84,13 +84,14 @@ def hosted(jobs: Sequence[Job], wanted: Collection[str]) -> list[set[str]]:
     In that of whose work a brick is the largest share. What a brick takes depends a little on the
     model around it (how warm its weights are, for one), and there it matters most.
     """
+    sought = set(wanted)
     found: list[set[str]] = [set() for _ in jobs]
     best: dict[str, tuple[float, int]] = {}
     for number, job in enumerate(jobs):
         counts, bricks = job.decomposition.plan.counts, job.decomposition.bricks
         works = {key: abs(n) * (1.0 + work_of(bricks[key])) for key, n in counts.items()}
         all_work = sum(works.values())
-        for key in works.keys() & set(wanted):
+        for key in works.keys() & sought:
             share = works[key] / all_work
             if key not in best or share > best[key][0]:
                 best[key] = share, number

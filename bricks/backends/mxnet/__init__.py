@@ -45,14 +45,14 @@ class MxnetBackend:
     The number of threads is set before it is imported.
     """
 
+    loaders = 1  # its engine takes orders from one thread
+
     def __init__(self, *, seed: int, fuse: bool) -> None:
         logging.getLogger().setLevel(logging.ERROR)
         mx.random.seed(seed)
         self._pool = Pool(seed)
         self._region = Region()
         self._fuse = fuse
-
-    loaders = 1  # its engine takes orders from one thread
 
     def minds_signs(self, operator: str) -> bool:
         """Clip does, and stands behind much of what convolutional networks consist of."""

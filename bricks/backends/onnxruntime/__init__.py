@@ -49,10 +49,6 @@ _LEAST_SHARED_BYTES = 1 << 20
 # Bytes between the beginnings of two arrays in the block, and room for some thousands of them.
 _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 
-# Sessions that are made at the same time. Most of that is copying weights, which more than two
-# threads hardly do faster; and each holds its weights twice meanwhile.
-_LOADERS = 2
-
 # On values of both signs in no order, PRelu takes five times as long as on positive ones.
 _BRANCHING = frozenset(("PRelu", "Shrink"))
 
@@ -62,6 +58,9 @@ class OnnxRuntimeBackend:
 
     Of the pool that runs nodes side by side, the caller counts as one, and only waits.
     """
+
+    # Most of making a session is copying weights, and each holds its weights twice meanwhile.
+    loaders = 2
 
     def __init__(self, *, threads: int, seed: int, workers: int = 1) -> None:
         ort.set_default_logger_severity(4)
@@ -76,7 +75,6 @@ class OnnxRuntimeBackend:
         self._stand_ins = StandIns(self._pool)
         self._block = np.empty(0, np.uint8)
         self._growing = threading.Lock()  # of the block
-        self.loaders = _LOADERS
 
     def minds_signs(self, operator: str) -> bool:
         """Those whose loop has a branch that nothing vectorises."""
