@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bricks.estimate.planner import Planner
 
 # Bricks that the first predictions are learned from; from then on at most so many times as many.
-_FIRST, _GROWTH = 160, 2.0
+_FIRST, _GROWTH = 120, 2.0
 
 # Nearer to a goal than this it is not worth another stage.
 _NEARLY = 1.15

@@ -73,11 +73,26 @@ def test_what_is_measured_is_not_chosen() -> None:
 
 def test_what_costs_less_and_tells_as_much_comes_first() -> None:
     """Of two that are as good as equal, the one of a small share of every model."""
-    small, large = conv(16, 32, 28), conv(16, 33, 28)
-    traits = {b.key: describe(b) for b in (small, large)}
-    counts = {"net": {small.key: 1, large.key: 60}}
-    chosen = planner(counts, traits).choose(0.2)
+    small, large, known = conv(16, 32, 28), conv(16, 33, 28), conv(16, 512, 7)
+    traits = {b.key: describe(b) for b in (small, large, known)}
+    counts = {"net": {small.key: 1, large.key: 60, known.key: 1}}
+    chosen = planner(counts, traits, measured=[known.key]).choose(0.12)
     assert chosen == [small.key]
+
+
+def test_something_of_every_operator_is_measured_first() -> None:
+    """However little of any model it is believed to be: that is a guess as long as none was."""
+    convs = [conv(16, 32, size) for size in (14, 28, 56)]
+    rare = [unary("Exp", 100), unary("Exp", 200), unary("Sin", 100)]
+    traits = {b.key: describe(b) for b in (*convs, *rare)}
+    counts = {"net": dict.fromkeys(traits, 1)}
+    fresh = planner(counts, traits)
+    assert not fresh.meets(1e3)
+    chosen = fresh.choose(1e3)
+    assert fresh.meets(1e3)
+    assert sorted(traits[key].operator for key in chosen) == ["Conv", "Exp", "Sin"]
+    assert {rare[1].key, rare[2].key} < set(chosen)  # the larger one of those with Exp
+    assert planner(counts, traits, measured=chosen).choose(1e3) == []
 
 
 def test_nothing_of_one_kind_tells_of_another() -> None:

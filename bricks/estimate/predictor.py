@@ -249,7 +249,11 @@ def _scales(outcomes: Sequence[_Outcome]) -> dict[str, float]:
 
 
 def _bias(outcomes: Sequence[_Outcome]) -> float:
-    """What groups are most likely off by, beyond what independent errors of bricks explain."""
+    """What groups are likely to be off by, beyond what independent errors of bricks explain.
+
+    The mean over all that is possible, each as likely as it makes what was found: the likeliest one
+    alone would be next to nothing as soon as the bricks' own errors may explain everything.
+    """
     off, explained = [], []
     for group in sorted({o.group for o in outcomes}):
         mine = [o for o in outcomes if o.group == group]
@@ -262,7 +266,8 @@ def _bias(outcomes: Sequence[_Outcome]) -> float:
     biases = np.geomspace(0.01, 1.0, 100)
     variances = np.array(explained) + biases[:, None] ** 2
     unlikely = (np.log(variances) + np.array(off) ** 2 / variances).sum(axis=1)
-    return float(biases[np.argmin(unlikely)])
+    likelihoods = np.exp((unlikely.min() - unlikely) / 2)
+    return math.sqrt(float((biases**2 * likelihoods).sum() / likelihoods.sum()))
 
 
 def _owners(groups: Mapping[str, Collection[str]], known: Collection[str]) -> dict[str, str]:
