@@ -89,6 +89,7 @@ class Bench:
         self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
         self._target_saved = False
         self._decomposed: dict[str, Decomposition] = {}  # by digest: commands ask several times
+        self._bricks: dict[str, Brick] = {}  # loaded so far: many models have the same ones
         self._known: dict[str, Knowledge] = {}  # by target
 
     def __enter__(self) -> Bench:
@@ -141,9 +142,11 @@ class Bench:
         known = self._known_plan(model)
         if known is not None:
             plan, wall_s = known
-            bricks = self.store.load_bricks(plan.keys)
+            bricks = {key: self._bricks[key] for key in plan.keys if key in self._bricks}
+            bricks |= self.store.load_bricks([key for key in plan.keys if key not in bricks])
             if len(bricks) == len(plan.keys):
-                return Decomposition(plan, bricks, wall_s)
+                self._bricks |= bricks
+                return Decomposition(plan, {key: bricks[key] for key in plan.keys}, wall_s)
         self._progress(f"decomposing {model.name}", 0.0)
         result = self._graphs.decomposed(model, self._granularity)
         self.keep(result)
@@ -358,6 +361,8 @@ class Bench:
         if not jobs or (self._effort.complete and (whole or budget_s is None)):
             return self._campaign(jobs, budget_s, self._progress)
         spending = Spending(jobs, self.knowledge(), self._effort, budget_s, self._progress)
+        if spending.untried:
+            self._supervisor.awaken()  # while it is decided what to measure first
         return spending.run(self._campaign)
 
     def _campaign(self, jobs: Sequence[Job], budget_s: float | None, progress: Progress) -> Outcome:

@@ -59,6 +59,11 @@ class Spending:
         self._share = 0.0
         self._planner: Planner | None = None
 
+    @property
+    def untried(self) -> bool:
+        """Whether nothing was measured yet: then something will be."""
+        return bool(self._keys) and not self._knowledge.settled(self._keys)
+
     def run(self, run: Run) -> Outcome:
         """Measure stage by stage; what all stages did."""
         done: list[Outcome] = []

@@ -53,20 +53,23 @@ def test_weights_are_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_brick_is_measured_in_the_model_of_which_it_is_most() -> None:
     (batch,) = batches([job("one", "abcde"), job("two", "cf"), job("three", "cgg")], set("abcdefg"))
-    hosted = [(job.model.name, keys) for job, keys in batch.hosted(set("bcfg"))]
+    hosted = [
+        (job.model.name, keys) for job, keys in batch.hosted(set("bcfg"), needs_of(batch.jobs))
+    ]
     assert hosted == [("one", {"b"}), ("two", {"c", "f"}), ("three", {"g"})]
     assert batch.keys == list("abcdefg")
 
 
 def test_bricks_come_into_the_batch_of_the_model_that_they_are_measured_in() -> None:
-    jobs = spread_out([job("one", "abcde"), job("two", "cf"), job("three", "ab")], set("abcf"))
+    jobs = [job("one", "abcde"), job("two", "cf"), job("three", "ab")]
+    jobs = spread_out(jobs, set("abcf"), needs_of(jobs))
     assert [one.keys for one in jobs] == [[], ["c", "f"], ["a", "b"]]
     assert names(batches(jobs, set("abcf"), most_bricks=2)) == [["two"], ["three"]]
 
 
 def test_beside_a_model_itself_all_of_its_bricks_are_measured() -> None:
     jobs = [job("one", "abc", whole=True)]
-    assert spread_out(jobs, set("ab")) == jobs
+    assert spread_out(jobs, set("ab"), needs_of(jobs)) == jobs
 
 
 def test_needs_are_all_of_a_models_bricks_also_those_that_are_not_measured_now() -> None:

@@ -38,14 +38,14 @@ print(json.dumps({"told": told, "left": left}))
 KILLED = """
 from bricks.measure.supervisor import Supervisor
 
-start = Supervisor._start
+welcome = Supervisor._welcome
 
 def killed(self):
-    start(self)
+    welcome(self)
     if not self._settings.timing:
         self._process.kill()
 
-Supervisor._start = killed
+Supervisor._welcome = killed
 """
 
 

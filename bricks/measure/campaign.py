@@ -156,7 +156,7 @@ class Campaign:
         for claims in self._claims(list(PROBES.values()), deadline, OVERHEAD, 0.0):
             with self._holding(claims):
                 self._probe(claims, deadline)
-        jobs = spread_out(jobs, lacking)
+        jobs = spread_out(jobs, lacking, self._needs)
         parts = list(batches(jobs, lacking, self._conditions.most_bricks))
         sizes = [sum(key in lacking for key in batch.keys) for batch in parts]
         for number, batch in enumerate(parts):
@@ -265,7 +265,7 @@ class Campaign:
         for job in batch.jobs:
             if job.whole_key in wanted or (job.whole and again):
                 walks[WHOLE] = _whole(job)
-        hosted = batch.hosted(wanted)
+        hosted = batch.hosted(wanted, self._needs)
         avoid = {k for k, r in settled.items() if isinstance(r, Failure)}
         for job, mine in hosted:
             walks[f"{BRICKS} of {job.model.digest}"] = self._walk(job, mine, avoid)

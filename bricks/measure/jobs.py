@@ -6,7 +6,7 @@ by side; a batch is no more than memory holds with ease. It must not know how an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bricks.decompose.plan import Decomposition, work_of
@@ -72,13 +72,17 @@ class Batch:
         """All keys that are wanted, once each."""
         return list(dict.fromkeys(key for job in self.jobs for key in job.keys))
 
-    def hosted(self, wanted: Collection[str]) -> list[tuple[Job, set[str]]]:
+    def hosted(
+        self, wanted: Collection[str], needs: Mapping[str, Needs]
+    ) -> list[tuple[Job, set[str]]]:
         """For each job that has any, those of the bricks ``wanted`` that are measured in it."""
-        found = zip(self.jobs, hosted(self.jobs, wanted), strict=True)
+        found = zip(self.jobs, hosted(self.jobs, wanted, needs), strict=True)
         return [(job, mine) for job, mine in found if mine]
 
 
-def hosted(jobs: Sequence[Job], wanted: Collection[str]) -> list[set[str]]:
+def hosted(
+    jobs: Sequence[Job], wanted: Collection[str], needs: Mapping[str, Needs]
+) -> list[set[str]]:
     """Which of the bricks ``wanted`` to measure in the model of each job.
 
     In that of whose work a brick is the largest share. What a brick takes depends a little on the
@@ -88,8 +92,8 @@ def hosted(jobs: Sequence[Job], wanted: Collection[str]) -> list[set[str]]:
     found: list[set[str]] = [set() for _ in jobs]
     best: dict[str, tuple[float, int]] = {}
     for number, job in enumerate(jobs):
-        counts, bricks = job.decomposition.plan.counts, job.decomposition.bricks
-        works = {key: abs(n) * (1.0 + work_of(bricks[key])) for key, n in counts.items()}
+        need = needs[job.model.digest]
+        works = {key: abs(n) * need.works[key] for key, n in need.counts.items()}
         all_work = sum(works.values())
         for key in works.keys() & sought:
             share = works[key] / all_work
@@ -100,7 +104,9 @@ def hosted(jobs: Sequence[Job], wanted: Collection[str]) -> list[set[str]]:
     return found
 
 
-def spread_out(jobs: Sequence[Job], lacking: Collection[str]) -> list[Job]:
+def spread_out(
+    jobs: Sequence[Job], lacking: Collection[str], needs: Mapping[str, Needs]
+) -> list[Job]:
     """``jobs``, each with those bricks alone that are ``lacking`` and measured in its model.
 
     As they are, where a model itself is run too: then its bricks are measured beside it.
@@ -108,7 +114,7 @@ def spread_out(jobs: Sequence[Job], lacking: Collection[str]) -> list[Job]:
     if any(job.whole for job in jobs):
         return list(jobs)
     wanted = {key for job in jobs for key in job.bricks}.intersection(lacking)
-    found = zip(jobs, hosted(jobs, wanted), strict=True)
+    found = zip(jobs, hosted(jobs, wanted, needs), strict=True)
     return [replace(job, chosen=frozenset(mine)) for job, mine in found]
 
 
@@ -159,9 +165,9 @@ def memory_bytes(jobs: Sequence[Job]) -> int:
 
 def needs_of(jobs: Sequence[Job]) -> dict[str, Needs]:
     """What each model needs, by its digest."""
-    found = {}
-    for job in jobs:
-        bricks, plan = job.decomposition.bricks, job.decomposition.plan
-        works = {key: 1.0 + work_of(bricks[key]) for key in plan.counts}
-        found[plan.digest] = Needs(plan.counts, works)
-    return found
+    bricks = {key: brick for job in jobs for key, brick in job.decomposition.bricks.items()}
+    works = {key: 1.0 + work_of(brick) for key, brick in bricks.items()}
+    counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
+    return {
+        digest: Needs(mine, {key: works[key] for key in mine}) for digest, mine in counts.items()
+    }

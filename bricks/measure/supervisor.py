@@ -80,6 +80,7 @@ class Supervisor:
         self._oom_kills: int | None = None
         self.starts = 0
         self._asked = 0  # of the live worker
+        self._awaited = False  # whether it still has to say that it is ready
         self._closed = False
 
     @property
@@ -110,10 +111,9 @@ class Supervisor:
         """
         if self._process is not None and self._process.poll() is not None:
             self.reset()  # it ended while nobody asked
-        if self._closed:  # maybe by another thread
-            raise WorkerError("the worker was ended")
-        if self._process is None:
-            self._start()
+        self._refuse_if_closed()
+        self.awaken()
+        self._welcome()
         self._asked += 1
         message = self._exchange({"op": op, **fields}, timeout_s, on_step)
         if "error" in message:
@@ -164,7 +164,11 @@ class Supervisor:
         self._end()
         self._log.close()
 
-    def _start(self) -> None:
+    def awaken(self) -> None:
+        """Start the worker if there is none, and do not wait for it: importing takes a while."""
+        self._refuse_if_closed()
+        if self._process is not None:
+            return
         settings = self._settings
         self._spawn()
         self.starts += 1
@@ -178,10 +182,22 @@ class Supervisor:
             "workers": settings.workers,
             "timing": settings.timing,
         }
-        message = self._exchange(hello, START_TIMEOUT_S, None)
-        if "error" in message:
-            self._end()  # it would have no backend
-            raise WorkerError(str(message["error"]))
+        self._awaited = True
+        with self._unharmed():
+            self._send(encode(hello), time.monotonic() + START_TIMEOUT_S, START_TIMEOUT_S)
+
+    def _welcome(self) -> None:
+        """Wait until a worker that was just started is ready."""
+        if self._awaited:
+            self._awaited = False
+            message = self._answer(START_TIMEOUT_S, None)
+            if "error" in message:
+                self._end()  # it would have no backend
+                raise WorkerError(str(message["error"]))
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:  # maybe by another thread
+            raise WorkerError("the worker was ended")
 
     def _spawn(self) -> None:
         environment = dict(os.environ, PYTHONUNBUFFERED="1")
@@ -227,9 +243,13 @@ class Supervisor:
 
         So a worker that lives afterwards has nothing left to say.
         """
-        try:
+        with self._unharmed():
+            self._send(encode(request), time.monotonic() + timeout_s, timeout_s)
+        return self._answer(timeout_s, on_step)
+
+    def _answer(self, timeout_s: float, on_step: Callable[[int], None] | None) -> dict[str, Any]:
+        with self._unharmed():
             deadline = time.monotonic() + timeout_s
-            self._send(encode(request), deadline, timeout_s)
             while True:
                 line = self._line(deadline, timeout_s)
                 try:
@@ -241,6 +261,12 @@ class Supervisor:
                 if on_step is not None:
                     on_step(int(message.get("at", 0)))
                 deadline = time.monotonic() + timeout_s
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """Whatever breaks this off ends the worker."""
+        try:
+            yield
         except BaseException:
             self._end()
             raise
@@ -293,6 +319,7 @@ class Supervisor:
 
     def _end(self) -> None:
         process, self._process = self._process, None
+        self._awaited = False
         lifeline, self._lifeline = self._lifeline, None
         if lifeline is not None:
             os.close(lifeline)

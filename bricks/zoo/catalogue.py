@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,7 @@ def entries() -> list[ZooEntry]:
     """All zoo models, sorted by name; raises :class:`ModelError` if the manifest is not usable."""
     manifest = zoo_folder() / _MANIFEST
     try:
-        items = json.loads(manifest.read_text(encoding="utf-8"))
-        if not isinstance(items, list):
-            raise TypeError("not a list")
-        found = [_entry(item, manifest.parent) for item in items]
+        return list(_entries(manifest.read_text(encoding="utf-8"), manifest.parent))
     except OSError as exc:
         raise ModelError(
             f"the zoo's manifest {manifest} cannot be read ({exc.strerror}):"
@@ -107,7 +105,14 @@ def entries() -> list[ZooEntry]:
             f"the zoo's manifest {manifest} is damaged ({first_line(exc, 100)}):"
             " restore it, or rebuild the zoo"
         ) from exc
-    return sorted(found, key=lambda item: item.name)
+
+
+@lru_cache(maxsize=4)  # asked for every model of the zoo
+def _entries(manifest: str, folder: Path) -> tuple[ZooEntry, ...]:
+    items = json.loads(manifest)
+    if not isinstance(items, list):
+        raise TypeError("not a list")
+    return tuple(sorted((_entry(item, folder) for item in items), key=lambda item: item.name))
 
 
 def entry(name: str) -> ZooEntry:
