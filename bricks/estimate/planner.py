@@ -74,12 +74,12 @@ class Planner:
         return np.sqrt(np.maximum(self._variances, 0.0))
 
     def meets(self, goal: float, slack: float = 1.0) -> bool:
-        """Whether 19 of 20 models are known to this relative deviation, or ``slack`` times it.
+        """Whether 9 of 10 models are known to this relative deviation, or ``slack`` times it.
 
         The last few are those that cost most. And of every operator something was measured.
         """
         strange = any(kind.strange for kind in self._kinds)
-        return not strange and self._typical(0.95) <= goal * slack
+        return not strange and self._typical(0.9) <= goal * slack
 
     def _typical(self, share: float) -> float:
         return float(np.quantile(self.deviations(), share, method="lower"))
