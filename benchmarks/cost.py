@@ -118,7 +118,7 @@ class Cost:
         for cache, order in zip(AGAIN, orders, strict=True):
             turns.add(cache, partial(self._again, cache, order))
         for name in self.efforts:
-            turns.add(name, self._effort(name))
+            turns.add(name, self._effort(name, turns))
         turns.run()
         self.spent_s = turns.spent_s
 
@@ -131,10 +131,10 @@ class Cost:
         with self.bench(cache, progress, conditions=few) as bench:
             bench.run(models)
 
-    def _effort(self, name: str) -> Any:
+    def _effort(self, name: str, turns: Turns) -> Any:
         def work(progress: Progress) -> None:
             with self.bench(name, progress, effort=name) as bench:
-                self.profiles[name] = Profile(bench)
+                self.profiles[name] = Profile(bench, partial(turns.clock, name))
                 done = bench.measure(self.models)
             self.counts[name] = asdict(done)
 

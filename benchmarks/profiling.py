@@ -16,9 +16,10 @@ _WRITES = ("append_rounds", "supplement", "finish", "release", "renew", "save_de
 
 
 class Profile:
-    """Adds up seconds for as long as it watches a bench."""
+    """Adds up seconds, by a ``clock``, for as long as it watches a bench."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self.seconds: dict[str, float] = defaultdict(float)
         supervisor: Any = bench._supervisor
         supervisor.ask = self._watched(supervisor.ask, self._asked)
@@ -30,11 +31,11 @@ class Profile:
 
     def _watched(self, call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
         def watched(*args: Any, **fields: Any) -> Any:
-            started = time.perf_counter()
+            started = self._clock()
             try:
                 return call(*args, **fields)
             finally:
-                self.seconds[name(*args, **fields)] += time.perf_counter() - started
+                self.seconds[name(*args, **fields)] += self._clock() - started
 
         return watched
 

@@ -45,6 +45,10 @@ class Turns:
         if self._errors:
             raise self._errors[0]
 
+    def clock(self, name: str) -> float:
+        """Seconds that this one has run so far, turns of others left out; asked in its own turn."""
+        return self.spent_s[name] + time.perf_counter() - self._since
+
     def _work(self, name: str, work: Callable[[Progress], None]) -> None:
         self._await(name)
         try:
