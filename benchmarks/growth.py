@@ -64,7 +64,7 @@ from bricks.graph.view import parse_model
 create("onnxruntime", threads=1, seed=0)
 proto, stand_ins = parse_model(read_model(sys.argv[1]).skeleton), StandIns(Pool(0))
 started = time.perf_counter()
-save_optimized(proto, stand_ins)
+save_optimized(proto, stand_ins, "all")
 print(json.dumps({"runtime_s": time.perf_counter() - started}))
 """
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ModelError,
         ShapeError,
         StoreError,
+        SuiteError,
         UsageError,
         WorkerError,
     )
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from bricks.options import Options
     from bricks.results import Comparison, Measured
     from bricks.store.store import Store
+    from bricks.suite import Suite, read_suite, write_suite
     from bricks.survey import coverage, decompose_all
     from bricks.system.target import Runtime, System, Target
 
@@ -55,8 +57,8 @@ _ORIGIN = {
     "bricks.bench": ("Bench",),
     "bricks.decompose.plan": ("Brick", "Decomposition", "Occurrence", "Plan"),
     "bricks.errors": (
-        "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "UsageError",
-        "WorkerError",
+        "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "SuiteError",
+        "UsageError", "WorkerError",
     ),
     "bricks.estimate.comparison": ("Compared", "NotCompared", "Summary"),
     "bricks.estimate.cost": ("Cost", "CostModel"),
@@ -72,6 +74,7 @@ _ORIGIN = {
     "bricks.options": ("Options",),
     "bricks.results": ("Comparison", "Measured"),
     "bricks.store.store": ("Store",),
+    "bricks.suite": ("Suite", "read_suite", "write_suite"),
     "bricks.survey": ("coverage", "decompose_all"),
     "bricks.system.target": ("Runtime", "System", "Target"),
 }  # fmt: skip
@@ -82,9 +85,9 @@ __all__ = [
     "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Estimate", "Failure", "Gap",
     "IncompleteEstimate", "Measured", "Measurement", "Model", "ModelError", "NotCompared",
     "Occurrence", "Options", "Place", "Plan", "Rule", "Runtime", "ShapeError", "Share",
-    "Similarity", "StopRule", "Store", "StoreError", "Summary", "System", "Target", "UsageError",
-    "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all", "not_two_of",
-    "read_model", "similarity",
+    "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System",
+    "Target", "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
+    "not_two_of", "read_model", "read_suite", "similarity", "write_suite",
 ]  # fmt: skip
 
 

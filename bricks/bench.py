@@ -16,7 +16,7 @@ from typing import Any
 
 from bricks import backends
 from bricks.decompose.granularity import Granularity
-from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.decompose.plan import Brick, Decomposition, Plan, by_itself
 from bricks.decompose.streams import streams_of
 from bricks.errors import BackendError, ModelError, UsageError, WorkerError
 from bricks.estimate.comparison import Compared, NotCompared, incomplete, summarise
@@ -83,7 +83,13 @@ class Bench:
         self._timed, self._frugal = info.real, info.frugal
         command = (info.python, "-m", "bricks.measure.worker")
         self._settings = WorkerSettings(
-            info.name, self.runtime.threads, options.seed, memory, command, workers=options.workers
+            info.name,
+            self.runtime.threads,
+            options.seed,
+            memory,
+            command,
+            workers=options.workers,
+            optimization=options.optimization,
         )
         self._supervisor = Supervisor(self._settings)
         self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
@@ -183,6 +189,9 @@ class Bench:
         if known is not None:
             return known[0]
         if target.key != self.target.key and self._granularity.executed:
+            plan = self.decompose(model).plan
+            if len(self.store.results(target.key, plan.keys)) == len(plan.keys):
+                return plan  # measured there as it is executed here: a private suite came back
             raise UsageError(
                 f"{model.name} was never decomposed on {target.system.name}, whose runtime may"
                 " execute another graph: decompose it there, or give --granularity N"
@@ -210,16 +219,24 @@ class Bench:
             bricks={key: pack(brick.model) for key, brick in decomposition.bricks.items()},
         )
 
-    def measure(self, models: Iterable[Model]) -> Measured:
-        """Measure the bricks of ``models`` that the cache lacks; what it holds stays as it is."""
+    def measure(self, models: Iterable[Model], alone: Iterable[Brick] = ()) -> Measured:
+        """Measure the bricks of ``models`` that the cache lacks; what it holds stays as it is.
+
+        And those bricks of which no model is known, each ``alone``.
+        """
         started = time.perf_counter()
         jobs = [Job(model, self.decompose(model), whole=False) for model in models]
+        alone = list(alone)
+        self.store.save_bricks(alone)
+        jobs += [self._lone_job(brick) for brick in alone]
         outcome = self._spend(jobs)
         keys = {key for job in jobs for key in job.decomposition.plan.keys}
         results = self.store.results(self.target.key, sorted(keys))
         return Measured(
-            models=len(jobs),
-            occurrences=sum(len(job.decomposition.plan.occurrences) for job in jobs),
+            models=len(jobs) - len(alone),
+            occurrences=sum(
+                len(job.decomposition.plan.occurrences) for job in jobs[: len(jobs) - len(alone)]
+            ),
             bricks=len(keys),
             new_bricks=len(set().union(*outcome.measured.values()) & keys),
             predicted_bricks=len(keys - results.keys() - outcome.unfinished),
@@ -231,6 +248,11 @@ class Bench:
             disturbed_rounds=outcome.disturbed,
             remeasured_bricks=len(outcome.again),
         )
+
+    def _lone_job(self, brick: Brick) -> Job:
+        decomposition = by_itself(brick, str(self._granularity))
+        nothing = Model(brick.key, Path(), b"", (), decomposition.plan.digest)
+        return Job(nothing, decomposition, whole=False)
 
     def run(self, models: Iterable[Model]) -> Outcome:
         """Measure whole ``models``, and none of their bricks: what anyone would do without them."""

@@ -6,7 +6,8 @@ r"""What can go wrong, as one tree.
     │   └── ShapeError  a dimension is open, or a shape option does not fit the model
     ├── BackendError    a runtime is missing, or refuses what it was given
     ├── WorkerError     the measuring process did not do what it was asked
-    └── StoreError      the cache cannot be read or written
+    ├── StoreError      the cache cannot be read or written
+    └── SuiteError      a suite cannot be written, or is not to be trusted
 
 Every message is one line that says what happened, to which object, and what to do. Models name
 things as they like, and messages name them: what no terminal should see is written out as
@@ -47,6 +48,10 @@ class WorkerError(BricksError):
 
 class StoreError(BricksError):
     """The cache cannot be read or written."""
+
+
+class SuiteError(BricksError):
+    """A suite cannot be written, or is not to be trusted."""
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:

@@ -32,6 +32,8 @@ class Options:
     ``effort`` says how much is measured: ``full`` all bricks, ``balanced`` and ``quick`` those that
     matter most to the models, while the others are predicted (``estimate.effort.EFFORTS``).
 
+    ``optimization`` is what the runtime does to a graph, one of ``BackendInfo.levels``.
+
     ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
     ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured
     one at a time, whatever both say.
@@ -48,6 +50,7 @@ class Options:
     workers: int = 1
     may_overlap: Rule = anything
     effort: str = "full"
+    optimization: str = "all"
 
 
 def effort_of(options: Options) -> Effort:
@@ -65,12 +68,17 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
     if not 1 <= threads <= MOST_THREADS:
         raise UsageError(f"{threads} threads cannot be had: give 1 to {MOST_THREADS}")
     _refuse_workers(options.workers, info, granularity)
+    level = options.optimization
+    if level not in info.levels:
+        known = ", ".join(info.levels)
+        raise UsageError(f"runtime {info.name} has no optimisation {level!r}: give one of {known}")
     return Runtime(
         backend=info.name,
         version=info.version,
         provider=info.provider,
         threads=threads,
-        brick_optimization=info.brick_optimization or ("none" if granularity.executed else "all"),
+        brick_optimization=info.brick_optimization or ("none" if granularity.executed else level),
+        optimization=level,
     )
 
 

@@ -38,7 +38,7 @@ class BackendInfo:
     ``brick_optimization`` is which of its optimisations it applies to bricks, ``all`` or ``none``,
     whichever the granularity; None where that decides. ``python`` is the interpreter that the
     worker needs. ``frugal`` is whether it holds no more memory than what is loaded needs: of others
-    nobody can tell how much a model may take.
+    nobody can tell how much a model may take. ``levels`` are those of its optimisation.
     """
 
     name: str
@@ -49,6 +49,7 @@ class BackendInfo:
     brick_optimization: str | None = None
     python: str = sys.executable
     frugal: bool = True
+    levels: tuple[str, ...] = ("all",)
 
 
 def describe(name: str) -> BackendInfo:
@@ -64,7 +65,10 @@ def describe(name: str) -> BackendInfo:
         except metadata.PackageNotFoundError as exc:
             raise BackendError("onnxruntime is not installed: pip install onnxruntime") from exc
         provider = "CPUExecutionProvider"
-        return BackendInfo("onnxruntime", version, provider, real=True, parallel=True)
+        levels = ("all", "extended", "basic", "none")
+        return BackendInfo(
+            "onnxruntime", version, provider, real=True, parallel=True, levels=levels
+        )
     if name in ENVIRONMENTS:
         environment = ENVIRONMENTS[name]
         python = str(environment.required())
@@ -80,10 +84,13 @@ def describe(name: str) -> BackendInfo:
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
 
 
-def create(name: str, *, threads: int, seed: int, workers: int = 1) -> Backend:
+def create(
+    name: str, *, threads: int, seed: int, workers: int = 1, optimization: str = "all"
+) -> Backend:
     """The backend itself; imports its runtime. Meant for the worker process.
 
-    ``workers`` is how many nodes of a model it may run at the same time.
+    ``workers`` is how many nodes of a model it may run at the same time, ``optimization`` one of
+    its levels.
     """
     if name == "fake":
         from bricks.backends.fake import FakeBackend
@@ -97,7 +104,9 @@ def create(name: str, *, threads: int, seed: int, workers: int = 1) -> Backend:
         except ImportError as exc:
             raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
 
-        return OnnxRuntimeBackend(threads=threads, seed=seed, workers=workers)
+        return OnnxRuntimeBackend(
+            threads=threads, seed=seed, workers=workers, optimization=optimization
+        )
     if name in ("mxnet", "mxnet-unfused"):
         # All of this is read when the library is loaded.
         os.environ["OMP_NUM_THREADS"] = str(threads)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import finish, print_json, show
-from bricks.errors import StoreError
+from bricks.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
     from bricks.store import Store
+    from bricks.system import Target
+
+# What taking in results counts, as people are told it.
+_NEW = ("systems", "targets", "plans", "bricks", "measurements", "rounds")
 
 app = typer.Typer(no_args_is_help=True, help="Look into the cache of measurements, and check it.")
 
@@ -49,6 +54,73 @@ def verify(json: Json = False, cache: Cache = "cache") -> None:
     elif not problems:
         show(f"{path} is sound.")
     finish([*problems, advice] if advice else problems)
+
+
+@app.command()
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write (JSON Lines).")],
+    system: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only of this system; may be repeated."),
+    ] = None,
+    json: Json = False,
+    cache: Cache = "cache",
+) -> None:
+    """Write what was measured into one file, for another cache to take in.
+
+    Example: bricks cache export results.jsonl
+    """
+    from bricks import __version__
+
+    with _open(cache) as store:
+        targets = store.targets()
+        if system:
+            targets = _of_systems(targets, system)
+        if not targets:
+            raise StoreError(f"the cache {store.path} holds nothing yet: measure something first")
+        count = store.export(file, [target.key for target in targets], package=__version__)
+    names = sorted({target.system.name for target in targets})
+    if json:
+        print_json({"file": str(file), "records": count, "systems": names})
+    else:
+        show(f"{file}: {count} records of {', '.join(names)}")
+
+
+def _of_systems(targets: list[Target], names: list[str]) -> list[Target]:
+    known = sorted({target.system.name for target in targets})
+    for name in names:
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise UsageError(f"there is no system {name!r} in the cache; it has: {listed}")
+    return [target for target in targets if target.system.name in names]
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What 'cache export' wrote.")],
+    json: Json = False,
+    cache: Cache = "cache",
+) -> None:
+    """Take in what another cache exported: all of it, or, where it cannot be trusted, nothing.
+
+    Taking it in twice is the same as once. Example: bricks cache import results.jsonl
+    """
+    from bricks.decompose.identity import mismatch
+    from bricks.store import Store
+
+    with Store.open(cache) as store:
+        merged = store.merge(file, mismatch)
+    facts = asdict(merged)
+    if json:
+        print_json({"file": str(file), **facts})
+        return
+    new = ", ".join(f"{facts[name]} {name}" for name in _NEW if facts[name])
+    said = [f"new: {new}" if new else "nothing new"]
+    if merged.known:
+        said.append(f"{merged.known} measurements were known")
+    if merged.busy:
+        said.append(f"{merged.busy} are just being measured here, and were left alone")
+    show(f"{file}: {'; '.join(said)}")
 
 
 def _advice(path: str) -> str:

@@ -12,6 +12,7 @@ from bricks.cli.backends import app as backends_app
 from bricks.cli.cache import app as cache_app
 from bricks.cli.compare import compare
 from bricks.cli.decompose import decompose
+from bricks.cli.generate import generate
 from bricks.cli.measure import measure
 from bricks.cli.output import complain, drop_output, show
 from bricks.cli.predict import predict
@@ -30,7 +31,7 @@ app = typer.Typer(
     help="How fast will this model run on that machine? Composable benchmarks for ONNX models.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (decompose, measure, predict, compare, systems):
+for command in (decompose, generate, measure, predict, compare, systems):
     app.command()(command)
 app.add_typer(cache_app, name="cache")
 app.add_typer(zoo_app, name="zoo")

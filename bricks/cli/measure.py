@@ -19,6 +19,7 @@ from bricks.errors import BricksError
 
 if TYPE_CHECKING:
     from bricks.bench import Bench
+    from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
     from bricks.results import Measured
 
@@ -35,14 +36,16 @@ def measure(
     with open_bench(options) as bench:
         good: list[Model] = []
         needed: set[str] = set()
-        for model in decomposed(bench, read_all(options)):
+        alone: list[Brick] = []
+        for model in decomposed(bench, read_all(options, alone)):
             row, keys = _row(bench, model)
             rows.append(row)
             needed |= keys
             if row["error"] is None and not isinstance(model, Unread):
                 good.append(model)
                 warn_of_denormals(model)
-        done = bench.measure(good)
+        needed |= {brick.key for brick in alone}
+        done = bench.measure(good, alone)
         facts = {
             "system": bench.target.system.to_json(),
             "runtime": bench.runtime.to_json(),
@@ -63,12 +66,12 @@ def measure(
         )
     if options.json:
         print_json(facts)
-    elif done.models:
+    elif done.bricks or done.models:
         from bricks.report.tables import disturbance
 
+        stand = f"; they stand for {done.occurrences} occurrences in {done.models} models"
         show(
-            f"{_counted(done, lacking)}; they stand for {done.occurrences} occurrences in"
-            f" {done.models} models ({done.wall_s:.1f} s)",
+            f"{_counted(done, lacking)}{stand if done.models else ''} ({done.wall_s:.1f} s)",
             *disturbance(
                 done.foreign_cores, done.rounds, done.disturbed_rounds, done.remeasured_bricks
             ),

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -18,6 +19,7 @@ from bricks.zoo import entries, find
 
 if TYPE_CHECKING:
     from bricks.bench import Bench
+    from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
 
 MOST_THREADS = 1024  # more than any host has cores; starting them would take minutes
@@ -32,7 +34,9 @@ def _not_empty(text: str) -> str:
 
 Models = Annotated[
     list[str],
-    typer.Argument(metavar="MODEL…", help="ONNX files, folders of them, or names of zoo models."),
+    typer.Argument(
+        metavar="MODEL…", help="ONNX files, folders of them, names of zoo models, or suites (.zip)."
+    ),
 ]
 ZooModels = Annotated[
     list[str],
@@ -84,6 +88,12 @@ Values = Annotated[
         "--value",
         metavar="NAME=2,3|NAME=@FILE.npy",
         help="What an input holds, where what is made up is not meant; may be repeated.",
+    ),
+]
+Optimization = Annotated[
+    str,
+    typer.Option(
+        metavar="all|extended|basic|none", help="What the runtime does to a graph before it runs."
     ),
 ]
 Seed = Annotated[
@@ -141,6 +151,7 @@ class Common:
     cache: Cache = "cache"
     runtime: RuntimeName = "onnxruntime"
     granularity: GranularityText = "executed"
+    optimization: Optimization = "all"
     threads: Threads = None
     batch: Batch = None
     shape: Shapes = None
@@ -244,6 +255,7 @@ def open_bench(options: Common) -> Iterator[Bench]:
             progress=progress,
             runtime=options.runtime,
             granularity=options.granularity,
+            optimization=options.optimization,
             threads=options.threads,
             seed=options.seed,
             conditions=conditions,
@@ -254,8 +266,12 @@ def open_bench(options: Common) -> Iterator[Bench]:
         yield bench
 
 
-def read_all(options: Common) -> list[Model | Unread]:
-    """The models meant, in order; one that cannot be read doesn't stop the others."""
+def read_all(options: Common, alone: list[Brick] | None = None) -> list[Model | Unread]:
+    """The models meant, in order; one that cannot be read doesn't stop the others.
+
+    What is meant may be a private suite, which holds no models: its bricks come into ``alone``, or
+    are refused where there is no such list.
+    """
     from bricks.graph.given import parse_value
     from bricks.graph.read import read_model
 
@@ -274,6 +290,9 @@ def read_all(options: Common) -> list[Model | Unread]:
     models: list[Model | Unread] = []
     whole_zoo = isinstance(options, Surveying) and not options.models
     for name in [entry.name for entry in entries()] if whole_zoo else options.models:
+        if _is_suite(name):
+            models += _of_suite(Path(name), options, alone)
+            continue
         try:
             files = find(name)
         except BricksError as error:
@@ -287,6 +306,32 @@ def read_all(options: Common) -> list[Model | Unread]:
             except BricksError as error:
                 models.append(Unread(title, str(error)))
     return models
+
+
+def _is_suite(name: str) -> bool:
+    return name.lower().endswith(".zip")
+
+
+def _of_suite(path: Path, options: Common, alone: list[Brick] | None) -> list[Model | Unread]:
+    """The models of a suite, which fixes their shapes and how they are cut."""
+    from bricks.suite import read_suite
+
+    if options.batch is not None or options.shape or options.value:
+        raise UsageError(f"the shapes in {path} are fixed: leave out --batch, --shape and --value")
+    try:
+        suite = read_suite(path)
+    except BricksError as error:
+        return [Unread(str(path), str(error))]
+    if suite.granularity != options.granularity:
+        raise UsageError(
+            f"{path} was cut at granularity {suite.granularity}: give --granularity"
+            f" {suite.granularity}"
+        )
+    if suite.bricks:
+        if alone is None:
+            raise UsageError(f"{path} is private, it holds no models: 'bricks measure' takes it")
+        alone += suite.bricks
+    return list(suite.models)
 
 
 def decomposed(bench: Bench, models: Sequence[Model | Unread]) -> Sequence[Model | Unread]:

@@ -52,9 +52,11 @@ def systems(json: Json = False, cache: Cache = "cache") -> None:
         mark = " (this host)" if row["this_host"] else ""
         show("", f"{row['name']} ({row['key']}){mark} was measured with:")
         for runtime in row["runtimes"]:
+            level = runtime.get("optimization")
             show(
                 f"  {runtime['backend']} {runtime['version']}, {runtime['threads']} threads,"
                 f" brick optimisation {runtime['brick_optimization']}"
+                f"{f', optimisation {level}' if level else ''}"
             )
     if not rows:
         show("", "The cache knows no system yet: 'bricks measure MODEL' makes this one known.")

@@ -74,6 +74,7 @@ from bricks.graph.held import ITEMS, STEERING, note, note_between
 from bricks.graph.steering import steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
+from bricks.graph.view import graph_of, parse_model, without_values
 
 # Where a weight's values are said to be; no such file exists, the values are given at load.
 WEIGHTS_LOCATION = "weights"
@@ -103,6 +104,27 @@ class Piece:
 def key_of(model: bytes) -> str:
     """The key of a brick, from its canonical model."""
     return _key(onnx.ModelProto.FromString(model))
+
+
+def mismatch(brick: Brick) -> str | None:
+    """What a brick that comes from elsewhere says and its model does not; None if there is nothing.
+
+    Its ``flops`` are taken as they are. Raises :class:`ModelError` for a model that is none.
+    """
+    proto = parse_model(brick.model)
+    graph = graph_of(proto)
+    told = {
+        "key": (brick.key, _key(proto)),
+        "operators": (brick.operators, tuple(map(_qualified, proto.graph.node))),
+        "inputs": ([*brick.inputs.items()], [(n, graph.types.get(n)) for n in graph.inputs]),
+        "outputs": ([*brick.outputs.items()], [(n, graph.types.get(n)) for n in graph.outputs]),
+        "weights": (dict(brick.weights), without_values(proto)),
+    }
+    wrong = [name for name, (says, has) in told.items() if says != has]
+    strangers = sorted(brick.examples.keys() - brick.inputs.keys())
+    if strangers:
+        return f"it has examples of {strangers[0]}, which is no input"
+    return f"its {wrong[0]} are others than its model's" if wrong else None
 
 
 class Cutter:

@@ -13,6 +13,9 @@ from typing import Any
 
 from bricks.graph.containers import ValueType, type_from_json
 
+# How often a brick that is known by itself is run in turn.
+_AGAIN = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Brick:
@@ -34,6 +37,36 @@ class Brick:
     flops: int | None
     examples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """All but the model and the key, as a JSON object; the inverse is :meth:`from_json`."""
+        return {
+            "inputs": _types_json(self.inputs),
+            "weights": _types_json(self.weights),
+            "outputs": _types_json(self.outputs),
+            "operators": list(self.operators),
+            "flops": self.flops,
+            "examples": {name: list(values) for name, values in self.examples.items()},
+        }
+
+    @classmethod
+    def from_json(cls, key: str, model: bytes, data: Mapping[str, Any]) -> Brick:
+        """The inverse of :meth:`to_json`; ValueError (or KeyError) for what none can be."""
+        flops, operators = data["flops"], data["operators"]
+        if flops is not None and (type(flops) is not int or flops < 0):
+            raise ValueError(f"brick {key} has {flops!r} operations")
+        if not isinstance(operators, list) or not all(isinstance(name, str) for name in operators):
+            raise ValueError(f"brick {key} has no list of operators")
+        return cls(
+            key=key,
+            model=model,
+            inputs=_types_of(data["inputs"]),
+            weights=_types_of(data["weights"]),
+            outputs=_types_of(data["outputs"]),
+            operators=tuple(operators),
+            flops=flops,
+            examples={name: tuple(values) for name, values in dict(data["examples"]).items()},
+        )
+
     @property
     def weight_bytes(self) -> int:
         """Bytes of all weights."""
@@ -54,6 +87,15 @@ class Brick:
         """Bytes of all that is read and written once: weights, inputs and outputs but texts."""
         values = (*self.weights.values(), *self.inputs.values(), *self.outputs.values())
         return _bytes_but_texts(values)
+
+
+def _types_json(types: Mapping[str, ValueType]) -> list[list[object]]:
+    """A list, for the order of ports counts and that of a JSON object does not."""
+    return [[name, type_.to_json()] for name, type_ in types.items()]
+
+
+def _types_of(data: Sequence[Sequence[Any]]) -> dict[str, ValueType]:
+    return {str(name): type_from_json(type_) for name, type_ in data}
 
 
 def work_of(brick: Brick) -> float:
@@ -187,6 +229,29 @@ class Plan:
             needed[consumer].add(producer)
         return [sorted(each) for each in needed]
 
+    def problem(self, bricks: Mapping[str, Brick]) -> str | None:
+        """What cannot be in a plan that comes from elsewhere; None if there is nothing.
+
+        ``bricks`` are all that it names.
+        """
+        known, values = set(self.inputs), range(len(self.types))
+        for i, o in enumerate(self.occurrences):
+            brick, place = bricks[o.brick], f"occurrence {i}"
+            if (len(o.inputs), len(o.outputs)) != (len(brick.inputs), len(brick.outputs)):
+                return f"{place} has other ports than its brick"
+            if not known.issuperset(o.inputs):
+                return f"{place} reads what is made nowhere before"
+            if not known.isdisjoint(o.made) or len(set(o.made)) != len(o.made):
+                return f"{place} makes what is there already"
+            if o.in_place is not None and o.in_place not in range(len(o.inputs)):
+                return f"{place} works in the place of an input that it has not"
+            if o.repeats is not None and o.repeats not in range(i):
+                return f"{place} repeats what does not come before it"
+            known.update(o.made)
+        if not known.issuperset(self.outputs) or not all(v in values for v in known):
+            return "it names values that it says nothing of"
+        return None
+
     def to_json(self) -> dict[str, Any]:
         """A small JSON object; the inverse is :meth:`from_json`."""
         return {
@@ -253,3 +318,22 @@ class Decomposition:
         """Bytes of the largest weight; texts do not count."""
         weights = (t for brick in self.bricks.values() for t in brick.weights.values())
         return max((t.size_bytes for t in weights if t.dtype != "STRING"), default=0)
+
+
+def by_itself(brick: Brick, granularity: str) -> Decomposition:
+    """A brick of which no model is known, as if it were one that runs it again and again.
+
+    Each time with weights of its own, so that they are as cold as they mostly are in a model.
+    """
+    inputs, outputs = len(brick.inputs), len(brick.outputs)
+    made = [tuple(range(inputs + i * outputs, inputs + (i + 1) * outputs)) for i in range(_AGAIN)]
+    plan = Plan(
+        model=brick.key,
+        digest=f"alone-{brick.key}",  # not the key itself: a whole model is measured under this
+        granularity=granularity,
+        inputs=tuple(range(inputs)),
+        outputs=made[-1],
+        types=(*brick.inputs.values(), *_AGAIN * (*brick.outputs.values(),)),
+        occurrences=tuple(Occurrence(brick.key, tuple(range(inputs)), each) for each in made),
+    )
+    return Decomposition(plan, {brick.key: brick}, 0.0)

@@ -68,6 +68,11 @@ def held_values(proto: onnx.ModelProto) -> dict[str, Any]:
     return {**_noted(proto, GIVEN), **_noted(proto, STEERING)}
 
 
+def given_values(proto: onnx.ModelProto, types: Mapping[str, ValueType]) -> dict[str, Any]:
+    """What inputs of a model were given to hold, by name, as a runtime takes it."""
+    return {name: natural(data, types[name]) for name, data in _noted(proto, GIVEN).items()}
+
+
 def _noted(proto: onnx.ModelProto, key: str) -> dict[str, Any]:
     texts = [entry.value for entry in proto.metadata_props if entry.key == key]
     if not texts:

@@ -5,7 +5,7 @@ Nothing is pickled, so a worker may live in another Python environment. A reques
 request is being worked on, ``{"at": N}`` lines may come first: step N is about to run.
 
     hello    backend, threads, seed, memory_bytes?,    → pid
-             workers?, timing?
+             workers?, timing?, optimization?
     limit    memory_bytes                              → {}
     executed model                                     → model, types, in_place, observed, groups
     source   name, model                               → model, types, observed

@@ -64,6 +64,7 @@ class WorkerSettings:
     command: Sequence[str] = (sys.executable, "-m", "bricks.measure.worker")
     workers: int = 1
     timing: bool = True
+    optimization: str = "all"
 
 
 class Supervisor:
@@ -181,6 +182,7 @@ class Supervisor:
             "memory_bytes": self._memory_bytes,
             "workers": settings.workers,
             "timing": settings.timing,
+            "optimization": settings.optimization,
         }
         self._awaited = True
         with self._unharmed():

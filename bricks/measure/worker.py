@@ -96,12 +96,15 @@ class Worker:
         memory_bytes: int | None,
         workers: int = 1,
         timing: bool = True,
+        optimization: str = "all",
     ) -> dict[str, Any]:
         if memory_bytes is not None:
             _limit_memory(memory_bytes)
         self._seed, self._threads, self._workers = seed, threads, workers
         self._timing = timing
-        self._backend = backends.create(backend, threads=threads, seed=seed, workers=workers)
+        self._backend = backends.create(
+            backend, threads=threads, seed=seed, workers=workers, optimization=optimization
+        )
         gc.freeze()  # what is there by now stays: looking through it for garbage takes 20 ms
         return {"pid": os.getpid()}
 

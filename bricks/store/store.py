@@ -6,7 +6,7 @@ out as a StoreError of one line. Must not know how bricks are cut, measured or a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +19,11 @@ from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import StoreError
 from bricks.measure.measurement import Failure, Measurement
 from bricks.store import engine as database
+from bricks.store import exchange, results_file
 from bricks.store import measurements as ledger
 from bricks.store.audit import Rekey, problems
 from bricks.store.claims import LEASE_S, Claim, Owner, Watch
+from bricks.store.exchange import Merged
 from bricks.store.integrity import integrity_problems, refuse_what_is_cut_off
 from bricks.store.migrations import prepare
 from bricks.store.rows import (
@@ -198,6 +200,13 @@ class Store:
             unique = ["digest", "granularity", "target_key"]
             database.insert_or_replace(connection, plans, row, unique)
 
+    def save_bricks(self, found: Iterable[Brick]) -> None:
+        """Keep those bricks that are new."""
+        new = [brick_row(brick) for brick in found]
+        if new:
+            with self._writing() as connection:
+                database.insert_or_ignore(connection, bricks, new)
+
     def load_plan(
         self, digest: str, granularity: str, target_key: str, *, name: str
     ) -> tuple[Plan, float] | None:
@@ -311,6 +320,27 @@ class Store:
         """Forget failures so that they are tried again; returns how many there were."""
         with self._writing() as connection:
             return ledger.forget_failures(connection, target_key, keys)
+
+    # What travels
+
+    def export(self, path: Path, target_keys: Collection[str], *, package: str) -> int:
+        """Write all that is settled on these targets into a file; the number of records.
+
+        With it go the plans of there, and all bricks that they name. ``package`` is the version of
+        the package that writes it. The same content gives the same bytes.
+        """
+        with self._reading() as connection:
+            found = exchange.records(connection, target_keys)
+            return results_file.write(path, found, package=package)
+
+    def merge(self, path: Path, mismatch: exchange.Mismatch) -> Merged:
+        """Take in what another cache exported into ``path``: all of it, or nothing.
+
+        ``mismatch`` says what is wrong with a brick, or None. Raises StoreError for a file that is
+        cut off, was altered, is of a later version, or says what cannot be true.
+        """
+        with results_file.reading(path) as found, self._writing() as connection:
+            return exchange.merge(connection, found, mismatch, self._watch)
 
     # The cache itself
 

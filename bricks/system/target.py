@@ -45,7 +45,8 @@ class Runtime:
 
     ``brick_optimization`` is the optimisation that the runtime applies to each brick: ``none``
     where bricks are nodes of an already optimised graph, ``all`` where they are pieces of the
-    source graph. Whole models always run with all of it.
+    source graph. Whole models always run with all of ``optimization``: the runtime's levels are
+    ``all``, ``extended``, ``basic`` and ``none``.
     """
 
     backend: str
@@ -53,10 +54,14 @@ class Runtime:
     provider: str
     threads: int
     brick_optimization: str
+    optimization: str = "all"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything known of the runtime."""
-        return asdict(self)
+        """Everything known of the runtime; left out is what is usual, and was not always told."""
+        facts = asdict(self)
+        if self.optimization == "all":
+            del facts["optimization"]
+        return facts
 
 
 @dataclass(frozen=True, slots=True)

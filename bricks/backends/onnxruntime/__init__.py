@@ -26,6 +26,8 @@ from bricks.backends.onnxruntime.optimized import (
 )
 from bricks.backends.onnxruntime.parallel import create_parallel_session
 from bricks.backends.onnxruntime.sessions import (
+    ALL,
+    NONE,
     LoadedSession,
     at,
     create_session,
@@ -62,7 +64,9 @@ class OnnxRuntimeBackend:
     # Most of making a session is copying weights, and each holds its weights twice meanwhile.
     loaders = 2
 
-    def __init__(self, *, threads: int, seed: int, workers: int = 1) -> None:
+    def __init__(
+        self, *, threads: int, seed: int, workers: int = 1, optimization: str = ALL
+    ) -> None:
         ort.set_default_logger_severity(4)
         ort.set_global_thread_pool_sizes(threads, workers + 1 if workers > 1 else 1)
         memory = ort.OrtMemoryInfo(
@@ -71,6 +75,7 @@ class OnnxRuntimeBackend:
         # By default it grows to powers of two, up to twice of what is needed.
         arena = ort.OrtArenaCfg({"arena_extend_strategy": _AS_REQUESTED})
         ort.create_and_register_allocator(memory, arena)
+        self._level = optimization
         self._pool = Pool(seed)
         self._stand_ins = StandIns(self._pool)
         self._block = np.empty(0, np.uint8)
@@ -82,13 +87,13 @@ class OnnxRuntimeBackend:
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph after all optimisations; no weight is read, and none reaches a disk."""
-        return self._described(save_optimized(proto, self._stand_ins))
+        return self._described(save_optimized(proto, self._stand_ins, self._level))
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
     ) -> tuple[Executed, Mapping[str, np.ndarray]]:
         """The executed graph together with its weights, for checking that bricks are exact."""
-        optimized, arrays = save_with_weights(proto, weights)
+        optimized, arrays = save_with_weights(proto, weights, self._level)
         return self._described(optimized), arrays
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
@@ -106,12 +111,15 @@ class OnnxRuntimeBackend:
         """A session with synthetic weights and inputs."""
         weights, inputs = self._synthesised(proto, key, share=True)
         if streams:
-            executed = save_optimized(proto, self._stand_ins)
+            executed = save_optimized(proto, self._stand_ins, self._level)
             weights = self._weights_of(executed, proto, weights, key)
             session = create_parallel_session(unsure(executed), weights, streams)
         else:
-            session = create_session(unsure(proto), weights, session_options(optimize=optimize))
+            session = create_session(unsure(proto), weights, self._options(optimize))
         return LoadedSession(session, weights, inputs)
+
+    def _options(self, optimize: bool) -> ort.SessionOptions:
+        return session_options(self._level if optimize else NONE)
 
     def _weights_of(
         self,
@@ -141,7 +149,7 @@ class OnnxRuntimeBackend:
         optimize: bool,
     ) -> Sequence[Any]:
         """One run with given weights and inputs."""
-        session = create_session(proto, weights, session_options(optimize=optimize))
+        session = create_session(proto, weights, self._options(optimize))
         with translated("running the model"):
             results = run(session, feeds)
         return [results[output.name] for output in proto.graph.output]
@@ -170,7 +178,7 @@ class OnnxRuntimeBackend:
         types = {name: type_ for name, (_, type_) in inputs.items()}
         yield from ((name, (made[name], types[name])) for name in names if name in made)
         if part.graph.node:
-            session = create_session(part, weights, session_options(optimize=False))
+            session = create_session(part, weights, self._options(False))
             with translated("running the model once to learn what depends on data"):
                 results = run(session, made)
             for output in session.get_outputs():

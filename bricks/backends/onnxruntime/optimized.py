@@ -21,7 +21,12 @@ import onnx.shape_inference
 import onnxruntime as ort
 from onnx import numpy_helper
 
-from bricks.backends.onnxruntime.sessions import create_session, session_options, static_type
+from bricks.backends.onnxruntime.sessions import (
+    NONE,
+    create_session,
+    session_options,
+    static_type,
+)
 from bricks.backends.onnxruntime.standins import StandIns
 from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
@@ -48,34 +53,34 @@ _SAVE_TO = "session.optimized_model_external_initializers_file_name"
 _SAVE_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
 
 
-def save_optimized(proto: onnx.ModelProto, stand_ins: StandIns) -> onnx.ModelProto:
+def save_optimized(proto: onnx.ModelProto, stand_ins: StandIns, level: str) -> onnx.ModelProto:
     """The optimised model without weights, its nodes in the order in which they are executed."""
     size_bytes = sum(type_.size_bytes for type_ in without_values(proto).values())
     with stand_ins.of(proto) as (referring, folder):
         if size_bytes > _WRITTEN_BYTES:
             with suppress(BackendError):  # more of it is new than fits into one message
-                return _saved_with_references(referring, folder)
+                return _saved_with_references(referring, folder, level)
         # A link, because the runtime removes the file itself where saving fails.
         external = folder / "new"
         external.symlink_to(os.devnull)
-        return _saved(referring, {}, _mapping(_saving(external), folder), folder)
+        return _saved(referring, {}, _mapping(_saving(external, level), folder), folder)
 
 
-def _saved_with_references(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+def _saved_with_references(proto: onnx.ModelProto, folder: Path, level: str) -> onnx.ModelProto:
     """The optimised model, in which weights that are as they were stay references."""
-    optimized = _saved(proto, {}, _mapping(_saving(Path()), folder), folder)
+    optimized = _saved(proto, {}, _mapping(_saving(Path(), level), folder), folder)
     if _same_nodes(proto, optimized):
         _put_in_execution_order(optimized.graph)
     return optimized
 
 
 def save_with_weights(
-    proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
+    proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], level: str
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """The optimised model, and the weights it wants."""
     with tempfile.TemporaryDirectory(prefix="bricks-") as name:
         folder = Path(name)
-        optimized = _saved(proto, weights, _saving(folder / "new"), folder)
+        optimized = _saved(proto, weights, _saving(folder / "new", level), folder)
         arrays = {}
         for tensor in optimized.graph.initializer:
             if is_referenced(tensor):
@@ -84,9 +89,9 @@ def save_with_weights(
     return optimized, arrays
 
 
-def _saving(external: Path) -> ort.SessionOptions:
+def _saving(external: Path, level: str) -> ort.SessionOptions:
     """Options under which a session's optimised model can be saved; weights into a file, if any."""
-    options = session_options(optimize=True)
+    options = session_options(level)
     options.add_session_config_entry("session.disable_prepacking", "1")
     if external.name:
         options.add_session_config_entry(_SAVE_TO, external.name)
@@ -175,7 +180,7 @@ def inferred_types(
                 for name in node.output
                 if name and name not in outputs
             )
-        options = _mapping(session_options(optimize=False), folder)
+        options = _mapping(session_options(NONE), folder)
         found = create_session(exposed, {}, options).get_outputs()
     graph = graph_of(proto)
     types = {name: graph.types[name] for name in (*graph.inputs, *graph.initializers)}

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from bricks.backends.onnxruntime.sessions import create_session, session_options
+from bricks.backends.onnxruntime.sessions import NONE, create_session, session_options
 from bricks.errors import BackendError
 
 _PARTITION = "session.node_partition_config_file"
@@ -45,7 +45,7 @@ def create_parallel_session(
     for position, (node, stream) in enumerate(zip(named.graph.node, streams, strict=True)):
         node.name = str(position)
         by_stream.setdefault(stream, []).append(node.name)
-    options = session_options(optimize=False)
+    options = session_options(NONE)
     options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
     # The nodes stand in the order in which they are executed; the default would find another.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED

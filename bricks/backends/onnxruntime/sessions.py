@@ -17,14 +17,23 @@ from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import without_values
 
+ALL, NONE = "all", "none"
 
-def session_options(*, optimize: bool) -> ort.SessionOptions:
-    """Options for a session on the global pool and the shared arena."""
+# What the runtime does to a graph, from fusions and blocked layouts to nothing at all.
+_LEVELS = {
+    ALL: ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    NONE: ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+}
+
+
+def session_options(level: str) -> ort.SessionOptions:
+    """Options for a session on the global pool and the shared arena, with so much optimisation."""
     options = ort.SessionOptions()
     options.use_per_session_threads = False
     options.log_severity_level = 4
-    level = ort.GraphOptimizationLevel
-    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+    options.graph_optimization_level = _LEVELS[level]
     options.add_session_config_entry("session.use_env_allocators", "1")
     # An arena keeps what it has had once, and weights are copied twice on their way in.
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")

@@ -1,0 +1,447 @@
+"""What travels between caches: rows as records of plain JSON, and records merged into rows.
+
+Merging is idempotent: what is known already is left as it is, and of a measurement that two caches
+have, the rounds of both are kept. Nothing is taken on trust: keys of systems, targets and bricks
+are computed again from what they stand for, so that what belongs to one system can never come to
+count for another. Each function works inside a transaction that the caller opened. Must not know
+how records are written to files, nor what makes a brick sound; who knows passes ``mismatch``.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import groupby, islice
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, Table, func, select, update
+
+from bricks.decompose.plan import Brick, Plan
+from bricks.errors import StoreError, first_line
+from bricks.measure.measurement import Round
+from bricks.store.audit import BRICK_PREFIX
+from bricks.store.claims import Owner, Watch, lease_columns
+from bricks.store.engine import CHUNK, chunks, insert_or_ignore
+from bricks.store.rows import (
+    brick_of,
+    brick_row,
+    decoding,
+    plan_of,
+    plan_row,
+    round_of,
+    round_row,
+    system_of,
+    system_row,
+    target_of,
+    target_row,
+)
+from bricks.store.schema import (
+    DONE,
+    FAILED,
+    NOBODY,
+    OPEN,
+    bricks,
+    measurements,
+    plans,
+    rounds,
+    systems,
+    targets,
+)
+from bricks.system.target import Runtime, System, Target
+
+# A record: its kind, and what it says.
+Record = tuple[str, dict[str, Any]]
+
+Mismatch = Callable[[Brick], str | None]
+
+# Their order in a file: each refers to nothing that comes later.
+KINDS = ("system", "target", "brick", "plan", "measurement")
+
+
+@dataclass(slots=True)
+class Merged:
+    """How many of each were new.
+
+    ``known`` measurements had nothing new, ``busy`` ones are just being measured, and left alone.
+    """
+
+    systems: int = 0
+    targets: int = 0
+    bricks: int = 0
+    plans: int = 0
+    measurements: int = 0
+    rounds: int = 0
+    known: int = 0
+    busy: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything was new."""
+        return any(getattr(self, f.name) for f in fields(self) if f.name not in ("known", "busy"))
+
+
+# Records
+
+
+def records(connection: Connection, target_keys: Collection[str]) -> Iterator[Record]:
+    """All that is settled on these targets, with the plans and bricks that it is about, in order.
+
+    The same content gives the same records; only rounds are in the order in which they were taken.
+    """
+    chosen = sorted(target_keys)
+    yield from _targets(connection, chosen)
+    yield from _bricks(connection, chosen)
+    yield from _plans(connection, chosen)
+    yield from _measurements(connection, chosen)
+
+
+def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
+    query = select(targets, systems.c.name, systems.c.identity, systems.c.recorded).join(systems)
+    query = query.where(targets.c.key.in_(chosen)).order_by(targets.c.key)
+    found: list[Target] = []
+    for row in connection.execute(query):
+        with decoding(f"target {row.key}"):
+            found.append(target_of(row))
+    for system in sorted({t.system.key: t.system for t in found}.values(), key=lambda s: s.key):
+        yield "system", system.to_json()
+    for target in found:
+        runtime = target.runtime.to_json()
+        yield "target", {"key": target.key, "system": target.system.key, "runtime": runtime}
+
+
+def _bricks(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
+    """Those that were measured there or that a plan of there names."""
+    query = select(measurements.c.brick_key).where(
+        measurements.c.target_key.in_(chosen), measurements.c.state != OPEN
+    )
+    keys = set(connection.execute(query).scalars())
+    for row in connection.execute(_plans_query(chosen)):
+        with decoding(f"the plan of {row.digest}"):
+            keys.update(plan_of(row).keys)
+    for chunk in chunks(keys):
+        query = select(bricks).where(bricks.c.key.in_(chunk)).order_by(bricks.c.key)
+        for row in connection.execute(query):
+            with decoding(f"brick {row.key}"):
+                yield "brick", _brick_record(brick_of(row))
+
+
+def _brick_record(brick: Brick) -> dict[str, Any]:
+    return {"key": brick.key, "model": b64encode(brick.model).decode(), **brick.to_json()}
+
+
+def _plans_query(chosen: Sequence[str]) -> Select[Any]:
+    order = plans.c.target_key, plans.c.granularity, plans.c.digest
+    return select(plans).where(plans.c.target_key.in_(chosen)).order_by(*order)
+
+
+def _plans(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
+    for row in connection.execute(_plans_query(chosen)):
+        with decoding(f"the plan of {row.digest}"):
+            plan = plan_of(row).to_json()
+        yield "plan", {"target": row.target_key, "wall_s": row.wall_s, "plan": plan}
+
+
+def _measurements(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
+    query = select(measurements).where(
+        measurements.c.target_key.in_(chosen), measurements.c.state != OPEN
+    )
+    order = measurements.c.target_key, measurements.c.brick_key, measurements.c.protocol
+    rows = connection.execute(query.order_by(*order)).all()
+    for begin in range(0, len(rows), CHUNK):
+        some = rows[begin : begin + CHUNK]
+        taken = _rounds_by_id(connection, [row.id for row in some])
+        for row in some:
+            record = {
+                "target": row.target_key,
+                "brick": row.brick_key,
+                "protocol": row.protocol,
+                "wall_s": row.wall_s,
+            }
+            if row.state == FAILED:
+                record["reason"] = row.reason or ""
+            else:
+                mine = taken.get(row.id, [])
+                if len(mine) != row.round_count or not mine:
+                    raise StoreError(
+                        f"the measurement of {row.brick_key} is damaged in the cache ({len(mine)}"
+                        f" of its {row.round_count} rounds can be found): run 'bricks cache verify'"
+                    )
+                record["rounds"] = list(map(_round_record, mine))
+            yield "measurement", record
+
+
+def _rounds_by_id(connection: Connection, ids: Collection[int]) -> dict[int, list[Round]]:
+    found: dict[int, list[Round]] = {}
+    for chunk in chunks(ids):
+        query = select(rounds).where(rounds.c.measurement_id.in_(chunk))
+        query = query.order_by(rounds.c.measurement_id, rounds.c.number)
+        for row in connection.execute(query):
+            with decoding(f"round {row.number} of measurement {row.measurement_id}"):
+                found.setdefault(row.measurement_id, []).append(round_of(row))
+    return found
+
+
+def _round_record(taken: Round) -> list[Any]:
+    conditions = taken.reference_s, taken.waited_share, taken.reference_end_s
+    return [list(taken.samples), *conditions]
+
+
+# Merging
+
+
+def merge(
+    connection: Connection, found: Iterable[Record], mismatch: Mismatch, watch: Watch
+) -> Merged:
+    """Take in ``found``, in the order of :data:`KINDS`; ValueError for what cannot be true.
+
+    ``mismatch`` says what is wrong with a brick, or None.
+    """
+    merged = Merged()
+    into: dict[str, Callable[[list[dict[str, Any]]], None]] = {
+        "system": _Systems(connection, merged).take,
+        "target": _Targets(connection, merged).take,
+        "brick": _Bricks(connection, merged, mismatch).take,
+        "plan": _Plans(connection, merged).take,
+        "measurement": _Measurements(connection, merged, watch).take,
+    }
+    reached = 0
+    for kind, group in groupby(found, key=lambda record: record[0]):
+        if kind not in into:
+            raise ValueError(f"it holds a record of an unknown kind, {kind!r}")
+        if KINDS.index(kind) < reached:
+            raise ValueError(f"a record of kind {kind} comes after those that refer to it")
+        reached = KINDS.index(kind)
+        while some := [data for _, data in islice(group, CHUNK)]:
+            into[kind](some)
+    return merged
+
+
+class _Systems:
+    def __init__(self, connection: Connection, merged: Merged) -> None:
+        self._connection, self._merged = connection, merged
+
+    def take(self, records: list[dict[str, Any]]) -> None:
+        for data in records:
+            system = System(str(data["name"]), dict(data["identity"]), dict(data["recorded"]))
+            if system.key != data["key"]:
+                raise ValueError(
+                    f"the system {data['name']} is not the one that its key stands for"
+                )
+            new = _insert(self._connection, systems, [system_row(system)])
+            self._merged.systems += new
+
+
+class _Targets:
+    def __init__(self, connection: Connection, merged: Merged) -> None:
+        self._connection, self._merged = connection, merged
+
+    def take(self, records: list[dict[str, Any]]) -> None:
+        for data in records:
+            query = select(systems).where(systems.c.key == data["system"])
+            row = self._connection.execute(query).one_or_none()
+            if row is None:
+                raise ValueError(f"the target {data['key']} is of a system that is nowhere")
+            target = Target(system_of(row), Runtime(**data["runtime"]))
+            if target.key != data["key"]:
+                raise ValueError(f"the target {data['key']} is not the one that its key stands for")
+            new = _insert(self._connection, targets, [target_row(target)])
+            self._merged.targets += new
+
+
+class _Bricks:
+    def __init__(self, connection: Connection, merged: Merged, mismatch: Mismatch) -> None:
+        self._connection, self._merged, self._mismatch = connection, merged, mismatch
+
+    def take(self, records: list[dict[str, Any]]) -> None:
+        known = _known_bricks(self._connection, [str(data["key"]) for data in records])
+        new = []
+        for data in records:
+            if data["key"] in known:
+                continue
+            model = b64decode(data["model"], validate=True)
+            brick = Brick.from_json(str(data["key"]), model, data)
+            problem = self._mismatch(brick)
+            if problem is not None:
+                raise ValueError(f"brick {brick.key} cannot be true: {problem}")
+            new.append(brick_row(brick))
+        self._merged.bricks += _insert(self._connection, bricks, new)
+
+
+class _Plans:
+    def __init__(self, connection: Connection, merged: Merged) -> None:
+        self._connection, self._merged = connection, merged
+
+    def take(self, records: list[dict[str, Any]]) -> None:
+        rows = []
+        for data in records:
+            plan = Plan.from_json(data["plan"])
+            _check(self._connection, plan)
+            rows.append(plan_row(plan, str(data["target"]), float(data["wall_s"])))
+        self._merged.plans += _insert(self._connection, plans, rows)
+
+
+def _check(connection: Connection, plan: Plan) -> None:
+    """ValueError unless a plan's values and bricks are there."""
+    lacking = set(plan.keys) - _known_bricks(connection, plan.keys)
+    if lacking:
+        raise ValueError(f"the plan of {plan.model} names {min(lacking)}, which is nowhere")
+    problem = plan.problem(_loaded(connection, plan.keys))
+    if problem is not None:
+        raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A measurement in a record: its rounds, or why there are none."""
+
+    key: str
+    wall_s: float
+    rounds: tuple[Round, ...]
+    reason: str | None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> _Settled:
+        key, wall_s, reason = str(data["brick"]), float(data["wall_s"]), data.get("reason")
+        if not (math.isfinite(wall_s) and wall_s >= 0):
+            raise ValueError(f"the measurement of {key} took {wall_s} s")
+        taken = [Round(tuple(samples), *more) for samples, *more in data.get("rounds", ())]
+        for each in taken:
+            round_row(each)  # refuses what no latency can be
+        if (reason is None) != bool(taken) or not all(each.samples for each in taken):
+            raise ValueError(f"the measurement of {key} has neither samples nor a reason")
+        line = None if reason is None else first_line(Exception(str(reason)))
+        return cls(key, wall_s, tuple(taken), line)
+
+    def row(self, target_key: str, protocol: int) -> dict[str, Any]:
+        """The columns of a measurement that is settled so."""
+        return {
+            "target_key": target_key,
+            "brick_key": self.key,
+            "protocol": protocol,
+            "state": DONE if self.reason is None else FAILED,
+            "reason": self.reason,
+            "wall_s": self.wall_s,
+            "round_count": len(self.rounds),
+            "owner_token": NOBODY,
+            "owner_host": "",
+            "owner_pid": 0,
+            "owner_started_s": 0.0,
+            **lease_columns(0.0),
+        }
+
+
+class _Measurements:
+    def __init__(self, connection: Connection, merged: Merged, watch: Watch) -> None:
+        self._connection, self._merged, self._watch = connection, merged, watch
+
+    def take(self, records: list[dict[str, Any]]) -> None:
+        by_group: dict[tuple[str, int], dict[str, _Settled]] = {}
+        for data in records:
+            group = str(data["target"]), int(data["protocol"])
+            found = _Settled.of(data)
+            if by_group.setdefault(group, {}).setdefault(found.key, found) is not found:
+                raise ValueError(f"it holds two measurements of {found.key} on {group[0]}")
+        self._watch.look_again()
+        for (target_key, protocol), settled in by_group.items():
+            _refuse_strangers(self._connection, target_key, settled)
+            self._take(target_key, protocol, settled)
+
+    def _take(self, target_key: str, protocol: int, settled: Mapping[str, _Settled]) -> None:
+        rows = self._rows(target_key, protocol, settled)
+        new = [found.row(target_key, protocol) for key, found in settled.items() if key not in rows]
+        if new:
+            self._connection.execute(measurements.insert(), new)
+            self._merged.measurements += len(new)
+            fresh = self._rows(target_key, protocol, [row["brick_key"] for row in new])
+            self._add({row.id: (settled[key].rounds, 0) for key, row in fresh.items()})
+        taken = _rounds_by_id(self._connection, [row.id for row in rows.values()])
+        for key, row in rows.items():
+            self._join(row, settled[key], taken.get(row.id, []))
+
+    def _rows(self, target_key: str, protocol: int, keys: Iterable[str]) -> dict[str, Row[Any]]:
+        query = select(measurements).where(
+            measurements.c.target_key == target_key,
+            measurements.c.protocol == protocol,
+            measurements.c.brick_key.in_(list(keys)),
+        )
+        rows = self._connection.execute(query.with_for_update()).all()
+        return {row.brick_key: row for row in rows}
+
+    def _join(self, row: Row[Any], found: _Settled, known: Sequence[Round]) -> None:
+        """Rounds of a measurement that is begun, done or failed here."""
+        more = list((Counter(found.rounds) - Counter(known)).elements())
+        if row.state == OPEN and row.owner_token != NOBODY:
+            owner = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
+            if self._watch.counts(owner, row.lease_until_s, row.lease_until_monotonic_s):
+                self._merged.busy += 1
+                return
+        settles = row.state == OPEN or (row.state == FAILED and found.reason is None)
+        if not more and not settles:
+            self._merged.known += 1
+            return
+        values: dict[str, Any] = {}
+        if settles:
+            state = DONE if found.reason is None else FAILED
+            values = {"state": state, "reason": found.reason, "owner_token": NOBODY}
+            self._merged.measurements += 1
+        share = len(more) / len(found.rounds) if found.rounds else 1.0
+        values |= {
+            "wall_s": row.wall_s + share * found.wall_s,
+            "round_count": len(known) + len(more),
+        }
+        self._connection.execute(
+            update(measurements).where(measurements.c.id == row.id).values(values)
+        )
+        self._add({row.id: (more, len(known))})
+
+    def _add(self, found: Mapping[int, tuple[Sequence[Round], int]]) -> None:
+        rows = [
+            {"measurement_id": number, "number": first + i, **round_row(taken)}
+            for number, (more, first) in found.items()
+            for i, taken in enumerate(more)
+        ]
+        if rows:
+            self._connection.execute(rounds.insert(), rows)
+            self._merged.rounds += len(rows)
+
+
+def _refuse_strangers(connection: Connection, target_key: str, keys: Collection[str]) -> None:
+    """ValueError for measurements of what is nowhere, or on a target that is nowhere."""
+    query = select(targets.c.key).where(targets.c.key == target_key)
+    if connection.execute(query).one_or_none() is None:
+        raise ValueError(f"it has measurements on the target {target_key}, which is nowhere")
+    lacking = {key for key in keys if key.startswith(BRICK_PREFIX)}
+    lacking -= _known_bricks(connection, lacking)
+    if lacking:
+        raise ValueError(f"it has a measurement of {min(lacking)}, which is nowhere")
+
+
+def _loaded(connection: Connection, keys: Collection[str]) -> dict[str, Brick]:
+    found: dict[str, Brick] = {}
+    for chunk in chunks(keys):
+        for row in connection.execute(select(bricks).where(bricks.c.key.in_(chunk))):
+            with decoding(f"brick {row.key}"):
+                found[row.key] = brick_of(row)
+    return found
+
+
+def _known_bricks(connection: Connection, keys: Collection[str]) -> set[str]:
+    known: set[str] = set()
+    for chunk in chunks(keys):
+        query = select(bricks.c.key).where(bricks.c.key.in_(chunk))
+        known.update(connection.execute(query).scalars())
+    return known
+
+
+def _insert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> int:
+    """Insert those of ``rows`` that are not there yet; how many they are."""
+    before = _count(connection, table)
+    insert_or_ignore(connection, table, rows)
+    return _count(connection, table) - before
+
+
+def _count(connection: Connection, table: Table) -> int:
+    return int(connection.execute(select(func.count()).select_from(table)).scalar_one())

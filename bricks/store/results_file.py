@@ -1,0 +1,130 @@
+"""Results in a file that travels: JSON Lines, with a digest at the end.
+
+The first line says what it is, the last one how many records came before it and the SHA-256 of
+every byte before it; so a file that was cut off or changed is refused as a whole, before anything
+of it is used. docs/formats.md describes it for other programs. Must not know any table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from bricks.errors import ModelError, StoreError, first_line
+
+FORMAT, VERSION = "bricks-results", 1
+
+# No line is longer: a brick's model holds no weights.
+_MOST_LINE_BYTES = 64 << 20
+
+Record = tuple[str, dict[str, Any]]
+
+
+def write(path: Path, records: Iterable[Record], *, package: str) -> int:
+    """Write a file, or nothing; the number of records."""
+    part = path.with_name(path.name + ".part")
+    digest, count = hashlib.sha256(), 0
+
+    def put(file: BinaryIO, kind: str, data: object) -> None:
+        line = json.dumps({kind: data}, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        encoded = line.encode() + b"\n"
+        digest.update(encoded)
+        file.write(encoded)
+
+    try:
+        with part.open("wb") as file:
+            put(file, "format", {"name": FORMAT, "version": VERSION, "package": package})
+            for kind, data in records:
+                put(file, kind, data)
+                count += 1
+            put(file, "end", {"records": count, "sha256": digest.hexdigest()})
+        os.replace(part, path)
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be written ({exc.strerror}): give another file") from exc
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Iterator[Record]]:
+    """The records of a file that is whole; :class:`StoreError` for any other, before the first.
+
+    Where what is done with them finds that they make no sense, that becomes one too.
+    """
+    try:
+        with path.open("rb") as file:
+            count = _checked(path, file)
+            file.seek(0)
+            yield map(_record, islice(_lines(path, file), 1, count + 1))
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be read ({exc.strerror}): give another file") from exc
+    except (ModelError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
+        said = f"it lacks {exc}" if isinstance(exc, KeyError) else first_line(exc)
+        raise StoreError(f"{path} is refused, nothing was imported: {said}") from exc
+
+
+def _checked(path: Path, file: BinaryIO) -> int:
+    """The number of records of a file that is as it was written."""
+    lines = _lines(path, file)
+    first = next(lines, b"")
+    _check_format(path, first)
+    digest, last, count = hashlib.sha256(first), b"", -1
+    for line in lines:
+        digest.update(last)
+        last, count = line, count + 1
+    told = _told(last)
+    if told is None:
+        raise StoreError(f"{path} is cut off, nothing was imported: export it again")
+    if told != (count, digest.hexdigest()):
+        raise StoreError(
+            f"{path} was changed after it was written, nothing was imported: export it again"
+        )
+    return count
+
+
+def _check_format(path: Path, line: bytes) -> None:
+    """Refuse what is no such file, and files that later versions write."""
+    try:
+        told = json.loads(line)["format"]
+        name, version = told["name"], int(told["version"])
+    except (ValueError, KeyError, TypeError):
+        name, version = None, 0
+    if name != FORMAT:
+        raise StoreError(f"{path} holds no results: give a file that 'bricks cache export' wrote")
+    if version > VERSION:
+        raise StoreError(
+            f"{path} has version {version} of its format, and this package reads up to"
+            f" {VERSION}: update bricks"
+        )
+
+
+def _told(line: bytes) -> tuple[int, str] | None:
+    """What the last line says of those before it; None if it is none of that kind."""
+    try:
+        told = json.loads(line)["end"]
+        return int(told["records"]), str(told["sha256"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    while line := file.readline(_MOST_LINE_BYTES + 1):
+        if len(line) > _MOST_LINE_BYTES:
+            raise StoreError(
+                f"{path} has a line of more than {_MOST_LINE_BYTES >> 20} MiB: it holds no results"
+            )
+        yield line
+
+
+def _record(line: bytes) -> Record:
+    [(kind, data)] = json.loads(line).items()
+    if not isinstance(data, dict):
+        raise ValueError(f"a record of kind {kind} is no JSON object")
+    return kind, data

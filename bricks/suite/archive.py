@@ -1,0 +1,145 @@
+"""Archives of files: written so that the same content gives the same bytes, and read with care.
+
+An archive may come from anybody. Nothing of it is unpacked to a disk, names are looked up and never
+followed, and nothing is read that is larger than a suite may be. Must not know what files mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bricks.errors import SuiteError
+
+MANIFEST = "manifest.json"
+
+# Zip files count years from here; every file has this time.
+_BEGINNING = (1980, 1, 1, 0, 0, 0)
+
+# Models and bricks in a suite have no weights: what is larger than this is none, or a bomb.
+_MOST_FILE_BYTES, _MOST_BYTES, _MOST_FILES = 256 << 20, 4 << 30, 1_000_000
+
+
+def write(path: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Write ``files`` by name, and ``manifest`` with their digests; all of it, or nothing.
+
+    They are stored as they are: what compression makes of them depends on a library's version.
+    """
+    digests = {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(files)}
+    told = json.dumps({**manifest, "files": digests}, indent=1, ensure_ascii=False)
+    every = {**files, MANIFEST: told.encode() + b"\n"}
+    part = path.with_name(path.name + ".part")
+    try:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
+            for name in sorted(every):
+                info = zipfile.ZipInfo(name, _BEGINNING)
+                info.create_system, info.external_attr = 3, 0o644 << 16  # as on Unix, everywhere
+                archive.writestr(info, every[name])
+        os.replace(part, path)
+    except OSError as exc:
+        raise SuiteError(f"{path} cannot be written ({exc.strerror}): give another file") from exc
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class Archive:
+    """An archive that is open for reading; a context manager.
+
+    Each file but the manifest is named in it with its SHA-256, and is checked when it is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises :class:`SuiteError` for what is no archive of a suite."""
+        self._path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except OSError as exc:
+            raise SuiteError(f"{path} cannot be read ({exc.strerror}): give another file") from exc
+        except (zipfile.BadZipFile, NotImplementedError, ValueError) as exc:
+            raise SuiteError(f"{path} is cut off, or no suite: generate it again") from exc
+        try:
+            self._check_sizes()
+            self.manifest = self._manifest()
+            self._digests = {str(k): str(v) for k, v in dict(self.manifest["files"]).items()}
+            self._check_names()
+        except (KeyError, TypeError, ValueError) as exc:
+            self._zip.close()
+            raise SuiteError(f"{path} is no suite: its manifest cannot be read") from exc
+        except SuiteError:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._zip.close()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all files but the manifest, sorted."""
+        return sorted(self._digests)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file; :class:`SuiteError` if it is not as it was written."""
+        content = self._content(name) if name in self._digests else None
+        if content is None or hashlib.sha256(content).hexdigest() != self._digests[name]:
+            raise self._altered(name)
+        return content
+
+    def _content(self, name: str) -> bytes:
+        try:
+            return self._zip.read(name)
+        except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as exc:
+            raise self._altered(name) from exc
+        except Exception as exc:  # what decompressors raise is of no common class
+            raise self._altered(name) from exc
+
+    def _altered(self, name: str) -> SuiteError:
+        return SuiteError(
+            f"{self._path}: its file {name} is missing or not as it was written: get it again"
+        )
+
+    def _check_sizes(self) -> None:
+        """Told sizes are kept to: reading stops at them."""
+        infos = self._zip.infolist()
+        largest = max((info.file_size for info in infos), default=0)
+        total = sum(info.file_size for info in infos)
+        if len(infos) > _MOST_FILES or largest > _MOST_FILE_BYTES or total > _MOST_BYTES:
+            raise SuiteError(
+                f"{self._path} holds {len(infos)} files of {total >> 20} MiB in all: that is no"
+                " suite, for those have no weights"
+            )
+
+    def _manifest(self) -> dict[str, Any]:
+        found = json.loads(self._content(MANIFEST))
+        if not isinstance(found, dict):
+            raise TypeError("no JSON object")
+        return found
+
+    def _check_names(self) -> None:
+        """Every file once, and none that the manifest does not name or that lies elsewhere."""
+        found = [info.filename for info in self._zip.infolist()]
+        if sorted(found) != sorted([MANIFEST, *self._digests]):
+            odd = sorted(set(found) ^ {MANIFEST, *self._digests})
+            raise SuiteError(
+                f"{self._path} holds other files than its manifest says"
+                f" ({odd[0] if odd else 'one twice'}): get it again"
+            )
+        for name in found:
+            parts = name.split("/")
+            if name.startswith("/") or "\\" in name or ":" in name or {"", ".", ".."} & set(parts):
+                raise SuiteError(
+                    f"{self._path}: its file {name!r} is not in the archive's own folder: refused"
+                )

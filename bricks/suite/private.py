@@ -1,0 +1,95 @@
+"""What a brick may tell of the model it was cut from, and bricks that hide it among others.
+
+A brick has no names, no weights and nothing around it. What can still give a model away are words
+in it: labels in attributes or constants, operators of somebody's own. And which bricks there are:
+so others are mixed in. Must not know how suites are written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+import onnx
+from onnx import defs
+
+from bricks.decompose.plan import Brick
+from bricks.errors import SuiteError
+from bricks.graph.topology import all_nodes, default_domain
+from bricks.graph.view import parse_model
+
+# Operators of these domains are anybody's.
+_PUBLIC = frozenset(("", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+# What Einsum computes is written in letters that stand for dimensions.
+_EQUATION = re.compile(r"[A-Za-z,.> -]*")
+_LONGEST_EQUATION = 64
+
+
+def refuse_what_tells(bricks: Iterable[Brick]) -> None:
+    """Raise :class:`SuiteError` for a brick that holds words of its model's own."""
+    for brick in bricks:
+        for said in _told(brick):
+            raise SuiteError(
+                f"a brick ({', '.join(brick.operators)}) holds {said}, which tells of its model:"
+                " leave that out of a private suite, or generate it without --private"
+            )
+
+
+def _told(brick: Brick) -> Iterator[str]:
+    """What a brick says in words of its own."""
+    proto = parse_model(brick.model)
+    for node in all_nodes(proto.graph):
+        if default_domain(node.domain) not in _PUBLIC:
+            yield f"an operator of the domain '{node.domain}'"
+        for attribute in node.attribute:
+            for text in _texts(attribute):
+                equation = node.op_type == "Einsum" and attribute.name == "equation"
+                harmless = text in _public_words() or not text
+                if equation and len(text) <= _LONGEST_EQUATION:
+                    harmless = _EQUATION.fullmatch(text) is not None
+                if not harmless:
+                    yield f"the text '{text[:40]}'"
+    for tensor in proto.graph.initializer:
+        if tensor.string_data:
+            yield "texts"
+    for values in brick.examples.values():
+        if any(isinstance(value, str) for value in values):
+            yield "texts"
+
+
+def _texts(attribute: onnx.AttributeProto) -> Iterator[str]:
+    """All text of an attribute; that of subgraphs is in their nodes."""
+    for raw in (attribute.s, *attribute.strings, *attribute.t.string_data):
+        yield raw.decode("utf-8", "replace")
+    for tensor in attribute.tensors:
+        yield from (raw.decode("utf-8", "replace") for raw in tensor.string_data)
+
+
+@cache
+def _public_words() -> frozenset[str]:
+    """The operators of ONNX, and the words with which it describes their attributes."""
+    schemas = defs.get_all_schemas_with_history()
+    found = {schema.name for schema in schemas}
+    for attribute in (each for schema in schemas for each in schema.attributes.values()):
+        found.update(_WORD.findall(attribute.description))
+        found.add(attribute.default_value.s.decode())
+    return frozenset(found)
+
+
+def decoys(
+    mine: Mapping[str, Brick], others: Iterable[Mapping[str, Brick]], wanted: int
+) -> dict[str, Brick]:
+    """So many bricks of ``others`` that are not ``mine``: models one after the other."""
+    found: dict[str, Brick] = {}
+    for model in others:
+        for key in sorted(model.keys() - mine.keys()):
+            if len(found) == wanted:
+                return found
+            found[key] = model[key]
+        if len(found) == wanted:
+            return found
+    raise SuiteError(
+        f"there are no {wanted} bricks to mix in, only {len(found)}: give fewer --decoys"
+    )

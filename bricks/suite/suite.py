@@ -1,0 +1,225 @@
+"""A suite: models without weights, how they were cut, and the bricks: a benchmark that travels.
+
+What a runtime executes depends on the processor that it runs on. So a suite holds the models
+themselves, and they are decomposed anew where it is measured; that takes a tenth of a second each.
+The plans and bricks in it are those of the host that made it, for whoever wants to look at them, or
+to run them by other means. Must not know how anything is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bricks.decompose.identity import mismatch
+from bricks.decompose.plan import Brick, Decomposition
+from bricks.errors import ModelError, SuiteError, first_line
+from bricks.graph.held import given_values
+from bricks.graph.model import Model
+from bricks.graph.payload import all_tensors, is_referenced
+from bricks.graph.read import read_model
+from bricks.graph.view import graph_of, parse_model
+from bricks.suite.archive import Archive, write
+from bricks.suite.private import refuse_what_tells
+from bricks.system import Runtime
+
+FORMAT, VERSION = "bricks-suite", 1
+
+_README = """\
+# A suite of bricks
+
+{models} models without weights, cut at granularity {granularity} into {bricks} different bricks,
+each a runnable network; together they occur {occurrences} times. Made by bricks {package} with
+{backend} {version}.
+
+Measure it: `bricks measure {name}`. Then `bricks cache export results.jsonl` writes what was
+measured into one file, and `bricks cache import results.jsonl` takes that in elsewhere.
+
+- `manifest.json`: what is in here, with the SHA-256 of every file
+- `models/`: the models (ONNX); their weights are declared, and are nowhere
+- `plans/`: of each model, its bricks in the order in which they are executed, and what they hand
+  each other (JSON), as they were where the suite was made. Where it is measured, models are cut
+  anew: what a runtime executes depends on the processor.
+- `bricks/`: each brick by its key (ONNX); weights are declared, and may be any numbers
+- `bricks.json`: of each brick its operators, operations (FLOPs), bytes of weights, the types of its
+  inputs, weights and outputs, and what inputs must hold that steer the work
+
+docs/formats.md of the package describes all of it.
+"""
+
+_PRIVATE_README = """\
+# A suite of bricks
+
+{bricks} bricks, each a runnable network without weights. Made by bricks {package} with {backend}
+{version}.
+
+Measure it: `bricks measure suite.zip`. Then `bricks cache export results.jsonl` writes what was
+measured into one file, which is to go back to where the suite came from.
+
+- `manifest.json`: the SHA-256 of every file
+- `bricks/`: each brick by its key (ONNX); weights are declared, and may be any numbers
+- `bricks.json`: of each brick its operators, operations (FLOPs), bytes of weights, the types of its
+  inputs, weights and outputs, and what inputs must hold that steer the work
+
+docs/formats.md of the package describes all of it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What is measured of a suite: ``models`` without weights, to be cut at ``granularity``.
+
+    Or, of a private one, ``bricks`` of which no model is known.
+    """
+
+    models: tuple[Model, ...]
+    granularity: str
+    bricks: tuple[Brick, ...] = ()
+
+
+def write_suite(
+    path: Path,
+    found: Sequence[tuple[Model, Decomposition]],
+    *,
+    runtime: Runtime,
+    granularity: str,
+    package: str,
+) -> None:
+    """Write the suite of these models; the same ones give the same bytes.
+
+    Two models that differ in their names alone are one, under the first of the names.
+    """
+    models = {model.digest: (model, found_) for model, found_ in reversed(found)}
+    bricks = {key: brick for _, d in models.values() for key, brick in d.bricks.items()}
+    files: dict[str, bytes] = {}
+    for digest, (model, decomposition) in models.items():
+        files[f"models/{digest}.onnx"] = _weightless(model.skeleton)
+        files[f"plans/{digest}.json"] = _json(decomposition.plan.to_json())
+    files |= _files_of(bricks)
+    names = sorted((model.name, digest) for digest, (model, _) in models.items())
+    told = _told(runtime, granularity, package)
+    told["models"] = [{"name": name, "digest": digest} for name, digest in names]
+    readme = _README.format(
+        models=len(models),
+        bricks=len(bricks),
+        occurrences=sum(len(d.plan.occurrences) for _, d in models.values()),
+        granularity=granularity,
+        package=package,
+        backend=runtime.backend,
+        version=runtime.version,
+        name="suite.zip",
+    )
+    write(path, told, {**files, "README.md": readme.encode()})
+
+
+def write_private_suite(
+    path: Path, bricks: Mapping[str, Brick], *, runtime: Runtime, granularity: str, package: str
+) -> None:
+    """Write a suite of these bricks, from which nobody learns what models they are of.
+
+    Raises :class:`SuiteError` where one holds words of its model's own.
+    """
+    refuse_what_tells(bricks.values())
+    readme = _PRIVATE_README.format(
+        bricks=len(bricks),
+        package=package,
+        backend=runtime.backend,
+        version=runtime.version,
+    )
+    files = {**_files_of(bricks), "README.md": readme.encode()}
+    write(path, _told(runtime, granularity, package), files)
+
+
+def _files_of(bricks: Mapping[str, Brick]) -> dict[str, bytes]:
+    files = {f"bricks/{key}.onnx": brick.model for key, brick in bricks.items()}
+    facts = {
+        key: {**bricks[key].to_json(), "weight_bytes": bricks[key].numeric_weight_bytes}
+        for key in sorted(bricks)
+    }
+    return {**files, "bricks.json": _json(facts)}
+
+
+def _told(runtime: Runtime, granularity: str, package: str) -> dict[str, Any]:
+    return {
+        "format": {"name": FORMAT, "version": VERSION, "package": package},
+        "granularity": granularity,
+        "runtime": {"backend": runtime.backend, "version": runtime.version},
+    }
+
+
+def read_suite(path: Path) -> Suite:
+    """The suite in an archive; :class:`SuiteError` for what is none, or not as it was written."""
+    with Archive(path) as archive:
+        try:
+            form = archive.manifest["format"]
+            name, version = form["name"], int(form["version"])
+            private = "models" not in archive.manifest
+            named = archive.manifest.get("models", [])
+            listed = [(str(m["name"]), str(m["digest"])) for m in named]
+            granularity = str(archive.manifest["granularity"])
+        except (KeyError, TypeError, ValueError) as exc:
+            raise SuiteError(f"{path} is no suite: its manifest cannot be read") from exc
+        if name != FORMAT:
+            raise SuiteError(f"{path} is no suite of bricks: give one that 'bricks generate' wrote")
+        if version > VERSION:
+            raise SuiteError(
+                f"{path} has version {version} of its format, and this package reads up to"
+                f" {VERSION}: update bricks"
+            )
+        models = [_model(path, archive, name, digest) for name, digest in listed]
+        bricks = _bricks(path, archive) if private else []
+    return Suite(tuple(models), granularity, tuple(bricks))
+
+
+def _bricks(path: Path, archive: Archive) -> list[Brick]:
+    """The bricks of a private suite, each what it says it is."""
+    found = []
+    try:
+        for key, facts in json.loads(archive.read("bricks.json")).items():
+            brick = Brick.from_json(key, archive.read(f"bricks/{key}.onnx"), facts)
+            problem = mismatch(brick)
+            if problem is not None:
+                raise ValueError(problem)
+            found.append(brick)
+    except (ModelError, AttributeError, LookupError, TypeError, ValueError) as exc:
+        raise SuiteError(f"{path}: a brick in it is refused: {first_line(exc)}") from exc
+    return found
+
+
+def _model(path: Path, archive: Archive, name: str, digest: str) -> Model:
+    """A model of the suite, read with all the care that a file from anybody needs."""
+    with tempfile.TemporaryDirectory(prefix="bricks-") as folder:
+        file = Path(folder) / "model.onnx"
+        skeleton = archive.read(f"models/{digest}.onnx")
+        file.write_bytes(skeleton)
+        try:
+            proto = parse_model(skeleton)
+            given = given_values(proto, graph_of(proto).types)
+            model = read_model(file, values=given, name=name)
+        except (ModelError, LookupError, TypeError, ValueError) as exc:
+            raise SuiteError(f"{path}: the model {name} in it is refused: {exc}") from exc
+    if model.digest != digest:
+        raise SuiteError(
+            f"{path}: the model {name} in it is not the one that its digest stands for"
+        )
+    return model
+
+
+def _weightless(skeleton: bytes) -> bytes:
+    """A skeleton that tells no more of where its weights lay."""
+    proto = parse_model(skeleton)
+    for tensor in all_tensors(proto.graph):
+        if is_referenced(tensor):
+            del tensor.external_data[:]
+            tensor.external_data.add(key="location", value="weights")
+    written: bytes = proto.SerializeToString(deterministic=True)
+    return written
+
+
+def _json(data: object) -> bytes:
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return text.encode() + b"\n"
