@@ -220,8 +220,8 @@ from bricks.graph.view import parse_model
 plain = parallel.session_options
 
 
-def profiled(**changes):
-    options = plain(**changes)
+def profiled(level):
+    options = plain(level)
     options.enable_profiling = True
     return options
 
