@@ -171,9 +171,8 @@ def walk_of(
         Load(k, bricks[k].model, optimize, copy, bricks[k].numeric_weight_bytes)
         for k, copy in dict.fromkeys((step.key, step.copy) for step in steps)
     )
-    return Walk(
-        loads, tuple(steps), arena.size_bytes, decomposition.weight_bytes, most_ballast_bytes
-    )
+    weight_bytes = decomposition.weight_bytes + decomposition.unseen_weight_bytes
+    return Walk(loads, tuple(steps), arena.size_bytes, weight_bytes, most_ballast_bytes)
 
 
 def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:
