@@ -16,7 +16,7 @@ from bricks.cli.generate import generate
 from bricks.cli.measure import measure
 from bricks.cli.output import complain, drop_output, show
 from bricks.cli.predict import predict
-from bricks.cli.systems import systems
+from bricks.cli.systems import app as systems_app
 from bricks.cli.zoo import app as zoo_app
 from bricks.errors import BricksError, UsageError, first_line
 
@@ -31,8 +31,9 @@ app = typer.Typer(
     help="How fast will this model run on that machine? Composable benchmarks for ONNX models.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (decompose, generate, measure, predict, compare, systems):
+for command in (decompose, generate, measure, predict, compare):
     app.command()(command)
+app.add_typer(systems_app, name="systems")
 app.add_typer(cache_app, name="cache")
 app.add_typer(zoo_app, name="zoo")
 app.add_typer(backends_app, name="backends")

@@ -8,7 +8,7 @@ import typer
 
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import print_json, show
-from bricks.errors import UsageError
+from bricks.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from bricks.bench import Bench
@@ -20,11 +20,17 @@ SystemName = Annotated[
 ]
 
 
-def systems(json: Json = False, cache: Cache = "cache") -> None:
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") -> None:
     """List the systems in the cache, and say which one this host is.
 
     Example: bricks systems --json
     """
+    if context.invoked_subcommand is not None:
+        return
     from bricks.store import Store
     from bricks.system import fingerprint
 
@@ -60,6 +66,61 @@ def systems(json: Json = False, cache: Cache = "cache") -> None:
             )
     if not rows:
         show("", "The cache knows no system yet: 'bricks measure MODEL' makes this one known.")
+
+
+@app.command()
+def diff(
+    one: Annotated[str, typer.Argument(metavar="NAME", help="A system in the cache.")],
+    other: Annotated[
+        str | None, typer.Argument(metavar="[OTHER]", help="Another one; else this host.")
+    ] = None,
+    json: Json = False,
+    cache: Cache = "cache",
+) -> None:
+    """Tell the facts that differ between two systems.
+
+    Those of the identity make them two; the others may explain a difference.
+    Example: bricks systems diff intel-xeon-2c amd-epyc-2c
+    """
+    from bricks.store import Store
+    from bricks.system import fingerprint
+
+    if not Store.exists(cache):
+        raise StoreError(f"there is no cache in {cache}: give another --cache")
+    with Store.open(cache, make=False) as store:
+        known = store.systems()
+    first = _called(known, one)
+    second = fingerprint() if other is None else _called(known, other)
+    found = first.differences(second)
+    if json:
+        print_json({"one": first.to_json(), "other": second.to_json(), "differences": found})
+        return
+    from bricks.report.tables import differences_table
+
+    names = [first.name, second.name]
+    if first.name == second.name:
+        names = [first.key, second.key if other else "this host"]
+    if first.key == second.key:
+        show(f"{names[0]} and {names[1]} are one system: measurements of both count for it.")
+    else:
+        show(
+            f"{names[0]} and {names[1]} are two systems. What makes them two:",
+            differences_table(names, found["identity"]),
+        )
+    if found["recorded"]:
+        show("", "What is recorded besides:", differences_table(names, found["recorded"]))
+
+
+def _called(known: list[System], name: str) -> System:
+    """The system of this name or key; :class:`UsageError` if there is none, or several."""
+    found = [system for system in known if name in (system.name, system.key)]
+    if not found:
+        listed = ", ".join(sorted({system.name for system in known})) or "none yet"
+        raise UsageError(f"no system in the cache is called {name!r}; it knows: {listed}")
+    if len(found) > 1:
+        keys = ", ".join(system.key for system in found)
+        raise UsageError(f"several systems are called {name!r}: give one of their keys, {keys}")
+    return found[0]
 
 
 def target_called(bench: Bench, name: str) -> Target:

@@ -14,7 +14,7 @@ from typing import Any
 from bricks.graph.containers import ValueType, type_from_json
 
 # How often a brick that is known by itself is run in turn, and bytes of weights that are read
-# before: more than a core keeps near. Without, small bricks come out a third too fast, and with four
+# before: more than a core keeps near. Without, small bricks come out a third too fast, with four
 # times as many up to a tenth too slow.
 _AGAIN, _AROUND_BYTES = 3, 4 << 20
 

@@ -239,6 +239,14 @@ def facts_table(facts: Mapping[str, Any]) -> Table:
     return table
 
 
+def differences_table(names: Sequence[str], facts: Mapping[str, tuple[Any, Any]]) -> Table:
+    """Facts of two systems, of these ``names``, that are not the same."""
+    table = _table("", *names)
+    for fact, values in facts.items():
+        table.add_row(_text(fact.replace("_", " ")), *(_text(_plain(value)) for value in values))
+    return table
+
+
 def _text(name: str) -> Text:
     """What somebody else has named: no markup, and nothing that a terminal obeys."""
     return Text(printable(name))

@@ -34,6 +34,23 @@ class System:
         logical, quota = self.identity["logical_cpus"], self.identity["cpu_quota"]
         return float(logical if quota is None else min(logical, quota))
 
+    def differences(self, other: System) -> dict[str, dict[str, tuple[Any, Any]]]:
+        """The facts that differ, of both systems: of the ``identity``, and of what is ``recorded``.
+
+        A fact that one of them lacks is None there.
+        """
+        return {
+            part: {
+                name: (mine.get(name), theirs.get(name))
+                for name in [*mine, *(name for name in theirs if name not in mine)]
+                if mine.get(name) != theirs.get(name)
+            }
+            for part, mine, theirs in (
+                ("identity", self.identity, other.identity),
+                ("recorded", self.recorded, other.recorded),
+            )
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Everything known of the system."""
         return {"key": self.key, **asdict(self)}
