@@ -79,6 +79,7 @@ class Bench:
         self._conditions = conditions_of(options, info, self.target)
         self._progress = progress
         self.store = Store.open(cache)
+        self.target = replace(self.target, system=self.store.named(self.target.system))
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
         self._timed, self._frugal = info.real, info.frugal
         command = (info.python, "-m", "bricks.measure.worker")

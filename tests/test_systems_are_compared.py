@@ -1,4 +1,4 @@
-"""``bricks systems diff``: which facts make two systems two, and which are recorded besides."""
+"""``bricks systems``: what makes two systems two, what they are called, and what they cost."""
 
 from __future__ import annotations
 
@@ -91,3 +91,58 @@ def test_a_name_that_is_mistyped_is_answered(two: Here, here: Here, tmp_path: Pa
 def test_systems_alone_still_lists_them(two: Here) -> None:
     listed = two("systems", "--json", runtime=None).json
     assert {system["name"] for system in listed["systems"]} == {HOME.name, "there"}
+
+
+def test_a_name_and_a_price_stay_whatever_is_measured(two: Here, tmp_path: Path) -> None:
+    done = two("systems", "set", HOME.name, "--name", "home", "--price", 0.25, runtime=None)
+    assert (done.status, done.out) == (0, f"{HOME.key} is called home, 0.25 an hour.\n")
+    measured = two("measure", save(mlp(seed=3), tmp_path, "other.onnx"), "--json").json
+    assert measured["system"]["name"] == "home"
+    assert measured["system"]["key"] == HOME.key
+    listed = two("systems", "--json", runtime=None).json
+    assert listed["this_host"]["name"] == "home"
+    known = {s["name"]: s for s in listed["systems"]}
+    assert known["home"]["price_per_hour"] == 0.25
+    assert "price_per_hour" not in known["there"]
+    assert two("systems", "set", "home", "--price", 0.5, "--json", runtime=None).json == {
+        **HOME.to_json(), "name": "home", "price_per_hour": 0.5,
+    }  # fmt: skip
+    assert "home (" in two("systems", runtime=None).out
+    assert two("cache", "verify", runtime=None).status == 0
+
+
+def test_names_and_prices_travel_with_results(
+    two: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two("systems", "set", "there", "--name", "big box", "--price", 3, runtime=None)
+    file, other = tmp_path / "results.jsonl", Here(tmp_path / "other", capsys)
+    assert two("cache", "export", file, "--system", "big box", runtime=None).status == 0
+    assert other("cache", "import", file, runtime=None).status == 0
+    (known,) = other("systems", "--json", runtime=None).json["systems"]
+    assert (known["name"], known["price_per_hour"], known["key"]) == ("big box", 3.0, THERE.key)
+    other("systems", "set", "big box", "--price", 4, runtime=None)
+    assert other("cache", "import", file, runtime=None).status == 0
+    (known,) = other("systems", "--json", runtime=None).json["systems"]
+    assert known["price_per_hour"] == 4.0  # what was said here stays
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ((), 2, "nothing is to be set: give --name, --price or both"),
+        (("--name", "there"), 1, "is called 'there' already: give another name"),
+        (("--name", " "), 2, "' ' is no name"),
+        (("--name", "a\x1b[0m"), 2, "is no name"),
+        (("--price", "-1"), 2, "should be greater than or equal to 0"),
+        (("--price", "nan"), 2, "should be greater than or equal to 0"),
+        (("--price", "inf"), 2, "the price inf cannot be paid"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    words: tuple[str, ...], status: int, said: str, two: Here
+) -> None:
+    before = two("systems", "--json", runtime=None).json
+    done = two("systems", "set", HOME.name, *words, runtime=None)
+    assert (done.status, done.out) == (status, "")
+    assert said in done.complaint
+    assert two("systems", "--json", runtime=None).json == before

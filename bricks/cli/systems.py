@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,7 +40,7 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
     targets: list[Target] = []
     if Store.exists(cache):  # one that is not there must not come from being asked about
         with Store.open(cache) as store:
-            known, targets = store.systems(), store.targets()
+            known, targets, here = store.systems(), store.targets(), store.named(here)
     rows = [
         {
             **system.to_json(),
@@ -56,7 +57,8 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
     show(f"This host is {here.name} ({here.key}).", facts_table(here.identity))
     for row in rows:
         mark = " (this host)" if row["this_host"] else ""
-        show("", f"{row['name']} ({row['key']}){mark} was measured with:")
+        price = f", {row['price_per_hour']:g} an hour," if "price_per_hour" in row else ""
+        show("", f"{row['name']} ({row['key']}){mark}{price} was measured with:")
         for runtime in row["runtimes"]:
             level = runtime.get("optimization")
             show(
@@ -109,6 +111,44 @@ def diff(
         )
     if found["recorded"]:
         show("", "What is recorded besides:", differences_table(names, found["recorded"]))
+
+
+@app.command("set")
+def set_(
+    system: Annotated[str, typer.Argument(metavar="NAME", help="A system in the cache.")],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NEW", help="What to call it from now on.")
+    ] = None,
+    price: Annotated[
+        float | None,
+        typer.Option(metavar="PRICE", min=0, help="What an hour of it costs, in your currency."),
+    ] = None,
+    json: Json = False,
+    cache: Cache = "cache",
+) -> None:
+    """Give a system a name, and the price of an hour. Both stay, whatever is measured on it.
+
+    Example: bricks systems set intel-xeon-2c --name c7i.large --price 0.089
+    """
+    from bricks.store import Store
+
+    if name is None and price is None:
+        raise UsageError("nothing is to be set: give --name, --price or both")
+    if name is not None and (not name.strip() or not name.isprintable()):
+        raise UsageError(f"{name!r} is no name: give one of printable characters")
+    if price is not None and not math.isfinite(price):
+        raise UsageError(f"the price {price} cannot be paid: give a number")
+    if not Store.exists(cache):
+        raise StoreError(f"there is no cache in {cache}: give another --cache")
+    with Store.open(cache, make=False) as store:
+        key = _called(store.systems(), system).key
+        store.describe_system(key, name=name, price_per_hour=price)
+        now = _called(store.systems(), key)
+    if json:
+        print_json(now.to_json())
+    else:
+        costs = "" if now.price_per_hour is None else f", {now.price_per_hour:g} an hour"
+        show(f"{key} is called {now.name}{costs}.")
 
 
 def _called(known: list[System], name: str) -> System:

@@ -14,6 +14,7 @@ from bricks.decompose.plan import Brick
 from bricks.errors import StoreError
 from bricks.store.integrity import UNREADABLE, as_far_as_readable, integrity_problems
 from bricks.store.rows import (
+    SYSTEM_COLUMNS,
     as_written,
     brick_of,
     decoding,
@@ -83,7 +84,7 @@ def _of_systems(connection: Connection) -> Iterator[str]:
                     yield f"system {row.key}: its identity does not give this key"
         except StoreError as exc:
             yield str(exc)
-    query = select(targets, systems.c.name, systems.c.identity, systems.c.recorded).join(systems)
+    query = select(targets, *SYSTEM_COLUMNS).join(systems)
     for row in connection.execute(query.order_by(targets.c.key)):
         try:
             with decoding(f"target {row.key}"):

@@ -26,6 +26,7 @@ from bricks.store.audit import BRICK_PREFIX
 from bricks.store.claims import Owner, Watch, lease_columns
 from bricks.store.engine import CHUNK, chunks, insert_or_ignore
 from bricks.store.rows import (
+    SYSTEM_COLUMNS,
     brick_of,
     brick_row,
     decoding,
@@ -50,7 +51,7 @@ from bricks.store.schema import (
     systems,
     targets,
 )
-from bricks.system.target import Runtime, System, Target
+from bricks.system.target import Runtime, System, Target, checked_price
 
 # A record: its kind, and what it says.
 Record = tuple[str, dict[str, Any]]
@@ -99,7 +100,7 @@ def records(connection: Connection, target_keys: Collection[str]) -> Iterator[Re
 
 
 def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
-    query = select(targets, systems.c.name, systems.c.identity, systems.c.recorded).join(systems)
+    query = select(targets, *SYSTEM_COLUMNS).join(systems)
     query = query.where(targets.c.key.in_(chosen)).order_by(targets.c.key)
     found: list[Target] = []
     for row in connection.execute(query):
@@ -225,12 +226,19 @@ class _Systems:
 
     def take(self, records: list[dict[str, Any]]) -> None:
         for data in records:
-            system = System(str(data["name"]), dict(data["identity"]), dict(data["recorded"]))
+            price = data.get("price_per_hour")
+            system = System(
+                str(data["name"]),
+                dict(data["identity"]),
+                dict(data["recorded"]),
+                None if price is None else checked_price(price),
+            )
             if system.key != data["key"]:
                 raise ValueError(
                     f"the system {data['name']} is not the one that its key stands for"
                 )
-            new = _insert(self._connection, systems, [system_row(system)])
+            row = {**system_row(system), "price_per_hour": system.price_per_hour}
+            new = _insert(self._connection, systems, [row])
             self._merged.systems += new
 
 

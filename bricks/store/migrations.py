@@ -58,12 +58,18 @@ def _rows_get_checksums(connection: Connection) -> None:
             connection.execute(update, changes)
 
 
+def _systems_get_names_and_prices(connection: Connection) -> None:
+    for column in ("given_name TEXT", "price_per_hour DOUBLE PRECISION"):
+        connection.execute(text(f"ALTER TABLE systems ADD COLUMN {column}"))
+
+
 # MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or
 # with tables of its own, not with schema.py, which moves on. Version 1 was the first.
 MIGRATIONS: dict[int, Migration] = {
     2: _rounds_get_conditions,
     3: _rounds_get_an_end,
     4: _rows_get_checksums,
+    5: _systems_get_names_and_prices,
 }
 
 

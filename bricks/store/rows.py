@@ -21,6 +21,7 @@ from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.measure.measurement import Round
+from bricks.store.schema import systems
 from bricks.system.target import Runtime, System, Target
 
 # What decoding text raises when the text isn't what was written.
@@ -77,6 +78,16 @@ def to_text(data: object) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+# What a system is read from.
+SYSTEM_COLUMNS = (
+    systems.c.name,
+    systems.c.identity,
+    systems.c.recorded,
+    systems.c.given_name,
+    systems.c.price_per_hour,
+)
+
+
 def system_row(system: System) -> dict[str, Any]:
     """The columns of a system."""
     return {
@@ -88,8 +99,11 @@ def system_row(system: System) -> dict[str, Any]:
 
 
 def system_of(row: Row[Any]) -> System:
-    """The system in the columns ``name``, ``identity`` and ``recorded``."""
-    return System(row.name, _mapping(row.identity), _mapping(row.recorded))
+    """The system in :data:`SYSTEM_COLUMNS`, under the name that it was given, if it was."""
+    name, price = row.given_name or row.name, row.price_per_hour
+    if price is not None and not (math.isfinite(price) and price >= 0):
+        raise ValueError(f"its price {price!r} is none")
+    return System(name, _mapping(row.identity), _mapping(row.recorded), price)
 
 
 def target_row(target: Target) -> dict[str, Any]:

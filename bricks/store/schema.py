@@ -30,7 +30,8 @@ from sqlalchemy import (
 #   4  bricks, plans and rounds have a checksum, measurements the number of their rounds; claims
 #      have the end of their lease, and the start of their owner, by a clock that nobody sets;
 #      plans are made anew, with what was assumed
-SCHEMA_VERSION = 4
+#   5  systems have the name that somebody gave them, and their price
+SCHEMA_VERSION = 5
 
 # States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.
 OPEN, DONE, FAILED = "open", "done", "failed"
@@ -53,9 +54,11 @@ systems = Table(
     "systems",
     metadata,
     Column("key", String(64), primary_key=True),
-    Column("name", Text, nullable=False),
+    Column("name", Text, nullable=False),  # after its processor
     Column("identity", Text, nullable=False),  # JSON object
     Column("recorded", Text, nullable=False),  # JSON object
+    Column("given_name", Text),  # by a person; null: none was
+    Column("price_per_hour", Double),  # of one host, in the user's currency; null: not known
 )
 
 targets = Table(

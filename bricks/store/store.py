@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, func, select
+from sqlalchemy import Connection, Engine, Table, func, select, update
 from sqlalchemy.engine import URL
 
 from bricks.decompose.plan import Brick, Decomposition, Plan
@@ -27,6 +28,7 @@ from bricks.store.exchange import Merged
 from bricks.store.integrity import integrity_problems, refuse_what_is_cut_off
 from bricks.store.migrations import prepare
 from bricks.store.rows import (
+    SYSTEM_COLUMNS,
     brick_keys_of,
     brick_of,
     brick_row,
@@ -50,7 +52,7 @@ from bricks.store.schema import (
     systems,
     targets,
 )
-from bricks.system.target import System, Target
+from bricks.system.target import System, Target, checked_price
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,10 @@ class Store:
                 connection.execute(select(table).where(table.c.key == wanted["key"])).one_or_none()
                 for table, wanted in ((systems, system), (targets, row))
             ]
-        if [found and found._asdict() for found in known] == [system, row]:
+        if all(
+            found is not None and wanted.items() <= found._asdict().items()
+            for found, wanted in zip(known, (system, row), strict=True)
+        ):
             return  # so a cache that cannot be written serves what it holds
         with self._writing() as connection:
             database.insert_or_replace(connection, systems, system, ["key"])
@@ -169,24 +174,52 @@ class Store:
     def systems(self) -> list[System]:
         """All systems, by name."""
         with self._reading() as connection:
-            rows = connection.execute(select(systems).order_by(systems.c.name, systems.c.key)).all()
+            rows = connection.execute(select(systems).order_by(systems.c.key)).all()
         found: list[System] = []
         for row in rows:
             with decoding(f"system {row.key}"):
                 found.append(system_of(row))
-        return found
+        return sorted(found, key=lambda system: system.name)
+
+    def named(self, system: System) -> System:
+        """``system`` under the name, and with the price, that it was given here, if it was."""
+        for known in self.systems():
+            if known.key == system.key:
+                return replace(system, name=known.name, price_per_hour=known.price_per_hour)
+        return system
+
+    def describe_system(
+        self, key: str, *, name: str | None = None, price_per_hour: float | None = None
+    ) -> None:
+        """Give a system a name, or a price, that stays whatever is measured on it.
+
+        Raises StoreError where another system has the name.
+        """
+        values: dict[str, Any] = {}
+        if name is not None:
+            values["given_name"] = name
+            for other in self.systems():
+                if other.name == name and other.key != key:
+                    raise StoreError(f"{other.key} is called {name!r} already: give another name")
+        if price_per_hour is not None:
+            values["price_per_hour"] = checked_price(price_per_hour)
+        if values:
+            with self._writing() as connection:
+                change = update(systems).where(systems.c.key == key).values(values)
+                if connection.execute(change).rowcount != 1:
+                    raise StoreError(f"the cache {self.path} knows no system {key}")
 
     def targets(self) -> list[Target]:
         """All targets, by name of their system."""
-        query = select(targets, systems.c.name, systems.c.identity, systems.c.recorded)
-        query = query.join(systems).order_by(systems.c.name, targets.c.key)
+        query = select(targets, *SYSTEM_COLUMNS)
+        query = query.join(systems).order_by(targets.c.key)
         with self._reading() as connection:
             rows = connection.execute(query).all()
         found: list[Target] = []
         for row in rows:
             with decoding(f"target {row.key}"):
                 found.append(target_of(row))
-        return found
+        return sorted(found, key=lambda target: target.system.name)
 
     # Decompositions
 

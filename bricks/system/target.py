@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,13 +16,26 @@ def digest_of(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def checked_price(price: float) -> float:
+    """``price`` as a number; ValueError unless it is one that can be paid."""
+    if isinstance(price, bool) or not isinstance(price, int | float):
+        raise ValueError(f"the price {price!r} is no number")
+    if not (math.isfinite(price) and price >= 0):
+        raise ValueError(f"the price {price!r} cannot be paid")
+    return float(price)
+
+
 @dataclass(frozen=True, slots=True)
 class System:
-    """Fingerprint of a host. ``identity`` decides which system it is; ``recorded`` doesn't."""
+    """Fingerprint of a host. ``identity`` decides which system it is; ``recorded`` doesn't.
+
+    ``price_per_hour`` is what one host of this kind costs, in whatever currency the user counts.
+    """
 
     name: str
     identity: Mapping[str, Any]
     recorded: Mapping[str, Any]
+    price_per_hour: float | None = None
 
     @property
     def key(self) -> str:
@@ -52,8 +66,11 @@ class System:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Everything known of the system."""
-        return {"key": self.key, **asdict(self)}
+        """Everything known of the system; no price, where none is."""
+        facts = {"key": self.key, **asdict(self)}
+        if self.price_per_hour is None:
+            del facts["price_per_hour"]
+        return facts
 
 
 @dataclass(frozen=True, slots=True)
