@@ -190,14 +190,27 @@ class Bench:
         if known is not None:
             return known[0]
         if target.key != self.target.key and self._granularity.executed:
-            plan = self.decompose(model).plan
-            if len(self.store.results(target.key, plan.keys)) == len(plan.keys):
-                return plan  # measured there as it is executed here: a private suite came back
+            elsewhere = self._plan_elsewhere(model, target)
+            if elsewhere is not None:
+                return elsewhere
             raise UsageError(
                 f"{model.name} was never decomposed on {target.system.name}, whose runtime may"
                 " execute another graph: decompose it there, or give --granularity N"
             )
         return self.decompose(model).plan
+
+    def _plan_elsewhere(self, model: Model, target: Target) -> Plan | None:
+        """What is executed on a target where the model was never decomposed, if that is known."""
+        alike = [other for other in self.store.targets() if other.executes_like(target)]
+        for other in alike:
+            cut = str(self._granularity)
+            known = self.store.load_plan(model.digest, cut, other.key, name=model.name)
+            if known is not None:
+                return known[0]
+        plan = self.decompose(model).plan
+        # Where all of it was measured there as it is executed here, a private suite came back.
+        settled = len(self.store.results(target.key, plan.keys)) == len(plan.keys)
+        return plan if settled or self.target.executes_like(target) else None
 
     def knowledge(self, target: Target | None = None) -> Knowledge:
         """What is known of bricks on ``target``, by default this one, and expected of others."""

@@ -8,6 +8,7 @@ import sys
 
 import typer
 
+from bricks.cli.advise import advise
 from bricks.cli.backends import app as backends_app
 from bricks.cli.cache import app as cache_app
 from bricks.cli.compare import compare
@@ -31,7 +32,7 @@ app = typer.Typer(
     help="How fast will this model run on that machine? Composable benchmarks for ONNX models.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (decompose, generate, measure, predict, compare):
+for command in (decompose, generate, measure, predict, compare, advise):
     app.command()(command)
 app.add_typer(systems_app, name="systems")
 app.add_typer(cache_app, name="cache")

@@ -160,6 +160,29 @@ def prediction_table(rows: Sequence[Row]) -> Table:
     return table
 
 
+def advice_table(rows: Sequence[Row]) -> Table:
+    """Models on systems: whether they keep a latency, how sure that is, and what it costs."""
+    table = _table(
+        "model", "batch", "system", "threads", "estimate", "interval", "keeps it", "risk",
+        "a million costs", "measured",
+    )  # fmt: skip
+    for row in rows:
+        cost = row["cost_per_million"]
+        table.add_row(
+            _text(row["model"]),
+            "–" if row["batch"] is None else str(row["batch"]),
+            _text(row["system"]),
+            str(row["threads"]),
+            seconds(row["estimate_s"]),
+            f"{seconds(row['low_s'])} … {seconds(row['high_s'])}",
+            "yes" if row["keeps"] else "no",
+            percent(row["risk"]),
+            "–" if cost is None else f"{cost:.3g}",
+            percent(row["measured_share"], 0),
+        )
+    return table
+
+
 def backends_table(rows: Sequence[Row]) -> Table:
     """Runtimes, a row each, with what to do about those that are missing."""
     table = Table(box=None, pad_edge=False)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 
@@ -104,6 +104,16 @@ class Target:
 
     system: System
     runtime: Runtime
+
+    def executes_like(self, other: Target) -> bool:
+        """Whether a runtime makes the same graph of a model on both: threads do not matter to that.
+
+        What does is its version and optimisation, and the processors' instructions.
+        """
+        return replace(self.runtime, threads=1) == replace(other.runtime, threads=1) and all(
+            self.system.identity.get(fact) == other.system.identity.get(fact)
+            for fact in ("architecture", "instruction_sets_digest")
+        )
 
     @property
     def key(self) -> str:

@@ -1,0 +1,179 @@
+"""``bricks advise``: which of the known systems keeps a latency, and what that costs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bricks.cli.options import (
+    Surveying,
+    Unread,
+    decomposed,
+    open_bench,
+    read_all,
+    takes_options,
+)
+from bricks.cli.output import finish, print_json, show
+from bricks.errors import BricksError, StoreError, UsageError
+from bricks.graph.sizes import LARGEST_DIM
+
+if TYPE_CHECKING:
+    from bricks.bench import Bench
+    from bricks.graph.model import Model
+    from bricks.system.target import Target
+
+Slo = Annotated[
+    str,
+    typer.Option(metavar="20ms", help="The latency to keep: in us, ms or s.", show_default=False),
+]
+Systems = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Only this system of the cache; may be repeated."),
+]
+Batches = Annotated[
+    str | None,
+    typer.Option(metavar="1,4,8", help="Batch sizes to look at, instead of the model's."),
+]
+
+_UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+_DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(us|µs|ms|s)")
+
+
+@takes_options
+def advise(options: Surveying, slo: Slo, system: Systems = None, batches: Batches = None) -> None:
+    """Tell on which known systems models keep a latency, how sure that is, and what it costs.
+
+    Of models named, on all systems of the cache; without any, of the whole zoo. Nothing is timed;
+    bricks that a system has not measured are predicted. Prices are those of 'bricks systems set'.
+    Example: bricks advise resnet50 --slo 20ms
+    """
+    from bricks.estimate.advice import PROMISE
+    from bricks.store import Store
+
+    slo_s, sizes = _seconds(slo), _sizes(batches, options)
+    if not Store.exists(options.cache):
+        raise StoreError(f"there is no cache in {options.cache}: give another --cache")
+    rows: list[dict[str, Any]] = []
+    with open_bench(options) as bench:
+        targets = list(_targets(bench, system or []))
+        for size in sizes:
+            for model in decomposed(bench, read_all(replace(options, batch=size))):
+                rows += [_row(bench, model, size, target, slo_s) for target in targets]
+    rows.sort(key=_order)
+    if options.json:
+        print_json({"slo_s": slo_s, "promise": PROMISE, "answers": rows})
+    else:
+        from bricks.report.tables import advice_table
+
+        told = [row for row in rows if row["error"] is None]
+        if told:
+            show(advice_table(told))
+    finish(row["error"] for row in rows if row["error"] is not None)
+
+
+def _seconds(text: str) -> float:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise UsageError(f"--slo {text!r} is no latency: write it like 20ms, 500us or 1.5s")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _sizes(text: str | None, options: Surveying) -> list[int | None]:
+    if text is None:
+        return [options.batch]
+    if options.batch is not None:
+        raise UsageError("--batch and --batches are both given: leave one out")
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= LARGEST_DIM for part in parts):
+        raise UsageError(f"--batches {text!r} are no batch sizes: write them like 1,4,8")
+    return [int(part) for part in dict.fromkeys(parts)]
+
+
+def _targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
+    """What was measured with the bench's runtime and granularity, whatever the threads."""
+    usual = bench.runtime
+    every = bench.store.targets()
+    for name in names:
+        if not any(name in (t.system.name, t.system.key) for t in every):
+            listed = ", ".join(sorted({t.system.name for t in every})) or "none yet"
+            raise UsageError(f"no system in the cache is called {name!r}; it knows: {listed}")
+    found = [
+        target
+        for target in every
+        if replace(target.runtime, threads=usual.threads, version=usual.version) == usual
+        and (not names or {target.system.name, target.system.key} & set(names))
+    ]
+    if not found:
+        raise UsageError(
+            f"nothing in the cache {bench.store.path} was measured with {usual.backend}"
+            " like that: 'bricks measure' or 'bricks cache import' first"
+        )
+    yield from found
+
+
+def _row(
+    bench: Bench, model: Model | Unread, size: int | None, target: Target, slo_s: float
+) -> dict[str, Any]:
+    from bricks.estimate.advice import PROMISE, per_million, risk
+    from bricks.estimate.estimate import Estimate
+
+    figures = ("estimate_s", "low_s", "high_s", "measured_share")
+    row: dict[str, Any] = {
+        "model": model.name,
+        "batch": size,
+        "system": target.system.name,
+        "system_key": target.system.key,
+        "threads": target.runtime.threads,
+        "runtime_version": target.runtime.version,
+        **dict.fromkeys((*figures, "risk", "keeps", "cost_per_million")),
+        "error": None,
+    }
+    if isinstance(model, Unread):
+        return {**row, "error": model.error}
+    try:
+        found = bench.predict(model, measure=False, target=target)
+    except BricksError as error:
+        return {**row, "error": str(error)}
+    if not isinstance(found, Estimate):
+        lacking = len(found.gaps)
+        return {
+            **row,
+            "error": f"{model.name} on {target.system.name} with {target.runtime.threads} threads:"
+            f" {lacking} bricks are neither measured nor can they be predicted: measure more there",
+        }
+    late, price = risk(found, slo_s), target.system.price_per_hour
+    cost = None if price is None else per_million(price, found.estimate_s, _batch(model, size))
+    return {
+        **row,
+        **{name: getattr(found, name) for name in figures},
+        "risk": late,
+        "keeps": late <= PROMISE,
+        "cost_per_million": cost,
+    }
+
+
+def _batch(model: Model, size: int | None) -> int:
+    """How many inferences one run is: the first dimension of the first input."""
+    if size is not None:
+        return size
+    shape = getattr(model.inputs[0][1], "shape", ()) if model.inputs else ()
+    return max(1, int(shape[0])) if shape else 1
+
+
+def _order(row: dict[str, Any]) -> tuple[Any, ...]:
+    """The best first: what keeps the latency, by cost where that is known, and by latency."""
+    cost, estimate_s = row["cost_per_million"], row["estimate_s"]
+    return (
+        row["model"],
+        row["error"] is not None,
+        not row["keeps"],
+        cost is None,
+        cost or 0.0,
+        estimate_s or 0.0,
+        row["system"],
+        row["threads"],
+    )

@@ -1,0 +1,37 @@
+"""What an estimate says of a latency that must be kept, and of what an inference costs.
+
+The future work of the DLBricks paper: given a model, which system; given a system, which model. It
+must not know which systems or models there are.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+from bricks.estimate.estimate import Estimate
+from bricks.measure.statistics import NORMAL_95
+
+# A latency is promised where it is missed at most this often.
+PROMISE = 0.05
+
+
+def risk(estimate: Estimate, slo_s: float) -> float:
+    """The probability that the model takes longer than ``slo_s`` seconds.
+
+    The interval is taken for the middle 95 % of a log-normal distribution around the estimate, as
+    wide on each side as it is there. A typical latency is meant, not the slowest of many runs.
+    """
+    if estimate.estimate_s <= 0:
+        return 0.0
+    off = math.log(slo_s / estimate.estimate_s)
+    edge_s = estimate.high_s if off > 0 else estimate.low_s
+    deviation = abs(math.log(edge_s / estimate.estimate_s)) / NORMAL_95 if edge_s > 0 else 0.0
+    if deviation == 0.0:
+        return 0.0 if off >= 0 else 1.0
+    return 1.0 - NormalDist().cdf(off / deviation)
+
+
+def per_million(price_per_hour: float, latency_s: float, batch: int) -> float:
+    """What a million inferences cost, one batch after the other on the whole host."""
+    return price_per_hour / 3600 * latency_s / batch * 1e6
