@@ -13,7 +13,8 @@ import math
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
@@ -77,11 +78,6 @@ class Merged:
     rounds: int = 0
     known: int = 0
     busy: int = 0
-
-    @property
-    def anything(self) -> bool:
-        """Whether anything was new."""
-        return any(getattr(self, f.name) for f in fields(self) if f.name not in ("known", "busy"))
 
 
 # Records
@@ -202,10 +198,10 @@ def merge(
     """
     merged = Merged()
     into: dict[str, Callable[[list[dict[str, Any]]], None]] = {
-        "system": _Systems(connection, merged).take,
-        "target": _Targets(connection, merged).take,
-        "brick": _Bricks(connection, merged, mismatch).take,
-        "plan": _Plans(connection, merged).take,
+        "system": partial(_take_systems, connection, merged),
+        "target": partial(_take_targets, connection, merged),
+        "brick": partial(_take_bricks, connection, merged, mismatch),
+        "plan": partial(_take_plans, connection, merged),
         "measurement": _Measurements(connection, merged, watch).take,
     }
     reached = 0
@@ -220,75 +216,57 @@ def merge(
     return merged
 
 
-class _Systems:
-    def __init__(self, connection: Connection, merged: Merged) -> None:
-        self._connection, self._merged = connection, merged
-
-    def take(self, records: list[dict[str, Any]]) -> None:
-        for data in records:
-            price = data.get("price_per_hour")
-            system = System(
-                str(data["name"]),
-                dict(data["identity"]),
-                dict(data["recorded"]),
-                None if price is None else checked_price(price),
-            )
-            if system.key != data["key"]:
-                raise ValueError(
-                    f"the system {data['name']} is not the one that its key stands for"
-                )
-            row = {**system_row(system), "price_per_hour": system.price_per_hour}
-            new = _insert(self._connection, systems, [row])
-            self._merged.systems += new
+def _take_systems(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
+    for data in records:
+        price = data.get("price_per_hour")
+        system = System(
+            str(data["name"]),
+            dict(data["identity"]),
+            dict(data["recorded"]),
+            None if price is None else checked_price(price),
+        )
+        if system.key != data["key"]:
+            raise ValueError(f"the system {data['name']} is not the one that its key stands for")
+        row = {**system_row(system), "price_per_hour": system.price_per_hour}
+        merged.systems += _insert(connection, systems, [row])
 
 
-class _Targets:
-    def __init__(self, connection: Connection, merged: Merged) -> None:
-        self._connection, self._merged = connection, merged
-
-    def take(self, records: list[dict[str, Any]]) -> None:
-        for data in records:
-            query = select(systems).where(systems.c.key == data["system"])
-            row = self._connection.execute(query).one_or_none()
-            if row is None:
-                raise ValueError(f"the target {data['key']} is of a system that is nowhere")
-            target = Target(system_of(row), Runtime(**data["runtime"]))
-            if target.key != data["key"]:
-                raise ValueError(f"the target {data['key']} is not the one that its key stands for")
-            new = _insert(self._connection, targets, [target_row(target)])
-            self._merged.targets += new
+def _take_targets(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
+    for data in records:
+        query = select(systems).where(systems.c.key == data["system"])
+        row = connection.execute(query).one_or_none()
+        if row is None:
+            raise ValueError(f"the target {data['key']} is of a system that is nowhere")
+        target = Target(system_of(row), Runtime(**data["runtime"]))
+        if target.key != data["key"]:
+            raise ValueError(f"the target {data['key']} is not the one that its key stands for")
+        merged.targets += _insert(connection, targets, [target_row(target)])
 
 
-class _Bricks:
-    def __init__(self, connection: Connection, merged: Merged, mismatch: Mismatch) -> None:
-        self._connection, self._merged, self._mismatch = connection, merged, mismatch
-
-    def take(self, records: list[dict[str, Any]]) -> None:
-        known = _known_bricks(self._connection, [str(data["key"]) for data in records])
-        new = []
-        for data in records:
-            if data["key"] in known:
-                continue
-            model = b64decode(data["model"], validate=True)
-            brick = Brick.from_json(str(data["key"]), model, data)
-            problem = self._mismatch(brick)
-            if problem is not None:
-                raise ValueError(f"brick {brick.key} cannot be true: {problem}")
-            new.append(brick_row(brick))
-        self._merged.bricks += _insert(self._connection, bricks, new)
+def _take_bricks(
+    connection: Connection, merged: Merged, mismatch: Mismatch, records: list[dict[str, Any]]
+) -> None:
+    known = _known_bricks(connection, [str(data["key"]) for data in records])
+    new = []
+    for data in records:
+        if data["key"] in known:
+            continue
+        model = b64decode(data["model"], validate=True)
+        brick = Brick.from_json(str(data["key"]), model, data)
+        problem = mismatch(brick)
+        if problem is not None:
+            raise ValueError(f"brick {brick.key} cannot be true: {problem}")
+        new.append(brick_row(brick))
+    merged.bricks += _insert(connection, bricks, new)
 
 
-class _Plans:
-    def __init__(self, connection: Connection, merged: Merged) -> None:
-        self._connection, self._merged = connection, merged
-
-    def take(self, records: list[dict[str, Any]]) -> None:
-        rows = []
-        for data in records:
-            plan = Plan.from_json(data["plan"])
-            _check(self._connection, plan)
-            rows.append(plan_row(plan, str(data["target"]), float(data["wall_s"])))
-        self._merged.plans += _insert(self._connection, plans, rows)
+def _take_plans(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
+    rows = []
+    for data in records:
+        plan = Plan.from_json(data["plan"])
+        _check(connection, plan)
+        rows.append(plan_row(plan, str(data["target"]), float(data["wall_s"])))
+    merged.plans += _insert(connection, plans, rows)
 
 
 def _check(connection: Connection, plan: Plan) -> None:

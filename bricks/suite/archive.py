@@ -101,8 +101,6 @@ class Archive:
     def _content(self, name: str) -> bytes:
         try:
             return self._zip.read(name)
-        except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as exc:
-            raise self._altered(name) from exc
         except Exception as exc:  # what decompressors raise is of no common class
             raise self._altered(name) from exc
 
