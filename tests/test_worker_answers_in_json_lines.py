@@ -88,6 +88,28 @@ def test_a_backend_that_does_not_start_is_the_same_error_each_time() -> None:
                 supervisor.ask("unload", timeout_s=30)
 
 
+def test_a_worker_can_be_awakened_before_it_is_asked(supervisor: Supervisor) -> None:
+    supervisor.awaken()
+    assert (supervisor.starts, supervisor.fresh) == (1, True)
+    supervisor.awaken()
+    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert (supervisor.starts, supervisor.fresh) == (1, False)
+    supervisor.reset()
+    supervisor.awaken()
+    supervisor.reset()  # before it was ready: the next one is asked its own questions
+    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert supervisor.starts == 3
+
+
+def test_what_keeps_an_awakened_worker_from_starting_is_told_when_it_is_asked() -> None:
+    with Supervisor(WorkerSettings("nonsense", threads=1, seed=0)) as supervisor:
+        supervisor.awaken()
+        with pytest.raises(WorkerError, match="no runtime is called 'nonsense'"):
+            supervisor.ask("unload", timeout_s=30)
+    with pytest.raises(WorkerError, match="the worker was ended"):
+        supervisor.awaken()
+
+
 def test_a_program_that_cannot_be_started_is_named() -> None:
     with (
         Supervisor(WorkerSettings("fake", 1, 0, command=("/nowhere/python",))) as supervisor,
