@@ -63,6 +63,28 @@ def test_the_same_models_give_the_same_bytes(
     assert other.read_bytes() != suite.read_bytes()
 
 
+def test_what_the_cache_met_before_does_not_matter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Models of several versions of the file format have the same bricks."""
+    files = []
+    for name, blocks, version in (("old", 2, 8), ("new", 4, 10)):
+        net = conv_net(blocks=blocks)
+        net.ir_version = version
+        files.append(save(net, tmp_path, f"{name}.onnx"))
+    found = []
+    for n, order in enumerate((files, files[::-1])):
+        here = Here(tmp_path / f"cache{n}", capsys)
+        for file in order:
+            assert here("decompose", file).status == 0
+        found.append(generated(here, tmp_path / f"{n}.zip", *files).read_bytes())
+        private = tmp_path / f"private{n}.zip"
+        assert here("generate", *files, "--private", "--out", private).status == 0
+        found.append(private.read_bytes())
+    assert found[0] == found[2]
+    assert found[1] == found[3]
+
+
 def test_it_says_what_it_holds(here: Here, models: Path, tmp_path: Path) -> None:
     path = tmp_path / "suite.zip"
     done = here("generate", models, "--out", path, "--json")

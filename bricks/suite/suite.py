@@ -2,8 +2,8 @@
 
 What a runtime executes depends on the processor that it runs on. So a suite holds the models
 themselves, and they are decomposed anew where it is measured; that takes a tenth of a second each.
-The plans and bricks in it are those of the host that made it, for whoever wants to look at them, or
-to run them by other means. Must not know how anything is measured.
+The bricks in it are those of the host that made it, for whoever wants to look at them, or to run
+them by other means. Must not know how anything is measured.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from onnx.helper import find_min_ir_version_for
 
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
@@ -29,6 +31,9 @@ from bricks.system import Runtime
 
 FORMAT, VERSION = "bricks-suite", 1
 
+# Before, every weight had to be an input too.
+_OLDEST_IR = 4
+
 _README = """\
 # A suite of bricks
 
@@ -41,9 +46,9 @@ measured into one file, and `bricks cache import results.jsonl` takes that in el
 
 - `manifest.json`: what is in here, with the SHA-256 of every file
 - `models/`: the models (ONNX); their weights are declared, and are nowhere
-- `plans/`: of each model, its bricks in the order in which they are executed, and what they hand
-  each other (JSON), as they were where the suite was made. Where it is measured, models are cut
-  anew: what a runtime executes depends on the processor.
+- `models.json`: of each model, by its digest, how often each brick counts in it, as it was where
+  the suite was made. Where it is measured, models are cut anew: what a runtime executes depends on
+  the processor.
 - `bricks/`: each brick by its key (ONNX); weights are declared, and may be any numbers
 - `bricks.json`: of each brick its operators, operations (FLOPs), bytes of weights, the types of its
   inputs, weights and outputs, and what inputs must hold that steer the work
@@ -96,10 +101,12 @@ def write_suite(
     models = {model.digest: (model, found_) for model, found_ in reversed(found)}
     bricks = {key: brick for _, d in models.values() for key, brick in d.bricks.items()}
     files: dict[str, bytes] = {}
-    for digest, (model, decomposition) in models.items():
+    for digest, (model, _) in models.items():
         files[f"models/{digest}.onnx"] = _weightless(model.skeleton)
-        files[f"plans/{digest}.json"] = _json(decomposition.plan.to_json())
     files |= _files_of(bricks)
+    # Not the plans: the runtime may save nodes in another order the next time.
+    counts = {digest: d.plan.counts for digest, (_, d) in sorted(models.items())}
+    files["models.json"] = _json({digest: dict(sorted(n.items())) for digest, n in counts.items()})
     names = sorted((model.name, digest) for digest, (model, _) in models.items())
     told = _told(runtime, granularity, package)
     told["models"] = [{"name": name, "digest": digest} for name, digest in names]
@@ -135,12 +142,24 @@ def write_private_suite(
 
 
 def _files_of(bricks: Mapping[str, Brick]) -> dict[str, bytes]:
-    files = {f"bricks/{key}.onnx": brick.model for key, brick in bricks.items()}
+    files = {f"bricks/{key}.onnx": _portable(brick.model) for key, brick in bricks.items()}
     facts = {
         key: {**bricks[key].to_json(), "weight_bytes": bricks[key].numeric_weight_bytes}
         for key in sorted(bricks)
     }
     return {**files, "bricks.json": _json(facts)}
+
+
+def _portable(model: bytes) -> bytes:
+    """A brick in the oldest version of the file format that has its operators.
+
+    In a cache it is of that version which the first model had that it was cut from.
+    """
+    proto = parse_model(model)
+    imports = list(proto.opset_import)
+    proto.ir_version = max(_OLDEST_IR, find_min_ir_version_for(imports, ignore_unknown=True))
+    written: bytes = proto.SerializeToString(deterministic=True)
+    return written
 
 
 def _told(runtime: Runtime, granularity: str, package: str) -> dict[str, Any]:
