@@ -86,11 +86,6 @@ class Archive:
     ) -> None:
         self._zip.close()
 
-    @property
-    def names(self) -> list[str]:
-        """The names of all files but the manifest, sorted."""
-        return sorted(self._digests)
-
     def read(self, name: str) -> bytes:
         """The content of a file; :class:`SuiteError` if it is not as it was written."""
         content = self._content(name) if name in self._digests else None
