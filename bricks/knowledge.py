@@ -36,6 +36,7 @@ class Knowledge:
         self._bricks: dict[str, Brick] = {}
         self._traits: dict[str, Traits] = {}
         self._predictor: Predictor | None = None
+        self._lacking = 0  # bricks, to learn from
         self._state_s: float | None = None  # of the machine, in which most is known
         self._translation = Translation((), None)
         self._outdated = True
@@ -58,6 +59,12 @@ class Knowledge:
             elif isinstance(result, Failure):
                 self._failed.add(key)
         return {k for k in keys if k in self._measured or k in self._failed}
+
+    @property
+    def lacking(self) -> int:
+        """How many bricks more must be measured before any can be predicted."""
+        self._learned()
+        return self._lacking
 
     def predictions(self, keys: Collection[str]) -> Predictions:
         """What is to be expected of those ``keys`` that are not settled; nothing of too little."""
@@ -89,7 +96,7 @@ class Knowledge:
         """Learned from all that is measured now; None if that is too little."""
         if self._outdated:
             # Here, since what it stands on takes a second to import.
-            from bricks.estimate.predictor import learn
+            from bricks.estimate.predictor import LEAST, learn
 
             self._store.refuse_damage()  # what cannot be found would be predicted
             by_model = self._store.brick_keys(self._target, self._granularity)
@@ -102,6 +109,7 @@ class Knowledge:
             latency_s = {key: self._translation.latency_s(m) for key, m in known.items()}
             traits = self.traits(list(latency_s))
             self._predictor = learn(traits, latency_s, _families(by_model))
+            self._lacking = 0 if self._predictor else max(1, LEAST - len(latency_s))
             self._outdated = False
         return self._predictor
 

@@ -104,9 +104,11 @@ class Spending:
         measured, goal = sum(b.measured for b in beliefs.values()), self._effort.deviation
         typical = NORMAL_95 * median([float(d) for d in self._planner.deviations()])
         left_s, chosen = self._left_s(), list[str]()
-        if not measured or not self._planner.meets(goal, _NEARLY):
+        least = self._knowledge.lacking  # else what is left to be predicted could not be
+        if least or not measured or not self._planner.meets(goal, _NEARLY):
             chosen = self._planner.choose(
                 goal,
+                least=least,
                 most=max(_FIRST, int(_GROWTH * measured)),
                 most_s=math.inf if left_s is None else max(1.0, _AHEAD * left_s),
             )

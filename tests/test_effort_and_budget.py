@@ -7,6 +7,7 @@ from commands import Here, chain, rounds
 from factories import save
 
 import bricks
+from bricks.estimate.predictor import LEAST
 
 OPERATORS = (
     "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
@@ -38,6 +39,18 @@ def test_an_effort_measures_some_and_predicts_the_rest(here: Here, models: list[
         )
     said = here("predict", models[0], "--no-measure").out
     assert ("is predicted from bricks of other models" in said) == (rows[0]["predicted_share"] > 0)
+
+
+def test_few_models_are_measured_until_the_rest_can_be_predicted(
+    here: Here, models: list[Path]
+) -> None:
+    """However soon they would be known well enough: else there were no estimates at all."""
+    done = here("measure", *models[:3], "--effort", "quick", "--json").json
+    assert LEAST <= done["new_bricks"] < done["bricks"] == 60
+    rows = here("predict", *models[:3], "--no-measure", "--json").json["models"]
+    assert [row["error"] for row in rows] == [None] * 3
+    (few,) = here("measure", models[3], "--effort", "quick", "--json").json["models"]
+    assert few["error"] is None  # what was learned from the others is enough
 
 
 def test_the_same_effort_again_measures_nothing(here: Here, models: list[Path]) -> None:

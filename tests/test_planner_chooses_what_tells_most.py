@@ -105,6 +105,15 @@ def test_nothing_of_one_kind_tells_of_another() -> None:
     assert both.deviations() == pytest.approx([before])
 
 
+def test_so_many_are_chosen_at_least_where_there_are() -> None:
+    enough = planner(zoo()).choose(0.2)
+    more = planner(zoo()).choose(0.2, least=len(enough) + 20)
+    assert more[: len(enough)] == enough
+    assert len(set(more)) == len(more) == len(enough) + 20
+    assert sorted(planner(zoo()).choose(0.2, least=10**6)) == KEYS
+    assert len(planner(zoo()).choose(0.2, least=50, most=5)) == 5
+
+
 def test_time_and_number_are_limits() -> None:
     every = planner(zoo()).choose(0.0)
     assert planner(zoo()).choose(0.0, most=7) == every[:7]

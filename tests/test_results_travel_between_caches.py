@@ -152,7 +152,7 @@ def test_one_system_alone_can_be_exported(
     assert (tmp_path / "mine.jsonl").read_bytes() == results.read_bytes()
     refused = there("cache", "export", tmp_path / "x.jsonl", "--system", "nowhere", runtime=None)
     assert refused.status == 2
-    assert f"'nowhere' in the cache; it has: elsewhere, {mine.name}" in refused.complaint
+    assert f"is called 'nowhere'; it knows: elsewhere, {mine.name}" in refused.complaint
     assert not (tmp_path / "x.jsonl").exists()
 
 

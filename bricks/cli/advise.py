@@ -18,6 +18,7 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.systems import systems_called
 from bricks.errors import BricksError, StoreError, UsageError
 from bricks.graph.sizes import LARGEST_DIM
 
@@ -97,15 +98,13 @@ def _targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
     """What was measured with the bench's runtime and granularity, whatever the threads."""
     usual = bench.runtime
     every = bench.store.targets()
-    for name in names:
-        if not any(name in (t.system.name, t.system.key) for t in every):
-            listed = ", ".join(sorted({t.system.name for t in every})) or "none yet"
-            raise UsageError(f"no system in the cache is called {name!r}; it knows: {listed}")
+    known = [target.system for target in every]
+    keys = {system.key for name in names for system in systems_called(known, name)}
     found = [
         target
         for target in every
         if replace(target.runtime, threads=usual.threads, version=usual.version) == usual
-        and (not names or {target.system.name, target.system.key} & set(names))
+        and (not names or target.system.key in keys)
     ]
     if not found:
         raise UsageError(

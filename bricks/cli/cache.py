@@ -10,12 +10,12 @@ import typer
 
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import finish, print_json, show
-from bricks.errors import StoreError, UsageError
+from bricks.cli.systems import systems_called
+from bricks.errors import StoreError
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
     from bricks.store import Store
-    from bricks.system import Target
 
 # What taking in results counts, as people are told it.
 _NEW = ("systems", "targets", "plans", "bricks", "measurements", "rounds")
@@ -61,7 +61,7 @@ def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write (JSON Lines).")],
     system: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only of this system; may be repeated."),
+        typer.Option(metavar="NAME", help="Only of this system (or key); may be repeated."),
     ] = None,
     json: Json = False,
     cache: Cache = "cache",
@@ -74,8 +74,9 @@ def export(
 
     with _open(cache) as store:
         targets = store.targets()
-        if system:
-            targets = _of_systems(targets, system)
+        known = [target.system for target in targets]
+        keys = {found.key for name in system or () for found in systems_called(known, name)}
+        targets = [target for target in targets if not system or target.system.key in keys]
         if not targets:
             raise StoreError(f"the cache {store.path} holds nothing yet: measure something first")
         count = store.export(file, [target.key for target in targets], package=__version__)
@@ -84,15 +85,6 @@ def export(
         print_json({"file": str(file), "records": count, "systems": names})
     else:
         show(f"{file}: {count} records of {', '.join(names)}")
-
-
-def _of_systems(targets: list[Target], names: list[str]) -> list[Target]:
-    known = sorted({target.system.name for target in targets})
-    for name in names:
-        if name not in known:
-            listed = ", ".join(known) or "none"
-            raise UsageError(f"there is no system {name!r} in the cache; it has: {listed}")
-    return [target for target in targets if target.system.name in names]
 
 
 @app.command("import")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -151,12 +152,19 @@ def set_(
         show(f"{key} is called {now.name}{costs}.")
 
 
+def systems_called(known: Iterable[System], name: str) -> list[System]:
+    """Those of this name or key; :class:`UsageError` if there are none."""
+    every = list(known)
+    found = [system for system in every if name in (system.name, system.key)]
+    if not found:
+        listed = ", ".join(sorted({system.name for system in every})) or "none yet"
+        raise UsageError(f"no system in the cache is called {name!r}; it knows: {listed}")
+    return found
+
+
 def _called(known: list[System], name: str) -> System:
     """The system of this name or key; :class:`UsageError` if there is none, or several."""
-    found = [system for system in known if name in (system.name, system.key)]
-    if not found:
-        listed = ", ".join(sorted({system.name for system in known})) or "none yet"
-        raise UsageError(f"no system in the cache is called {name!r}; it knows: {listed}")
+    found = systems_called(known, name)
     if len(found) > 1:
         keys = ", ".join(system.key for system in found)
         raise UsageError(f"several systems are called {name!r}: give one of their keys, {keys}")
@@ -168,11 +176,9 @@ def target_called(bench: Bench, name: str) -> Target:
 
     Raises :class:`UsageError` if there is none, or more than one.
     """
-    targets = [t for t in bench.store.targets() if name in (t.system.name, t.system.key)]
-    if not targets:
-        known = sorted({t.system.name for t in bench.store.targets()})
-        listed = ", ".join(known) or "none yet"
-        raise UsageError(f"no system in the cache is called {name!r}; it knows: {listed}")
+    every = bench.store.targets()
+    keys = {system.key for system in systems_called((t.system for t in every), name)}
+    targets = [target for target in every if target.system.key in keys]
     wanted = bench.runtime
     fitting = [t for t in targets if t.runtime == wanted]
     if not fitting:
@@ -181,6 +187,6 @@ def target_called(bench: Bench, name: str) -> Target:
             f" {wanted.threads} threads: see 'bricks systems'"
         )
     if len(fitting) > 1:
-        keys = ", ".join(t.system.key for t in fitting)
-        raise UsageError(f"several systems are called {name!r}: give one of their keys, {keys}")
+        listed = ", ".join(t.system.key for t in fitting)
+        raise UsageError(f"several systems are called {name!r}: give one of their keys, {listed}")
     return fitting[0]

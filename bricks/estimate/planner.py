@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -85,40 +86,44 @@ class Planner:
         return float(np.quantile(self.deviations(), share, method="lower"))
 
     def choose(
-        self, goal: float, *, most: int | None = None, most_s: float = math.inf
+        self, goal: float, *, least: int = 0, most: int | None = None, most_s: float = math.inf
     ) -> list[str]:
         """The bricks to measure, the most worthwhile first, until the ``goal`` is met.
 
-        That is a relative standard deviation (:meth:`meets`); at zero all are chosen. Not more than
-        ``most``, nor than take about ``most_s`` seconds, but one.
+        That is a relative standard deviation (:meth:`meets`); at zero all are chosen. Not fewer
+        than ``least``, if there are so many; not more than ``most``, nor than take about ``most_s``
+        seconds, but one.
         """
         chosen: list[str] = []
         spent_s = 0.0
-        for key, cost_s in self._worthwhile(goal):
+        for key, cost_s in self._worthwhile(goal, least):
             spent_s += cost_s
             if chosen and (spent_s > most_s or len(chosen) == most):
                 break
             chosen.append(key)
         return chosen
 
-    def _worthwhile(self, goal: float) -> Iterator[tuple[str, float]]:
+    def _worthwhile(self, goal: float, least: int) -> Iterator[tuple[str, float]]:
         """What to measure next, and the seconds that it takes; taken as measured from then on."""
+        taken = 0
         for kind in self._kinds:
             while kind.strange:
                 stranger = kind.stranger()
                 yield stranger.key, stranger.cost_s
                 self._variances -= kind.take(stranger.position)
-        while not self.meets(goal):
-            open_models = self._variances > max(goal**2, 1e-9)
+                taken += 1
+        while taken < least or not self.meets(goal):
+            known = self.meets(goal)
+            open_models = self._variances > (1e-9 if known else max(goal**2, 1e-9))
             best = max(self._kinds, key=lambda kind: kind.best(open_models), default=None)
             if best is None or best.best(open_models) <= 0.0:
                 break
             first = best.first(open_models)
             yield first.key, first.cost_s
             self._variances -= best.take(first.position)
-        if goal == 0.0:
-            for kind in self._kinds:
-                yield from kind.left()
+            taken += 1
+        more = None if goal == 0.0 else max(0, least - taken)
+        yield from islice((each for kind in self._kinds for each in kind.left()), more)
 
 
 class _Candidate(NamedTuple):

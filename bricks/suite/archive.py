@@ -61,6 +61,7 @@ class Archive:
             self._zip = zipfile.ZipFile(path)
         except OSError as exc:
             raise SuiteError(f"{path} cannot be read ({exc.strerror}): give another file") from exc
+        # What the library raises for archives that are damaged, or made with what it cannot read.
         except (zipfile.BadZipFile, NotImplementedError, ValueError) as exc:
             raise SuiteError(f"{path} is cut off, or no suite: generate it again") from exc
         try:

@@ -41,7 +41,7 @@ _README = """\
 each a runnable network; together they occur {occurrences} times. Made by bricks {package} with
 {backend} {version}.
 
-Measure it: `bricks measure {name}`. Then `bricks cache export results.jsonl` writes what was
+Measure it: `bricks measure suite.zip`. Then `bricks cache export results.jsonl` writes what was
 measured into one file, and `bricks cache import results.jsonl` takes that in elsewhere.
 
 - `manifest.json`: what is in here, with the SHA-256 of every file
@@ -118,7 +118,6 @@ def write_suite(
         package=package,
         backend=runtime.backend,
         version=runtime.version,
-        name="suite.zip",
     )
     write(path, told, {**files, "README.md": readme.encode()})
 
