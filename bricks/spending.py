@@ -105,7 +105,8 @@ class Spending:
         typical = NORMAL_95 * median([float(d) for d in self._planner.deviations()])
         left_s, chosen = self._left_s(), list[str]()
         least = self._knowledge.lacking  # else what is left to be predicted could not be
-        if least or not measured or not self._planner.meets(goal, _NEARLY):
+        known = not self._effort.complete and self._planner.meets(goal, _NEARLY)
+        if least or not measured or not known:
             chosen = self._planner.choose(
                 goal,
                 least=least,

@@ -107,6 +107,16 @@ def test_a_budget_measures_what_tells_most_and_can_be_gone_on_with(
     assert second.json["new_bricks"] == first.json["unfinished"]
 
 
+def test_a_budget_measures_all_that_one_of_many_models_lacks(
+    here: Here, models: list[Path]
+) -> None:
+    # Most models being known is enough for an effort, and not here.
+    assert here("measure", *models[:-1]).status == 0
+    done = here("measure", *models, "--budget", 300, "--json")
+    assert done.status == 0
+    assert done.json["new_bricks"] == len(OPERATORS)
+
+
 def test_an_effort_that_nobody_knows_is_refused(here: Here, models: list[Path]) -> None:
     done = here("measure", models[0], "--effort", "lazy")
     assert done.status == 2
