@@ -197,33 +197,35 @@ def adding(cost: Cost, names: Sequence[str]) -> list[dict[str, Any]]:
     """What it costs to add each of ``names`` to a cache that holds all other models.
 
     And beside it, what it costs to run the model itself. Both begin with nothing: no worker, and
-    the model's file not read.
+    the model's file not read. The last row is of all of them, added by one command.
     """
-    rows = []
-    for name in names:
-        digest = next(m.digest for m in cost.models if m.name == name)
-        folder, other = cost.folder / "adding", cost.folder / "alone"
-        for old in (folder, other):
-            shutil.rmtree(old, ignore_errors=True)
-        shutil.copytree(cost.folder / "full", folder)
-        forget(folder, digest)
-        shutil.copytree(cost.folder / "plans", other)  # running a model takes no decomposing
-        started = time.perf_counter()
-        with cost.bench("adding") as bench:
-            done = bench.measure([bench.read(name)])
-        added = time.perf_counter()
-        with cost.bench("alone") as bench:
-            bench.run([bench.read(name)])
-        rows.append(
-            {
-                "model": name,
-                "adding_s": added - started,
-                "alone_s": time.perf_counter() - added,
-                "new_bricks": done.new_bricks,
-                "bricks": done.bricks,
-            }
-        )
-    return rows
+    return [_added(cost, [name]) for name in names] + [_added(cost, names)]
+
+
+def _added(cost: Cost, names: Sequence[str]) -> dict[str, Any]:
+    folder, other = cost.folder / "adding", cost.folder / "alone"
+    for old in (folder, other):
+        shutil.rmtree(old, ignore_errors=True)
+    shutil.copytree(cost.folder / "full", folder)
+    for model in cost.models:
+        if model.name in names:
+            forget(folder, model.digest)
+    shutil.copytree(cost.folder / "plans", other)  # running a model takes no decomposing
+    started = time.perf_counter()
+    with cost.bench("adding") as bench:
+        models = [bench.read(name) for name in names]
+        decompose_all(bench, models)
+        done = bench.measure(models)
+    added = time.perf_counter()
+    with cost.bench("alone") as bench:
+        bench.run([bench.read(name) for name in names])
+    return {
+        "models": list(names),
+        "adding_s": added - started,
+        "alone_s": time.perf_counter() - added,
+        "new_bricks": done.new_bricks,
+        "bricks": done.bricks,
+    }
 
 
 def forget(cache: Path, digest: str) -> None:
