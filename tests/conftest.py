@@ -1,10 +1,14 @@
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from caches import FILE, MODEL
 from commands import Here, bricks
+from database_server import NoServer, Server, running
+from store_examples import Cache
 
 # Where tests run side by side, those of these files stay together in one process, and begin first;
 # all others go one by one to whichever process is free. (The groups that xdist has for this do
@@ -44,6 +48,26 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
 def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Here:
     """Commands in this process, on a cache of their own."""
     return Here(tmp_path / "cache", capsys)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    """A PostgreSQL server of the tests' own; where there can be none, tests are skipped."""
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(running())
+        except NoServer as exc:
+            pytest.skip(f"no PostgreSQL to test with: {exc}")
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Cache:
+    """Where a new cache can be: what holds for one kind of database must hold for the other."""
+    if request.param == "sqlite":
+        return tmp_path / "cache"
+    server: Server = request.getfixturevalue("postgresql")
+    return server.new_database()
 
 
 @pytest.fixture(scope="session")

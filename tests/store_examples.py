@@ -11,6 +11,9 @@ from bricks.measure.measurement import Round
 from bricks.store import Owner, Store
 from bricks.system.target import Runtime, System, Target
 
+# Where a cache is: a folder, or the URL of a database.
+Cache = str | Path
+
 
 def make_target(name: str = "lab", threads: int = 1) -> Target:
     system = System(name, {"cpu": name, "cores": 4}, {"kernel": "6.1", "note": "größer"})
@@ -52,8 +55,8 @@ def keys_up_to(count: int) -> list[str]:
     return [f"b1-{number:04x}" for number in range(count)]
 
 
-def open_with_target(folder: Path, *targets: Target, lease_s: float = 600.0) -> Store:
-    store = Store.open(folder, lease_s=lease_s)
+def open_with_target(cache: Cache, *targets: Target, lease_s: float = 600.0) -> Store:
+    store = Store.open(cache, lease_s=lease_s)
     for target in targets or (make_target(),):
         store.save_target(target)
     return store

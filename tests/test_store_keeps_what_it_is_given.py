@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from store_examples import (
+    Cache,
     keys_up_to,
     make_brick,
     make_decomposition,
@@ -21,25 +22,24 @@ from bricks.store import measurements as ledger
 TARGET = make_target()
 
 
-def test_targets_and_systems_come_back(tmp_path: Path) -> None:
+def test_targets_and_systems_come_back(cache: Cache) -> None:
     one, many, other = make_target(), make_target(threads=4), make_target("other")
-    with open_with_target(tmp_path / "a" / "b", one, many, other, one) as store:
+    with open_with_target(cache, one, many, other, one) as store:
         assert {t.key: t for t in store.targets()} == {t.key: t for t in (one, many, other)}
         assert store.systems() == [one.system, other.system]
-    assert (tmp_path / "a" / "b" / "bricks.sqlite").is_file()
 
 
-def test_a_known_system_takes_new_name_and_recorded_facts(tmp_path: Path) -> None:
+def test_a_known_system_takes_new_name_and_recorded_facts(cache: Cache) -> None:
     renamed = replace(TARGET, system=replace(TARGET.system, name="desk", recorded={"kernel": "7"}))
-    with open_with_target(tmp_path, TARGET, renamed) as store:
+    with open_with_target(cache, TARGET, renamed) as store:
         assert store.targets() == [renamed]
 
 
-def test_a_decomposition_comes_back_under_the_callers_name(tmp_path: Path) -> None:
+def test_a_decomposition_comes_back_under_the_callers_name(cache: Cache) -> None:
     made = make_decomposition()
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.save_decomposition(made, TARGET.key)
-    with Store.open(tmp_path) as store:
+    with Store.open(cache) as store:
         loaded = store.load_plan(made.plan.digest, "executed", TARGET.key, name="other.onnx")
         assert loaded == (replace(made.plan, model="other.onnx"), 0.25)
         assert store.load_bricks(made.plan.keys) == made.bricks
@@ -48,18 +48,18 @@ def test_a_decomposition_comes_back_under_the_callers_name(tmp_path: Path) -> No
         assert store.load_bricks(["b1-none"]) == {}
 
 
-def test_the_order_of_a_bricks_inputs_and_unknown_flops_survive(tmp_path: Path) -> None:
+def test_the_order_of_a_bricks_inputs_and_unknown_flops_survive(cache: Cache) -> None:
     made = make_decomposition((0,))
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.save_decomposition(made, TARGET.key)
         brick = store.load_bricks(["b1-0000"])["b1-0000"]
     assert list(brick.inputs) == ["z", "a"]
     assert brick == make_brick(0) and brick.flops is None
 
 
-def test_saving_a_decomposition_again_is_harmless(tmp_path: Path) -> None:
+def test_saving_a_decomposition_again_is_harmless(cache: Cache) -> None:
     made = make_decomposition()
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.save_decomposition(made, TARGET.key)
         store.save_decomposition(replace(made, wall_s=0.5), TARGET.key)
         store.save_decomposition(make_decomposition((2, 3), digest="e" * 64), TARGET.key)
@@ -69,18 +69,18 @@ def test_saving_a_decomposition_again_is_harmless(tmp_path: Path) -> None:
     assert loaded == (made.plan, 0.5)
 
 
-def test_a_decomposition_for_an_unknown_target_is_refused_whole(tmp_path: Path) -> None:
-    with Store.open(tmp_path) as store:
+def test_a_decomposition_for_an_unknown_target_is_refused_whole(cache: Cache) -> None:
+    with Store.open(cache) as store:
         with pytest.raises(StoreError, match="was its target saved"):
             store.save_decomposition(make_decomposition(), "t1-unknown")
         assert store.stats().bricks == 0
 
 
-def test_raw_samples_come_back_bit_for_bit_in_rounds(tmp_path: Path) -> None:
+def test_raw_samples_come_back_bit_for_bit_in_rounds(cache: Cache) -> None:
     keys = ["b1-0001", "m1-whole", "p1-probe"]
     rounds = [(0.1 + 0.2, 1e-9), (5e-324, 3.0, 1.7e308), (1 / 3,)]
     owner = Owner.current()
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.claim(TARGET.key, keys, owner)
         for samples in rounds:
             walk = {key: (Round(samples), 0.25) for key in keys}
@@ -88,17 +88,17 @@ def test_raw_samples_come_back_bit_for_bit_in_rounds(tmp_path: Path) -> None:
         store.append_rounds(TARGET.key, {keys[0]: (Round(()), 1.25)}, owner)
         assert store.results(TARGET.key, keys) == {}
         store.finish(TARGET.key, keys, owner)
-    with Store.open(tmp_path) as store:
+    with Store.open(cache) as store:
         found = store.results(TARGET.key, [*reversed(keys), "b1-none"])
     assert list(found) == keys[::-1]
     assert found[keys[0]] == Measurement(keys[0], tuple(map(Round, rounds)), 2.0)
     assert found[keys[2]] == Measurement(keys[2], tuple(map(Round, rounds)), 0.75)
 
 
-def test_the_conditions_of_a_round_come_back(tmp_path: Path) -> None:
+def test_the_conditions_of_a_round_come_back(cache: Cache) -> None:
     owner = Owner.current()
     rounds = (Round((0.5,), 0.001, 0.25, 0.002), Round((0.5,), None, 0.0), Round((0.5,)))
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.claim(TARGET.key, ["b1-0001"], owner)
         for taken in rounds:
             store.append_rounds(TARGET.key, {"b1-0001": (taken, 1.0)}, owner)
@@ -112,20 +112,20 @@ def test_the_conditions_of_a_round_come_back(tmp_path: Path) -> None:
     [(0.0, None), (-1.0, None), (float("inf"), None), (None, -0.1), (None, None, 0.0)],
 )
 def test_conditions_that_cannot_be_are_not_kept(
-    tmp_path: Path, conditions: tuple[float | None, ...]
+    cache: Cache, conditions: tuple[float | None, ...]
 ) -> None:
     owner = Owner.current()
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.claim(TARGET.key, ["b1-0001"], owner)
         walk = {"b1-0001": (Round((0.5,), *conditions), 1.0)}
         with pytest.raises(StoreError, match="b1-0001"):
             store.append_rounds(TARGET.key, walk, owner)
 
 
-def test_what_is_done_can_be_supplemented_by_anybody(tmp_path: Path) -> None:
+def test_what_is_done_can_be_supplemented_by_anybody(cache: Cache) -> None:
     owner = Owner.current()
     again = {key: (Round((0.25,), 0.002), 3.0) for key in ("b1-0001", "b1-0002", "b1-0003")}
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         measure(store, TARGET, ["b1-0001"], 0.5)
         store.claim(TARGET.key, ["b1-0002"], owner)  # somebody is at it: left alone
         store.supplement(TARGET.key, again)
@@ -137,9 +137,9 @@ def test_what_is_done_can_be_supplemented_by_anybody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sample", [0.0, -1.0, float("nan"), float("inf"), True, "0.1"])
-def test_what_is_no_latency_is_not_kept(tmp_path: Path, sample: float) -> None:
+def test_what_is_no_latency_is_not_kept(cache: Cache, sample: float) -> None:
     owner = Owner.current()
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
         walk = {"b1-0001": (Round((0.5,)), 1.0), "b1-0002": (Round((sample,)), 1.0)}
         with pytest.raises(StoreError, match="b1-0002: the sample"):
@@ -149,9 +149,9 @@ def test_what_is_no_latency_is_not_kept(tmp_path: Path, sample: float) -> None:
             store.finish(TARGET.key, ["b1-0001"], owner)
 
 
-def test_results_never_mix_targets(tmp_path: Path) -> None:
+def test_results_never_mix_targets(cache: Cache) -> None:
     one, many = make_target(), make_target(threads=4)
-    with open_with_target(tmp_path, one, many) as store:
+    with open_with_target(cache, one, many) as store:
         measure(store, one, ["b1-0001"], 0.5)
         assert store.results(many.key, ["b1-0001"]) == {}
         measure(store, many, ["b1-0001", "b1-0002"], 0.125)
@@ -164,18 +164,18 @@ def test_results_never_mix_targets(tmp_path: Path) -> None:
 
 
 def test_results_of_another_protocol_are_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         measure(store, TARGET, ["b1-0001"])
         monkeypatch.setattr(ledger, "PROTOCOL", PROTOCOL + 1)
         assert store.results(TARGET.key, ["b1-0001"]) == {}
         assert [c.rounds for c in store.claim(TARGET.key, ["b1-0001"], Owner.current())] == [()]
 
 
-def test_failures_are_reported_and_can_be_forgotten(tmp_path: Path) -> None:
+def test_failures_are_reported_and_can_be_forgotten(cache: Cache) -> None:
     owner = Owner.current()
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
         store.append_rounds(TARGET.key, {"b1-0001": (Round((0.5,)), 1.0)}, owner)
         store.fail(TARGET.key, "b1-0001", "out of\n  memory", owner)
@@ -189,16 +189,16 @@ def test_failures_are_reported_and_can_be_forgotten(tmp_path: Path) -> None:
         assert store.stats().samples == 0
 
 
-def test_stats_count_everything(tmp_path: Path) -> None:
+def test_stats_count_everything(cache: Cache) -> None:
     owner = Owner.current()
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.save_decomposition(make_decomposition(), TARGET.key)
         measure(store, TARGET, ["b1-0001", "b1-0002"])
         store.claim(TARGET.key, ["b1-0003", "b1-0004"], owner)
         store.fail(TARGET.key, "b1-0003", "no", owner)
         stats = store.stats()
     assert stats == CacheStats(
-        path=str(tmp_path / "bricks.sqlite"),
+        path=stats.path,
         schema_version=SCHEMA_VERSION,
         size_bytes=stats.size_bytes,
         systems=1,
@@ -213,9 +213,9 @@ def test_stats_count_everything(tmp_path: Path) -> None:
     assert stats.size_bytes > 4096
 
 
-def test_thousands_of_keys_are_fine_in_one_call(tmp_path: Path) -> None:
+def test_thousands_of_keys_are_fine_in_one_call(cache: Cache) -> None:
     keys = keys_up_to(2000)
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         measure(store, TARGET, keys)
         assert list(store.results(TARGET.key, keys)) == keys
         assert store.results(TARGET.key, []) == {}
@@ -223,7 +223,13 @@ def test_thousands_of_keys_are_fine_in_one_call(tmp_path: Path) -> None:
         assert store.forget_failures(TARGET.key, keys) == 0
 
 
-def test_a_cache_can_be_named_by_url(tmp_path: Path) -> None:
+def test_a_folder_is_made_and_the_database_file_lies_in_it(tmp_path: Path) -> None:
+    with open_with_target(tmp_path / "a" / "b") as store:
+        assert store.stats().path == str(tmp_path / "a" / "b" / "bricks.sqlite")
+    assert (tmp_path / "a" / "b" / "bricks.sqlite").is_file()
+
+
+def test_a_database_file_can_be_named_by_url(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path}/team.db") as store:
         store.save_target(TARGET)
         assert store.stats().size_bytes > 0

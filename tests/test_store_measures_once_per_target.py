@@ -5,10 +5,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from store_examples import keys_up_to, make_target, measure, open_with_target
+from store_examples import Cache, keys_up_to, make_target, measure, open_with_target
 
 from bricks.errors import StoreError
 from bricks.measure.measurement import Round
@@ -93,9 +92,9 @@ def read_until(process: subprocess.Popen[str], end: str) -> list[str]:
     raise AssertionError(f"the process ended before it said {end!r}")
 
 
-def test_racing_processes_claim_each_key_once(tmp_path: Path) -> None:
-    open_with_target(tmp_path).close()
-    with started(2, RACER, str(tmp_path), TARGET.key) as racers:
+def test_racing_processes_claim_each_key_once(cache: Cache) -> None:
+    open_with_target(cache).close()
+    with started(2, RACER, str(cache), TARGET.key) as racers:
         for racer in racers:
             go_on(racer)
         claimed = [read_until(racer, "done") for racer in racers]
@@ -105,18 +104,18 @@ def test_racing_processes_claim_each_key_once(tmp_path: Path) -> None:
     assert sorted(first | second) == KEYS
 
 
-def test_racing_processes_can_make_the_cache_together(tmp_path: Path) -> None:
-    with started(3, OPENER, str(tmp_path / "new")) as openers:
+def test_racing_processes_can_make_the_cache_together(cache: Cache) -> None:
+    with started(3, OPENER, str(cache)) as openers:
         for opener in openers:
             go_on(opener)
         assert [opener.wait(timeout=30) for opener in openers] == [0, 0, 0]
 
 
-def test_a_killed_run_leaves_its_rounds_and_blocks_nobody(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_its_rounds_and_blocks_nobody(cache: Cache) -> None:
     me = Owner.current()
     with (
-        open_with_target(tmp_path) as store,
-        started(1, HOLDER, str(tmp_path), TARGET.key) as (holder,),
+        open_with_target(cache) as store,
+        started(1, HOLDER, str(cache), TARGET.key) as (holder,),
     ):
         assert store.claim(TARGET.key, KEYS, me) == []
         assert store.held_by_others(TARGET.key, KEYS, me) == set(KEYS)
@@ -138,16 +137,16 @@ def test_a_killed_run_leaves_its_rounds_and_blocks_nobody(tmp_path: Path) -> Non
         assert all(problem.endswith(unknown) for problem in store.verify())
 
 
-def test_a_measured_key_is_never_claimed_again(tmp_path: Path) -> None:
-    with open_with_target(tmp_path) as store:
+def test_a_measured_key_is_never_claimed_again(cache: Cache) -> None:
+    with open_with_target(cache) as store:
         measure(store, TARGET, KEYS[:2])
         claims = store.claim(TARGET.key, KEYS[:4], Owner.current())
         assert [claim.key for claim in claims] == KEYS[2:4]
 
 
-def test_owners_in_one_process_are_told_apart(tmp_path: Path) -> None:
+def test_owners_in_one_process_are_told_apart(cache: Cache) -> None:
     one, two = Owner.current(), Owner.current()
-    with open_with_target(tmp_path) as first, Store.open(tmp_path) as second:
+    with open_with_target(cache) as first, Store.open(cache) as second:
         assert len(first.claim(TARGET.key, KEYS[:3], one)) == 3
         assert second.claim(TARGET.key, KEYS[:3], two) == []
         assert second.held_by_others(TARGET.key, KEYS, two) == set(KEYS[:3])
@@ -155,9 +154,9 @@ def test_owners_in_one_process_are_told_apart(tmp_path: Path) -> None:
         assert len(first.claim(TARGET.key, KEYS[:3], one)) == 3
 
 
-def test_released_claims_are_gone_on_with(tmp_path: Path) -> None:
+def test_released_claims_are_gone_on_with(cache: Cache) -> None:
     one, two = Owner.current(), Owner.current()
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.claim(TARGET.key, KEYS[:2], one)
         store.append_rounds(TARGET.key, {KEYS[0]: (Round((0.5,)), 2.0)}, one)
         store.release(TARGET.key, KEYS[:2], one)
@@ -171,32 +170,32 @@ def test_released_claims_are_gone_on_with(tmp_path: Path) -> None:
         assert measured.rounds == (Round((0.5,)), Round((0.25,)))  # no failure
 
 
-def test_on_another_host_only_the_lease_tells(tmp_path: Path) -> None:
+def test_on_another_host_only_the_lease_tells(cache: Cache) -> None:
     far = replace(Owner.current(), host="elsewhere", pid=2**22 + 1, token="far")
     me = Owner.current()
-    with open_with_target(tmp_path) as store:
+    with open_with_target(cache) as store:
         store.claim(TARGET.key, KEYS[:2], far)
         assert store.held_by_others(TARGET.key, KEYS, me) == set(KEYS[:2])
         assert store.claim(TARGET.key, KEYS[:2], me) == []
-    with Store.open(tmp_path, lease_s=-1.0) as store:
+    with Store.open(cache, lease_s=-1.0) as store:
         store.renew(TARGET.key, far)
         assert store.held_by_others(TARGET.key, KEYS, me) == set()
         assert len(store.claim(TARGET.key, KEYS[:2], me)) == 2
 
 
-def test_a_round_renews_the_lease_of_all_that_its_owner_holds(tmp_path: Path) -> None:
+def test_a_round_renews_the_lease_of_all_that_its_owner_holds(cache: Cache) -> None:
     far, me = replace(Owner.current(), host="elsewhere"), Owner.current()
-    with open_with_target(tmp_path, lease_s=-1.0) as store:
+    with open_with_target(cache, lease_s=-1.0) as store:
         store.claim(TARGET.key, KEYS[:2], far)
-    with Store.open(tmp_path) as store:
+    with Store.open(cache) as store:
         store.append_rounds(TARGET.key, {KEYS[0]: (Round((0.5,)), 1.0)}, far)
         assert store.claim(TARGET.key, KEYS[:2], me) == []
 
 
 @pytest.mark.parametrize("action", ["append", "finish", "fail"])
-def test_who_was_taken_over_is_told_and_changes_nothing(tmp_path: Path, action: str) -> None:
+def test_who_was_taken_over_is_told_and_changes_nothing(cache: Cache, action: str) -> None:
     slow, fast = Owner.current(), Owner.current()
-    with open_with_target(tmp_path, lease_s=-1.0) as store:
+    with open_with_target(cache, lease_s=-1.0) as store:
         store.claim(TARGET.key, KEYS[:2], slow)
         store.append_rounds(TARGET.key, {key: (Round((0.5,)), 1.0) for key in KEYS[:2]}, slow)
         store.claim(TARGET.key, KEYS[1:2], fast)
@@ -213,8 +212,8 @@ def test_who_was_taken_over_is_told_and_changes_nothing(tmp_path: Path, action: 
         store.finish(TARGET.key, KEYS[1:2], fast)
 
 
-def test_a_claim_on_an_unknown_target_is_refused(tmp_path: Path) -> None:
-    with Store.open(tmp_path) as store, pytest.raises(StoreError, match="was its target saved"):
+def test_a_claim_on_an_unknown_target_is_refused(cache: Cache) -> None:
+    with Store.open(cache) as store, pytest.raises(StoreError, match="was its target saved"):
         store.claim(TARGET.key, KEYS[:1], Owner.current())
 
 

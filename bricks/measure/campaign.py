@@ -37,6 +37,9 @@ _KEEP_S = 0.25
 # Least seconds between two signs of life.
 _RENEW_S = 60.0
 
+# Seconds after which it is looked again at what others measure.
+_LOOK_AGAIN_S = 0.2
+
 BRICKS, WHOLE, OVERHEAD = "bricks", "whole model", "call overhead"
 
 
@@ -153,20 +156,42 @@ class Campaign:
     def _run(self, jobs: Sequence[Job], lacking: Collection[str]) -> None:
         budget_s = self._conditions.budget_s
         deadline = None if budget_s is None else time.monotonic() + budget_s
-        for claims in self._claims(list(PROBES.values()), deadline, OVERHEAD, 0.0):
+        for claims in self._claims(list(PROBES.values()), deadline):
+            if not claims:
+                self._wait_for_others(OVERHEAD, 0.0)
+                continue
             with self._holding(claims):
                 self._probe(claims, deadline)
         jobs = spread_out(jobs, lacking, self._needs)
         parts = list(batches(jobs, lacking, self._conditions.most_bricks))
         sizes = [sum(key in lacking for key in batch.keys) for batch in parts]
-        for number, batch in enumerate(parts):
-            begin, end = sum(sizes[:number]), sum(sizes[: number + 1])
-            self._settle(batch, deadline, (begin / sum(sizes), end / sum(sizes)))
+        spans = [
+            (sum(sizes[:number]) / sum(sizes), sum(sizes[: number + 1]) / sum(sizes))
+            for number in range(len(parts))
+        ]
+        # What others are measuring now is passed by at first: so the work is shared with them.
+        pairs = list(zip(parts, spans, strict=True))
+        left = [each for each in pairs if self._settle(*each, deadline, patient=False)]
+        for batch, span in left:
+            self._settle(batch, span, deadline, patient=True)
 
-    def _settle(self, batch: Batch, deadline: float | None, span: tuple[float, float]) -> None:
-        """Measure what the store lacks of a batch, all of it in one state of the machine."""
+    def _settle(
+        self, batch: Batch, span: tuple[float, float], deadline: float | None, *, patient: bool
+    ) -> bool:
+        """Measure what the store lacks of a batch, all of it in one state of the machine.
+
+        What others are measuring is waited for, if ``patient``, and else left to them; whether
+        some of it was.
+        """
         new: set[str] = set()
-        for claims in self._claims(batch.keys, deadline, batch.name, span[0]):
+        left = False
+        for claims in self._claims(batch.keys, deadline):
+            if not claims and not patient:
+                left = True
+                break
+            if not claims:
+                self._wait_for_others(batch.name, span[0])
+                continue
             with self._holding(claims):
                 stale = self._stale(batch, self._state_now())
                 self._measure(batch, claims, stale, deadline, span)
@@ -176,6 +201,7 @@ class Campaign:
             if not stale or (deadline is not None and time.monotonic() >= deadline):
                 break
             self._measure(batch, [], stale, deadline, span)
+        return left
 
     @contextmanager
     def _holding(self, claims: Sequence[Claim]) -> Iterator[None]:
@@ -185,20 +211,20 @@ class Campaign:
         finally:
             self._store.release(self._target, sorted(claim.key for claim in claims), self._owner)
 
-    def _claims(
-        self, keys: Sequence[str], deadline: float | None, what: str, share: float
-    ) -> Iterator[list[Claim]]:
-        """Claims to settle, until all ``keys`` are settled, also by others, or time is up."""
+    def _claims(self, keys: Sequence[str], deadline: float | None) -> Iterator[list[Claim]]:
+        """Claims to settle, until all ``keys`` are settled, also by others, or time is up.
+
+        None, again and again, while others hold all that is left.
+        """
         while lacking := self._lacking(keys):
             if deadline is not None and time.monotonic() >= deadline:
                 self._unfinished |= lacking
                 return
-            claims = self._store.claim(self._target, sorted(lacking), self._owner)
-            if claims:
-                yield claims
-            else:
-                self._progress(f"{what}: another process measures {len(lacking)}", share)
-                time.sleep(0.2)
+            yield self._store.claim(self._target, sorted(lacking), self._owner)
+
+    def _wait_for_others(self, what: str, share: float) -> None:
+        self._progress(f"{what}: another process measures the rest", share)
+        time.sleep(_LOOK_AGAIN_S)
 
     def _lacking(self, keys: Sequence[str]) -> set[str]:
         unique = list(dict.fromkeys(keys))

@@ -19,7 +19,13 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from bricks.errors import StoreError, first_line
 
@@ -36,6 +42,11 @@ CHUNK = 500
 
 # An arbitrary number that stands for "somebody changes the schema" among PostgreSQL's locks.
 _SCHEMA_LOCK = 0x627269636B73
+
+_AS_URL = "write it as postgresql+psycopg://user:password@host:port/database"
+
+# Seconds until a server that does not answer counts as out of reach, unless the URL says otherwise.
+_CONNECT_TIMEOUT_S = 10
 
 _ELSEWHERE = "move it away or give another --cache"
 DAMAGED = f"is not a bricks cache any more (the file is damaged): {_ELSEWHERE}"
@@ -57,20 +68,22 @@ _SQLITE_ERRORS = {
     "SQLITE_PERM": "cannot be opened: check its permissions, or give another --cache",
     "SQLITE_IOERR": "cannot be read or written (input/output error): check the disk",
 }
+# By the SQLSTATE that the server sends, or by its first two characters, which are its class.
+_POSTGRESQL_ERRORS = {
+    "42501": "cannot be used by this user: let somebody grant the right to create and write tables",
+    "25006": "cannot be written, the server only lets read: give the server that takes writes",
+    "53100": _FULL,
+    "53300": "cannot be reached, the server has too many connections: try again later",
+    "55P03": _SQLITE_ERRORS["SQLITE_LOCKED"],
+    "40": "was written by somebody else at the same moment: run the same command again",
+    "57": "was ended by the server: run the same command again to go on",
+}
 
 
 def locate(location: str | Path) -> URL:
     """The database URL of ``location``; the folder of a path is created."""
     if _is_url(location):
-        try:
-            return make_url(str(location))
-        except (ArgumentError, ValueError) as exc:
-            # Not shown whole: it may hold a password, and could not be taken apart to hide it.
-            scheme = str(location).partition("://")[0]
-            raise StoreError(
-                f"the cache URL {scheme}://… cannot be read: write it as "
-                "postgresql+psycopg://user:password@host:port/database"
-            ) from exc
+        return _url(str(location))
     folder = _folder(location)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,6 +92,20 @@ def locate(location: str | Path) -> URL:
             f"the cache folder {folder} cannot be created ({exc.strerror}): give another --cache"
         ) from exc
     return URL.create("sqlite", database=str(folder / FILE_NAME))
+
+
+def _url(location: str) -> URL:
+    # Not shown whole: it may hold a password, and could not be taken apart to hide it.
+    scheme = location.partition("://")[0]
+    try:
+        url = make_url(location)
+    except (ArgumentError, ValueError) as exc:
+        raise StoreError(f"the cache URL {scheme}://… cannot be read: {_AS_URL}") from exc
+    if scheme in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if scheme not in ("sqlite", "postgresql+psycopg"):
+        raise StoreError(f"a cache cannot be kept on {scheme}://…: give a folder, or {_AS_URL}")
+    return url
 
 
 def exists(location: str | Path) -> bool:
@@ -100,23 +127,44 @@ def _folder(location: str | Path) -> Path:
 
 
 def label_of(url: URL) -> str:
-    """How messages call the database: its file, or its URL without the password."""
+    """How messages call the database: its file, or its URL without what may be secret."""
     if url.get_backend_name() == "sqlite" and url.database:
         return url.database
-    return url.render_as_string(hide_password=True)
+    # Passwords may be among the options, too.
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 def connect(url: URL, busy_timeout_s: float) -> Engine:
     """An engine whose transactions are as the rest of the room expects them."""
+    if url.get_backend_name() == "postgresql":
+        return _connect_postgresql(url, busy_timeout_s)
     try:
         engine = create_engine(url)
     except (ArgumentError, ImportError) as exc:
+        raise StoreError(f"the cache {label_of(url)}: {first_line(exc)}") from exc
+    _configure_sqlite(engine, busy_timeout_s)
+    return engine
+
+
+def _connect_postgresql(url: URL, busy_timeout_s: float) -> Engine:
+    usual = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "bricks"}
+    # Connections lie idle while bricks are timed: one that broke meanwhile is made anew.
+    options = {name: value for name, value in usual.items() if name not in url.query}
+    try:
+        engine = create_engine(url, pool_pre_ping=True, connect_args=options)
+    except ImportError as exc:
         raise StoreError(
-            f"the cache {label_of(url)} needs a database driver that is not installed, "
-            f"or its URL is wrong: {first_line(exc)}"
+            f"the cache {label_of(url)} needs a driver that is not installed: "
+            "pip install 'onnx-bricks[postgresql]'"
         ) from exc
-    if engine.dialect.name == "sqlite":
-        _configure_sqlite(engine, busy_timeout_s)
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        if connection.get_execution_options().get("bricks_writes", False):
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(busy_timeout_s * 1000)}")
+        else:  # all of a transaction sees one moment, as with SQLite
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
     return engine
 
 
@@ -203,6 +251,16 @@ def lock_schema(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")
 
 
+def lock_tables(connection: Connection, tables: Iterable[Table]) -> None:
+    """Let nobody else write to ``tables`` until the end; SQLite's writers already are alone.
+
+    Locked in this order: that in which others come to write to them.
+    """
+    if connection.dialect.name == "postgresql":
+        for table in tables:
+            connection.exec_driver_sql(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE")
+
+
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """A transaction that only reads: one consistent view."""
@@ -245,6 +303,12 @@ def _explain(exc: Exception) -> str:
     for known in (name, "_".join(name.split("_")[:2])):
         if known in _SQLITE_ERRORS:
             return _SQLITE_ERRORS[known]
+    state = getattr(origin(exc), "sqlstate", None) or ""
+    for known in (state, state[:2]):
+        if known in _POSTGRESQL_ERRORS:
+            return _POSTGRESQL_ERRORS[known]
+    if isinstance(exc, OperationalError) and not name and not state:
+        return f"cannot be reached: {first_line(origin(exc))}"
     if isinstance(exc, IntegrityError):
         return f"lacks what a new row refers to, was its target saved? ({first_line(origin(exc))})"
     return f"cannot be read or written: {first_line(origin(exc))}"

@@ -62,6 +62,9 @@ Mismatch = Callable[[Brick], str | None]
 # Their order in a file: each refers to nothing that comes later.
 KINDS = ("system", "target", "brick", "plan", "measurement")
 
+# All that merging writes to, in the order in which other transactions do.
+WRITTEN = (measurements, rounds, systems, targets, bricks, plans)
+
 
 @dataclass(slots=True)
 class Merged:

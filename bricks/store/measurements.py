@@ -11,7 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    select,
+    update,
+)
 
 from bricks.errors import StoreError, first_line
 from bricks.measure.measurement import PROTOCOL, Failure, Measurement, Round
@@ -34,6 +45,15 @@ def _among(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
 
 def _owned(owner: Owner) -> ColumnElement[bool]:
     return and_(measurements.c.owner_token == owner.token, measurements.c.state == OPEN)
+
+
+def _held(query: Select[Any]) -> Select[Any]:
+    """A query of measurements that keeps others from changing its rows until the end.
+
+    Always in the same order: two transactions that lock the same rows cannot wait for each other.
+    SQLite, which has no such locks, lets one write at a time anyhow.
+    """
+    return query.order_by(measurements.c.brick_key).with_for_update()
 
 
 def _owner_columns(owner: Owner, lease_s: float) -> dict[str, Any]:
@@ -71,7 +91,7 @@ def take(
     for chunk in chunks(keys):
         insert_or_ignore(connection, measurements, [{**new, "brick_key": key} for key in chunk])
         query = select(measurements).where(_among(target_key, chunk), measurements.c.state == OPEN)
-        for row in connection.execute(query.order_by(measurements.c.brick_key)).all():
+        for row in connection.execute(_held(query)).all():
             free = not _held_by_another(row, owner, watch)
             if row.owner_token == owner.token or (free and _take_over(connection, row, mine)):
                 claimed[row.brick_key] = row
@@ -122,6 +142,8 @@ def _rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tu
 
 def renew(connection: Connection, target_key: str, owner: Owner, lease_s: float) -> None:
     """Prolong all open claims of ``owner``: one sign of life speaks for all of them."""
+    mine = select(measurements.c.id).where(measurements.c.target_key == target_key, _owned(owner))
+    connection.execute(_held(mine)).all()  # so that the update locks nothing in an order of its own
     connection.execute(
         update(measurements)
         .where(measurements.c.target_key == target_key, _owned(owner))
@@ -136,8 +158,8 @@ def _ids_owned(
     found: dict[str, int] = {}
     for chunk in chunks(keys):
         query = select(measurements.c.brick_key, measurements.c.id)
-        query = query.where(_among(target_key, chunk), _owned(owner)).with_for_update()
-        found.update((key, number) for key, number in connection.execute(query))
+        query = query.where(_among(target_key, chunk), _owned(owner))
+        found.update((key, number) for key, number in connection.execute(_held(query)))
     lost = [key for key in dict.fromkeys(keys) if key not in found]
     if lost:
         raise StoreError(
@@ -164,7 +186,7 @@ def supplement(connection: Connection, target_key: str, walk: Mapping[str, Booke
         query = select(measurements.c.brick_key, measurements.c.id).where(
             _among(target_key, chunk), measurements.c.state == DONE
         )
-        ids.update((key, number) for key, number in connection.execute(query.with_for_update()))
+        ids.update((key, number) for key, number in connection.execute(_held(query)))
     _add(connection, ids, {key: walk[key] for key in ids})
 
 
@@ -240,11 +262,10 @@ def _settle(
 def release(connection: Connection, target_key: str, keys: Sequence[str], owner: Owner) -> None:
     """Give open claims back, rounds included; what isn't owned (any more) is left alone."""
     for chunk in chunks(keys):
-        connection.execute(
-            update(measurements)
-            .where(_among(target_key, chunk), _owned(owner))
-            .values(owner_token=NOBODY)
-        )
+        mine = select(measurements.c.id).where(_among(target_key, chunk), _owned(owner))
+        ids = connection.execute(_held(mine)).scalars().all()
+        change = update(measurements).where(measurements.c.id.in_(ids))
+        connection.execute(change.values(owner_token=NOBODY))
 
 
 def results(

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.types import TypeEngine
 
 # History. Every change of a table below raises the version and adds a step to migrations.py.
 #   1  first layout
@@ -41,19 +42,25 @@ NOBODY = ""
 
 metadata = MetaData()
 
+
+def _name(length: int) -> TypeEngine[str]:
+    """Text that is compared byte by byte, as SQLite does, and not as some language sorts."""
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
+
+
 # Facts about the cache itself; "schema_version" is one of them. The table's name is what tells a
 # cache from any other database, in all versions: never rename it.
 cache_info = Table(
     "bricks_cache_info",
     metadata,
-    Column("name", String(64), primary_key=True),
+    Column("name", _name(64), primary_key=True),
     Column("value", Text, nullable=False),
 )
 
 systems = Table(
     "systems",
     metadata,
-    Column("key", String(64), primary_key=True),
+    Column("key", _name(64), primary_key=True),
     Column("name", Text, nullable=False),  # after its processor
     Column("identity", Text, nullable=False),  # JSON object
     Column("recorded", Text, nullable=False),  # JSON object
@@ -64,7 +71,7 @@ systems = Table(
 targets = Table(
     "targets",
     metadata,
-    Column("key", String(64), primary_key=True),
+    Column("key", _name(64), primary_key=True),
     Column("system_key", ForeignKey(systems.c.key), nullable=False),
     Column("runtime", Text, nullable=False),  # JSON object
 )
@@ -72,7 +79,7 @@ targets = Table(
 bricks = Table(
     "bricks",
     metadata,
-    Column("key", String(128), primary_key=True),
+    Column("key", _name(128), primary_key=True),
     Column("model", LargeBinary, nullable=False),  # canonical ModelProto without weights
     Column("inputs", Text, nullable=False),  # JSON [[name, [dtype, shape]], …] in canonical order
     Column("weights", Text, nullable=False),
@@ -89,8 +96,8 @@ plans = Table(
     "plans",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("digest", String(128), nullable=False),
-    Column("granularity", String(64), nullable=False),
+    Column("digest", _name(128), nullable=False),
+    Column("granularity", _name(64), nullable=False),
     Column("target_key", ForeignKey(targets.c.key), nullable=False),
     Column("plan", Text, nullable=False),  # JSON, see Plan.to_json
     Column("wall_s", Double, nullable=False),
@@ -104,15 +111,15 @@ measurements = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("target_key", ForeignKey(targets.c.key), nullable=False),
-    Column("brick_key", String(128), nullable=False),
+    Column("brick_key", _name(128), nullable=False),
     Column("protocol", Integer, nullable=False),
-    Column("state", String(8), nullable=False),
+    Column("state", _name(8), nullable=False),
     Column("reason", Text),  # why it failed; null otherwise
     Column("wall_s", Double, nullable=False),
     Column("round_count", Integer, nullable=False),
     # The claim; owner_token is NOBODY when there is none. The lease ends at that Unix time, and,
     # for processes of the same host, at that time of the clock that runs since it started.
-    Column("owner_token", String(64), nullable=False),
+    Column("owner_token", _name(64), nullable=False),
     Column("owner_host", Text, nullable=False),
     Column("owner_pid", BigInteger, nullable=False),
     Column("owner_started_s", Double, nullable=False),  # seconds after the host started

@@ -373,6 +373,8 @@ class Store:
         cut off, was altered, is of a later version, or says what cannot be true.
         """
         with results_file.reading(path) as found, self._writing() as connection:
+            # What is looked up first and written later must not be written by others in between.
+            database.lock_tables(connection, exchange.WRITTEN)
             return exchange.merge(connection, found, mismatch, self._watch)
 
     # The cache itself
