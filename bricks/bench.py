@@ -7,7 +7,7 @@ a worker process when something has to run, and not before.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -233,18 +233,28 @@ class Bench:
             bricks={key: pack(brick.model) for key, brick in decomposition.bricks.items()},
         )
 
-    def measure(self, models: Iterable[Model], alone: Iterable[Brick] = ()) -> Measured:
+    def measure(
+        self,
+        models: Iterable[Model],
+        alone: Iterable[Brick] = (),
+        *,
+        only: Collection[str] | None = None,
+    ) -> Measured:
         """Measure the bricks of ``models`` that the cache lacks; what it holds stays as it is.
 
-        And those bricks of which no model is known, each ``alone``.
+        And those bricks of which no model is known, each ``alone``. Of the models' bricks ``only``
+        these, by key, if it is not None.
         """
         started = time.perf_counter()
-        jobs = [Job(model, self.decompose(model), whole=False) for model in models]
+        chosen = None if only is None else frozenset(only)
+        jobs = [Job(model, self.decompose(model), whole=False, chosen=chosen) for model in models]
+        if chosen is not None:
+            jobs = [job for job in jobs if job.keys]
         alone = list(alone)
         self.store.save_bricks(alone)
         jobs += [self._lone_job(brick) for brick in alone]
         outcome = self._spend(jobs)
-        keys = {key for job in jobs for key in job.decomposition.plan.keys}
+        keys = {key for job in jobs for key in job.keys}
         results = self.store.results(self.target.key, sorted(keys))
         return Measured(
             models=len(jobs) - len(alone),

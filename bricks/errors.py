@@ -7,7 +7,8 @@ r"""What can go wrong, as one tree.
     ├── BackendError    a runtime is missing, or refuses what it was given
     ├── WorkerError     the measuring process did not do what it was asked
     ├── StoreError      the cache cannot be read or written
-    └── SuiteError      a suite cannot be written, or is not to be trusted
+    ├── SuiteError      a suite cannot be written, or is not to be trusted
+    └── FleetError      hosts that should measure together cannot be reached, or do not work
 
 Every message is one line that says what happened, to which object, and what to do. Models name
 things as they like, and messages name them: what no terminal should see is written out as
@@ -52,6 +53,10 @@ class StoreError(BricksError):
 
 class SuiteError(BricksError):
     """A suite cannot be written, or is not to be trusted."""
+
+
+class FleetError(BricksError):
+    """Hosts that should measure together cannot be reached, or do not work together."""
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:

@@ -44,9 +44,13 @@ ALLOWED = {
         "bench", "options", "results", "survey", "errors", "graph", "system", "zoo", "decompose",
         "backends", "store", "measure", "estimate", "suite", "report",
     },
+    "fleet": {
+        "", "bench", "survey", "options", "errors", "graph", "system", "decompose", "store",
+        "measure.campaign", "measure.jobs", "measure.measurement", "measure.probes", "suite",
+    },
     "cli": {
-        "", "bench", "options", "results", "survey", "environments", "errors", "graph", "system",
-        "zoo", "decompose", "backends", "store", "measure", "estimate", "suite", "report",
+        "", "fleet", "bench", "options", "results", "survey", "environments", "errors", "graph",
+        "system", "zoo", "decompose", "backends", "store", "measure", "estimate", "suite", "report",
     },
 }  # fmt: skip
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "manager", "misc"}

@@ -18,6 +18,7 @@ from bricks.cli.measure import measure
 from bricks.cli.output import complain, drop_output, show
 from bricks.cli.predict import predict
 from bricks.cli.systems import app as systems_app
+from bricks.cli.worker import worker
 from bricks.cli.zoo import app as zoo_app
 from bricks.errors import BricksError, UsageError, first_line
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 for command in (decompose, generate, measure, predict, compare, advise):
     app.command()(command)
+app.command()(worker)
 app.add_typer(systems_app, name="systems")
 app.add_typer(cache_app, name="cache")
 app.add_typer(zoo_app, name="zoo")

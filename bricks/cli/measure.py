@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from bricks.cli.options import (
     Measuring,
@@ -27,11 +29,23 @@ if TYPE_CHECKING:
 @takes_options
 def measure(
     options: Measuring,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tcp://HOST:PORT",
+            help="Measure on the hosts that have joined there with 'bricks worker'.",
+        ),
+    ] = None,
 ) -> None:
     """Measure the bricks of models, each once per system and runtime.
 
     What the cache holds is not measured again. Example: bricks measure models/ --threads 1
     """
+    if scheduler is not None:
+        from bricks.cli.fleet import measure_on
+
+        measure_on(scheduler, options)
+        return
     rows: list[dict[str, Any]] = []
     with open_bench(options) as bench:
         good: list[Model] = []

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bricks.bench import Bench
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
+    from bricks.options import Options
 
 MOST_THREADS = 1024  # more than any host has cores; starting them would take minutes
 MOST_WORKERS = 64  # no model has so many branches
@@ -234,36 +235,41 @@ def open_bench(options: Common) -> Iterator[Bench]:
     """A bench with these options, its progress shown on a terminal."""
     # Here, so that `bricks --help` need not import what measuring needs.
     from bricks.bench import Bench
+
+    with (
+        terminal_progress() as progress,
+        Bench(options.cache, bench_options(options), progress=progress) as bench,
+    ):
+        yield bench
+
+
+def bench_options(options: Common) -> Options:
+    """How a bench with these options measures."""
     from bricks.measure.campaign import Conditions
     from bricks.measure.rounds import StopRule
+    from bricks.options import Options
 
-    conditions, retry = Conditions(), False
     further: dict[str, Any] = {}
     if isinstance(options, Measuring):
-        rule = StopRule(precision=options.precision)
-        conditions = Conditions(rule=rule, timeout_s=options.timeout, budget_s=options.budget)
-        retry = options.retry
+        further["conditions"] = Conditions(
+            rule=StopRule(precision=options.precision),
+            timeout_s=options.timeout,
+            budget_s=options.budget,
+        )
+        further["retry"] = options.retry
         further["effort"] = options.effort
     if isinstance(options, Constructing):
         further["workers"] = options.workers
         if options.overlap_rule is not None:
             further["may_overlap"] = load_rule(options.overlap_rule)
-    with (
-        terminal_progress() as progress,
-        Bench(
-            options.cache,
-            progress=progress,
-            runtime=options.runtime,
-            granularity=options.granularity,
-            optimization=options.optimization,
-            threads=options.threads,
-            seed=options.seed,
-            conditions=conditions,
-            retry=retry,
-            **further,
-        ) as bench,
-    ):
-        yield bench
+    return Options(
+        runtime=options.runtime,
+        granularity=options.granularity,
+        optimization=options.optimization,
+        threads=options.threads,
+        seed=options.seed,
+        **further,
+    )
 
 
 def read_all(options: Common, alone: list[Brick] | None = None) -> list[Model | Unread]:

@@ -75,6 +75,39 @@ def disturbance(
     return lines
 
 
+def fleet_tables(targets: Sequence[Row], hosts: Sequence[Row]) -> list[Table]:
+    """What is measured of each target, and what each host did for it."""
+    names = {target["system"]["key"]: target["system"]["name"] for target in targets}
+    done = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("system", "threads", "bricks", "new", "predicted", "failed", "unfinished"):
+        done.add_column(title, justify="left" if title == "system" else "right")
+    for target in targets:
+        counts = (target[name] for name in ("bricks", "new_bricks", "predicted_bricks"))
+        done.add_row(
+            Text(printable(target["system"]["name"])),
+            str(target["runtime"]["threads"]),
+            *map(str, counts),
+            str(len(target["failures"])),
+            str(target["unfinished"]),
+        )
+    by = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("host", "system", "new", "rounds", "disturbed", "others' cores", ""):
+        by.add_column(title, justify="left" if title in ("host", "system", "") else "right")
+    for host in hosts:
+        load = host["foreign_cores"]
+        remarks = [*host["changed"], *([host["left"]] if host["left"] else [])]
+        if load is not None and load >= NOTABLE_CORES:
+            remarks.append("others worked there: latencies are too high, and uneven")
+        by.add_row(
+            Text(printable(host["name"])),
+            Text(printable(names.get(host["system"], "–"))),
+            *(str(host[name]) for name in ("new_bricks", "rounds", "disturbed_rounds")),
+            number(load, 1),
+            Text(printable("; ".join(remarks))),
+        )
+    return [done, by]
+
+
 def other_state(model: str, share: float | None) -> list[str]:
     """A line for people if a notable part of an estimate is of another state of the machine."""
     if share is None or share < NOTABLE_SHARE:

@@ -86,16 +86,20 @@ class Merged:
 # Records
 
 
-def records(connection: Connection, target_keys: Collection[str]) -> Iterator[Record]:
+def records(
+    connection: Connection, target_keys: Collection[str], keys: Collection[str] | None = None
+) -> Iterator[Record]:
     """All that is settled on these targets, with the plans and bricks that it is about, in order.
 
     The same content gives the same records; only rounds are in the order in which they were taken.
+    With ``keys``, only what is settled of these, for who knows the bricks already.
     """
     chosen = sorted(target_keys)
     yield from _targets(connection, chosen)
-    yield from _bricks(connection, chosen)
-    yield from _plans(connection, chosen)
-    yield from _measurements(connection, chosen)
+    if keys is None:
+        yield from _bricks(connection, chosen)
+        yield from _plans(connection, chosen)
+    yield from _measurements(connection, chosen, keys)
 
 
 def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
@@ -144,12 +148,17 @@ def _plans(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
         yield "plan", {"target": row.target_key, "wall_s": row.wall_s, "plan": plan}
 
 
-def _measurements(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
+def _measurements(
+    connection: Connection, chosen: Sequence[str], keys: Collection[str] | None
+) -> Iterator[Record]:
     query = select(measurements).where(
         measurements.c.target_key.in_(chosen), measurements.c.state != OPEN
     )
     order = measurements.c.target_key, measurements.c.brick_key, measurements.c.protocol
     rows = connection.execute(query.order_by(*order)).all()
+    if keys is not None:
+        wanted = set(keys)
+        rows = [row for row in rows if row.brick_key in wanted]
     for begin in range(0, len(rows), CHUNK):
         some = rows[begin : begin + CHUNK]
         taken = _rounds_by_id(connection, [row.id for row in some])

@@ -356,14 +356,22 @@ class Store:
 
     # What travels
 
-    def export(self, path: Path, target_keys: Collection[str], *, package: str) -> int:
+    def export(
+        self,
+        path: Path,
+        target_keys: Collection[str],
+        *,
+        package: str,
+        keys: Collection[str] | None = None,
+    ) -> int:
         """Write all that is settled on these targets into a file; the number of records.
 
-        With it go the plans of there, and all bricks that they name. ``package`` is the version of
-        the package that writes it. The same content gives the same bytes.
+        With it go the plans of there, and all bricks that they name; or neither, and only what is
+        settled of ``keys``, for a cache that has them already. ``package`` is the version of the
+        package that writes it. The same content gives the same bytes.
         """
         with self._reading() as connection:
-            found = exchange.records(connection, target_keys)
+            found = exchange.records(connection, target_keys, keys)
             return results_file.write(path, found, package=package)
 
     def merge(self, path: Path, mismatch: exchange.Mismatch) -> Merged:

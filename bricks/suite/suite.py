@@ -102,7 +102,7 @@ def write_suite(
     bricks = {key: brick for _, d in models.values() for key, brick in d.bricks.items()}
     files: dict[str, bytes] = {}
     for digest, (model, _) in models.items():
-        files[f"models/{digest}.onnx"] = _weightless(model.skeleton)
+        files[f"models/{digest}.onnx"] = pack_model(model)
     files |= _files_of(bricks)
     # Not the plans: the runtime may save nodes in another order the next time.
     counts = {digest: d.plan.counts for digest, (_, d) in sorted(models.items())}
@@ -188,7 +188,10 @@ def read_suite(path: Path) -> Suite:
                 f"{path} has version {version} of its format, and this package reads up to"
                 f" {VERSION}: update bricks"
             )
-        models = [_model(path, archive, name, digest) for name, digest in listed]
+        models = [
+            unpack_model(str(path), name, digest, archive.read(f"models/{digest}.onnx"))
+            for name, digest in listed
+        ]
         bricks = _bricks(path, archive) if private else []
     return Suite(tuple(models), granularity, tuple(bricks))
 
@@ -208,21 +211,28 @@ def _bricks(path: Path, archive: Archive) -> list[Brick]:
     return found
 
 
-def _model(path: Path, archive: Archive, name: str, digest: str) -> Model:
-    """A model of the suite, read with all the care that a file from anybody needs."""
+def pack_model(model: Model) -> bytes:
+    """A model as it travels: without its weights, and without a word of where they lay."""
+    return _weightless(model.skeleton)
+
+
+def unpack_model(source: str, name: str, digest: str, skeleton: bytes) -> Model:
+    """A model that has travelled, read with all the care that a file from anybody needs.
+
+    Raises SuiteError, which says that it came from ``source``, unless ``digest`` stands for it.
+    """
     with tempfile.TemporaryDirectory(prefix="bricks-") as folder:
         file = Path(folder) / "model.onnx"
-        skeleton = archive.read(f"models/{digest}.onnx")
         file.write_bytes(skeleton)
         try:
             proto = parse_model(skeleton)
             given = given_values(proto, graph_of(proto).types)
             model = read_model(file, values=given, name=name)
         except (ModelError, LookupError, TypeError, ValueError) as exc:
-            raise SuiteError(f"{path}: the model {name} in it is refused: {exc}") from exc
+            raise SuiteError(f"{source}: the model {name} in it is refused: {exc}") from exc
     if model.digest != digest:
         raise SuiteError(
-            f"{path}: the model {name} in it is not the one that its digest stands for"
+            f"{source}: the model {name} in it is not the one that its digest stands for"
         )
     return model
 

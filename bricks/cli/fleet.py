@@ -1,0 +1,98 @@
+"""``bricks measure --scheduler``: measure on many hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bricks.cli.options import Measuring, Unread, bench_options, read_all
+from bricks.cli.output import complain, finish, print_json, show
+from bricks.cli.progress import terminal_progress
+from bricks.cli.warnings import warn_of_denormals
+
+if TYPE_CHECKING:
+    from bricks.fleet.report import FleetMeasured, HostReport, TargetReport
+    from bricks.graph.model import Model
+
+
+def measure_on(scheduler: str, options: Measuring) -> None:
+    """Measure the models on all hosts that have joined ``scheduler``, into this cache."""
+    from bricks.fleet.cluster import checked_address, connected
+    from bricks.fleet.dispatch import Fleet
+    from bricks.store import Store
+
+    checked_address(scheduler)
+    read = read_all(options)
+    models: list[Model] = [model for model in read if not isinstance(model, Unread)]
+    unread = [model for model in read if isinstance(model, Unread)]
+    for model in models:
+        warn_of_denormals(model)
+    if not models:
+        finish([model.error for model in unread])
+        return
+    with (
+        Store.open(options.cache) as store,
+        connected(scheduler) as cluster,
+        terminal_progress() as progress,
+    ):
+        fleet = Fleet(
+            cluster, store, models, bench_options(options), progress=progress, note=complain
+        )
+        done = fleet.run()
+    targets, hosts = list(map(_target, done.targets)), list(map(_host, done.hosts))
+    if options.json:
+        rows = [{"model": m.name, "error": getattr(m, "error", None)} for m in read]
+        facts = {"scheduler": scheduler, "models": rows, "targets": targets, "hosts": hosts}
+        print_json({**facts, "wall_s": done.wall_s})
+    else:
+        from bricks.report.tables import fleet_tables
+
+        first, second = fleet_tables(targets, hosts)
+        show(first, "", second)
+    finish([*(model.error for model in unread), *_errors(done)])
+
+
+def _target(each: TargetReport) -> dict[str, Any]:
+    return {
+        "system": each.target.system.to_json(),
+        "runtime": each.target.runtime.to_json(),
+        "bricks": each.bricks,
+        "new_bricks": each.new_bricks,
+        "predicted_bricks": each.predicted_bricks,
+        "unfinished": each.unfinished,
+        "failures": [{"brick": f.key, "reason": f.reason} for f in each.failures],
+        "errors": dict(each.errors),
+        "given_up": list(each.given_up),
+    }
+
+
+def _host(each: HostReport) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "address": each.address,
+        "system": each.system,
+        "left": each.left,
+        "new_bricks": each.new_bricks,
+        "foreign_cores": each.foreign_cores,
+        "rounds": each.rounds,
+        "disturbed_rounds": each.disturbed_rounds,
+        "changed": list(each.changed),
+    }
+
+
+def _errors(done: FleetMeasured) -> list[str]:
+    """What could not be done, a line each."""
+    lines: list[str] = []
+    for each in done.targets:
+        name = each.target.system.name
+        lines += [f"on {name}: {error}" for error in each.errors.values()]
+        lines += each.given_up
+        lines += [
+            f"brick {f.key} could not be measured on {name}: {f.reason}; --retry tries again"
+            for f in each.failures
+        ]
+        if each.unfinished and not each.given_up:
+            lines.append(
+                f"{each.unfinished} bricks are not measured on {name}, whose hosts have left or had"
+                " no time: run the same command again to go on"
+            )
+    return lines

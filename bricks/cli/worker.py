@@ -1,0 +1,38 @@
+"""``bricks worker``: let this host measure for others."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bricks.cli.output import complain
+
+
+def worker(
+    scheduler: Annotated[
+        str, typer.Argument(metavar="tcp://HOST:PORT", help="The scheduler that gives out work.")
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="What this host is called there. [default: its address]")
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(min=1.0, metavar="SECONDS", help="How long to wait for the scheduler."),
+    ] = 30.0,
+) -> None:
+    """Measure on this host what 'bricks measure --scheduler' asks for, until interrupted.
+
+    Example: bricks worker tcp://192.0.2.1:8786
+    """
+    from bricks.fleet.worker import serve
+
+    try:
+        serve(
+            scheduler,
+            name=name,
+            timeout_s=wait,
+            joined=lambda address: complain(f"{address} has joined {scheduler}: Ctrl-C ends it"),
+        )
+    except KeyboardInterrupt:  # how a worker is meant to end
+        complain(f"has left {scheduler}; what was not handed over yet, others measure")

@@ -1,0 +1,135 @@
+"""Reaches hosts through a scheduler of Dask's.
+
+The one place, with ``worker.py``, that knows Dask. Functions travel by name and results as plain
+data, but whoever can reach the scheduler can have any code run on all hosts: it belongs into a
+network of its own, or behind TLS (Dask's configuration, addresses with ``tls://``). Nothing is
+reached but the address that the user gives.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bricks.errors import FleetError, UsageError, first_line
+from bricks.fleet.dispatch import Call, Seen
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+# What a worker that 'bricks worker' started has one of: so no other one is asked, and it is asked
+# one thing at a time.
+RESOURCE = "bricks"
+
+_SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
+
+
+def checked_address(address: str) -> str:
+    """The address of a scheduler; UsageError unless it looks like one."""
+    host, colon, port = address.partition("://")[2].rpartition(":")
+    if not address.startswith(_SCHEMES) or not (host and colon and port.isdecimal()):
+        raise UsageError(f"{address!r} is no scheduler: give its address, as tcp://host:8786")
+    return address
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Import Dask; FleetError where it is not installed. What it logs is for its own people."""
+    try:
+        import dask
+    except ImportError as exc:
+        raise FleetError(
+            "measuring on many hosts needs Dask: pip install 'onnx-bricks[fleet]'"
+        ) from exc
+    with dask.config.set({"logging": {"distributed": "critical", "bokeh": "critical"}}):
+        try:
+            import distributed  # noqa: F401  # reads that setting once
+        except ImportError as exc:
+            raise FleetError(
+                "measuring on many hosts needs Dask: pip install 'onnx-bricks[fleet]'"
+            ) from exc
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        yield
+
+
+@contextmanager
+def connected(address: str, timeout_s: float = 10.0) -> Iterator[DaskCluster]:
+    """The hosts behind the scheduler at ``address``; FleetError if none answers there."""
+    address = checked_address(address)
+    with quietly():
+        from distributed import Client
+
+        try:
+            client = Client(address, timeout=timeout_s, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as exc:
+            raise FleetError(
+                f"no scheduler answers at {address} ({first_line(exc)}): start one with"
+                " 'dask scheduler', or give another --scheduler"
+            ) from exc
+        try:
+            yield DaskCluster(client, address)
+        finally:
+            client.close(timeout=2)
+
+
+class DaskCluster:
+    """The hosts that have joined a scheduler with ``bricks worker``."""
+
+    def __init__(self, client: Client, address: str) -> None:
+        self._client = client
+        self._address = address
+
+    def hosts(self) -> Mapping[str, Seen]:
+        """All that are there now, by address; FleetError if the scheduler is not any more."""
+        if self._client.status != "running":
+            raise FleetError(
+                f"the scheduler {self._address} has gone; what was gathered is kept: start it"
+                " again, and run the same command to go on"
+            )
+        workers = self._client.scheduler_info()["workers"]
+        return {
+            address: Seen(str(facts["name"]), float(facts["last_seen"]))
+            for address, facts in workers.items()
+            if RESOURCE in facts["resources"]
+        }
+
+    def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> Call:
+        """Have a function called on a host."""
+        return _DaskCall(self._submit(address, function, *arguments))
+
+    def tell(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
+        """The same, whenever the host comes to it; nobody asks what it returned."""
+        from distributed import fire_and_forget
+
+        fire_and_forget(self._submit(address, function, *arguments))
+
+    def _submit(self, address: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        with warnings.catch_warnings():
+            # Models are sent once, to one host: there is no better way that Dask could advise.
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return self._client.submit(
+                function,
+                *arguments,
+                workers=[address],
+                allow_other_workers=False,
+                resources={RESOURCE: 1},
+                pure=False,
+                retries=0,
+            )
+
+
+class _DaskCall:
+    def __init__(self, future: Future[Any]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        return bool(self._future.done())
+
+    def result(self) -> Any:
+        return self._future.result()
+
+    def abandon(self) -> None:
+        self._future.cancel()

@@ -1,0 +1,83 @@
+"""``bricks worker``: a host joins the fleet.
+
+A worker of Dask's, set up so that it disturbs what is timed beside it as little as it can: one
+thing at a time, no profiler that looks a hundred times a second, no limit to memory of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import Callable
+
+from bricks.errors import FleetError, first_line
+from bricks.fleet import host
+from bricks.fleet.cluster import RESOURCE, checked_address, quietly
+
+# What Dask would do several times a second, and nobody needs.
+_QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.worker.memory.monitor-interval": "5s",
+}
+
+
+def serve(
+    address: str,
+    *,
+    name: str | None = None,
+    timeout_s: float = 30.0,
+    joined: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Work for the scheduler at ``address`` until it ends, or until interrupted.
+
+    ``joined`` is told the worker's own address. Raises FleetError if no scheduler answers within
+    ``timeout_s`` seconds, or when it has gone.
+    """
+    address = checked_address(address)
+    with quietly():
+        import dask
+
+        with dask.config.set(_QUIET), tempfile.TemporaryDirectory(prefix="bricks-worker-") as own:
+            try:
+                asyncio.run(_serve(address, name, timeout_s, joined, own))
+            finally:
+                host.finish_all()
+
+
+async def _serve(
+    address: str, name: str | None, timeout_s: float, joined: Callable[[str], None], folder: str
+) -> None:
+    from distributed import Worker
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    worker = Worker(
+        address,
+        name=name,
+        nthreads=1,
+        resources={RESOURCE: 1},
+        memory_limit=0,
+        local_directory=folder,
+        death_timeout=timeout_s,
+        silence_logs=50,
+    )
+    try:
+        await worker
+    except Exception as exc:  # of any kind, as the network has it
+        raise FleetError(
+            f"no scheduler answers at {address} ({first_line(exc)}): start one with"
+            " 'dask scheduler'"
+        ) from exc
+    joined(worker.address)
+    finished, stopped = asyncio.ensure_future(worker.finished()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait((finished, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set():
+        await worker.close(reason="bricks worker was ended")
+        raise KeyboardInterrupt
+    stopped.cancel()
+    raise FleetError(f"the scheduler {address} has gone: run the same command to join another")
