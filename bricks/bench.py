@@ -429,7 +429,9 @@ class Bench:
         """The memory that measuring ``jobs`` may take, and no more of it."""
         if self.options.memory_bytes is not None or not self._frugal:
             return nullcontext()
-        return self._supervisor.memory_limited(memory_bytes(jobs))
+        return self._supervisor.memory_limited(
+            memory_bytes(jobs, self._conditions.most_weight_bytes)
+        )
 
     def _predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
         """What is to be expected of those bricks that were not tried."""

@@ -12,10 +12,13 @@ from bricks.estimate.effort import EFFORTS, Effort
 from bricks.estimate.schedule import Rule, anything
 from bricks.measure.allowance import MOST_S
 from bricks.measure.campaign import Conditions
-from bricks.system import Runtime, Target, physical_cores
+from bricks.system import Runtime, Target, available_memory_bytes, physical_cores
 
 MOST_THREADS = 1024
 MOST_WORKERS = 64  # no model has so many branches
+
+# Bytes of weights that are measured side by side also where memory is scarce.
+_LEAST_WEIGHT_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ def conditions_of(options: Options, info: BackendInfo, target: Target) -> Condit
         given,
         exclusive=info.real and given.exclusive,
         most_ballast_bytes=_most_ballast_bytes(target, given.most_ballast_bytes),
+        most_weight_bytes=_most_weight_bytes(available_memory_bytes(), given.most_weight_bytes),
         leeway=leeway,
     )
 
@@ -107,6 +111,11 @@ def _refuse_workers(workers: int, info: BackendInfo, granularity: Granularity) -
             f"{workers} workers run executed nodes side by side, not bricks of granularity"
             f" {granularity}: give --granularity executed"
         )
+
+
+def _most_weight_bytes(available_bytes: int, most_bytes: int) -> int:
+    """A tenth of the memory there is, or ``most_bytes`` if that is less; some it must be."""
+    return min(most_bytes, max(_LEAST_WEIGHT_BYTES, available_bytes // 10))
 
 
 def _most_ballast_bytes(target: Target, most_bytes: int) -> int:

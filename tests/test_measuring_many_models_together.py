@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from plans import HEAVY, decomposed, plan
 
+from bricks import Bench
 from bricks.measure.jobs import Job, batches, needs_of, spread_out
 
 
@@ -45,10 +47,19 @@ def test_a_model_that_is_run_itself_is_alone() -> None:
     assert sorted(names(batches(jobs, lacking))) == [["one", "three"], ["two"]]
 
 
-def test_weights_are_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bricks.measure.jobs.MOST_WEIGHT_BYTES", 3 * HEAVY.size_bytes)
+def test_weights_are_a_limit_too() -> None:
     jobs = [job("one", "ab", heavy="ab"), job("two", "cd", heavy="cd"), job("three", "e")]
-    assert names(batches(jobs, set("abcde"))) == [["one"], ["two", "three"]]
+    found = batches(jobs, set("abcde"), most_weight_bytes=3 * HEAVY.size_bytes)
+    assert names(found) == [["one"], ["two", "three"]]
+
+
+@pytest.mark.parametrize(("available", "most"), [(0, 512), (8 << 10, 819), (64 << 10, 2048)])
+def test_so_many_weights_are_measured_side_by_side_as_memory_allows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, available: int, most: int
+) -> None:
+    monkeypatch.setattr("bricks.options.available_memory_bytes", lambda: available << 20)
+    with Bench(tmp_path / "cache", runtime="fake") as bench:
+        assert bench._conditions.most_weight_bytes >> 20 == most
 
 
 def test_a_brick_is_measured_in_the_model_of_which_it_is_most() -> None:

@@ -12,7 +12,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from bricks.measure.jobs import MOST_BRICKS, Batch, Job, batches, needs_of, spread_out
+from bricks.measure.jobs import (
+    MOST_BRICKS,
+    MOST_WEIGHT_BYTES,
+    Batch,
+    Job,
+    batches,
+    needs_of,
+    spread_out,
+)
 from bricks.measure.measurement import Failure, Measurement, Round, common_state
 from bricks.measure.probes import PROBES, probe_walk
 from bricks.measure.rounds import Goal, StopRule, sample_in_turn
@@ -52,10 +60,11 @@ class Conditions:
     """How to measure: when to stop, how long a step may take, and the time there is for all.
 
     ``most_ballast_bytes`` is the most that is read in place of weights that a walk lacks: more than
-    the caches hold is in vain. ``most_bricks`` are measured side by side. What is known in another
-    state of the machine is measured again where some model may be off by more than ``leeway``
-    through it, relative to its latency. None: half of the rule's precision, or what goes with an
-    effort (``options.conditions_of``).
+    the caches hold is in vain. ``most_bricks`` of ``most_weight_bytes`` are measured side by side:
+    the more of them, the longer is the time over which the rounds of each are spread; fewer bytes
+    where memory is scarce. What is known in another state of the machine is measured again where
+    some model may be off by more than ``leeway`` through it, relative to its latency. None: half of
+    the rule's precision, or what goes with an effort (``options.conditions_of``).
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -64,6 +73,7 @@ class Conditions:
     exclusive: bool = True
     most_ballast_bytes: int = 1 << 28
     most_bricks: int = MOST_BRICKS
+    most_weight_bytes: int = MOST_WEIGHT_BYTES
     leeway: float | None = None
 
 
@@ -163,7 +173,8 @@ class Campaign:
             with self._holding(claims):
                 self._probe(claims, deadline)
         jobs = spread_out(jobs, lacking, self._needs)
-        parts = list(batches(jobs, lacking, self._conditions.most_bricks))
+        limits = self._conditions.most_bricks, self._conditions.most_weight_bytes
+        parts = list(batches(jobs, lacking, *limits))
         sizes = [sum(key in lacking for key in batch.keys) for batch in parts]
         spans = [
             (sum(sizes[:number]) / sum(sizes), sum(sizes[: number + 1]) / sum(sizes))

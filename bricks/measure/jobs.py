@@ -15,9 +15,10 @@ from bricks.graph.model import Model
 from bricks.measure.shares import Needs
 from bricks.measure.walk import places_of
 
-# Most bricks in a batch, and bytes of their weights. One model's are never parted.
-MOST_BRICKS = 400
-MOST_WEIGHT_BYTES = 512 << 20
+# Most bricks in a batch, and bytes of their weights; so many fewer where memory is scarce. One
+# model's are never parted.
+MOST_BRICKS = 2000
+MOST_WEIGHT_BYTES = 2 << 30
 
 # What measuring may hold beyond the weights of the heaviest model, and what packing them takes.
 _ROOM_BYTES = 1 << 30
@@ -119,7 +120,10 @@ def spread_out(
 
 
 def batches(
-    jobs: Sequence[Job], lacking: Collection[str], most_bricks: int = MOST_BRICKS
+    jobs: Sequence[Job],
+    lacking: Collection[str],
+    most_bricks: int = MOST_BRICKS,
+    most_weight_bytes: int = MOST_WEIGHT_BYTES,
 ) -> Iterator[Batch]:
     """Batches of those ``jobs`` that need something which is ``lacking``, in order."""
     together: list[Job] = []
@@ -134,7 +138,7 @@ def batches(
             yield Batch((job,))
             continue
         more_bytes = _weight_bytes(job, new)
-        full = count + len(new) > most_bricks or weight_bytes + more_bytes > MOST_WEIGHT_BYTES
+        full = count + len(new) > most_bricks or weight_bytes + more_bytes > most_weight_bytes
         if together and full:
             yield Batch(tuple(together))
             together, count, weight_bytes = [], 0, 0
@@ -152,15 +156,15 @@ def _weight_bytes(job: Job, keys: Collection[str]) -> int:
     )
 
 
-def memory_bytes(jobs: Sequence[Job]) -> int:
-    """The memory that measuring ``jobs`` may take.
+def memory_bytes(jobs: Sequence[Job], most_weight_bytes: int = MOST_WEIGHT_BYTES) -> int:
+    """The memory that measuring ``jobs`` may take, in batches of so many bytes of weights.
 
     Weights are held as they are and packed; while one is packed, it is held twice more.
     """
     found = [job.decomposition for job in jobs]
     heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
     together = sum(job.decomposition.weight_bytes for job in jobs if not job.whole)
-    return 2 * max(heaviest, min(together, MOST_WEIGHT_BYTES)) + _ROOM_BYTES
+    return 2 * max(heaviest, min(together, most_weight_bytes)) + _ROOM_BYTES
 
 
 def needs_of(jobs: Sequence[Job]) -> dict[str, Needs]:
