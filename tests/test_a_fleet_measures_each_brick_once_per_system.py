@@ -39,7 +39,13 @@ FAKE = Options(runtime="fake", conditions=Conditions(exclusive=False))
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a scheduler that runs until the end."""
-    file = tmp_path_factory.mktemp("scheduler") / "scheduler.json"
+    with scheduling(tmp_path_factory.mktemp("scheduler")) as (address, _):
+        yield address
+
+
+@contextmanager
+def scheduling(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    file = folder / "scheduler.json"
     words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
     process = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_scheduler", *words],
@@ -48,7 +54,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        yield until(lambda: _address(file))
+        yield until(lambda: _address(file)), process
     finally:
         process.kill()
         process.wait()
@@ -248,6 +254,29 @@ def test_an_effort_is_for_the_host_to_spend(scheduler: str, here: Here, models: 
     assert done.status == 0
     (target,) = done.json["targets"]
     assert target["new_bricks"] == target["bricks"]
+
+
+def test_a_scheduler_that_ends_in_the_middle_is_one_line(
+    here: Here, models: list[Path], tmp_path: Path
+) -> None:
+    with scheduling(tmp_path) as (address, process), joined(address, "orphan", **SLOWLY):
+        running = Running(address, here.cache, models, PATIENCE_S)
+        running.thread.start()
+        running.until_measuring()
+        process.kill()
+        with pytest.raises(FleetError, match="has gone; what was gathered is kept"):
+            running.done  # noqa: B018  # raises
+    assert rounds(here.cache)
+
+
+def test_a_private_suite_cannot_be_dealt_out(
+    here: Here, models: list[Path], tmp_path: Path
+) -> None:
+    suite = tmp_path / "private.zip"
+    assert here("generate", models[0], "--private", "--out", suite).status == 0
+    done = here("measure", suite, "--scheduler", "tcp://127.0.0.1:9")
+    assert done.status == 2
+    assert "measure it on each host, without --scheduler" in done.complaint
 
 
 def test_without_hosts_it_is_said_how_they_join(scheduler: str, run: Any) -> None:

@@ -8,8 +8,10 @@ from bricks.cli.options import Measuring, Unread, bench_options, read_all
 from bricks.cli.output import complain, finish, print_json, show
 from bricks.cli.progress import terminal_progress
 from bricks.cli.warnings import warn_of_denormals
+from bricks.errors import UsageError
 
 if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
     from bricks.fleet.report import FleetMeasured, HostReport, TargetReport
     from bricks.graph.model import Model
 
@@ -21,7 +23,13 @@ def measure_on(scheduler: str, options: Measuring) -> None:
     from bricks.store import Store
 
     checked_address(scheduler)
-    read = read_all(options)
+    alone: list[Brick] = []
+    read = read_all(options, alone)
+    if alone:
+        raise UsageError(
+            "a private suite holds no models that could be dealt out: measure it on each host,"
+            " without --scheduler"
+        )
     models: list[Model] = [model for model in read if not isinstance(model, Unread)]
     unread = [model for model in read if isinstance(model, Unread)]
     for model in models:

@@ -85,16 +85,22 @@ class DaskCluster:
     def hosts(self) -> Mapping[str, Seen]:
         """All that are there now, by address; FleetError if the scheduler is not any more."""
         if self._client.status != "running":
-            raise FleetError(
-                f"the scheduler {self._address} has gone; what was gathered is kept: start it"
-                " again, and run the same command to go on"
-            )
-        workers = self._client.scheduler_info()["workers"]
+            raise self._gone()
+        try:
+            workers = self._client.scheduler_info()["workers"]
+        except OSError as exc:
+            raise self._gone() from exc
         return {
             address: Seen(str(facts["name"]), float(facts["last_seen"]))
             for address, facts in workers.items()
             if RESOURCE in facts["resources"]
         }
+
+    def _gone(self) -> FleetError:
+        return FleetError(
+            f"the scheduler {self._address} has gone; what was gathered is kept: start it again,"
+            " and run the same command to go on"
+        )
 
     def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> Call:
         """Have a function called on a host."""
@@ -104,6 +110,8 @@ class DaskCluster:
         """The same, whenever the host comes to it; nobody asks what it returned."""
         from distributed import fire_and_forget
 
+        if self._client.status != "running":
+            return  # it will not come to it
         fire_and_forget(self._submit(address, function, *arguments))
 
     def _submit(self, address: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
