@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bricks.measure.measurement import Failure, Measurement
     from bricks.measure.rounds import StopRule
     from bricks.options import Options
-    from bricks.results import Comparison, Measured
+    from bricks.results import Comparison, Measured, Probed
     from bricks.store.store import Store
     from bricks.suite import Suite, read_suite, write_suite
     from bricks.survey import coverage, decompose_all
@@ -72,7 +72,7 @@ _ORIGIN = {
     "bricks.measure.measurement": ("Failure", "Measurement"),
     "bricks.measure.rounds": ("StopRule",),
     "bricks.options": ("Options",),
-    "bricks.results": ("Comparison", "Measured"),
+    "bricks.results": ("Comparison", "Measured", "Probed"),
     "bricks.store.store": ("Store",),
     "bricks.suite": ("Suite", "read_suite", "write_suite"),
     "bricks.survey": ("coverage", "decompose_all"),
@@ -84,7 +84,7 @@ __all__ = [
     "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison", "Conditions",
     "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Estimate", "Failure", "Gap",
     "IncompleteEstimate", "Measured", "Measurement", "Model", "ModelError", "NotCompared",
-    "Occurrence", "Options", "Place", "Plan", "Rule", "Runtime", "ShapeError", "Share",
+    "Occurrence", "Options", "Place", "Plan", "Probed", "Rule", "Runtime", "ShapeError", "Share",
     "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System",
     "Target", "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
     "not_two_of", "read_model", "read_suite", "similarity", "write_suite",

@@ -36,8 +36,8 @@ from bricks.measure.probes import PROBES
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.options import Options, conditions_of, effort_of, runtime_of
-from bricks.results import Comparison, Measured
-from bricks.spending import Spending
+from bricks.results import Comparison, Measured, Probed
+from bricks.spending import Spending, deviation, probes
 from bricks.store import Store
 from bricks.system import (
     Target,
@@ -271,6 +271,37 @@ class Bench:
             rounds=outcome.rounds,
             disturbed_rounds=outcome.disturbed,
             remeasured_bricks=len(outcome.again),
+        )
+
+    def probe(self, models: Iterable[Model], *, bricks: int = 96, budget_s: float = 60.0) -> Probed:
+        """Measure the few ``bricks`` of ``models`` that tell most of this target.
+
+        What other targets of the cache have measured tells what to expect, and those how this one
+        differs: from then on all others can be predicted. Takes at most about ``budget_s`` seconds
+        of measuring. What is measured already counts, and need not be again.
+        """
+        started = time.perf_counter()
+        jobs = [Job(model, self.decompose(model), whole=False) for model in models]
+        knowledge = self.knowledge()
+        for job in jobs:
+            knowledge.meet(job.decomposition.bricks)
+        keys = {key for job in jobs for key in job.keys}
+        chosen: list[str] = []
+        if keys:
+            chosen = probes(jobs, knowledge, bricks)
+            picked = [replace(job, chosen=frozenset(chosen)) for job in jobs]
+            self._campaign([job for job in picked if job.keys], budget_s, self._progress)
+        results = self.store.results(self.target.key, sorted(keys))
+        others = {target.key: target for target in self.store.targets()}
+        return Probed(
+            models=len(jobs),
+            bricks=len(keys),
+            probes=len(results.keys() & set(chosen)),
+            measured=sum(isinstance(result, Measurement) for result in results.values()),
+            teachers=tuple(others[other.target_key] for other in knowledge.others),
+            deviation=deviation(jobs, knowledge),
+            failures=tuple(r for k, r in results.items() if isinstance(r, Failure) and k in chosen),
+            wall_s=time.perf_counter() - started,
         )
 
     def _lone_job(self, brick: Brick) -> Job:

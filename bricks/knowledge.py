@@ -1,13 +1,14 @@
 """What is known of bricks on a target, and what that lets expect of the others.
 
-Learns from all that is measured there, of all models that were cut the same way. Nothing is
-learned before something is asked.
+Learns from all that is measured there, of all models that were cut the same way; and, as long as
+that is little, from what is measured on other targets. Nothing is learned before something is
+asked.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from bricks.estimate.features import Traits
     from bricks.estimate.planner import Belief
     from bricks.estimate.predictor import Predictor
+    from bricks.estimate.transfer import Elsewhere, Transfer
+
+# From so many measured bricks on, a target tells more of itself than others do.
+WELL_KNOWN = 300
+
+# Of other targets, so many that know most are asked; and of what is not measured there, each
+# learns from so many bricks. Keys are digests: the first are as good as drawn by lot.
+_MOST_OTHERS, _ENOUGH = 4, 800
 
 
 class Knowledge:
@@ -35,7 +44,8 @@ class Knowledge:
         self._failed: set[str] = set()
         self._bricks: dict[str, Brick] = {}
         self._traits: dict[str, Traits] = {}
-        self._predictor: Predictor | None = None
+        self._predictor: Predictor | Transfer | None = None
+        self._elsewhere: list[Elsewhere] | None = None
         self._lacking = 0  # bricks, to learn from
         self._state_s: float | None = None  # of the machine, in which most is known
         self._translation = Translation((), None)
@@ -78,6 +88,7 @@ class Knowledge:
         """What is believed of each of ``keys``. What failed costs nothing, and is known."""
         from bricks.estimate.planner import Belief
         from bricks.estimate.roofline import Roofline
+        from bricks.estimate.transfer import expected
 
         predictor = self._learned()
         settled = self.settled(keys)
@@ -87,31 +98,66 @@ class Knowledge:
             for key, prediction in predictor.predict(traits).items():
                 scale = predictor.scale(traits[key])
                 found[key] = Belief(prediction.latency_s, scale=scale)
+        elif traits and self.others:
+            found |= {k: Belief(s) for k, s in expected(traits, self.others).items()}
         elif traits:
             guessed_s = Roofline.usual().seconds(list(traits.values()))
             found |= {k: Belief(float(s)) for k, s in zip(traits, guessed_s, strict=True)}
         return found
 
-    def _learned(self) -> Predictor | None:
+    @property
+    def others(self) -> Sequence[Elsewhere]:
+        """What other targets tell of this one, as long as too little is measured here."""
+        if len(self._measured) >= WELL_KNOWN:
+            return ()
+        if self._elsewhere is None:
+            keys = [t.key for t in self._store.targets() if t.key != self._target]
+            keys.sort(key=lambda key: (-len(self._store.costs(key)), key))
+            known = (Knowledge(self._store, key, self._granularity) for key in keys[:_MOST_OTHERS])
+            found = [each.elsewhere() for each in known]
+            self._elsewhere = [each for each in found if each is not None]
+        return self._elsewhere
+
+    def elsewhere(self) -> Elsewhere | None:
+        """What is known here, for a target of which less is known; None if it is too little."""
+        from bricks.estimate.predictor import learn
+        from bricks.estimate.transfer import Elsewhere
+
+        latency_s, families = self._known_latencies()
+        traits = self.traits(sorted(latency_s)[:_ENOUGH])
+        predictor = learn(traits, latency_s, families)
+        if predictor is None:
+            return None
+        operators = frozenset(traits.operator for traits in traits.values())
+        return Elsewhere(self._target, latency_s, predictor, operators)
+
+    def _learned(self) -> Predictor | Transfer | None:
         """Learned from all that is measured now; None if that is too little."""
         if self._outdated:
             # Here, since what it stands on takes a second to import.
             from bricks.estimate.predictor import LEAST, learn
+            from bricks.estimate.transfer import learn_transfer
 
             self._store.refuse_damage()  # what cannot be found would be predicted
-            by_model = self._store.brick_keys(self._target, self._granularity)
-            every = sorted({key for keys in by_model.values() for key in keys})
-            self.settled(every)
-            known = {key: self._measured[key] for key in every if key in self._measured}
-            # Latencies of two states of the machine would tell nothing together.
-            self._state_s = prevailing(m.state_s for m in known.values())
-            self._translation = Translation(known.values(), self._state_s)
-            latency_s = {key: self._translation.latency_s(m) for key, m in known.items()}
+            latency_s, families = self._known_latencies()
             traits = self.traits(list(latency_s))
-            self._predictor = learn(traits, latency_s, _families(by_model))
+            transfer = learn_transfer(traits, latency_s, families, self.others)
+            self._predictor = transfer or learn(traits, latency_s, families)
             self._lacking = 0 if self._predictor else max(1, LEAST - len(latency_s))
             self._outdated = False
         return self._predictor
+
+    def _known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
+        """Latencies of all that is measured, in one state, and the bricks of each family."""
+        by_model = self._store.brick_keys(self._target, self._granularity)
+        every = sorted({key for keys in by_model.values() for key in keys})
+        self.settled(every)
+        known = {key: self._measured[key] for key in every if key in self._measured}
+        # Latencies of two states of the machine would tell nothing together.
+        self._state_s = prevailing(m.state_s for m in known.values())
+        self._translation = Translation(known.values(), self._state_s)
+        latency_s = {key: self._translation.latency_s(m) for key, m in known.items()}
+        return latency_s, _families(by_model)
 
     def _latency_s(self, key: str) -> float:
         known = self._measured.get(key)

@@ -35,6 +35,25 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Probed:
+    """What probing a target came to: ``probes`` were measured, of ``bricks`` that the models need.
+
+    The others are predicted from them, and from what was measured on ``teachers``, other targets.
+    ``deviation`` is how well models are known then: the median of the standard deviations of their
+    estimates, relative to them. ``measured`` counts all bricks that are measured by now.
+    """
+
+    models: int
+    bricks: int
+    probes: int
+    measured: int
+    teachers: tuple[Target, ...]
+    deviation: float | None
+    failures: tuple[Failure, ...]
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Estimates beside whole-model runs on one target; ``new_models`` were run for it.
 

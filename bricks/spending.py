@@ -31,6 +31,9 @@ _NEARLY = 1.15
 # Of the time left, the share that is planned ahead: what follows is chosen better.
 _AHEAD = 0.5
 
+# A probe's goal, as a relative standard deviation: better than anything that is asked for.
+_WELL = 0.001
+
 # Runs a campaign over jobs, which may take so many seconds.
 Run = Callable[[Sequence[Job], float | None, Progress], Outcome]
 
@@ -53,7 +56,6 @@ class Spending:
         self._progress = progress
         self._started = time.monotonic()
         self._keys = {key for job in jobs for key in job.decomposition.plan.keys}
-        self._counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
         for job in jobs:  # at hand: they need not be loaded again
             knowledge.meet(job.decomposition.bricks)
         self._share = 0.0
@@ -94,11 +96,7 @@ class Spending:
         """The bricks of the next stage, and how well the models are known before it."""
         beliefs = self._knowledge.beliefs(self._keys)
         if self._planner is None:
-            # Here, since what it stands on takes a second to import.
-            from bricks.estimate.planner import Planner
-
-            traits = self._knowledge.traits(sorted(self._keys))
-            self._planner = Planner(self._counts, traits, beliefs)
+            self._planner = _planner(self._jobs, self._knowledge)
         else:
             self._planner.believe(beliefs)
         measured, goal = sum(b.measured for b in beliefs.values()), self._effort.deviation
@@ -134,6 +132,30 @@ class Spending:
             self._progress(said + what, min(1.0, done))
 
         return show
+
+
+def probes(jobs: Sequence[Job], knowledge: Knowledge, most: int) -> list[str]:
+    """The ``most`` bricks of ``jobs`` that tell most of a target, given what others tell of it."""
+    return _planner(jobs, knowledge).choose(_WELL, most=most)
+
+
+def deviation(jobs: Sequence[Job], knowledge: Knowledge) -> float | None:
+    """The median of the relative standard deviations of the models' estimates; None without any."""
+    if knowledge.lacking or not jobs:
+        return None
+    return median([float(d) for d in _planner(jobs, knowledge).deviations()])
+
+
+def _planner(jobs: Sequence[Job], knowledge: Knowledge) -> Planner:
+    """One that knows what is known now."""
+    # Here, since what it stands on takes a second to import.
+    from bricks.estimate.planner import Planner
+
+    keys = {key for job in jobs for key in job.decomposition.plan.keys}
+    counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
+    traits, beliefs = knowledge.traits(sorted(keys)), knowledge.beliefs(keys)
+    familiar = frozenset[str]().union(*(other.operators for other in knowledge.others))
+    return Planner(counts, traits, beliefs, familiar)
 
 
 def _together(outcomes: Sequence[Outcome]) -> Outcome:

@@ -11,7 +11,7 @@ how anything is measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -48,6 +48,7 @@ class Planner:
 
     ``counts`` tells by model how often each brick counts. What is alike is decided at first, by
     what is believed then; how much it matters, whenever more is known (:meth:`believe`).
+    ``familiar`` are operators whose cost is known by other means.
     """
 
     def __init__(
@@ -55,10 +56,11 @@ class Planner:
         counts: Mapping[str, Mapping[str, int]],
         traits: Mapping[str, Traits],
         beliefs: Mapping[str, Belief],
+        familiar: Collection[str] = (),
     ) -> None:
         self._counts = [counts[model] for model in sorted(counts)]
         self._kinds = [
-            _Kind(kind, keys, traits, beliefs)
+            _Kind(kind, keys, traits, beliefs, familiar)
             for kind, keys in by_kind(traits, sorted(beliefs)).items()
         ]
         self._variances = np.zeros(len(counts))
@@ -146,6 +148,7 @@ class _Kind:
         keys: list[str],
         traits: Mapping[str, Traits],
         beliefs: Mapping[str, Belief],
+        familiar: Collection[str],
     ) -> None:
         self._keys = keys
         self._like = LIKENESS[kind]
@@ -153,7 +156,7 @@ class _Kind:
         # Of nodes that are cut out together, the operators say little by their names.
         operators = [traits[key].operator for key in keys]
         self._operators = np.array(["" if "+" in name else name for name in operators])
-        self.strange = set(self._operators) - {"", *self._operators[~self._open]}
+        self.strange = set(self._operators) - {"", *familiar, *self._operators[~self._open]}
         latency_s = np.array([max(beliefs[key].latency_s, 1e-7) for key in keys])
         self._noise = noise_of(self._like, latency_s)
         weight_bytes = np.array([traits[key].weight_bytes for key in keys])

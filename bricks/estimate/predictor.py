@@ -54,7 +54,7 @@ _LEAST_GROUPS = 5
 _FEW, _WORST = 10, 5.0
 
 
-class _Alike(Kernel):  # type: ignore[misc]  # the library has no types
+class Alike(Kernel):  # type: ignore[misc]  # the library has no types
     """The covariance of residuals, of bricks as :func:`_places` writes them."""
 
     def __init__(self, like: Likeness) -> None:
@@ -95,7 +95,7 @@ class _Field:
         roof_s = roofline.seconds(traits)
         noise = noise_of(like, roofline.latency_s)
         # What decides how alike bricks are was found once: nothing is to be optimised here.
-        process = GaussianProcessRegressor(_Alike(like), alpha=noise, optimizer=None)
+        process = GaussianProcessRegressor(Alike(like), alpha=noise, optimizer=None)
         residuals = np.log(roofline.latency_s / roof_s)
         process.fit(places(traits, roof_s, like), residuals)
         operators = frozenset(t.operator for t in traits)
@@ -194,14 +194,14 @@ def learn(
         mine, seconds = [traits[key] for key in chosen], _array(latency_s, chosen)
         field = _Field.fit(mine, Roofline.fit(mine, seconds, general.factors), LIKENESS[kind])
         found = _outcomes(field, [owners.get(key) for key in chosen])
-        scales = _scales(found)
+        scales = scales_of(found)
         fields[kind] = replace(field, scales=scales)
         outcomes += [replace(o, log_sd=o.log_sd * scales[o.name]) for o in found]
     return Predictor(len(known), _bias(outcomes), fields, general)
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class Outcome:
     """A measured brick that was left out with its group; ``error`` is log(measured / predicted)."""
 
     group: str
@@ -211,7 +211,7 @@ class _Outcome:
     log_sd: float
 
 
-def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[_Outcome]:
+def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[Outcome]:
     places: dict[str, list[int]] = {}
     for i, owner in enumerate(owners):
         if owner is not None:
@@ -226,11 +226,11 @@ def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[_Outcome]:
             mine = groups[group]
             names, latency_s = field.roofline.classes[mine], field.roofline.latency_s[mine]
             rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
-            found += [_Outcome(group, str(name), *map(float, row)) for name, *row in rows]
+            found += [Outcome(group, str(name), *map(float, row)) for name, *row in rows]
     return found
 
 
-def _scales(outcomes: Sequence[_Outcome]) -> dict[str, float]:
+def scales_of(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """What standard deviations are to be multiplied by, of each class as far as it tells."""
     if not outcomes:
         return {"": 1.0}
@@ -248,7 +248,7 @@ def _scales(outcomes: Sequence[_Outcome]) -> dict[str, float]:
     return scales
 
 
-def _bias(outcomes: Sequence[_Outcome]) -> float:
+def _bias(outcomes: Sequence[Outcome]) -> float:
     """What groups are likely to be off by, beyond what independent errors of bricks explain.
 
     The mean over all that is possible, each as likely as it makes what was found: the likeliest one

@@ -1,0 +1,77 @@
+"""``bricks probe``: know a new system in a minute."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bricks.cli.options import Surveying, Unread, decomposed, open_bench, read_all, takes_options
+from bricks.cli.output import finish, print_json, show
+from bricks.errors import BricksError
+
+Bricks = Annotated[int, typer.Option(min=30, max=1000, help="How many bricks to measure.")]
+Budget = Annotated[
+    float, typer.Option(min=1.0, metavar="SECONDS", help="Measure no longer than this.")
+]
+
+
+@takes_options
+def probe(options: Surveying, bricks: Bricks = 96, budget: Budget = 60.0) -> None:
+    """Measure the few bricks that tell most of this system, and predict all others from them.
+
+    What the cache holds of other systems tells what to expect; so few bricks tell how this one
+    differs. 'bricks predict MODEL --no-measure' then knows it. Of the models named, or of the whole
+    zoo. Example: bricks probe --threads 2
+    """
+    from bricks.measure.statistics import NORMAL_95
+
+    with open_bench(options) as bench:
+        errors, good = [], []
+        for model in decomposed(bench, read_all(options)):
+            if isinstance(model, Unread):
+                errors.append(model.error)
+                continue
+            try:
+                bench.decompose(model)
+            except BricksError as error:
+                errors.append(str(error))
+            else:
+                good.append(model)
+        done = bench.probe(good, bricks=bricks, budget_s=budget)
+        facts = {
+            "system": bench.target.system.to_json(),
+            "runtime": bench.runtime.to_json(),
+            "granularity": options.granularity,
+            "models": done.models,
+            "bricks": done.bricks,
+            "probes": done.probes,
+            "measured_bricks": done.measured,
+            "teachers": [
+                {"system": target.system.name, "runtime": target.runtime.to_json()}
+                for target in done.teachers
+            ],
+            "deviation": done.deviation,
+            "wall_s": done.wall_s,
+        }
+        lines = [
+            f"brick {f.key} could not be measured: {f.reason}; another run takes others instead"
+            for f in done.failures
+        ]
+        name = bench.target.system.name
+    if options.json:
+        print_json(facts)
+    elif done.deviation is not None:
+        those = ", ".join(
+            f"{t.system.name} with {t.runtime.backend}, {t.runtime.threads} threads"
+            for t in done.teachers
+        )
+        show(
+            f"{name}: {done.probes} bricks of {done.bricks} were measured, in {done.wall_s:.1f} s.",
+            f"The others are predicted from them, and from {those or 'no other target'}: of"
+            f" {done.models} models, half are known to"
+            f" ± {100 * NORMAL_95 * done.deviation:.0f} % or better.",
+        )
+    if done.deviation is None and not errors:
+        lines.append(f"{done.measured} bricks are measured: too few to predict others from")
+    finish([*errors, *lines])
