@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import transfer
+
 from bricks import Bench, Compared, Comparison, Measurement
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import WALKED_CALL, recompose, state_of
@@ -125,6 +127,7 @@ def main() -> None:
     )
     parts = [head, overview(cases), "", calls(cases), intervals(cases), cuts]
     parts += map(section, cases)
+    parts += kept()
     PAGE.write_text("\n".join(parts), encoding="utf-8")
     write_readme(cases)
 
@@ -386,6 +389,13 @@ def section(case: Case) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def kept() -> list[str]:
+    """What benchmarks/transfer.py has written into the page."""
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    begin, end = transfer.MARKS
+    return [text[text.index(begin) : text.index(end) + len(end)] + "\n"] if begin in text else []
 
 
 def write_readme(cases: Sequence[Case]) -> None:

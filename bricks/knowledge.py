@@ -123,7 +123,7 @@ class Knowledge:
         from bricks.estimate.predictor import learn
         from bricks.estimate.transfer import Elsewhere
 
-        latency_s, families = self._known_latencies()
+        latency_s, families = self.known_latencies()
         traits = self.traits(sorted(latency_s)[:_ENOUGH])
         predictor = learn(traits, latency_s, families)
         if predictor is None:
@@ -139,7 +139,7 @@ class Knowledge:
             from bricks.estimate.transfer import learn_transfer
 
             self._store.refuse_damage()  # what cannot be found would be predicted
-            latency_s, families = self._known_latencies()
+            latency_s, families = self.known_latencies()
             traits = self.traits(list(latency_s))
             transfer = learn_transfer(traits, latency_s, families, self.others)
             self._predictor = transfer or learn(traits, latency_s, families)
@@ -147,7 +147,7 @@ class Knowledge:
             self._outdated = False
         return self._predictor
 
-    def _known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
+    def known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
         """Latencies of all that is measured, in one state, and the bricks of each family."""
         by_model = self._store.brick_keys(self._target, self._granularity)
         every = sorted({key for keys in by_model.values() for key in keys})

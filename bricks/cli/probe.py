@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,10 +10,24 @@ from bricks.cli.options import Surveying, Unread, decomposed, open_bench, read_a
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError
 
+if TYPE_CHECKING:
+    from bricks.system.target import Target
+
 Bricks = Annotated[int, typer.Option(min=30, max=1000, help="How many bricks to measure.")]
 Budget = Annotated[
     float, typer.Option(min=1.0, metavar="SECONDS", help="Measure no longer than this.")
 ]
+
+
+def _counted(targets: int) -> str:
+    return "another target" if targets == 1 else f"{targets} other targets"
+
+
+def _said(target: Target) -> str:
+    runtime = target.runtime
+    threads = f"{runtime.threads} thread{'s' if runtime.threads > 1 else ''}"
+    level = "" if runtime.optimization == "all" else f", optimisation {runtime.optimization}"
+    return f"{target.system.name}: {runtime.backend} {runtime.version}, {threads}{level}"
 
 
 @takes_options
@@ -62,14 +76,12 @@ def probe(options: Surveying, bricks: Bricks = 96, budget: Budget = 60.0) -> Non
     if options.json:
         print_json(facts)
     elif done.deviation is not None:
-        those = ", ".join(
-            f"{t.system.name} with {t.runtime.backend}, {t.runtime.threads} threads"
-            for t in done.teachers
-        )
+        also = f", and from {_counted(len(done.teachers))}" if done.teachers else ""
         show(
-            f"{name}: {done.probes} bricks of {done.bricks} were measured, in {done.wall_s:.1f} s.",
-            f"The others are predicted from them, and from {those or 'no other target'}: of"
-            f" {done.models} models, half are known to"
+            f"{name}: {done.measured} of {done.bricks} bricks are measured ({done.wall_s:.1f} s),"
+            f" the others are predicted from them{also}.",
+            *(f"  {_said(target)}" for target in done.teachers),
+            f"Of {done.models} models, half are known to"
             f" ± {100 * NORMAL_95 * done.deviation:.0f} % or better.",
         )
     if done.deviation is None and not errors:

@@ -281,7 +281,9 @@ def learn_transfer(
         kept, left = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         found, sds = _Fit.of(seen.part(kept), logs[kept]).predict(seen.part(left))
         outcomes += [
-            Outcome("", seen.traits[i].kind, math.exp(logs[i]), float(logs[i] - log), float(sd))
+            Outcome(
+                "", seen.traits[int(i)].kind, math.exp(logs[i]), float(logs[i] - log), float(sd)
+            )
             for i, log, sd in zip(left, found, sds, strict=True)
         ]
     fit, scales = _Fit.of(seen, logs), scales_of(outcomes)

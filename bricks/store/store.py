@@ -272,6 +272,19 @@ class Store:
                 found.setdefault(model, set()).update(keys)
         return found
 
+    def brick_counts(self, target_key: str, granularity: str) -> dict[str, dict[str, int]]:
+        """How often each brick counts in the models whose plans are known there, by their names."""
+        query = select(plans).where(
+            plans.c.granularity == granularity, plans.c.target_key == target_key
+        )
+        found: dict[str, dict[str, int]] = {}
+        with self._reading() as connection:
+            for row in connection.execute(query.order_by(plans.c.id)):
+                with decoding(f"the plan of {row.digest}"):
+                    plan = plan_of(row)
+                found[plan.model] = dict(plan.counts)
+        return found
+
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given."""
         found: dict[str, Brick] = {}

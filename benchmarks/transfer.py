@@ -1,0 +1,246 @@
+"""How well is a system known of which a few bricks are measured, given what others know.
+
+    .venv/bin/bricks measure ZOO --threads 1      (and so on: a target for each row; see the page)
+    .venv/bin/python benchmarks/transfer.py --cache cache
+
+Takes a cache in which the zoo is measured on several targets. Of one after the other it forgets all
+but those bricks that `bricks probe` would have measured, predicts the rest as the package does, and
+compares with what was measured. Writes its part of docs/accuracy.md and
+benchmarks/results/transfer.json. Nothing is timed.
+
+The families are in two halves, as in prediction.py: constants were chosen on the first half, with
+these targets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bricks import Store, Target
+from bricks.estimate.features import Traits
+from bricks.estimate.planner import Belief, Planner
+from bricks.estimate.prediction import Prediction
+from bricks.estimate.predictor import learn
+from bricks.estimate.transfer import Elsewhere, expected, learn_transfer
+from bricks.knowledge import Knowledge
+from bricks.measure.statistics import NORMAL_95
+from bricks.report.tables import percent
+from bricks.zoo import entries
+
+ROOT = Path(__file__).resolve().parent.parent
+RAW = ROOT / "benchmarks" / "results" / "transfer.json"
+PAGE = ROOT / "docs" / "accuracy.md"
+MARKS = ("<!-- transfer: written by benchmarks/transfer.py -->", "<!-- /transfer -->")
+
+COUNTS = (48, 96, 192)
+# A target is reported if so much of the zoo is measured on it.
+_LEAST_MODELS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A target on which the zoo is measured; ``counts`` tells by model how often a brick counts."""
+
+    target: Target
+    latency_s: Mapping[str, float]
+    traits: Mapping[str, Traits]
+    families: Mapping[str, set[str]]
+    counts: Mapping[str, Mapping[str, int]]
+    elsewhere: Elsewhere
+
+    @property
+    def name(self) -> str:
+        """How the page calls it."""
+        runtime = self.target.runtime
+        threads = "1 thread" if runtime.threads == 1 else f"{runtime.threads} threads"
+        return f"{runtime.backend}, {threads}, optimisation {runtime.optimization}"
+
+
+def read(store: Store) -> list[Known]:
+    """All targets of the cache on which most of the zoo is measured."""
+    found = []
+    for target in store.targets():
+        knowledge = Knowledge(store, target.key, "executed")
+        elsewhere = knowledge.elsewhere()
+        if elsewhere is None:
+            continue
+        latency_s, families = knowledge.known_latencies()
+        counts = {}
+        for name, counted in store.brick_counts(target.key, "executed").items():
+            if counted.keys() <= latency_s.keys():
+                counts[name] = counted
+        if len(counts) >= _LEAST_MODELS:
+            traits = knowledge.traits(list(latency_s))
+            found.append(Known(target, latency_s, traits, families, counts, elsewhere))
+    return sorted(found, key=lambda known: known.name)
+
+
+def halves() -> dict[str, int]:
+    """Which half each model's family is in."""
+    family = {entry.name: entry.family for entry in entries()}
+    numbers = {name: i % 2 for i, name in enumerate(sorted(set(family.values())))}
+    return {model: numbers[name] for model, name in family.items()}
+
+
+def left_out(known: Known, others: Sequence[Elsewhere], half: int, count: int) -> dict[str, Any]:
+    """What is predicted of a target of which only probes are known."""
+    mine = halves()
+    counts = {name: c for name, c in known.counts.items() if mine.get(name) == half}
+    keys = sorted({key for counted in counts.values() for key in counted})
+    traits = {key: known.traits[key] for key in keys}
+    beliefs = {key: Belief(s) for key, s in expected(traits, others).items()}
+    familiar = frozenset[str]().union(*(other.operators for other in others))
+    probes = Planner(counts, traits, beliefs, familiar).choose(0.001, most=count)
+    measured = {key: known.latency_s[key] for key in probes}
+    rest = {key: t for key, t in traits.items() if key not in measured}
+    transfer = learn_transfer(traits, measured, known.families, others)
+    alone = learn(traits, measured, known.families)
+    assert transfer is not None and alone is not None, "too few probes"
+    found: dict[str, Any] = {"target": known.name, "half": half, "probes": count}
+    found["measuring_s"] = sum(measured.values())
+    for name, predictor in (("transfer", transfer), ("alone", alone)):
+        predicted = predictor.predict(rest)
+        off = [abs(math.log(p.latency_s / known.latency_s[key])) for key, p in predicted.items()]
+        rows = [
+            _model(c, known.latency_s, measured, predicted, predictor.bias) for c in counts.values()
+        ]
+        found[name] = {
+            "bricks": len(off),
+            "brick_error": float(np.median(np.expm1(off))),
+            "models": len(rows),
+            "errors": [error for error, _ in rows],
+            "inside": float(np.mean([inside for _, inside in rows])),
+        }
+    return found
+
+
+def _model(
+    counts: Mapping[str, int],
+    latency_s: Mapping[str, float],
+    measured: Mapping[str, float],
+    predicted: Mapping[str, Prediction],
+    bias: float,
+) -> tuple[float, bool]:
+    """The error of a model's sum, and whether its interval holds what all bricks measured say."""
+    truth_s = sum(n * latency_s[key] for key, n in counts.items())
+    part = [(n, predicted[key]) for key, n in counts.items() if key in predicted]
+    part_s = sum(n * p.latency_s for n, p in part)
+    told_s = part_s + sum(n * measured[key] for key, n in counts.items() if key in measured)
+    variance = sum((n * p.latency_s * p.log_sd) ** 2 for n, p in part) + (bias * part_s) ** 2
+    sd = math.hypot(math.sqrt(variance) / told_s, 0.01)
+    return abs(told_s / truth_s - 1), abs(math.log(told_s / truth_s)) <= NORMAL_95 * sd
+
+
+def table(results: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
+    """The part of the page."""
+    lines = [
+        "## A system that is hardly known",
+        "",
+        f"Written by `benchmarks/transfer.py` on {about['date']}, on {about['system']}. Each target"
+        " is taken for new: of its bricks only so many are known as `bricks probe` would measure,"
+        " which is 96 by default, and of the other targets all. The rest is predicted, and compared"
+        " with what was measured. Constants were chosen on the first half of the zoo's families, with these"
+        " targets; these are the models of the second half. Models are sums of their bricks: what"
+        " recomposing adds to the error is [above](#how-exact-estimates-are).",
+        "",
+        "| the new target | bricks measured | bricks: median error | models | median error"
+        " | 95th percentile | inside the interval | without other targets: bricks | models"
+        " | 95th percentile |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    second = [row for row in results if row["half"] == 1]
+    for row in second:
+        lines.append(_line(row["target"], row["probes"], row["transfer"], row["alone"]))
+    for count in COUNTS:
+        mine = [row for row in second if row["probes"] == count]
+        lines.append(_line("all", count, _all(mine, "transfer"), _all(mine, "alone")))
+    first = [row for row in results if row["half"] == 0 and row["probes"] == 96]
+    lines.append(_line("all, first half", 96, _all(first, "transfer"), _all(first, "alone")))
+    once_ms = 1e3 * max(row["measuring_s"] for row in second if row["probes"] == 96)
+    lines += [
+        "",
+        f"Running 96 of those bricks once takes {once_ms:.0f} ms at most; loading and sampling them"
+        " takes seconds.",
+        "",
+        "    .venv/bin/bricks measure ZOO --threads 1 --cache cache/transfer",
+        "    .venv/bin/bricks measure ZOO --threads 2 --cache cache/transfer",
+        "    .venv/bin/bricks measure ZOO --optimization extended --threads 2 --cache"
+        " cache/transfer",
+        "    .venv/bin/bricks measure ZOO --optimization basic --threads 1 --cache cache/transfer",
+        "    .venv/bin/bricks measure GLUON --threads 1 --runtime mxnet --cache cache/transfer",
+        "    .venv/bin/python benchmarks/transfer.py --cache cache/transfer",
+        "",
+        "ZOO are all names of `bricks zoo list`, GLUON those that begin with `gluon` or `mx`.",
+    ]
+    return "\n".join(lines)
+
+
+def _all(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    found = [row[name] for row in rows]
+    return {
+        "brick_error": float(np.mean([each["brick_error"] for each in found])),
+        "models": sum(each["models"] for each in found),
+        "errors": [error for each in found for error in each["errors"]],
+        "inside": float(
+            np.average([e["inside"] for e in found], weights=[e["models"] for e in found])
+        ),
+    }
+
+
+def _line(name: str, count: int, transfer: Mapping[str, Any], alone: Mapping[str, Any]) -> str:
+    cells = [
+        str(count),
+        percent(transfer["brick_error"]),
+        str(transfer["models"]),
+        percent(float(np.median(transfer["errors"]))),
+        percent(float(np.quantile(transfer["errors"], 0.95))),
+        percent(transfer["inside"], 0),
+        percent(alone["brick_error"]),
+        percent(float(np.median(alone["errors"]))),
+        percent(float(np.quantile(alone["errors"], 0.95))),
+    ]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _short(facts: Any) -> Any:
+    if isinstance(facts, float):
+        return float(f"{facts:.3g}")
+    if isinstance(facts, dict):
+        return {key: _short(value) for key, value in facts.items()}
+    return [_short(value) for value in facts] if isinstance(facts, list) else facts
+
+
+def main() -> None:
+    """Leave out one target after another; write the page and the raw results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cache", default="cache", help="Where the targets are measured.")
+    arguments = parser.parse_args()
+    with Store.open(arguments.cache, make=False) as store:
+        every = read(store)
+    results = []
+    for known in every:
+        others = [other.elsewhere for other in every if other is not known]
+        results += [left_out(known, others, half, count) for half in (0, 1) for count in COUNTS]
+    about = {"date": str(datetime.now(UTC).date()), "system": every[0].target.system.name}
+    facts = {"about": about, "results": results}
+    RAW.write_text(json.dumps(_short(facts), separators=(",", ":")) + "\n", encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    part = f"{MARKS[0]}\n{table(results, about)}\n{MARKS[1]}"
+    if MARKS[0] in text:
+        before, rest = text.split(MARKS[0])
+        PAGE.write_text(f"{before}{part}{rest.split(MARKS[1])[1]}", encoding="utf-8")
+    else:
+        PAGE.write_text(f"{text.rstrip()}\n\n{part}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
