@@ -148,9 +148,9 @@ def table(results: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
         f"Written by `benchmarks/transfer.py` on {about['date']}, on {about['system']}. Each target"
         " is taken for new: of its bricks only so many are known as `bricks probe` would measure,"
         " which is 96 by default, and of the other targets all. The rest is predicted, and compared"
-        " with what was measured. Constants were chosen on the first half of the zoo's families, with these"
-        " targets; these are the models of the second half. Models are sums of their bricks: what"
-        " recomposing adds to the error is [above](#how-exact-estimates-are).",
+        " with what was measured. Constants were chosen on the first half of the zoo's families,"
+        " with these targets; these are the models of the second half. Models are sums of their"
+        " bricks: what recomposing adds to the error is [above](#how-exact-estimates-are).",
         "",
         "| the new target | bricks measured | bricks: median error | models | median error"
         " | 95th percentile | inside the interval | without other targets: bricks | models"
