@@ -271,6 +271,7 @@ class Bench:
             rounds=outcome.rounds,
             disturbed_rounds=outcome.disturbed,
             remeasured_bricks=len(outcome.again),
+            ballast_short=outcome.ballast_short,
         )
 
     def probe(self, models: Iterable[Model], *, bricks: int = 96, budget_s: float = 60.0) -> Probed:
@@ -384,6 +385,7 @@ class Bench:
             rounds=outcome.rounds,
             disturbed_rounds=outcome.disturbed,
             remeasured_bricks=len(outcome.again),
+            ballast_short=outcome.ballast_short,
         )
 
     def _row(

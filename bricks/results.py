@@ -18,6 +18,7 @@ class Measured:
     those in which the worker itself was kept from running, or the machine changed.
     ``remeasured_bricks`` had been measured, but in another state of the machine.
     ``predicted_bricks`` are left to be predicted: measuring them is not worth the effort asked for.
+    ``ballast_short``: there was not memory enough to make weights as cold as in their models.
     """
 
     models: int
@@ -32,6 +33,7 @@ class Measured:
     rounds: int
     disturbed_rounds: int
     remeasured_bricks: int
+    ballast_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,8 @@ class Probed:
 class Comparison:
     """Estimates beside whole-model runs on one target; ``new_models`` were run for it.
 
-    ``foreign_cores``, ``rounds``, ``disturbed_rounds`` and ``remeasured_bricks`` are as in
-    :class:`Measured`.
+    ``foreign_cores``, ``rounds``, ``disturbed_rounds``, ``remeasured_bricks`` and ``ballast_short``
+    are as in :class:`Measured`.
     """
 
     target: Target
@@ -70,3 +72,4 @@ class Comparison:
     rounds: int
     disturbed_rounds: int
     remeasured_bricks: int
+    ballast_short: bool = False

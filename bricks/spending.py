@@ -173,4 +173,5 @@ def _together(outcomes: Sequence[Outcome]) -> Outcome:
         max(foreign, default=None),
         sum(o.rounds for o in outcomes),
         sum(o.disturbed for o in outcomes),
+        any(o.ballast_short for o in outcomes),
     )

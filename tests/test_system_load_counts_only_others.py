@@ -36,6 +36,8 @@ def test_people_are_told_when_it_matters(
     cores: float | None, disturbed: int, again: int, lines: int
 ) -> None:
     assert len(disturbance(cores, 100, disturbed, again)) == lines
+    (said,) = disturbance(None, 100, 0, 0, ballast_short=True)
+    assert said.startswith("There was too little memory")
 
 
 def tasks(folder: Path, *waited_ns: int) -> None:

@@ -339,16 +339,40 @@ def test_the_ballast_stays_for_what_is_loaded_next() -> None:
     worker = Worker(lambda message: None)
     worker.answer(dict(HELLO))
     worker.answer({"op": "region", "size_bytes": 0, "ballast_bytes": 3000})
-    worker._reader(1000)
-    first = worker._ballast
+    worker._reader.of(1000)
+    first = worker._reader._memory
     assert len(first) >= 3000
-    worker._reader(2000)
+    worker._reader.of(2000)
     worker.answer({"op": "unload"})
     worker.answer({"op": "region", "size_bytes": 0, "ballast_bytes": 2000})
-    worker._reader(2000)
-    assert worker._ballast is first
-    worker._reader(5000)
-    assert len(worker._ballast) >= 5000
+    worker._reader.of(2000)
+    assert worker._reader._memory is first
+    worker._reader.of(5000)
+    assert len(worker._reader._memory) >= 5000
+
+
+def test_it_is_said_where_there_is_too_little_memory_for_the_ballast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ones = np.ones
+
+    def scarce(size: int, dtype: Any) -> Any:
+        if size > 3 << 20:
+            raise MemoryError
+        return ones(size, dtype)
+
+    monkeypatch.setattr("bricks.measure.reader.np.ones", scarce)
+    worker = Worker(lambda message: None)
+    worker.answer(dict(HELLO))
+    relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    worker.answer({"op": "region", "size_bytes": 64, "ballast_bytes": 8 << 20})
+    load = {"op": "load", "id": "a", "key": "k", "optimize": False}
+    worker.answer({**load, "model": pack(relu.SerializeToString())})
+    worker.answer({"op": "place", "place": "a", "id": "a", "inputs": [None], "outputs": [0]})
+    walk = {"op": "walk", "steps": [["a", True]], "passes": 1, "announce": False}
+    assert worker.answer({**walk, "ballast_bytes": 8 << 20})["ballast_short"]
+    assert not worker.answer({**walk, "ballast_bytes": 1 << 20})["ballast_short"]
+    assert not worker.answer(dict(walk))["ballast_short"]
 
 
 def test_numbers_have_both_signs_where_something_loaded_minds_signs(

@@ -120,7 +120,11 @@ def _disturbance(result: Comparison) -> list[str]:
     from bricks.report.tables import disturbance, other_state, predicted
 
     lines = disturbance(
-        result.foreign_cores, result.rounds, result.disturbed_rounds, result.remeasured_bricks
+        result.foreign_cores,
+        result.rounds,
+        result.disturbed_rounds,
+        result.remeasured_bricks,
+        result.ballast_short,
     )
     for row in result.rows:
         if isinstance(row, Compared):

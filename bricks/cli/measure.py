@@ -87,7 +87,11 @@ def measure(
         show(
             f"{_counted(done, lacking)}{stand if done.models else ''} ({done.wall_s:.1f} s)",
             *disturbance(
-                done.foreign_cores, done.rounds, done.disturbed_rounds, done.remeasured_bricks
+                done.foreign_cores,
+                done.rounds,
+                done.disturbed_rounds,
+                done.remeasured_bricks,
+                done.ballast_short,
             ),
         )
     finish(errors)
@@ -144,4 +148,5 @@ def _totals(done: Measured) -> dict[str, Any]:
         "rounds": done.rounds,
         "disturbed_rounds": done.disturbed_rounds,
         "remeasured_bricks": done.remeasured_bricks,
+        "ballast_short": done.ballast_short,
     }

@@ -342,6 +342,8 @@ class Fleet:
         host.phase, host.share = _Phase.IDLE, None
         host.portions += 1
         host.new_bricks += portion.new_bricks
+        if portion.ballast_short:
+            host.changed["memory"] = "memory was short: bricks of large models may be too fast"
         host.rounds += portion.rounds
         host.disturbed_rounds += portion.disturbed_rounds
         loads = [x for x in (host.foreign_cores, portion.foreign_cores) if x is not None]

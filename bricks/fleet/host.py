@@ -66,7 +66,8 @@ class Ready:
 class Portion:
     """What measuring some bricks came to; ``results`` is a file, ``system`` the host afterwards.
 
-    ``foreign_cores``, ``rounds`` and ``disturbed_rounds`` are as in :class:`bricks.Measured`.
+    ``foreign_cores``, ``rounds``, ``disturbed_rounds`` and ``ballast_short`` are as in
+    :class:`bricks.Measured`.
     """
 
     results: bytes
@@ -75,6 +76,7 @@ class Portion:
     foreign_cores: float | None
     rounds: int
     disturbed_rounds: int
+    ballast_short: bool
     wall_s: float
 
 
@@ -150,6 +152,7 @@ def measure(request: str, keys: Sequence[str] | None) -> Portion:
         done.foreign_cores,
         done.rounds,
         done.disturbed_rounds,
+        done.ballast_short,
         done.wall_s,
     )
 

@@ -102,6 +102,7 @@ class Outcome:
     ``again`` are those that had been measured, and were again, in another state of the machine.
     ``foreign_cores`` is how many cores other processes kept busy meanwhile; None if nothing was
     timed. ``disturbed`` of the ``rounds`` met such load, or the machine changed in them.
+    ``ballast_short``: memory lacked for all that should be read in place of a model's weights.
     """
 
     measured: Mapping[str, frozenset[str]]
@@ -111,6 +112,7 @@ class Outcome:
     foreign_cores: float | None
     rounds: int = 0
     disturbed: int = 0
+    ballast_short: bool = False
 
 
 class Campaign:
@@ -136,6 +138,7 @@ class Campaign:
         self._unfinished: set[str] = set()
         self._needs: Mapping[str, Needs] = {}
         self._rounds_taken = self._disturbed = 0
+        self._ballast_short = False
         self._renewed = time.monotonic()
 
     def run(self, jobs: Sequence[Job]) -> Outcome:
@@ -161,6 +164,7 @@ class Campaign:
             foreign_cores,
             self._rounds_taken,
             self._disturbed,
+            self._ballast_short,
         )
 
     def _run(self, jobs: Sequence[Job], lacking: Collection[str]) -> None:
@@ -341,6 +345,7 @@ class Campaign:
             on_step=self._renew,
         )
         known = self._rounds(sampler, task)
+        self._ballast_short |= sampler.ballast_short
         claimed = task.claimed
         for key in sorted(claimed & sampler.failures.keys()):
             self._store.fail(self._target, key, sampler.failures[key], self._owner)

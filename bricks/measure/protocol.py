@@ -15,7 +15,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     place    place, id, inputs, outputs                → {}
     walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
              announce, ballast_bytes?                    reference_s, reference_end_s,
-                                                         waited_share
+                                                         waited_share, ballast_short
     reference {}                                       → reference_s
     unload   {}                                        → {}
     verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …

@@ -58,8 +58,9 @@ class Sampler:
     """What is loaded in the worker for one model, and the failures met so far.
 
     ``failures`` maps keys to reasons, and so does ``crowded``: keys that lacked memory while others
-    were loaded. ``load_s`` maps keys to the seconds that loading them took. ``on_load`` is told the
-    share of what is loaded, ``on_step`` that a step is about to run, announced.
+    were loaded. ``load_s`` maps keys to the seconds that loading them took. ``ballast_short`` says
+    whether there was memory for a part of the ballast only. ``on_load`` is told the share of what
+    is loaded, ``on_step`` that a step is about to run, announced.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Sampler:
         self.failures: dict[str, str] = {}
         self.crowded: dict[str, str] = {}
         self.load_s: dict[str, float] = {}
+        self.ballast_short = False
 
     def prepare(self) -> dict[str, float]:
         """Load and place everything; seconds spent on each walk, by name."""
@@ -140,6 +142,7 @@ class Sampler:
                 continue
             if keys is None:
                 self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
+            self.ballast_short |= answer["ballast_short"]
             samples = _by_key(steps, answer["samples"])
             return Taken(
                 samples,

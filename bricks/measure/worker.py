@@ -28,7 +28,6 @@ import numpy as np
 import onnx
 
 from bricks import backends
-from bricks.backends.ballast import BALLAST, ROW_BYTES, ballast
 from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.filling import PERIOD, filled
 from bricks.backends.reference import REFERENCE, reference
@@ -39,6 +38,7 @@ from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_bytes
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
+from bricks.measure.reader import Reader, aligned
 from bricks.measure.verify import source_of, verify_model
 from bricks.system import Waiting, logical_cpus
 
@@ -46,8 +46,6 @@ from bricks.system import Waiting, logical_cpus
 _REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
 # More than what lies in the region, for that begins where an address is even enough.
 _ALIGNING_BYTES = 64
-# Less ballast than this stands for nothing.
-_LEAST_BALLAST_BYTES = 1 << 20
 # How long to look whether threads are idle, and how often.
 _SETTLING_TURN_S, _SETTLING_TURNS = 0.02, 50
 
@@ -64,10 +62,7 @@ class Worker:
         self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
         self._signed = False  # whether anything that is loaded minds signs
         self._reference: Placed | None = None
-        self._ballast = np.zeros(0, np.uint8)  # what is read in place of weights that a walk lacks
-        self._most_ballast_bytes = 0  # that any walk of what is loaded may read
-        self._tried_ballast_bytes = 0  # to have, in vain perhaps
-        self._readers: dict[int, Placed] = {}  # of so many of its bytes
+        self._reader = Reader(self._companion)
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
         self._seed = 0
@@ -162,7 +157,7 @@ class Worker:
         )
 
     def _do_region(self, size_bytes: int, ballast_bytes: int = 0) -> dict[str, Any]:
-        self._most_ballast_bytes = ballast_bytes
+        self._reader.allow(ballast_bytes)
         self._region = np.zeros(size_bytes + _ALIGNING_BYTES, np.uint8)
         self._refill()
         return {}
@@ -227,8 +222,7 @@ class Worker:
         self._loaded.clear()
         self._parallel.clear()
         self._signed = False
-        self._readers.clear()
-        self._tried_ballast_bytes = len(self._ballast)  # for there may be more memory now
+        self._reader.forget()
         gc.collect()
         _give_back_memory()
         return {}
@@ -267,7 +261,7 @@ class Worker:
         self._refill(region_bytes)
         one_pass = announced if announce else silent
         timed = runs and not announce
-        read = self._reader(ballast_bytes) if timed and ballast_bytes else None
+        read, whole = self._reader.of(ballast_bytes) if timed and ballast_bytes else (None, True)
         reference_s = self._reference_s() if timed else None
         if not warm:
             announced() if announce else [run() for run in runs]
@@ -290,25 +284,8 @@ class Worker:
             "reference_s": reference_s,
             "reference_end_s": self._reference_s() if timed else None,
             "waited_share": waited_share,
+            "ballast_short": not whole,
         }
-
-    def _reader(self, size_bytes: int) -> Placed:
-        """What reads so many bytes.
-
-        All share their memory, and keep it: to fill some for the first time takes a machine that
-        is itself virtual up to half a second for what the caches hold. Where memory is short, it is
-        half of that, or a quarter.
-        """
-        if size_bytes > self._tried_ballast_bytes:
-            self._readers.clear()  # their memory goes first
-            self._ballast = np.zeros(0, np.uint8)
-            self._tried_ballast_bytes = max(size_bytes, self._most_ballast_bytes)
-            self._ballast = _ballast_of(self._tried_ballast_bytes)
-        size_bytes = min(size_bytes, len(self._ballast))
-        if size_bytes not in self._readers:
-            model = ballast(size_bytes)
-            self._readers[size_bytes] = self._companion(model, BALLAST, self._ballast)
-        return self._readers[size_bytes]
 
     def _companion(
         self, model: onnx.ModelProto, key: str, region: np.ndarray | None = None
@@ -334,24 +311,7 @@ class Worker:
         return min(self._reference.sample() for _ in range(_REFERENCE_RUNS))
 
     def _aligned_region(self) -> np.ndarray:
-        return _aligned(self._region)
-
-
-def _ballast_of(size_bytes: int) -> np.ndarray:
-    """Memory that a model which reads so many bytes can read, or half of that, as it must be."""
-    while True:
-        whole_bytes = -(-size_bytes // ROW_BYTES) * ROW_BYTES
-        try:  # no zeros, for which there may be no memory
-            return _aligned(np.ones(whole_bytes + _ALIGNING_BYTES, np.uint8))[:whole_bytes]
-        except MemoryError:
-            if size_bytes <= _LEAST_BALLAST_BYTES:
-                raise
-            size_bytes //= 2
-
-
-def _aligned(memory: np.ndarray) -> np.ndarray:
-    """``memory`` from the first address on that vector instructions like."""
-    return memory[-memory.ctypes.data % 64 :]
+        return aligned(self._region)
 
 
 def _operators(proto: onnx.ModelProto) -> set[str]:

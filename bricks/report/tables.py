@@ -52,7 +52,11 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def disturbance(
-    foreign_cores: float | None, rounds: int, disturbed_rounds: int, remeasured_bricks: int
+    foreign_cores: float | None,
+    rounds: int,
+    disturbed_rounds: int,
+    remeasured_bricks: int,
+    ballast_short: bool = False,
 ) -> list[str]:
     """Lines for people if the host was not quiet while something was measured; else none."""
     lines = []
@@ -65,6 +69,11 @@ def disturbance(
         lines.append(
             f"{remeasured_bricks} bricks that had been measured were measured again: the machine"
             " had come into another state, in which latencies are others."
+        )
+    if ballast_short:
+        lines.append(
+            "There was too little memory to make weights as cold as they are in large models: their"
+            " bricks may be too fast. Free some, or raise the limit."
         )
     if foreign_cores is not None and foreign_cores >= NOTABLE_CORES:
         lines.append(
