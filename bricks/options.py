@@ -82,6 +82,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
         threads=threads,
         brick_optimization=info.brick_optimization or ("none" if granularity.executed else level),
         optimization=level,
+        build=info.build,
     )
 
 

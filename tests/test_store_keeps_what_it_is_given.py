@@ -35,6 +35,16 @@ def test_a_known_system_takes_new_name_and_recorded_facts(cache: Cache) -> None:
         assert store.targets() == [renamed]
 
 
+def test_another_build_of_a_runtime_is_the_same_target_and_is_recorded(cache: Cache) -> None:
+    built = replace(TARGET, runtime=replace(TARGET.runtime, build="cp311-linux_x86_64"))
+    assert built.key == TARGET.key
+    with open_with_target(cache, TARGET, built) as store:
+        (found,) = store.targets()
+    assert found == TARGET
+    assert found.runtime.build == "cp311-linux_x86_64"
+    assert "build" not in found.runtime.identity
+
+
 def test_a_decomposition_comes_back_under_the_callers_name(cache: Cache) -> None:
     made = make_decomposition()
     with open_with_target(cache) as store:

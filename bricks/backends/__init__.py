@@ -38,7 +38,8 @@ class BackendInfo:
     ``brick_optimization`` is which of its optimisations it applies to bricks, ``all`` or ``none``,
     whichever the granularity; None where that decides. ``python`` is the interpreter that the
     worker needs. ``frugal`` is whether it holds no more memory than what is loaded needs: of others
-    nobody can tell how much a model may take. ``levels`` are those of its optimisation.
+    nobody can tell how much a model may take. ``levels`` are those of its optimisation. ``build``
+    is the package that it was installed from, as far as that is known.
     """
 
     name: str
@@ -50,6 +51,7 @@ class BackendInfo:
     python: str = sys.executable
     frugal: bool = True
     levels: tuple[str, ...] = ("all",)
+    build: str | None = None
 
 
 def describe(name: str) -> BackendInfo:
@@ -67,7 +69,13 @@ def describe(name: str) -> BackendInfo:
         provider = "CPUExecutionProvider"
         levels = ("all", "extended", "basic", "none")
         return BackendInfo(
-            "onnxruntime", version, provider, real=True, parallel=True, levels=levels
+            "onnxruntime",
+            version,
+            provider,
+            real=True,
+            parallel=True,
+            levels=levels,
+            build=_build("onnxruntime"),
         )
     if name in ENVIRONMENTS:
         environment = ENVIRONMENTS[name]
@@ -82,6 +90,15 @@ def describe(name: str) -> BackendInfo:
             frugal=False,  # it keeps what earlier models took, and crashes where memory lacks
         )
     raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
+
+
+def _build(package: str) -> str | None:
+    """What an installed package was built for: the tag of its wheel."""
+    facts = metadata.distribution(package).read_text("WHEEL") or ""
+    tags = [
+        line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("Tag:")
+    ]
+    return ", ".join(tags) or None
 
 
 def create(

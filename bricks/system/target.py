@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 
@@ -77,6 +77,7 @@ class System:
 class Runtime:
     """What executes bricks: all of it decides the latency, so all of it is identity.
 
+    But for ``build``, which package of that version is installed: it may explain a difference.
     ``brick_optimization`` is the optimisation that the runtime applies to each brick: ``none``
     where bricks are nodes of an already optimised graph, ``all`` where they are pieces of the
     source graph. Whole models always run with all of ``optimization``: the runtime's levels are
@@ -89,10 +90,18 @@ class Runtime:
     threads: int
     brick_optimization: str
     optimization: str = "all"
+    build: str | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Everything known of the runtime; left out is what is usual, and was not always told."""
+        facts = self.identity
+        return facts if self.build is None else {**facts, "build": self.build}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides which runtime it is."""
         facts = asdict(self)
+        del facts["build"]
         if self.optimization == "all":
             del facts["optimization"]
         return facts
@@ -118,4 +127,4 @@ class Target:
     @property
     def key(self) -> str:
         """``t1-`` and a digest of system and runtime."""
-        return "t1-" + digest_of({"system": self.system.key, "runtime": self.runtime.to_json()})
+        return "t1-" + digest_of({"system": self.system.key, "runtime": self.runtime.identity})
