@@ -173,6 +173,26 @@ def test_a_host_that_was_started_again_is_told_anew(store: Store, models: list[M
     assert [function for _, function in hosts.asked].count("prepare") == 2
 
 
+def test_a_host_that_cannot_be_told_anew_is_left_out_for_good(
+    store: Store, models: list[Model]
+) -> None:
+    """However often it would say that it is there."""
+    asked = [0]
+
+    def dying(function: Callable[..., Any], usual: Callable[[], Any]) -> Any:
+        if function is there.measure:
+            raise FleetError("the host has forgotten the models")
+        if function is there.prepare:
+            asked[0] += 1
+            if asked[0] > 1:
+                raise OSError("no space left on device")
+        return usual()
+
+    done = fleet(Hosts(dying=dying), store, models).run()
+    assert [host.left for host in done.hosts] == ["cannot measure: no space left on device"]
+    assert done.targets[0].unfinished == done.targets[0].bricks
+
+
 def test_a_model_that_cannot_be_decomposed_there_does_not_stop_the_others(
     store: Store, models: list[Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:

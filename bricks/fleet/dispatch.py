@@ -242,15 +242,17 @@ class Fleet:
                 host = self._hosts[address] = _Host(address, found.name, found.sign, now)
                 host.call = self._cluster.call(address, there.greet)
 
-    def _lose(self, host: _Host, why: str) -> None:
-        """Do without a host from now on; its portion goes to another."""
+    def _lose(self, host: _Host, why: str, *, refused: bool = False) -> None:
+        """Do without a host from now on; its portion goes to another.
+
+        Who is ``refused`` stays so; who was silent may join anew when it is heard of again.
+        """
         if host.call is not None:
             host.call.abandon()
             host.call = None
         if host.phase is _Phase.MEASURING:
             self._put_back(host, f"{host.name} {why}")
-        # What was refused stays so; who was silent may join anew when it is heard of again.
-        self._ignored[host.address] = None if host.target is None else host.sign
+        self._ignored[host.address] = None if refused else host.sign
         host.left = why
         self._gone.append(self._hosts.pop(host.address))
         self._note(f"{host.name} {why}")
@@ -285,13 +287,14 @@ class Fleet:
             self._put_back(host, f"{host.name}: {line}")
             host.phase = _Phase.IDLE
         else:
-            self._lose(host, f"cannot measure: {line}")
+            self._lose(host, f"cannot measure: {line}", refused=True)
 
     def _took(self, host: _Host, result: Any) -> None:
         if host.phase is _Phase.GREETING:
             version = result["package"]
             if version != __version__:
-                self._lose(host, f"runs bricks {version}, and not {__version__}: update one")
+                said = f"runs bricks {version}, and not {__version__}: update one"
+                self._lose(host, said, refused=True)
                 return
             self._prepare(host)
         elif host.phase is _Phase.PREPARING:
@@ -309,7 +312,7 @@ class Fleet:
         try:
             self._merge(ready.results)
         except StoreError as exc:
-            self._lose(host, f"cannot measure: {exc}")
+            self._lose(host, f"cannot measure: {exc}", refused=True)
             return
         host.target, host.phase = ready.target, _Phase.IDLE
         self._note(f"{host.name} has joined: {ready.target.system.name}")
