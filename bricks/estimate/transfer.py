@@ -11,6 +11,7 @@ came about.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -113,11 +114,12 @@ class _Seen:
             left = logs - theirs
             for kind in _KINDS:
                 mine = self.of_kind(kind)
-                if len(mine) > 2:
-                    slope, level = np.polyfit(theirs[mine], left[mine], 1)
-                    left[mine] -= level + slope * theirs[mine]
-                elif len(mine):
-                    left[mine] -= left[mine].mean()
+                if not len(mine):
+                    continue
+                left[mine] -= left[mine].mean()
+                size = theirs[mine] - theirs[mine].mean()
+                if len(mine) > 2 and (size**2).sum() > 0:
+                    left[mine] -= size * (size @ left[mine]) / (size**2).sum()
             off.append(max(0.02, float(np.quantile(np.abs(left), 0.683))))
         trust = (min(off) / np.array(off)) ** _STRICT
         return replace(self, trust=trust)
@@ -155,15 +157,19 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
+    """How this target differs: what the regression found, and by kind what that leaves over."""
+
     ridge: Ridge
     processes: Mapping[str, GaussianProcessRegressor]
 
     @classmethod
     def of(cls, seen: _Seen, logs: Array) -> _Fit:
+        """Of bricks whose latencies, as logarithms, are known here."""
         noise = _noise(seen, logs)
         left = logs - seen.middle
-        ridge = Ridge(alpha=_PULL / float(np.mean(1.0 / noise)) if len(logs) else 1.0)
-        ridge.fit(seen.design, left, sample_weight=1.0 / noise / np.mean(1.0 / noise))
+        sure = 1.0 / noise
+        ridge = Ridge(alpha=_PULL / float(sure.mean()))
+        ridge.fit(seen.design, left, sample_weight=sure / sure.mean())
         residuals = left - ridge.predict(seen.design)
         processes = {}
         for kind in _KINDS:
@@ -193,7 +199,9 @@ class _Fit:
                 variances[mine] = _SHRINK * like.prior
                 continue
             at = places([seen.traits[i] for i in mine], np.exp(middle[mine]), like)
-            found, sds = self.processes[kind].predict(at, return_std=True)
+            with warnings.catch_warnings():  # where bricks are just alike, rounding shows
+                warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
+                found, sds = self.processes[kind].predict(at, return_std=True)
             logs[mine] += found
             variances[mine] = _SHRINK * sds**2
         variances += _noise(seen, logs)

@@ -253,6 +253,8 @@ class Fleet:
         if host.phase is _Phase.MEASURING:
             self._put_back(host, f"{host.name} {why}")
         self._ignored[host.address] = None if refused else host.sign
+        if refused:
+            self._cluster.tell(host.address, there.finish, self._request)
         host.left = why
         self._gone.append(self._hosts.pop(host.address))
         self._note(f"{host.name} {why}")
