@@ -16,6 +16,8 @@ from store_examples import Cache
 TOGETHER = {
     # All look at what one fixture finds in minutes.
     "test_every_operator_test_case_conforms.py": "conformance",
+    # All need one scheduler.
+    "test_a_fleet_measures_each_brick_once_per_system.py": "fleet",
     # One process of a host times at a time: these would wait for each other.
     "test_measuring_stays_within_its_memory.py": "timing",
     "test_measuring_with_onnxruntime.py": "timing",
