@@ -202,7 +202,8 @@ class Killed(Together):
             fields["on_step"](0)
             raise WorkerKilled("its process was killed (SIGKILL)")
         conditions = dict.fromkeys(("reference_s", "reference_end_s", "waited_share"))
-        return {"samples": [[] for _ in fields.get("steps", ())], **conditions}
+        samples: list[list[float]] = [[] for _ in fields.get("steps", ())]
+        return {"samples": samples, "ballast_short": False, **conditions}
 
 
 @pytest.mark.parametrize("kills", [2, 3])
