@@ -26,6 +26,9 @@ _CHECKOUT = Path(__file__).resolve().parents[2] / "models"
 # How names of models begin that a recipe takes from a framework's own collections.
 _SOURCES = ("gluon_", "mx_")
 
+# A message names all there is, up to so many.
+_MOST_NAMED = 20
+
 
 @dataclass(frozen=True, slots=True)
 class ZooEntry:
@@ -182,7 +185,11 @@ def _onnx_files(folder: Path) -> list[Path]:
 def _hint(name: str, zoo: Iterable[str]) -> str:
     names = list(zoo)
     close = difflib.get_close_matches(name.lower(), names, n=1)
-    return f"did you mean {close[0]}?" if close else f"the zoo has {', '.join(names)}"
+    if close:
+        return f"did you mean {close[0]}?"
+    if len(names) > _MOST_NAMED:
+        return f"the zoo has {len(names)} models, 'bricks zoo list' names them"
+    return f"the zoo has {', '.join(names)}"
 
 
 def _called(name: str, among: str) -> ZooEntry:
