@@ -160,8 +160,8 @@ def _adding(facts: Facts) -> list[str]:
         f"One model of each of {len(single)} families with several is taken out of the cache, with"
         " all bricks that only it needs, and added again; beside it, what running the model itself"
         " takes under the same rule, right after. Both begin with nothing: no worker, and the"
-        " model's file not read. Starting a worker takes some 0.4 s on either side; so the last row"
-        " is of one command that adds all of them.",
+        " model's file not read. Starting a worker is part of either; the last row is of one"
+        " command that adds all of them.",
         "",
         "| model | adding it | alone | | bricks that were new |",
         "|---|--:|--:|--:|--:|",
