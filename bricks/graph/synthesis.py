@@ -86,7 +86,8 @@ class Pool:
     def input(self, name: str, type: TensorType, range: Range | None = None) -> np.ndarray:
         """An input or other activation: floats between -1 and 1, integers within ``range``.
 
-        Texts are words, of a few letters each.
+        A single float lies in [0.25, 0.75): operators take some, such as a share to drop, from
+        there only. Texts are words, of a few letters each.
         """
         if type.dtype == "STRING":
             words = np.array([f"word{i % 100}" for i in builtins.range(type.elements)], object)
@@ -98,6 +99,8 @@ class Pool:
             return self.input(name, parts).view(numpy_dtype(type.dtype)).reshape(type.shape)
         if not type.floating:
             return self._integers("input", name, type, range)
+        if not type.shape:
+            return self._floats("input", name, type, 0.23, 0.5)
         return self._floats("input", name, type, 1.0, 0.0)
 
     def _floats(

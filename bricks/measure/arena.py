@@ -4,8 +4,8 @@ A runtime lets activations share memory once their last reader is done. A brick 
 writes the very addresses that it has inside its model, after the bricks before it have left their
 traces there, finds its inputs as warm (and as far away, on several cores) as the model would.
 
-Only floating-point values are placed: integers must keep values that the graph can take, and the
-shared region is overwritten by everybody.
+Only floating-point tensors are placed: integers must keep values that the graph can take, and so
+must single numbers (the share that Dropout drops); the shared region is overwritten by everybody.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def _buffers(plan: Plan) -> dict[int, _Buffer]:
 
     def place(value: int, beside: int | None) -> None:
         type_ = plan.types[value]
-        if value in found or not isinstance(type_, TensorType) or not type_.floating:
+        if value in found or not isinstance(type_, TensorType):
+            return
+        if not type_.floating or not type_.shape:
             return
         buffer = None if beside is None else found.get(beside)
         if buffer is None and value not in fixed:
