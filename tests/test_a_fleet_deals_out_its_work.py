@@ -238,3 +238,27 @@ def test_results_that_are_not_whole_are_not_taken(
     (target,) = done.targets
     assert target.unfinished == target.bricks
     assert "given up" in target.given_up[0]
+
+
+def test_a_host_that_gives_no_sign_of_life_loses_its_work(
+    store: Store, models: list[Model]
+) -> None:
+    hosts = Hosts(hung=good, heir=good)
+    never = Answer(lambda: None)
+    never.done = lambda: False  # type: ignore[method-assign]
+    call = hosts.call
+
+    def hanging(address: str, function: Callable[..., Any], *arguments: Any) -> Answer:
+        if address == "hung" and function is there.measure:
+            hosts.silent.add("hung")
+            return never
+        return call(address, function, *arguments)
+
+    hosts.call = hanging  # type: ignore[method-assign]
+    done = fleet(hosts, store, models).run()
+    there.finish_all()
+    assert done.targets[0].unfinished == 0
+    assert {host.name: host.left for host in done.hosts} == {
+        "hung": "has given no sign of life for 0 s",
+        "heir": None,
+    }
