@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from bricks.measure.jobs import Job
 from bricks.measure.statistics import NORMAL_95, median
 
 if TYPE_CHECKING:
-    from bricks.estimate.planner import Planner
+    from bricks.estimate.planner import Belief, Planner
 
 # Bricks that the first predictions are learned from; from then on at most so many times as many.
 _FIRST, _GROWTH = 120, 2.0
@@ -55,7 +55,7 @@ class Spending:
         self._budget_s = budget_s
         self._progress = progress
         self._started = time.monotonic()
-        self._keys = {key for job in jobs for key in job.decomposition.plan.keys}
+        self._keys = _keys(jobs)
         for job in jobs:  # at hand: they need not be loaded again
             knowledge.meet(job.decomposition.bricks)
         self._share = 0.0
@@ -96,7 +96,7 @@ class Spending:
         """The bricks of the next stage, and how well the models are known before it."""
         beliefs = self._knowledge.beliefs(self._keys)
         if self._planner is None:
-            self._planner = _planner(self._jobs, self._knowledge)
+            self._planner = _planner(self._jobs, self._knowledge, beliefs)
         else:
             self._planner.believe(beliefs)
         measured, goal = sum(b.measured for b in beliefs.values()), self._effort.deviation
@@ -136,24 +136,28 @@ class Spending:
 
 def probes(jobs: Sequence[Job], knowledge: Knowledge, most: int) -> list[str]:
     """The ``most`` bricks of ``jobs`` that tell most of a target, given what others tell of it."""
-    return _planner(jobs, knowledge).choose(_WELL, most=most)
+    return _planner(jobs, knowledge, knowledge.beliefs(_keys(jobs))).choose(_WELL, most=most)
 
 
 def deviation(jobs: Sequence[Job], knowledge: Knowledge) -> float | None:
     """The median of the relative standard deviations of the models' estimates; None without any."""
     if knowledge.lacking or not jobs:
         return None
-    return median([float(d) for d in _planner(jobs, knowledge).deviations()])
+    planner = _planner(jobs, knowledge, knowledge.beliefs(_keys(jobs)))
+    return median([float(d) for d in planner.deviations()])
 
 
-def _planner(jobs: Sequence[Job], knowledge: Knowledge) -> Planner:
-    """One that knows what is known now."""
+def _keys(jobs: Sequence[Job]) -> set[str]:
+    return {key for job in jobs for key in job.decomposition.plan.keys}
+
+
+def _planner(jobs: Sequence[Job], knowledge: Knowledge, beliefs: Mapping[str, Belief]) -> Planner:
+    """One that goes on from what is believed now."""
     # Here, since what it stands on takes a second to import.
     from bricks.estimate.planner import Planner
 
-    keys = {key for job in jobs for key in job.decomposition.plan.keys}
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
-    traits, beliefs = knowledge.traits(sorted(keys)), knowledge.beliefs(keys)
+    traits = knowledge.traits(sorted(_keys(jobs)))
     familiar = frozenset[str]().union(*(other.operators for other in knowledge.others))
     return Planner(counts, traits, beliefs, familiar)
 

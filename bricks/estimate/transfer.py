@@ -277,8 +277,8 @@ def learn_transfer(
     None if too few are measured, or there are no others. Arguments are as those of
     :func:`bricks.estimate.predictor.learn`.
     """
-    own = learn(traits, latency_s, groups)
-    if own is None or not others:
+    own = learn(traits, latency_s, groups) if others else None
+    if own is None:
         return None
     known = sorted(key for key in traits if latency_s.get(key, 0.0) > 0)
     logs = np.log([latency_s[key] for key in known])
