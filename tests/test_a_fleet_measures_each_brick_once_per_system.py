@@ -19,7 +19,9 @@ import pytest
 from commands import PATIENCE_S, Here, environment, rounds, started, until
 from factories import branching_net, conv_net, embedding_net, mlp, save
 
+from bricks import __version__
 from bricks.errors import FleetError, UsageError
+from bricks.fleet import host as there
 from bricks.fleet.cluster import connected
 from bricks.fleet.dispatch import Fleet
 from bricks.fleet.report import FleetMeasured
@@ -190,6 +192,39 @@ def test_a_host_that_is_killed_in_the_middle_loses_its_work_to_another(
     assert "ended" in by_name(done)["victim"].left
     assert by_name(done)["heir"].new_bricks > 0
     assert sum(host.new_bricks for host in done.hosts) == target.bricks
+
+
+def test_a_host_that_hangs_loses_its_work_to_another(scheduler: str, run: Any) -> None:
+    with joined(scheduler, "hung", **SLOWLY) as hung, joined(scheduler, "heir", **SLOWLY):
+        with run(patience_s=4.0) as running:
+            running.until_measuring()
+            hung.suspend()
+            done = running.done
+    assert done.targets[0].unfinished == 0
+    assert by_name(done)["hung"].left == "has given no sign of life for 4 s"
+    assert by_name(done)["heir"].new_bricks > 0
+
+
+def test_a_host_that_joins_late_takes_part(scheduler: str, run: Any) -> None:
+    with joined(scheduler, "early", **SLOWLY) as early, run() as running:
+        running.until_measuring()
+        early.suspend()  # and not long enough to count as gone
+        with joined(scheduler, "late", **SLOWLY):
+            before = len(rounds(running.cache))
+            until(lambda: len(rounds(running.cache)) > before)
+            early.resume()
+            done = running.done
+    assert by_name(done)["late"].new_bricks > 0
+    assert sum(host.new_bricks for host in done.hosts) == done.targets[0].bricks
+
+
+def test_what_a_host_returned_before_it_hung_is_had(scheduler: str) -> None:
+    with joined(scheduler, "hung") as hung, connected(scheduler) as cluster:
+        (address,) = (a for a, seen in cluster.hosts().items() if seen.name == "hung")
+        call = cluster.call(address, there.greet)
+        until(call.done)
+        hung.suspend()
+        assert call.result() == {"package": __version__}
 
 
 def test_where_all_hosts_die_what_was_gathered_is_kept_and_gone_on_with(

@@ -8,6 +8,7 @@ reached but the address that the user gives.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -104,7 +105,7 @@ class DaskCluster:
 
     def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> Call:
         """Have a function called on a host."""
-        return _DaskCall(self._submit(address, function, *arguments))
+        return _DaskCall(self._client, self._submit(address, function, *arguments))
 
     def tell(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
         """The same, whenever the host comes to it; nobody asks what it returned."""
@@ -130,14 +131,24 @@ class DaskCluster:
 
 
 class _DaskCall:
-    def __init__(self, future: Future[Any]) -> None:
+    """A call that has ended only when what it returned is here.
+
+    Dask's own future has ended as soon as the result lies on the host, and fetching it then waits
+    for good where the host hangs in between.
+    """
+
+    def __init__(self, client: Client, future: Future[Any]) -> None:
         self._future = future
+        self._fetched = asyncio.run_coroutine_threadsafe(
+            client.gather(future, asynchronous=True), client.loop.asyncio_loop
+        )
 
     def done(self) -> bool:
-        return bool(self._future.done())
+        return self._fetched.done()
 
     def result(self) -> Any:
-        return self._future.result()
+        return self._fetched.result(timeout=0)
 
     def abandon(self) -> None:
+        self._fetched.cancel()
         self._future.cancel()
