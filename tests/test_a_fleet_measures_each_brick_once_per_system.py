@@ -195,7 +195,9 @@ def test_a_host_that_is_killed_in_the_middle_loses_its_work_to_another(
 
 
 def test_a_host_that_hangs_loses_its_work_to_another(scheduler: str, run: Any) -> None:
-    with joined(scheduler, "hung", **SLOWLY) as hung, joined(scheduler, "heir", **SLOWLY):
+    # So slow that it has not done its first portion when the other's has come in.
+    endless = {"BRICKS_FAKE_PACE": "0.05"}
+    with joined(scheduler, "hung", **endless) as hung, joined(scheduler, "heir", **SLOWLY):
         with run(patience_s=4.0) as running:
             running.until_measuring()
             hung.suspend()
