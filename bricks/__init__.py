@@ -37,10 +37,12 @@ if TYPE_CHECKING:
     from bricks.estimate.cost import Cost, CostModel
     from bricks.estimate.coverage import Coverage, Covered, ZooCoverage
     from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+    from bricks.estimate.explanation import Explanation, Part, Peaks
     from bricks.estimate.schedule import Place, Rule, anything, not_two_of
     from bricks.estimate.similarity import Similarity, similarity
     from bricks.graph.model import Model
     from bricks.graph.read import read_model
+    from bricks.insight import explain
     from bricks.measure.campaign import Conditions
     from bricks.measure.measurement import Failure, Measurement
     from bricks.measure.rounds import StopRule
@@ -64,10 +66,12 @@ _ORIGIN = {
     "bricks.estimate.cost": ("Cost", "CostModel"),
     "bricks.estimate.coverage": ("Coverage", "Covered", "ZooCoverage"),
     "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
+    "bricks.estimate.explanation": ("Explanation", "Part", "Peaks"),
     "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
     "bricks.estimate.similarity": ("Similarity", "similarity"),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
+    "bricks.insight": ("explain",),
     "bricks.measure.campaign": ("Conditions",),
     "bricks.measure.measurement": ("Failure", "Measurement"),
     "bricks.measure.rounds": ("StopRule",),
@@ -81,13 +85,14 @@ _ORIGIN = {
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 
 __all__ = [
-    "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison", "Conditions",
-    "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Estimate", "Failure", "Gap",
-    "IncompleteEstimate", "Measured", "Measurement", "Model", "ModelError", "NotCompared",
-    "Occurrence", "Options", "Place", "Plan", "Probed", "Rule", "Runtime", "ShapeError", "Share",
-    "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System",
-    "Target", "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
-    "not_two_of", "read_model", "read_suite", "similarity", "write_suite",
+    "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison", "Conditions", "Cost",
+    "CostModel", "Coverage", "Covered", "Decomposition", "Estimate", "Explanation", "Failure",
+    "Gap", "IncompleteEstimate", "Measured", "Measurement", "Model", "ModelError", "NotCompared",
+    "Occurrence", "Options", "Part", "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime",
+    "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError",
+    "Summary", "System", "Target", "UsageError", "WorkerError", "ZooCoverage", "anything",
+    "coverage", "decompose_all", "explain", "not_two_of", "read_model", "read_suite", "similarity",
+    "write_suite",
 ]  # fmt: skip
 
 

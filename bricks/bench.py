@@ -305,6 +305,12 @@ class Bench:
             wall_s=time.perf_counter() - started,
         )
 
+    def measure_alone(self, bricks: Iterable[Brick]) -> Outcome:
+        """Measure ``bricks``, each by itself, whatever the effort; what the cache has stays."""
+        bricks = list(bricks)
+        self.store.save_bricks(bricks)
+        return self._campaign([self._lone_job(brick) for brick in bricks], None, self._progress)
+
     def _lone_job(self, brick: Brick) -> Job:
         decomposition = by_itself(brick, str(self._granularity))
         nothing = Model(brick.key, Path(), b"", (), decomposition.plan.digest)

@@ -40,17 +40,22 @@ ALLOWED = {
         "bench", "errors", "graph", "system", "decompose", "estimate",
         "measure.graphs", "measure.probes",
     },
+    "insight": {
+        "bench", "graph", "decompose", "estimate", "system",
+        "measure.measurement", "measure.peaks", "measure.probes",
+    },
     "": {
-        "bench", "options", "results", "survey", "errors", "graph", "system", "zoo", "decompose",
-        "backends", "store", "measure", "estimate", "suite", "report",
+        "bench", "insight", "options", "results", "survey", "errors", "graph", "system", "zoo",
+        "decompose", "backends", "store", "measure", "estimate", "suite", "report",
     },
     "fleet": {
         "", "bench", "survey", "options", "errors", "graph", "system", "decompose", "store",
         "measure.campaign", "measure.jobs", "measure.measurement", "measure.probes", "suite",
     },
     "cli": {
-        "", "fleet", "bench", "options", "results", "survey", "environments", "errors", "graph",
-        "system", "zoo", "decompose", "backends", "store", "measure", "estimate", "suite", "report",
+        "", "fleet", "bench", "insight", "options", "results", "survey", "environments", "errors",
+        "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate", "suite",
+        "report",
     },
 }  # fmt: skip
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "manager", "misc"}

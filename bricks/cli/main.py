@@ -13,6 +13,7 @@ from bricks.cli.backends import app as backends_app
 from bricks.cli.cache import app as cache_app
 from bricks.cli.compare import compare
 from bricks.cli.decompose import decompose
+from bricks.cli.explain import explain
 from bricks.cli.generate import generate
 from bricks.cli.measure import measure
 from bricks.cli.output import complain, drop_output, show
@@ -34,7 +35,7 @@ app = typer.Typer(
     help="How fast will this model run on that machine? Composable benchmarks for ONNX models.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (decompose, generate, measure, probe, predict, compare, advise):
+for command in (decompose, generate, measure, probe, predict, explain, compare, advise):
     app.command()(command)
 app.command()(worker)
 app.add_typer(systems_app, name="systems")

@@ -95,15 +95,14 @@ def _decomposable(bench: Bench, models: Sequence[Model | Unread]) -> list[Model]
 
 
 def _row(bench: Bench, model: Model | Unread, target: Target) -> dict[str, Any]:
-    nothing = dict.fromkeys((*_FIGURES, "coverage"))
-    empty: dict[str, Any] = {"model": model.name, **nothing, "missing": [], "bricks": []}
+    empty: dict[str, Any] = {"model": model.name, **facts_of(None)}
     if isinstance(model, Unread):
         return {**empty, "error": model.error}
     try:
         estimate = bench.predict(model, measure=False, target=target)
     except BricksError as error:
         return {**empty, "error": str(error)}
-    facts = {**empty, **_facts(estimate)}
+    facts = {**empty, **facts_of(estimate)}
     if facts["error"] is not None:
         from bricks.measure.hints import hints
 
@@ -111,23 +110,29 @@ def _row(bench: Bench, model: Model | Unread, target: Target) -> dict[str, Any]:
     return facts
 
 
-def _facts(estimate: Estimate | IncompleteEstimate) -> dict[str, Any]:
-    from bricks.estimate.estimate import IncompleteEstimate
-
+def facts_of(estimate: Estimate | IncompleteEstimate | None) -> dict[str, Any]:
+    """What is known of a model's latency; with None the same without a value."""
     facts: dict[str, Any] = {
-        "coverage": estimate.coverage,
-        "bricks": [
-            {
-                "brick": s.brick,
-                "occurrences": s.occurrences,
-                "latency_s": s.latency_s,
-                "share": s.share,
-                "predicted": s.predicted,
-            }
-            for s in estimate.shares
-        ],
+        **dict.fromkeys((*_FIGURES, "coverage")),
+        "missing": [],
+        "bricks": [],
         "error": None,
     }
+    if estimate is None:
+        return facts
+    from bricks.estimate.estimate import IncompleteEstimate
+
+    facts["coverage"] = estimate.coverage
+    facts["bricks"] = [
+        {
+            "brick": s.brick,
+            "occurrences": s.occurrences,
+            "latency_s": s.latency_s,
+            "share": s.share,
+            "predicted": s.predicted,
+        }
+        for s in estimate.shares
+    ]
     if isinstance(estimate, IncompleteEstimate):
         gaps = estimate.gaps
         named = ", ".join(f"{g.brick} ({g.reason})" for g in gaps[:3])

@@ -101,7 +101,7 @@ def recompose(
         if key not in predicted and (gap := _gap(key, n, results)) is not None
     ]
     probed = all(isinstance(results.get(key), Measurement) for key in PROBES.values())
-    overhead = _overhead(results) if probed else Spread(0.0, 0.0, 0.0, 0)
+    overhead = call_cost(results) if probed else Spread(0.0, 0.0, 0.0, 0)
 
     def net(latency_s: float, call_s: float = overhead.median_s) -> float:
         # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
@@ -235,7 +235,8 @@ def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
     return max((before + own for before, own in zip(before_s, net_s, strict=True)), default=0.0)
 
 
-def _overhead(results: Results) -> Spread:
+def call_cost(results: Results) -> Spread:
+    """What the probes among ``results`` say that a call of the runtime costs, in seconds."""
     found = {n: results[key] for n, key in PROBES.items()}
     chains = {n: round_spread(m) for n, m in found.items() if isinstance(m, Measurement)}
     short, long = chains[SHORT], chains[LONG]

@@ -139,8 +139,9 @@ class _DaskCall:
 
     def __init__(self, client: Client, future: Future[Any]) -> None:
         self._future = future
+        loop: Any = client.loop  # tornado's, around one of asyncio's
         self._fetched = asyncio.run_coroutine_threadsafe(
-            client.gather(future, asynchronous=True), client.loop.asyncio_loop
+            client.gather(future, asynchronous=True), loop.asyncio_loop
         )
 
     def done(self) -> bool:

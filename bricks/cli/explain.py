@@ -1,0 +1,133 @@
+"""``bricks explain``: where the time of models goes, brick by brick."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bricks.cli.options import Constructing, Unread, decomposed, open_bench, read_all, takes_options
+from bricks.cli.output import finish, print_json, show
+from bricks.cli.predict import NoMeasure, facts_of
+from bricks.cli.systems import SystemName, target_called
+from bricks.cli.warnings import warn_of_crowding
+from bricks.errors import BricksError
+
+if TYPE_CHECKING:
+    from bricks.estimate.explanation import Explanation, Part
+    from bricks.graph.model import Model
+    from bricks.insight import Insight
+
+# So many bricks are shown unless all are asked for: as many as a screen has lines.
+_FEW = 24
+
+Every = Annotated[bool, typer.Option("--all", help="Show all bricks, not only the hottest.")]
+
+
+@takes_options
+def explain(
+    options: Constructing,
+    system: SystemName = None,
+    no_measure: NoMeasure = False,
+    every: Every = False,
+) -> None:
+    """Tell where the time of models goes: operators and their bricks, the hottest first.
+
+    Of each brick what it does, the rates that it reaches, how far these are from the machine's
+    peaks, and how many other models have it. Example: bricks explain resnet50 --threads 2
+    """
+    from bricks.insight import Insight
+
+    with open_bench(options) as bench:
+        target = bench.target if system is None else target_called(bench, system)
+        warn_of_crowding(target, options.workers)
+        insight = Insight(bench, target, measure=not no_measure and system is None)
+        rows = [_row(insight, model) for model in decomposed(bench, read_all(options))]
+    if options.json:
+        print_json(
+            {
+                "system": target.system.to_json(),
+                "runtime": target.runtime.to_json(),
+                "granularity": options.granularity,
+                "workers": options.workers,
+                "models": rows,
+            }
+        )
+    else:
+        from bricks.report.explanation import explanation_lines
+        from bricks.report.tables import predicted
+
+        for number, row in enumerate(row for row in rows if row["bricks"]):
+            show(*([""] if number else []), *explanation_lines(row, None if every else _FEW))
+            show(*predicted(row["model"], row["predicted_share"]))
+    finish(row["error"] for row in rows if row["error"] is not None)
+
+
+def _row(insight: Insight, model: Model | Unread) -> dict[str, Any]:
+    nothing: dict[str, Any] = {
+        "model": model.name,
+        **facts_of(None),
+        "fastest_s": None,
+        "peaks": {"flops_per_s": None, "bytes_per_s": None},
+        "operators": [],
+    }
+    if isinstance(model, Unread):
+        return {**nothing, "error": model.error}
+    try:
+        found = insight.explain(model)
+    except BricksError as error:
+        return {**nothing, "error": str(error)}
+    return {**nothing, **_facts(found)}
+
+
+def _facts(found: Explanation) -> dict[str, Any]:
+    return {
+        **facts_of(found.estimate),
+        "fastest_s": found.fastest_s,
+        "peaks": {
+            "flops_per_s": found.peaks.flops_per_s,
+            "bytes_per_s": found.peaks.bytes_per_s,
+        },
+        "operators": [
+            {
+                "operator": group.operator,
+                "bricks": group.bricks,
+                "occurrences": group.occurrences,
+                "total_s": group.total_s,
+                "share": group.share,
+                "lost_s": group.lost_s,
+            }
+            for group in found.operators
+        ],
+        "bricks": [_brick(part) for part in found.parts],
+    }
+
+
+def _brick(part: Part) -> dict[str, Any]:
+    fastest = part.fastest
+    return {
+        "brick": part.brick,
+        "operator": part.operator,
+        "shapes": part.shapes,
+        "occurrences": part.occurrences,
+        "latency_s": part.latency_s,
+        "total_s": part.total_s,
+        "share": part.share,
+        "predicted": part.predicted,
+        "flops": part.flops,
+        "bytes": part.bytes,
+        "intensity": part.intensity,
+        "flops_per_s": part.flops_per_s,
+        "bytes_per_s": part.bytes_per_s,
+        "peak_share": part.peak_share,
+        "bound": part.bound,
+        "models": part.models,
+        "lost_s": part.lost_s,
+        "fastest": None
+        if fastest is None
+        else {
+            "brick": fastest.brick,
+            "target": fastest.target,
+            "latency_s": fastest.latency_s,
+        },
+    }
