@@ -111,6 +111,11 @@ class Bench:
         self.close()
 
     @property
+    def granularity(self) -> Granularity:
+        """How models are cut."""
+        return self._granularity
+
+    @property
     def progress(self) -> Progress:
         """Told what is being done, and which share of it is."""
         return self._progress
@@ -342,14 +347,32 @@ class Bench:
         if measure and not elsewhere and not settled:
             self._spend([Job(model, self.decompose(model), whole=False)])
             results = self._results(plan.keys, target.key)
+        return self._recomposed(plan, results, target)
+
+    def recomposed(
+        self, plan: Plan, *, target: Target | None = None
+    ) -> Estimate | IncompleteEstimate:
+        """The latency of what ``plan`` says on ``target``, from what the cache holds.
+
+        Nothing is measured. Where the whole model was, too, the estimate is of a state of the
+        machine in which it was.
+        """
+        target = self.target if target is None else target
+        results = self._results([*plan.keys, plan.digest], target.key)
+        return self._recomposed(plan, results, target)
+
+    def _recomposed(
+        self, plan: Plan, results: Results, target: Target
+    ) -> Estimate | IncompleteEstimate:
         construction = None
         if self.options.workers > 1:
-            bricks = (
-                self.store.load_bricks(plan.keys) if elsewhere else self.decompose(model).bricks
-            )
-            construction = self._construction(plan, bricks, target)
+            construction = self._construction(plan, self.store.load_bricks(plan.keys), target)
         predictions = self._predictions(plan.keys, results, target)
-        return recompose(plan, results, predictions=predictions, construction=construction)
+        whole = results.get(plan.digest)
+        state_s = None
+        if isinstance(whole, Measurement):
+            state_s = state_of(plan, results, whole, predictions)
+        return recompose(plan, results, state_s, predictions=predictions, construction=construction)
 
     def compare(self, models: Iterable[Model]) -> Comparison:
         """Estimates against whole-model runs; what the cache lacks of either is sampled in turn.

@@ -100,11 +100,14 @@ class Insight:
         return self.bench.store.results(target.key, sorted({*keys, *PROBES.values(), *peaks}))
 
     def _rate(self, key: str, target: Target) -> float | None:
-        """How often in a second a brick can be run; None if it was not measured."""
+        """How often in a second a brick was run at best; None if it was not measured.
+
+        The best sample and not the median: a peak is what no disturbance has kept down.
+        """
         found = self._results([], target).get(key)
         if not isinstance(found, Measurement):
             return None
-        net_s = found.latency_s() - self._call_s(target)
+        net_s = min(found.samples) - self._call_s(target)
         return 1 / net_s if net_s > 0 else None
 
     def _call_s(self, target: Target) -> float:

@@ -16,6 +16,8 @@ from store_examples import Cache
 TOGETHER = {
     # All look at what one fixture finds in minutes.
     "test_every_operator_test_case_conforms.py": "conformance",
+    # All look at one report, in one browser.
+    "test_reports_are_one_page.py": "report",
     # All need one scheduler.
     "test_a_fleet_measures_each_brick_once_per_system.py": "fleet",
     # One process of a host times at a time: these would wait for each other.

@@ -24,6 +24,7 @@ ALLOWED = {
     "suite": {"errors", "graph", "decompose", "system"},
     "report": {
         "errors", "graph", "decompose", "system", "store", "estimate", "measure.measurement",
+        "overview",
     },
     "knowledge": {
         "decompose", "store", "zoo", "estimate", "measure.measurement", "measure.state",
@@ -44,16 +45,21 @@ ALLOWED = {
         "bench", "graph", "decompose", "estimate", "system",
         "measure.measurement", "measure.peaks", "measure.probes",
     },
+    "overview": {
+        "bench", "insight", "errors", "zoo", "decompose", "estimate", "system",
+        "measure.measurement", "measure.statistics",
+    },
     "": {
-        "bench", "insight", "options", "results", "survey", "errors", "graph", "system", "zoo",
-        "decompose", "backends", "store", "measure", "estimate", "suite", "report",
+        "bench", "insight", "overview", "options", "results", "survey", "errors", "graph", "system",
+        "zoo", "decompose", "backends", "store", "measure", "estimate", "suite", "report",
     },
     "fleet": {
         "", "bench", "survey", "options", "errors", "graph", "system", "decompose", "store",
         "measure.campaign", "measure.jobs", "measure.measurement", "measure.probes", "suite",
     },
     "cli": {
-        "", "fleet", "bench", "insight", "options", "results", "survey", "environments", "errors",
+        "", "fleet", "bench", "insight", "overview", "options", "results", "survey",
+        "environments", "errors",
         "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate", "suite",
         "report",
     },

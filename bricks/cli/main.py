@@ -19,6 +19,7 @@ from bricks.cli.measure import measure
 from bricks.cli.output import complain, drop_output, show
 from bricks.cli.predict import predict
 from bricks.cli.probe import probe
+from bricks.cli.report import report
 from bricks.cli.systems import app as systems_app
 from bricks.cli.worker import worker
 from bricks.cli.zoo import app as zoo_app
@@ -35,7 +36,7 @@ app = typer.Typer(
     help="How fast will this model run on that machine? Composable benchmarks for ONNX models.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (decompose, generate, measure, probe, predict, explain, compare, advise):
+for command in (decompose, generate, measure, probe, predict, explain, compare, report, advise):
     app.command()(command)
 app.command()(worker)
 app.add_typer(systems_app, name="systems")

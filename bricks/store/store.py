@@ -259,6 +259,18 @@ class Store:
         with decoding(f"the plan of {name}"):
             return replace(plan_of(row), model=name), row.wall_s
 
+    def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+        """All plans that are known there, and the wall seconds that decomposing took, by name."""
+        query = select(plans).where(
+            plans.c.granularity == granularity, plans.c.target_key == target_key
+        )
+        found: list[tuple[Plan, float]] = []
+        with self._reading() as connection:
+            for row in connection.execute(query):
+                with decoding(f"the plan of {row.digest}"):
+                    found.append((plan_of(row), row.wall_s))
+        return sorted(found, key=lambda each: (each[0].model, each[0].digest))
+
     def brick_keys(self, target_key: str, granularity: str) -> dict[str, set[str]]:
         """The keys of the bricks of each model whose plan is known there, by the model's name."""
         query = select(plans).where(
@@ -274,16 +286,7 @@ class Store:
 
     def brick_counts(self, target_key: str, granularity: str) -> dict[str, dict[str, int]]:
         """How often each brick counts in the models whose plans are known there, by their names."""
-        query = select(plans).where(
-            plans.c.granularity == granularity, plans.c.target_key == target_key
-        )
-        found: dict[str, dict[str, int]] = {}
-        with self._reading() as connection:
-            for row in connection.execute(query.order_by(plans.c.id)):
-                with decoding(f"the plan of {row.digest}"):
-                    plan = plan_of(row)
-                found[plan.model] = dict(plan.counts)
-        return found
+        return {plan.model: dict(plan.counts) for plan, _ in self.plans(target_key, granularity)}
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given."""

@@ -1,0 +1,144 @@
+"""``bricks report``: what the cache knows, as one page to look at, send and print."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
+from bricks.cli.output import finish, print_json, show
+from bricks.cli.systems import SystemName, systems_called
+from bricks.errors import BricksError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bricks.bench import Bench
+    from bricks.overview import ModelView, Overview, TargetView
+    from bricks.system.target import Target
+
+Out = Annotated[
+    Path, typer.Option("--out", metavar="REPORT.html", help="The page to write; one file.")
+]
+NoMeasure = Annotated[
+    bool, typer.Option("--no-measure", help="Do not even measure the peaks of this machine.")
+]
+
+
+class ReportError(BricksError):
+    """A page that cannot be written."""
+
+
+@takes_options
+def report(
+    options: Surveying,
+    out: Out = Path("report.html"),
+    system: SystemName = None,
+    no_measure: NoMeasure = False,
+) -> None:
+    """Write what the cache knows of models and systems into one HTML file.
+
+    Of the models that are named, or of all that were measured. Nothing is measured but the two
+    peaks of this machine, if they lack. Example: bricks report --out report.html
+    """
+    from bricks import __version__
+    from bricks.overview import overview
+    from bricks.report.page import check_renderer, render
+
+    check_renderer()
+    if not out.parent.is_dir():
+        raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
+    errors: list[str] = []
+    with open_bench(options) as bench:
+        digests: set[str] | None = None
+        if options.models:
+            read = read_all(options)
+            errors = [model.error for model in read if isinstance(model, Unread)]
+            digests = {model.digest for model in read if not isinstance(model, Unread)}
+        targets = _targets(bench, system)
+        found = overview(bench, targets=targets, digests=digests, peaks=not no_measure)
+        bench.progress(f"drawing {out}", 1.0)
+        page = render(found, version=__version__, made=_today())
+    _write(out, page)
+    if options.json:
+        print_json(_facts(found, out))
+    else:
+        models = {model.plan.digest for view in found.targets for model in view.models}
+        show(
+            f"{out}: {len(models)} models on {len(found.targets)}"
+            f" {'target' if len(found.targets) == 1 else 'targets'},"
+            f" {len(page.encode()) / 1e6:.1f} MB; open it in any browser."
+        )
+    finish(errors)
+
+
+def _targets(bench: Bench, system: str | None) -> Sequence[Target] | None:
+    if system is None:
+        return None
+    every = bench.store.targets()
+    keys = {found.key for found in systems_called((t.system for t in every), system)}
+    return [target for target in every if target.system.key in keys]
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def _write(path: Path, page: str) -> None:
+    """The whole file or none: what stood there stays until then."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(page, encoding="utf-8")
+        beside.replace(path)
+    except OSError as exc:
+        beside.unlink(missing_ok=True)
+        raise ReportError(f"{path} cannot be written ({exc.strerror}): give another --out") from exc
+
+
+def _facts(found: Overview, out: Path) -> dict[str, Any]:
+    return {
+        "report": str(out),
+        "granularity": found.granularity,
+        "targets": [_target(view) for view in found.targets],
+    }
+
+
+def _target(view: TargetView) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "system": view.target.system.to_json(),
+        "runtime": view.target.runtime.to_json(),
+        "bricks": view.bricks,
+        "measured": view.measured,
+        "failed": view.failed,
+        "peaks": asdict(view.peaks),
+        "summary": asdict(view.summary),
+        "models": [_model(model) for model in view.models],
+        "costly": [asdict(brick) for brick in view.costly],
+    }
+
+
+def _model(model: ModelView) -> dict[str, Any]:
+    estimate, measured = model.estimate, model.measured
+    return {
+        "model": model.plan.model,
+        "title": model.title,
+        "digest": model.plan.digest,
+        "occurrences": len(model.plan.occurrences),
+        "bricks": len(model.plan.keys),
+        "flops": model.flops,
+        "weight_bytes": model.weight_bytes,
+        "estimate_s": None if estimate is None else estimate.estimate_s,
+        "low_s": None if estimate is None else estimate.low_s,
+        "high_s": None if estimate is None else estimate.high_s,
+        "fastest_s": model.explanation.fastest_s,
+        "measured_latency_s": None if measured is None else measured.median_s,
+        "ratio": model.ratio,
+        "coverage": model.explanation.estimate.coverage,
+        "predicted_share": None if estimate is None else estimate.predicted_share,
+    }

@@ -1,0 +1,267 @@
+"""The pictures of a report as Vega-Lite specifications, made with Altair.
+
+Data stays outside: each picture draws the rows that the page has under the name ``rows``, so that
+what several of them show is in the page once. Colours of text and lines are the style sheet's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+# Colours that people who see few colours tell apart (after Okabe and Ito, 2008), readable on light
+# and on dark; more operators than these share a grey.
+_HUES = ["#2B83C4", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#B3A100", "#999999"]
+_BLUE, _VERMILION, _GREY = _HUES[0], _HUES[4], _HUES[-1]
+
+# Of what is counted, ticks only at whole numbers.
+_WHOLE = alt.ExprRef("min(6, domain('y')[1])")
+
+# Pixels of one model's row, and of one operator's.
+_ROW, _BAR = 15, 18
+
+Spec = dict[str, Any]
+
+
+def _rows() -> alt.Chart:
+    return alt.Chart(alt.NamedData(name="rows"))
+
+
+def _done(chart: Any, height: int | None = None, *, step: int = 0, by: str = "title") -> Spec:
+    """As wide as there is room; ``height`` pixels high, or ``step`` for each value of ``by``.
+
+    How many there are only the page's script knows: what it needs for that is in ``usermeta``.
+    """
+    spec: Spec = chart.properties(width="container").to_dict()
+    if height is not None:
+        spec["height"] = height
+    else:
+        spec["usermeta"] = {"step": step, "by": by}
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    spec["background"] = "transparent"
+    spec["config"] = {
+        "view": {"stroke": None},
+        "axis": {"labelLimit": 220, "titleFontWeight": "normal"},
+        "legend": {"titleFontWeight": "normal", "orient": "bottom", "columns": 4},
+        "font": "system-ui, sans-serif",
+    }
+    return spec
+
+
+def _model(title: str | None = None) -> alt.Y:
+    return alt.Y("title:N", sort=None, title=title, axis=alt.Axis(grid=True))
+
+
+def _tips(*fields: tuple[str, str]) -> list[alt.Tooltip]:
+    return [alt.Tooltip(field, title=title) for field, title in fields]
+
+
+_LATENCY_TIPS = _tips(
+    ("title:N", "model"),
+    ("estimate:N", "estimate"),
+    ("interval:N", "interval"),
+    ("measured:N", "measured"),
+    ("off:N", "estimate is"),
+)
+
+
+def normalised() -> Spec:
+    """Estimates with their intervals relative to what was measured, a model each row."""
+    x = alt.X("low_ratio:Q", title="estimate / measured", scale=alt.Scale(zero=False, padding=12))
+    base = _rows().encode(y=_model())
+    interval = base.mark_rule(strokeWidth=2).encode(
+        x=x,
+        x2="high_ratio:Q",
+        color=alt.Color(
+            "inside:N",
+            title="measured latency",
+            scale=alt.Scale(domain=["inside the interval", "outside"], range=[_BLUE, _VERMILION]),
+        ),
+    )
+    dot = base.mark_point(filled=True, size=36, opacity=1).encode(
+        x="ratio:Q", color="inside:N", tooltip=_LATENCY_TIPS
+    )
+    one = _rows().mark_rule(strokeDash=[4, 3], color=_GREY).encode(x=alt.XDatum(1))
+    return _done(one + interval + dot, step=_ROW)
+
+
+def estimates() -> Spec:
+    """Estimates with their intervals, where no model was run as a whole."""
+    base = _rows().encode(y=_model())
+    x = alt.X("low_ms:Q", title="latency, ms", scale=alt.Scale(type="log"))
+    interval = base.mark_rule(strokeWidth=2, color=_BLUE).encode(x=x, x2="high_ms:Q")
+    dot = base.mark_point(filled=True, size=36, opacity=1, color=_BLUE).encode(
+        x="estimate_ms:Q", tooltip=_LATENCY_TIPS
+    )
+    return _done(interval + dot, step=_ROW)
+
+
+def against() -> Spec:
+    """Estimated latency over measured one."""
+    scale = alt.Scale(type="log", nice=False, padding=8)
+    base = _rows()
+    x = alt.X("measured_ms:Q", title="measured, ms", scale=scale)
+    line = base.mark_line(color=_GREY, strokeDash=[4, 3]).encode(
+        x=x, y=alt.Y("measured_ms:Q", title="estimated, ms", scale=scale)
+    )
+    interval = base.mark_rule(color=_BLUE, opacity=0.5).encode(x=x, y="low_ms:Q", y2="high_ms:Q")
+    dot = base.mark_point(filled=True, size=40, color=_BLUE, opacity=0.9).encode(
+        x=x, y="estimate_ms:Q", tooltip=_LATENCY_TIPS
+    )
+    return _done(line + interval + dot, 300)
+
+
+def errors() -> Spec:
+    """How many models are off by how much."""
+    bars = _rows().mark_bar(color=_BLUE)
+    return _done(
+        bars.encode(
+            x=alt.X(
+                "error_percent:Q",
+                bin=alt.Bin(maxbins=30),
+                title="how far the estimate is off, % of measured",
+            ),
+            y=alt.Y("count():Q", title="models", axis=alt.Axis(format="d", tickCount=_WHOLE)),
+            tooltip=[alt.Tooltip("count():Q", title="models")],
+        ),
+        300,
+    )
+
+
+def similarity(models: int) -> Spec:
+    """The share of bricks that every two models have in common."""
+    axis = alt.Axis(labels=models <= 60, ticks=False, domain=False, grid=False)
+    squares = _rows().mark_rect()
+    return _done(
+        squares.encode(
+            x=alt.X("a:N", sort=None, title=None, axis=axis),
+            y=alt.Y("b:N", sort=None, title=None, axis=axis),
+            color=alt.Color(
+                "shared:Q",
+                title="bricks in both, of those in either",
+                scale=alt.Scale(scheme="viridis", domain=[0, 1]),
+                legend=alt.Legend(gradientLength=200),
+            ),
+            tooltip=_tips(("a:N", "model"), ("b:N", "and"), ("text:N", "in common")),
+        ),
+        step=max(4, min(_ROW, 720 // max(1, models))),
+        by="b",
+    )
+
+
+def costly() -> Spec:
+    """How few bricks hold most of the time of all models."""
+    line = _rows().mark_line(color=_BLUE, interpolate="step-after")
+    return _done(
+        line.encode(
+            x=alt.X("bricks:Q", title="bricks, the costliest first"),
+            y=alt.Y(
+                "share:Q",
+                title="of the time of all models",
+                axis=alt.Axis(format="%"),
+                scale=alt.Scale(domain=[0, 1]),
+            ),
+            tooltip=_tips(("bricks:Q", "bricks"), ("text:N", "of the time")),
+        ),
+        220,
+    )
+
+
+def systems() -> Spec:
+    """Latencies of the same models on several targets."""
+    dots = _rows().mark_point(filled=True, size=42, opacity=0.9)
+    return _done(
+        dots.encode(
+            y=_model(),
+            x=alt.X("estimate_ms:Q", title="estimated latency, ms", scale=alt.Scale(type="log")),
+            color=alt.Color(
+                "target:N", title=None, scale=alt.Scale(range=_HUES), sort=None,
+                legend=alt.Legend(columns=1, labelLimit=600),
+            ),
+            tooltip=_tips(
+                ("title:N", "model"), ("target:N", "on"), ("estimate:N", "estimate"),
+                ("interval:N", "interval"),
+            ),
+        ),
+        step=_ROW,
+    )  # fmt: skip
+
+
+_COLOR = alt.Color(
+    "color:N",
+    title=None,
+    sort=None,
+    scale=alt.Scale(range=_HUES),
+)
+_BRICK_TIPS = _tips(
+    ("operator:N", "operator"),
+    ("shapes:N", "shapes"),
+    ("brick:N", "brick"),
+    ("latency:N", "latency"),
+    ("rates:N", "reaches"),
+    ("peak:N", "of peak"),
+)
+
+
+def breakdown() -> Spec:
+    """A model's time by operator."""
+    bars = _rows().mark_bar()
+    return _done(
+        bars.encode(
+            y=alt.Y("operator:N", sort=None, title=None),
+            x=alt.X("ms:Q", title="ms in all"),
+            color=alt.Color(
+                "color:N", sort=None, scale=alt.Scale(range=_HUES), legend=None
+            ),
+            tooltip=_tips(
+                ("operator:N", "operator"), ("places:Q", "places"), ("latency:N", "in all"),
+                ("text:N", "share"),
+            ),
+        ),
+        step=_BAR,
+        by="operator",
+    )  # fmt: skip
+
+
+def timeline() -> Spec:
+    """A model's bricks one after another, as they are executed."""
+    bars = _rows().mark_bar(height={"band": 0.9}, minBandSize=1)
+    return _done(
+        bars.encode(
+            x=alt.X("start_ms:Q", title="ms since the start"),
+            x2="end_ms:Q",
+            y=alt.Y("lane:N", sort=None, title=None),
+            color=alt.Color("color:N", sort=None, scale=alt.Scale(range=_HUES), legend=None),
+            tooltip=[alt.Tooltip("number:Q", title="place"), *_BRICK_TIPS],
+        ),
+        step=_BAR,
+        by="lane",
+    )
+
+
+def roofline() -> Spec:
+    """What bricks reach, over the operations that they do for each byte, below the two peaks."""
+    x = alt.X(
+        "intensity:Q",
+        title="operations per byte",
+        scale=alt.Scale(type="log", nice=False, padding=10),
+    )
+    y = alt.Y("gflops:Q", title="GFLOP/s", scale=alt.Scale(type="log", nice=False, padding=10))
+    dots = (
+        _rows()
+        .mark_point(filled=True, opacity=0.8)
+        .encode(
+            x=x,
+            y=y,
+            size=alt.Size("share:Q", scale=alt.Scale(range=[20, 500]), legend=None),
+            color=_COLOR,
+            tooltip=_BRICK_TIPS,
+        )
+    )
+    roof = (
+        alt.Chart(alt.NamedData(name="roof"))
+        .mark_line(color=_GREY, strokeDash=[4, 3])
+        .encode(x="intensity:Q", y="gflops:Q")
+    )
+    return _done(roof + dots, 280)

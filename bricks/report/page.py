@@ -1,0 +1,163 @@
+"""A report as one HTML file that needs nothing else: no network, no server, no other file.
+
+Templates stand beside this module; Jinja escapes whatever a model calls itself, and scripts only
+ever set text. Must not compute what it shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bricks.errors import UsageError, printable
+from bricks.estimate.estimate import IncompleteEstimate
+from bricks.overview import ModelView, Overview, TargetView
+from bricks.report.page_data import page_data
+from bricks.report.tables import percent, seconds, size
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+# Bricks of the table of those that cost a zoo most.
+_MOST_COSTLY = 100
+
+
+def check_renderer() -> None:
+    """Raise :class:`UsageError` where what makes pages is not installed."""
+    try:
+        import altair  # noqa: F401  # whether it is there
+        import jinja2  # noqa: F401
+        import vl_convert  # noqa: F401
+    except ImportError as exc:
+        raise UsageError(
+            f"reports need {exc.name}, which is not installed: pip install 'onnx-bricks[report]'"
+        ) from exc
+
+
+def render(overview: Overview, *, version: str, made: str) -> str:
+    """The page; ``version`` is that of this package, ``made`` says when the page was."""
+    import jinja2
+
+    from bricks.report import charts
+
+    labels = [target_label(view) for view in overview.targets]
+    specs = {
+        "normalised": charts.normalised(),
+        "estimates": charts.estimates(),
+        "against": charts.against(),
+        "errors": charts.errors(),
+        "similarity": [charts.similarity(len(view.models)) for view in overview.targets],
+        "costly": charts.costly(),
+        "systems": charts.systems(),
+        "breakdown": charts.breakdown(),
+        "timeline": charts.timeline(),
+        "roofline": charts.roofline(),
+    }
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "seconds": seconds,
+        "size": size,
+        "percent": percent,
+        "printable": printable,
+        "giga": _giga,
+        "millions": _millions,
+    }
+    return environment.get_template("report.html.jinja").render(
+        overview=overview,
+        labels=labels,
+        targets=[_target(view) for view in overview.targets],
+        version=version,
+        made=made,
+        data=_in_script(page_data(overview, labels)),
+        specs=_in_script(specs),
+        library=_library(),
+        script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
+        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
+    )
+
+
+def target_label(view: TargetView) -> str:
+    """What a target is called where there are several."""
+    target = view.target
+    runtime, threads = target.runtime, target.runtime.threads
+    level = "" if runtime.optimization == "all" else f", optimisation {runtime.optimization}"
+    return printable(
+        f"{target.system.name}, {runtime.backend} {runtime.version}, {threads}"
+        f" {'thread' if threads == 1 else 'threads'}{level}"
+    )
+
+
+def _target(view: TargetView) -> dict[str, Any]:
+    """What the template needs besides the view itself."""
+    return {
+        "view": view,
+        "label": target_label(view),
+        "facts": {
+            "processor": view.target.system.identity.get("cpu") or "not known",
+            "runtime": f"{view.target.runtime.backend} {view.target.runtime.version}",
+            "threads": view.target.runtime.threads,
+            "system": f"{view.target.system.name} ({view.target.system.key})",
+            "target": view.target.key,
+        },
+        "models": [_model(model) for model in view.models],
+        "costly": view.costly[:_MOST_COSTLY],
+        "left": max(0, len(view.costly) - _MOST_COSTLY),
+        "occurrences": sum(len(model.plan.occurrences) for model in view.models),
+        "estimated": sum(model.estimate is not None for model in view.models),
+        "ran": view.summary.models,
+    }
+
+
+def _model(model: ModelView) -> dict[str, Any]:
+    explanation, plan = model.explanation, model.plan
+    estimate = explanation.estimate
+    gaps = estimate.gaps if isinstance(estimate, IncompleteEstimate) else ()
+    predicted = None if isinstance(estimate, IncompleteEstimate) else estimate.predicted_share
+    lost_s = sum(part.lost_s for part in explanation.parts)
+    return {
+        "view": model,
+        "estimate": model.estimate,
+        "unique": len(plan.keys) / len(plan.occurrences) if plan.occurrences else None,
+        "predicted": predicted,
+        "coverage": estimate.coverage,
+        "gaps": gaps,
+        "lost_s": lost_s,
+        "losers": [part for part in sorted(explanation.parts, key=lambda p: -p.lost_s)[:8]
+                   if part.lost_s],
+        "arithmetic": any(part.flops for part in explanation.parts),
+    }  # fmt: skip
+
+
+@cache
+def _library() -> str:
+    """Vega, Vega-Lite and what embeds them, as one script."""
+    import altair
+    import vl_convert
+
+    wanted = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=wanted)
+    return script.replace("</script", "<\\/script")
+
+
+def _in_script(data: Mapping[str, Any]) -> str:
+    """JSON that nothing in it can end: no text of it looks like a tag."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _giga(value: float | None) -> str:
+    return "–" if value is None else f"{value / 1e9:.3g}"
+
+
+def _millions(value: float) -> str:
+    return f"{value / 1e6:.3g}"

@@ -1,0 +1,167 @@
+"""What the pictures of a report draw, as small as it can be: lists of numbers and indices.
+
+Everything that is said of a brick stands here once for each target, and models point to it. The
+page's script unfolds it. Must not know how it is drawn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from bricks.errors import printable
+from bricks.estimate.explanation import Part
+from bricks.overview import ModelView, Overview, TargetView
+from bricks.report.lanes import lanes
+from bricks.report.tables import percent, seconds
+
+Facts = dict[str, Any]
+
+
+def page_data(overview: Overview, labels: Sequence[str]) -> Facts:
+    """All data of the page; ``labels`` say what the targets are called, in their order."""
+    return {
+        "targets": [_target(view) for view in overview.targets],
+        "systems": _systems(overview, labels) if len(overview.targets) > 1 else [],
+    }
+
+
+def _target(view: TargetView) -> Facts:
+    index: dict[str, int] = {}
+    bricks: list[list[Any]] = []
+    models = []
+    for model in view.models:
+        for part in model.explanation.parts:
+            if part.brick not in index:
+                index[part.brick] = len(bricks)
+                operator, shapes = printable(part.operator), printable(part.shapes)
+                bricks.append([part.brick, operator, shapes, part.flops, _round(part.bytes)])
+        models.append(_model(model, index))
+    peaks = view.peaks.flops_per_s, view.peaks.bytes_per_s
+    return {
+        "bricks": bricks,
+        "models": models,
+        "peaks": [None if peak is None else _round(peak) for peak in peaks],
+        "latencies": _latencies(view.models),
+        "similarity": _similar(view),
+        "costly": _cumulative(view),
+        "colors": _colored(view),
+    }
+
+
+def _model(model: ModelView, index: dict[str, int]) -> Facts:
+    """Parts are (brick, places, seconds of all, predicted, best known seconds of one)."""
+    plan = model.plan
+    return {
+        "parts": [[index[part.brick], *_part(part)] for part in model.explanation.parts],
+        "places": [
+            [index.get(occurrence.brick, -1), lane, needed]
+            for occurrence, needed, lane in zip(
+                plan.occurrences, plan.producers(), lanes(plan.producers()), strict=True
+            )
+        ],
+    }
+
+
+def _part(part: Part) -> list[Any]:
+    best_s = None if part.fastest is None else _round(part.fastest.latency_s)
+    return [part.occurrences, _round(part.total_s), int(part.predicted), best_s]
+
+
+def _latencies(models: Sequence[ModelView]) -> list[Facts]:
+    """A row for each model with an estimate, the slowest first."""
+    rows = []
+    for model in models:
+        estimate = model.estimate
+        if estimate is None:
+            continue
+        row: Facts = {
+            "title": printable(model.title),
+            "estimate": seconds(estimate.estimate_s),
+            "interval": f"{seconds(estimate.low_s)} … {seconds(estimate.high_s)}",
+            "measured": seconds(None),
+            "estimate_ms": _round(estimate.estimate_s * 1e3),
+            "low_ms": _round(estimate.low_s * 1e3),
+            "high_ms": _round(estimate.high_s * 1e3),
+        }
+        if model.measured is not None and model.ratio is not None:
+            measured_s = model.measured.median_s
+            inside = estimate.low_s <= measured_s <= estimate.high_s
+            row |= {
+                "measured": seconds(measured_s),
+                "measured_ms": _round(measured_s * 1e3),
+                "ratio": _round(model.ratio),
+                "low_ratio": _round(estimate.low_s / measured_s),
+                "high_ratio": _round(estimate.high_s / measured_s),
+                "error_percent": _round((model.ratio - 1) * 100),
+                "inside": "inside the interval" if inside else "outside",
+                "off": f"{(model.ratio - 1) * 100:+.1f} % off",
+            }
+        rows.append(row)
+    return sorted(rows, key=lambda row: -row["estimate_ms"])
+
+
+def _similar(view: TargetView) -> Facts:
+    """Titles in an order in which similar models stand together, and what is not zero."""
+    order = view.similarity.ordered()
+    grid = view.similarity.grid
+    return {
+        "titles": [printable(view.models[position].title) for position in order],
+        "shared": [
+            [i, j, _round(grid[a][b], 3)]
+            for i, a in enumerate(order)
+            for j, b in enumerate(order)
+            if grid[a][b] > 0
+        ],
+    }
+
+
+def _cumulative(view: TargetView) -> list[Facts]:
+    """How much of all time the costliest bricks hold, at some fifty numbers of them."""
+    sums = list(accumulate(brick.share for brick in view.costly))
+    if not sums:
+        return []
+    step = max(1, len(sums) // 50)
+    numbers = sorted({*range(1, min(len(sums), 20) + 1), *range(step, len(sums), step), len(sums)})
+    return [{"bricks": n, "share": _round(sums[n - 1]), "text": percent(sums[n - 1])}
+            for n in numbers]  # fmt: skip
+
+
+def _colored(view: TargetView, most: int = 6) -> list[str]:
+    """The operators that have a colour of their own: those that take longest over all models."""
+    total_s: dict[str, float] = defaultdict(float)
+    for brick in view.costly:
+        total_s[printable(brick.operator)] += brick.total_s
+    return sorted(total_s, key=lambda operator: -total_s[operator])[:most]
+
+
+def _systems(overview: Overview, labels: Sequence[str]) -> list[Facts]:
+    """Latencies of the models that more than one target knows, the slowest first."""
+    held = Counter(model.plan.digest for view in overview.targets for model in view.models
+                   if model.estimate is not None)  # fmt: skip
+    rows: list[tuple[str, float, Facts]] = []
+    for view, label in zip(overview.targets, labels, strict=True):
+        for model in view.models:
+            estimate = model.estimate
+            if estimate is None or held[model.plan.digest] < 2:
+                continue
+            row = {
+                "title": printable(model.title),
+                "target": label,
+                "estimate_ms": _round(estimate.estimate_s * 1e3),
+                "estimate": seconds(estimate.estimate_s),
+                "interval": f"{seconds(estimate.low_s)} … {seconds(estimate.high_s)}",
+            }
+            rows.append((model.plan.digest, estimate.estimate_s, row))
+    slowest_s: dict[str, float] = defaultdict(float)
+    for digest, estimate_s, _ in rows:
+        slowest_s[digest] = max(slowest_s[digest], estimate_s)
+    rows.sort(key=lambda each: (-slowest_s[each[0]], each[0]))
+    return [row for _, _, row in rows]
+
+
+def _round(value: float, digits: int = 4) -> float:
+    """With so many digits: the page need not carry more than anyone can see."""
+    return float(f"{value:.{digits}g}")
