@@ -22,10 +22,6 @@ ALLOWED = {
         "measure.measurement", "measure.statistics", "measure.probes", "measure.translation",
     },
     "suite": {"errors", "graph", "decompose", "system"},
-    "report": {
-        "errors", "graph", "decompose", "system", "store", "estimate", "measure.measurement",
-        "overview",
-    },
     "knowledge": {
         "decompose", "store", "zoo", "estimate", "measure.measurement", "measure.state",
         "measure.translation",
@@ -48,6 +44,10 @@ ALLOWED = {
     "overview": {
         "bench", "insight", "errors", "zoo", "decompose", "estimate", "system",
         "measure.measurement", "measure.statistics",
+    },
+    "report": {
+        "errors", "graph", "decompose", "system", "store", "estimate", "measure.measurement",
+        "overview",
     },
     "": {
         "bench", "insight", "overview", "options", "results", "survey", "errors", "graph", "system",
