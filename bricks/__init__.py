@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         UsageError,
         WorkerError,
     )
+    from bricks.estimate.advice import PROMISE, per_million, risk
     from bricks.estimate.comparison import Compared, NotCompared, Summary
     from bricks.estimate.cost import Cost, CostModel
     from bricks.estimate.coverage import Coverage, Covered, ZooCoverage
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from bricks.measure.rounds import StopRule
     from bricks.options import Options
     from bricks.results import Comparison, Measured, Probed
+    from bricks.store.exchange import Merged
     from bricks.store.store import Store
     from bricks.suite import Suite, read_suite, write_suite
     from bricks.survey import coverage, decompose_all
@@ -62,6 +64,7 @@ _ORIGIN = {
         "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "SuiteError",
         "UsageError", "WorkerError",
     ),
+    "bricks.estimate.advice": ("PROMISE", "per_million", "risk"),
     "bricks.estimate.comparison": ("Compared", "NotCompared", "Summary"),
     "bricks.estimate.cost": ("Cost", "CostModel"),
     "bricks.estimate.coverage": ("Coverage", "Covered", "ZooCoverage"),
@@ -77,6 +80,7 @@ _ORIGIN = {
     "bricks.measure.rounds": ("StopRule",),
     "bricks.options": ("Options",),
     "bricks.results": ("Comparison", "Measured", "Probed"),
+    "bricks.store.exchange": ("Merged",),
     "bricks.store.store": ("Store",),
     "bricks.suite": ("Suite", "read_suite", "write_suite"),
     "bricks.survey": ("coverage", "decompose_all"),
@@ -85,14 +89,14 @@ _ORIGIN = {
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 
 __all__ = [
-    "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison", "Conditions", "Cost",
-    "CostModel", "Coverage", "Covered", "Decomposition", "Estimate", "Explanation", "Failure",
-    "Gap", "IncompleteEstimate", "Measured", "Measurement", "Model", "ModelError", "NotCompared",
-    "Occurrence", "Options", "Part", "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime",
-    "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError",
-    "Summary", "System", "Target", "UsageError", "WorkerError", "ZooCoverage", "anything",
-    "coverage", "decompose_all", "explain", "not_two_of", "read_model", "read_suite", "similarity",
-    "write_suite",
+    "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison",
+    "Conditions", "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Estimate",
+    "Explanation", "Failure", "Gap", "IncompleteEstimate", "Measured", "Measurement", "Merged",
+    "Model", "ModelError", "NotCompared", "Occurrence", "Options", "Part", "Peaks", "Place", "Plan",
+    "Probed", "Rule", "Runtime", "ShapeError", "Share", "Similarity", "StopRule", "Store",
+    "StoreError", "Suite", "SuiteError", "Summary", "System", "Target", "UsageError", "WorkerError",
+    "ZooCoverage", "anything", "coverage", "decompose_all", "explain", "not_two_of", "per_million",
+    "read_model", "read_suite", "risk", "similarity", "write_suite",
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from bricks import backends
 from bricks.decompose.granularity import Granularity
+from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition, Plan, by_itself
 from bricks.decompose.streams import streams_of
 from bricks.errors import BackendError, ModelError, UsageError, WorkerError
@@ -38,7 +39,7 @@ from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.options import Options, conditions_of, effort_of, runtime_of
 from bricks.results import Comparison, Measured, Probed
 from bricks.spending import Spending, deviation, probes
-from bricks.store import Store
+from bricks.store import Merged, Store
 from bricks.system import (
     Target,
     available_memory_bytes,
@@ -373,6 +374,16 @@ class Bench:
         if isinstance(whole, Measurement):
             state_s = state_of(plan, results, whole, predictions)
         return recompose(plan, results, state_s, predictions=predictions, construction=construction)
+
+    def merge(self, results: Path) -> Merged:
+        """Take in what another cache exported into a file: all of it, or nothing.
+
+        Raises :class:`~bricks.errors.StoreError` where the file is damaged or cannot be true. What
+        was predicted before may be predicted otherwise from now on.
+        """
+        merged = self.store.merge(results, mismatch)
+        self._known.clear()  # learned without what came
+        return merged
 
     def compare(self, models: Iterable[Model]) -> Comparison:
         """Estimates against whole-model runs; what the cache lacks of either is sampled in turn.

@@ -15,6 +15,7 @@ from factories import conv_net, mlp, save
 
 import bricks.bench
 from bricks.bench import Bench
+from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.store import Owner, Store
 from bricks.store import results_file as file_format
 from bricks.system import fingerprint
@@ -76,6 +77,19 @@ def test_a_cache_that_takes_in_results_knows_all_that_was_measured(
     known = here("predict", conv, "--no-measure", "--json").json
     assert there("predict", conv, "--no-measure", "--json").json["models"] == known["models"]
     assert there("measure", conv, "--json").json["new_bricks"] == 0
+
+
+def test_a_bench_predicts_from_what_it_has_taken_in(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    with Bench(tmp_path / "there", runtime="fake", threads=1) as there:
+        there.measure([there.read(save(mlp(widths=range(8, 328, 8)), tmp_path, "known.onnx"))])
+        there.store.export(results, [there.target.key], package="0")
+    with Bench(tmp_path / "here", runtime="fake", threads=1) as bench:
+        model = bench.read(save(mlp(widths=(12, 20, 28)), tmp_path, "new.onnx"))
+        assert isinstance(bench.predict(model, measure=False), IncompleteEstimate)
+        assert bench.merge(results).measurements > 0
+        assert isinstance(bench.predict(model, measure=False), Estimate)
+        assert bench.merge(results).measurements == 0
 
 
 def test_what_is_exported_again_has_the_same_bytes(

@@ -17,7 +17,8 @@ The room must not know how anything is decomposed, measured or estimated.
 """
 
 from bricks.store.claims import Claim, Owner, alive
+from bricks.store.exchange import Merged
 from bricks.store.schema import SCHEMA_VERSION
 from bricks.store.store import CacheStats, Store
 
-__all__ = ["SCHEMA_VERSION", "CacheStats", "Claim", "Owner", "Store", "alive"]
+__all__ = ["SCHEMA_VERSION", "CacheStats", "Claim", "Merged", "Owner", "Store", "alive"]
