@@ -23,6 +23,7 @@ TOGETHER = {
     # One process of a host times at a time: these would wait for each other.
     "test_measuring_stays_within_its_memory.py": "timing",
     "test_measuring_with_onnxruntime.py": "timing",
+    "test_notebooks_run_from_top_to_bottom.py": "timing",
     "test_readme_works_as_written.py": "timing",
 }
 
