@@ -81,13 +81,17 @@ def sources_digest(notebook: NotebookNode) -> str:
 
 
 def told(notebook: NotebookNode) -> list[str]:
-    """What outputs tell of the machine that they were made on: paths, and the host's name."""
-    host = socket.gethostname()
+    """What outputs tell of the machine that they were made on: paths, and the host's name.
+
+    A name that sources use as a word of their own tells nothing.
+    """
+    host = re.compile(rf"\b{re.escape(socket.gethostname())}\b")
+    own = any(host.search(cell["source"]) for cell in notebook["cells"])
     found = []
     for _, output in _outputs(notebook):
         for text in _texts(output):
             found += _PATH.findall(text)
-            found += [host] if re.search(rf"\b{re.escape(host)}\b", text) else []
+            found += [] if own else host.findall(text)
     return found
 
 

@@ -102,12 +102,11 @@ def test_a_suite_is_generated_travels_and_comes_back() -> None:
 
 
 def test_a_latency_is_predicted_ever_better_and_for_another_target() -> None:
-    bricks, new, shares, widths, run, operators, threads, merged, there, answers, risks = found(
+    bricks, new, shares, run, operators, threads, merged, there, answers, risks = found(
         "predict_a_latency.ipynb",
         "[known.measured, known.bricks]",
         "new_bricks",
         "[e.measured_share for e in steps.values()]",
-        "[(e.high_s - e.low_s) / e.estimate_s for e in steps.values()]",
         "[row.model, row.ratio]",
         "sum(part.share for part in explanation.operators)",
         "other.runtime.threads",
@@ -119,7 +118,6 @@ def test_a_latency_is_predicted_ever_better_and_for_another_target() -> None:
     assert 0 < bricks[0] < bricks[1]
     assert new[0] == 0 and bricks[0] + sum(new) == bricks[1]
     assert shares[0] < shares[-1] == 1.0
-    assert widths[-1] == min(widths) < widths[0] / 2
     assert run[0] == "densenet121" and run[1] > 0
     assert operators == pytest.approx(1.0)
     assert threads == 2
@@ -173,7 +171,7 @@ def write(path: Path, *sources: str) -> bytes:
         ("1 / 0", "a cell fails: ZeroDivisionError: division by zero"),
         ("import sys\nprint('oh', file=sys.stderr)", "cell 1 warns: oh"),
         ("from pathlib import Path\nprint(Path.cwd())", "its outputs tell of this machine: /"),
-        ("import socket\nf'on {socket.gethostname()}'", "its outputs tell of this machine: "),
+        ("import socket as s\nf'on {s.gethostname()}'", "its outputs tell of this machine: "),
     ],
 )
 def test_what_should_not_be_kept_is_not(
