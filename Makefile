@@ -12,7 +12,7 @@ SEED ?= 0
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test conformance fuzz check lint format lock models zoo-check clean
+.PHONY: help setup demo paper test conformance fuzz notebooks check lint format lock models zoo-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -43,6 +43,9 @@ conformance: setup ## the test cases of the onnx package decomposed, chained, me
 
 fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0): docs/fuzz.json
 	$(BIN)/python tests/fuzzing.py --cases $(CASES) --seed $(SEED) --json docs/fuzz.json
+
+notebooks: setup ## run the notebooks from top to bottom on a quiet machine, and keep what they show
+	$(BIN)/python notebooks/execute.py
 
 check: lint test ## lint, types and tests: what CI runs
 
