@@ -24,7 +24,7 @@ from graphs import Maker
 
 from bricks.decompose.plan import Brick
 from bricks.estimate.features import CONVOLUTION, PRODUCT, SIZES, STREAM, TAGS, Traits, describe
-from bricks.estimate.predictor import LEAST, learn
+from bricks.estimate.predictor import LEAST, Outcome, _bias, learn
 from bricks.estimate.roofline import Roofline
 
 
@@ -203,6 +203,19 @@ def test_what_bricks_of_a_group_have_in_common_is_found() -> None:
     assert without is not None
     assert without.bias < 0.1
     assert 0.15 < with_common.bias < 0.6
+
+
+def test_a_few_groups_that_are_right_do_not_widen_intervals() -> None:
+    """Where each group's own bricks may be off by much, all could be off together, and are not."""
+    few = [
+        Outcome(f"group {i}", "Conv", 1.0, error, log_sd=1.0)
+        for i, error in enumerate((0.05, -0.05) * 3)
+    ]
+    off = [
+        Outcome(f"group {i}", "Conv", 1.0, error, log_sd=0.4)
+        for i, error in enumerate((0.8, -0.9) * 12)
+    ]
+    assert _bias(few) < 0.15 < 0.3 < _bias(off)
 
 
 def test_bricks_that_several_groups_have_are_left_out_with_none() -> None:
