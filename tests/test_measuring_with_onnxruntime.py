@@ -3,12 +3,14 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import psutil
 import pytest
 from commands import Here, chain
 from factories import constant, mlp, model, node, save, value
 
-from bricks import Bench, Conditions, IncompleteEstimate, StopRule
+from bricks import BackendError, Bench, Conditions, IncompleteEstimate, StopRule
+from bricks.backends import create
 
 MIB = 1 << 20
 QUICK = Conditions(rule=StopRule(min_rounds=6, max_rounds=6))
@@ -85,3 +87,11 @@ def test_a_worker_that_is_killed_from_outside_is_replaced(tmp_path: Path) -> Non
         assert worker.pid not in killed
     assert (done.failures, done.unfinished) == ((), 0)
     assert done.new_bricks == done.bricks
+
+
+def test_a_version_without_a_shared_pool_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(onnxruntime, "set_global_thread_pool_sizes")
+    with pytest.raises(BackendError, match=r"is too old.*install 1\.23 or newer"):
+        create("onnxruntime", threads=1, seed=0)

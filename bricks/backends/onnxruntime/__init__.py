@@ -35,6 +35,7 @@ from bricks.backends.onnxruntime.sessions import (
 )
 from bricks.backends.onnxruntime.standins import StandIns
 from bricks.backends.onnxruntime.values import run, translated, type_found
+from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
@@ -42,6 +43,8 @@ from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, unsure, upstream, without_values
 
+# The first version in which Python can say how large the global thread pool is.
+_OLDEST = "1.23"
 # The runtime's name for an arena that grows by what is asked of it.
 _AS_REQUESTED = 1
 # The fan-in that the numbers of the shared block suit; and below this, weights have memory of
@@ -67,6 +70,11 @@ class OnnxRuntimeBackend:
     def __init__(
         self, *, threads: int, seed: int, workers: int = 1, optimization: str = ALL
     ) -> None:
+        if not hasattr(ort, "set_global_thread_pool_sizes"):
+            raise BackendError(
+                f"onnxruntime {ort.__version__} is too old, its sessions cannot share a pool of"
+                f" threads of a given size: install {_OLDEST} or newer"
+            )
         ort.set_default_logger_severity(4)
         ort.set_global_thread_pool_sizes(threads, workers + 1 if workers > 1 else 1)
         memory = ort.OrtMemoryInfo(
