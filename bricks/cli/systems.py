@@ -35,6 +35,7 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
         return
     from bricks.store import Store
     from bricks.system import fingerprint
+    from bricks.system.names import names_of
 
     here = fingerprint()
     known: list[System] = []
@@ -42,11 +43,16 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
     if Store.exists(cache):  # one that is not there must not come from being asked about
         with Store.open(cache) as store:
             known, targets, here = store.systems(), store.targets(), store.named(here)
+    names = names_of(targets)
     rows = [
         {
             **system.to_json(),
             "this_host": system.key == here.key,
-            "runtimes": [t.runtime.to_json() for t in targets if t.system.key == system.key],
+            "runtimes": [
+                {**t.runtime.to_json(), "target": t.key, "name": names[t.key]}
+                for t in targets
+                if t.system.key == system.key
+            ],
         }
         for system in known
     ]
@@ -65,7 +71,7 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
             show(
                 f"  {runtime['backend']} {runtime['version']}, {runtime['threads']} threads,"
                 f" brick optimisation {runtime['brick_optimization']}"
-                f"{f', optimisation {level}' if level else ''}"
+                f"{f', optimisation {level}' if level else ''}: {runtime['name']}"
             )
     if not rows:
         show("", "The cache knows no system yet: 'bricks measure MODEL' makes this one known.")

@@ -1,0 +1,106 @@
+"""What people call a target: words that tell it apart, joined by ``/``.
+
+A target is a digest to the cache; to people it is a host, a runtime and how that was set up, such
+as ``amd-epyc-2c/onnxruntime-1.31.1/2-threads``. Any of these words will do, in any order, as long
+as one target alone has them all. It must not know what is measured on a target.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from bricks.errors import UsageError
+from bricks.system.target import Target
+
+SEPARATOR = "/"
+
+# Messages name so many targets; 'bricks systems' names all.
+_MOST_NAMED = 3
+
+
+def names_of(targets: Sequence[Target]) -> dict[str, str]:
+    """A name for each of ``targets``, by key, that none of the others has.
+
+    The host's name, the runtime and its threads, and what is unusual; the host's key where several
+    hosts have one name, and the target's where even that is not enough.
+    """
+    hosts = {target.system.key: _plain(target.system.name) for target in targets}
+    called = Counter(hosts.values())
+    found = {}
+    for target in targets:
+        host = hosts[target.system.key]
+        words = [host if called[host] == 1 else target.system.key, *_usual(target)]
+        found[target.key] = SEPARATOR.join(words)
+    taken = Counter(found.values())
+    return {key: name if taken[name] == 1 else key for key, name in found.items()}
+
+
+def target_named(text: str, targets: Sequence[Target]) -> Target:
+    """The one of ``targets`` that has all the words in ``text``, or whose key begins with it.
+
+    Raises :class:`UsageError` where that is none of them, or more than one.
+    """
+    words = [word.strip() for word in text.split(SEPARATOR)]
+    names = names_of(targets)
+    whole = [target for target in targets if names[target.key] == text]
+    if whole:  # others may have all of its words, and more
+        return whole[0]
+    found = [target for target in targets if all(_has(target, word) for word in words)]
+    if len(found) == 1 and all(words):
+        return found[0]
+    if not targets:
+        raise UsageError(f"there is no target {text!r}: the cache knows none, measure on one first")
+    if len(found) > 1 and all(words):
+        raise UsageError(
+            f"{text!r} may be {_listed([names[target.key] for target in found])}:"
+            f" add words, with {SEPARATOR!r} between them, that only one of them has"
+        )
+    raise UsageError(
+        f"no target of the cache is called {text!r}; it knows {_listed(list(names.values()))}:"
+        f" give a name, words of it with {SEPARATOR!r} between them, or the beginning of a key"
+    )
+
+
+def _has(target: Target, word: str) -> bool:
+    """Whether ``word`` is one that ``target`` goes by."""
+    system, runtime = target.system, target.runtime
+    keys = (target.key, system.key)
+    if word.startswith(("t1-", "s1-")) and any(key.startswith(word) for key in keys):
+        return True
+    return word in {
+        system.name,
+        _plain(system.name),
+        *_usual(target),
+        runtime.backend,
+        runtime.version,
+        runtime.provider,
+        f"{runtime.threads}-thread{'' if word.endswith('d') else 's'}",
+        f"optimization={runtime.optimization}",
+        f"bricks={runtime.brick_optimization}",
+    }
+
+
+def _usual(target: Target) -> list[str]:
+    """The words in its name but for the host's."""
+    runtime = target.runtime
+    words = [
+        f"{runtime.backend}-{runtime.version}",
+        f"{runtime.threads}-thread{'' if runtime.threads == 1 else 's'}",
+    ]
+    if runtime.optimization != "all":
+        words.append(f"optimization={runtime.optimization}")
+    if runtime.brick_optimization != "none":  # whole layers, which are optimised when they are run
+        words.append(f"bricks={runtime.brick_optimization}")
+    return words
+
+
+def _plain(name: str) -> str:
+    """A host's name as one word."""
+    return name.replace(SEPARATOR, "-")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    listed = ", ".join(sorted(names)[:_MOST_NAMED])
+    return f"{listed} and {more} more ('bricks systems')" if more > 0 else listed
