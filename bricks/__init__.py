@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bricks.bench import Bench
+    from bricks.contrast import Contrast, side_by_side
     from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
     from bricks.errors import (
         BackendError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from bricks.estimate.comparison import Compared, NotCompared, Summary
     from bricks.estimate.cost import Cost, CostModel
     from bricks.estimate.coverage import Coverage, Covered, ZooCoverage
+    from bricks.estimate.difference import Difference
     from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
     from bricks.estimate.explanation import Explanation, Part, Peaks
     from bricks.estimate.schedule import Place, Rule, anything, not_two_of
@@ -59,6 +61,7 @@ __version__ = "0.1.0"
 
 _ORIGIN = {
     "bricks.bench": ("Bench",),
+    "bricks.contrast": ("Contrast", "side_by_side"),
     "bricks.decompose.plan": ("Brick", "Decomposition", "Occurrence", "Plan"),
     "bricks.errors": (
         "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "SuiteError",
@@ -68,6 +71,7 @@ _ORIGIN = {
     "bricks.estimate.comparison": ("Compared", "NotCompared", "Summary"),
     "bricks.estimate.cost": ("Cost", "CostModel"),
     "bricks.estimate.coverage": ("Coverage", "Covered", "ZooCoverage"),
+    "bricks.estimate.difference": ("Difference",),
     "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
     "bricks.estimate.explanation": ("Explanation", "Part", "Peaks"),
     "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
@@ -90,13 +94,14 @@ _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 
 __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison",
-    "Conditions", "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Estimate",
-    "Explanation", "Failure", "Gap", "IncompleteEstimate", "Measured", "Measurement", "Merged",
-    "Model", "ModelError", "NotCompared", "Occurrence", "Options", "Part", "Peaks", "Place", "Plan",
-    "Probed", "Rule", "Runtime", "ShapeError", "Share", "Similarity", "StopRule", "Store",
-    "StoreError", "Suite", "SuiteError", "Summary", "System", "Target", "UsageError", "WorkerError",
-    "ZooCoverage", "anything", "coverage", "decompose_all", "explain", "not_two_of", "per_million",
-    "read_model", "read_suite", "risk", "similarity", "write_suite",
+    "Conditions", "Contrast", "Cost", "CostModel", "Coverage", "Covered", "Decomposition",
+    "Difference", "Estimate", "Explanation", "Failure", "Gap", "IncompleteEstimate", "Measured",
+    "Measurement", "Merged", "Model", "ModelError", "NotCompared", "Occurrence", "Options", "Part",
+    "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime", "ShapeError", "Share", "Similarity",
+    "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System", "Target",
+    "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all", "explain",
+    "not_two_of", "per_million", "read_model", "read_suite", "risk", "side_by_side", "similarity",
+    "write_suite",
 ]  # fmt: skip
 
 

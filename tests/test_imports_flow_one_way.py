@@ -19,12 +19,16 @@ ALLOWED = {
     "measure": {"errors", "graph", "decompose", "system", "backends", "store"},
     "estimate": {
         "errors", "graph", "decompose", "system", "store",
-        "measure.measurement", "measure.statistics", "measure.probes", "measure.translation",
+        "measure.measurement", "measure.state", "measure.statistics", "measure.probes",
+        "measure.translation",
     },
     "suite": {"errors", "graph", "decompose", "system"},
     "knowledge": {
         "decompose", "store", "zoo", "estimate", "measure.measurement", "measure.state",
         "measure.translation",
+    },
+    "contrast": {
+        "errors", "system", "zoo", "decompose", "store", "estimate", "knowledge", "measure.probes",
     },
     "spending": {"knowledge", "decompose", "estimate", "measure"},
     "options": {"errors", "system", "decompose", "backends", "measure", "estimate"},
@@ -50,15 +54,16 @@ ALLOWED = {
         "overview",
     },
     "": {
-        "bench", "insight", "overview", "options", "results", "survey", "errors", "graph", "system",
-        "zoo", "decompose", "backends", "store", "measure", "estimate", "suite", "report",
+        "bench", "contrast", "insight", "overview", "options", "results", "survey", "errors",
+        "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate", "suite",
+        "report",
     },
     "fleet": {
         "", "bench", "survey", "options", "errors", "graph", "system", "decompose", "store",
         "measure.campaign", "measure.jobs", "measure.measurement", "measure.probes", "suite",
     },
     "cli": {
-        "", "fleet", "bench", "insight", "overview", "options", "results", "survey",
+        "", "fleet", "bench", "contrast", "insight", "overview", "options", "results", "survey",
         "environments", "errors",
         "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate", "suite",
         "report",

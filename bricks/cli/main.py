@@ -13,6 +13,7 @@ from bricks.cli.backends import app as backends_app
 from bricks.cli.cache import app as cache_app
 from bricks.cli.compare import compare
 from bricks.cli.decompose import decompose
+from bricks.cli.diff import diff
 from bricks.cli.explain import explain
 from bricks.cli.generate import generate
 from bricks.cli.measure import measure
@@ -36,8 +37,9 @@ app = typer.Typer(
     help="How fast will this model run on that machine? Composable benchmarks for ONNX models.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (decompose, generate, measure, probe, predict, explain, compare, report, advise):
+for command in (decompose, generate, measure, probe, predict, explain, compare, diff, report):
     app.command()(command)
+app.command()(advise)
 app.command()(worker)
 app.add_typer(systems_app, name="systems")
 app.add_typer(cache_app, name="cache")
