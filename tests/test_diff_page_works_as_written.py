@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import subprocess
@@ -13,7 +14,7 @@ from commands import environment
 
 from bricks.cli.main import run
 from bricks.estimate.difference import Common
-from bricks.estimate.significance import BRICK_DRIFT, MACHINE_DRIFT, WRONG
+from bricks.estimate.significance import BRICK_DRIFT, MACHINE_DRIFT, WRONG, Change, judged
 
 PAGE = (Path(__file__).parent.parent / "docs" / "diff.md").read_text(encoding="utf-8")
 CONSOLE = [
@@ -57,6 +58,9 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert not Common(1.054, 1, 2, 9).unusual
     assert Common(1.058, 1, 2, 9).unusual
     assert "Where it is more than 5.5 %" in text
+    least = [judged([Change(math.log(r), math.sqrt(2) * MACHINE_DRIFT)])[0] for r in (1.055, 1.058)]
+    assert [ratio.slower for ratio in least] == [False, True]
+    assert "is less than 5.5 % slower is found" in text
 
 
 def test_its_table_is_written_by_comparing_sessions_of_the_same(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ _WIDEST = math.log(1e3)
 # deviation and beside what the spread of its rounds shows: every brick by itself (where its memory
 # came to lie, say), and all together (the machine's clock, its neighbours). Round numbers from 40
 # sessions of 9 models with 1 and 2 threads, on a virtual machine whose host was shared: at some
-# hours all together drifted by 1 %, at others by 2.5 %. benchmarks/repeats.py takes other sessions,
-# and tells how many changes are found where there are none.
+# hours all together drifted by 1 %, at others by 2.5 % (1 thread) or 5 % (a thread for each core).
+# benchmarks/repeats.py takes other sessions, and tells how many changes are found where there are
+# none.
 BRICK_DRIFT = 0.0125
 MACHINE_DRIFT = 0.02
 
