@@ -1,5 +1,7 @@
 """Runtimes, one a file behind one small interface (:mod:`bricks.backends.base`).
 
+Those of other packages are found by their entry points (:mod:`bricks.backends.added`).
+
 A runtime is imported by its backend alone, inside the worker process. What must be known of it
 before a worker exists (its version, so that the store can be asked) comes from package metadata.
 """
@@ -7,16 +9,15 @@ before a worker exists (its version, so that the store can be asked) comes from 
 from __future__ import annotations
 
 import os
-import sys
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from bricks.backends.base import Backend
+from bricks.backends import added
+from bricks.backends.base import Backend, BackendInfo
 from bricks.environments import Environment
 from bricks.errors import BackendError, UsageError
 
-__all__ = ["BACKENDS", "ENVIRONMENTS", "Backend", "BackendInfo", "create", "describe"]
+__all__ = ["BACKENDS", "ENVIRONMENTS", "Backend", "BackendInfo", "create", "describe", "names"]
 
 BACKENDS = ("onnxruntime", "mxnet", "mxnet-unfused", "fake")
 
@@ -30,28 +31,16 @@ _MXNET = Environment(
 ENVIRONMENTS = {"mxnet": _MXNET, "mxnet-unfused": _MXNET}
 
 
-@dataclass(frozen=True, slots=True)
-class BackendInfo:
-    """What is known of a backend without starting it.
+def names() -> tuple[str, ...]:
+    """All runtimes there are: those of this package, and then what others add."""
+    return (*BACKENDS, *(name for name in added.names() if name not in BACKENDS))
 
-    ``real`` is whether it takes real time, ``parallel`` whether it can run nodes side by side.
-    ``brick_optimization`` is which of its optimisations it applies to bricks, ``all`` or ``none``,
-    whichever the granularity; None where that decides. ``python`` is the interpreter that the
-    worker needs. ``frugal`` is whether it holds no more memory than what is loaded needs: of others
-    nobody can tell how much a model may take. ``levels`` are those of its optimisation. ``build``
-    is the package that it was installed from, as far as that is known.
-    """
 
-    name: str
-    version: str
-    provider: str
-    real: bool
-    parallel: bool = False
-    brick_optimization: str | None = None
-    python: str = sys.executable
-    frugal: bool = True
-    levels: tuple[str, ...] = ("all",)
-    build: str | None = None
+def _added(name: str) -> added.Offer:
+    offer = added.offer(name)
+    if offer is None:
+        raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(names())}")
+    return offer
 
 
 def describe(name: str) -> BackendInfo:
@@ -89,7 +78,7 @@ def describe(name: str) -> BackendInfo:
             python=python,
             frugal=False,  # it keeps what earlier models took, and crashes where memory lacks
         )
-    raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
+    return added.describe(_added(name), name)
 
 
 def _build(package: str) -> str | None:
@@ -136,4 +125,6 @@ def create(
             ) from exc
 
         return MxnetBackend(seed=seed, fuse=name == "mxnet")
-    raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
+    return added.create(
+        _added(name), name, threads=threads, seed=seed, workers=workers, optimization=optimization
+    )

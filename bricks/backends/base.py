@@ -6,6 +6,7 @@ leaves its backend. It must not know of the store, of plans, or of how often som
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +15,30 @@ import numpy as np
 import onnx
 
 from bricks.graph.containers import ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class BackendInfo:
+    """What is known of a backend without starting it.
+
+    ``real`` is whether it takes real time, ``parallel`` whether it can run nodes side by side.
+    ``brick_optimization`` is which of its optimisations it applies to bricks, ``all`` or ``none``,
+    whichever the granularity; None where that decides. ``python`` is the interpreter that the
+    worker needs. ``frugal`` is whether it holds no more memory than what is loaded needs: of others
+    nobody can tell how much a model may take. ``levels`` are those of its optimisation. ``build``
+    is the package that it was installed from, as far as that is known.
+    """
+
+    name: str
+    version: str
+    provider: str
+    real: bool
+    parallel: bool = False
+    brick_optimization: str | None = None
+    python: str = sys.executable
+    frugal: bool = True
+    levels: tuple[str, ...] = ("all",)
+    build: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

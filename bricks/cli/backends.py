@@ -21,9 +21,9 @@ def list_backends(json: Json = False) -> None:
 
     Example: bricks backends list
     """
-    from bricks.backends import BACKENDS
+    from bricks.backends import names
 
-    rows = [_row(name) for name in BACKENDS]
+    rows = [_row(name) for name in names()]
     if json:
         print_json({"backends": rows})
         return
@@ -42,10 +42,10 @@ def install(
     Example: bricks backends install mxnet
     """
     from bricks import environments
-    from bricks.backends import BACKENDS, ENVIRONMENTS
+    from bricks.backends import BACKENDS, ENVIRONMENTS, names
 
-    if name not in BACKENDS:
-        raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(BACKENDS)}")
+    if name not in names():
+        raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(names())}")
     new = False
     if name in ENVIRONMENTS:
         _, new = environments.install(ENVIRONMENTS[name], complain)
@@ -53,7 +53,7 @@ def install(
     if json:
         print_json({**row, "new": new})
     elif row["installed"]:
-        where = "" if name in ENVIRONMENTS else ", with bricks itself"
+        where = ", with bricks itself" if name in BACKENDS and name not in ENVIRONMENTS else ""
         show(f"{name} {row['version']} is installed{where}: use it with --runtime {name}")
     finish([] if row["installed"] else [row["missing"]])
 

@@ -58,7 +58,7 @@ Cache = Annotated[
     ),
 ]
 RuntimeName = Annotated[
-    str, typer.Option("--runtime", metavar="onnxruntime|fake", help="What runs the models.")
+    str, typer.Option("--runtime", metavar="onnxruntime|mxnet|fake|…", help="What runs the models.")
 ]
 GranularityText = Annotated[
     str,

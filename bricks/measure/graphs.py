@@ -18,6 +18,7 @@ from bricks.graph.containers import type_from_json
 from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
+from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
 from bricks.measure.hints import given, hints
@@ -79,11 +80,11 @@ class Graphs:
         answer = self.ask(model, "executed", model=pack(model.skeleton))
         groups = answer["groups"]
         together = None if groups is None else [tuple(group) for group in groups]
-        return _told(answer, unpack(answer["model"]), answer["in_place"], together)
+        return _told(model, answer, unpack(answer["model"]), answer["in_place"], together)
 
     def _source(self, model: Model) -> _Cuttable:
         answer = self.ask(model, "source", name=model.name, model=pack(model.skeleton))
-        return _told(answer, model.skeleton, {}, None)
+        return _told(model, answer, model.skeleton, {}, None)
 
     def _steering_values(self, model: Model, of: _Cuttable) -> dict[str, list[float]]:
         """What values that steer the work hold, where they are no constants."""
@@ -116,6 +117,7 @@ class Decomposer:
 
 
 def _told(
+    of: Model,
     answer: Mapping[str, Any],
     proto: bytes,
     in_place: Mapping[str, str],
@@ -123,4 +125,16 @@ def _told(
 ) -> _Cuttable:
     types = {name: type_from_json(t) for name, t in answer["types"].items()}
     graph = graph_of(parse_model(unpack(answer["model"])), types)
+    _refuse_untyped(of, graph)
     return _Cuttable(proto, graph, in_place, frozenset(answer["observed"]), groups)
+
+
+def _refuse_untyped(model: Model, graph: Graph) -> None:
+    """A type that a backend leaves out would be missed later, by somebody who cannot say whose."""
+    for node in graph.nodes:
+        for name in node.output:
+            if name and name not in graph.types:
+                raise WorkerError(
+                    f"{model.name}: the runtime tells no type of {name!r}, which {label(node)}"
+                    " makes: choose another runtime, or let its backend infer it"
+                )

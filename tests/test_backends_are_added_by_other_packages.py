@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from commands import Here, Outcome, bricks, chain
+from factories import save
+
+from bricks import backends
+from bricks.errors import BackendError, UsageError
+
+GOOD = """
+from bricks.backends import BackendInfo
+from bricks.backends.fake import FakeBackend
+
+
+def describe():
+    return BackendInfo("mine", "3", "none", real=False)
+
+
+def create(*, threads, seed, workers, optimization):
+    return FakeBackend()
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of installed packages, for this process and its workers."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    paths = filter(None, (str(folder), os.environ.get("PYTHONPATH")))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    return folder
+
+
+def installed(site: Path, module: str, source: str, name: str = "mine") -> None:
+    """A package with one module, and an entry point that leads to it."""
+    (site / f"{module}.py").write_text(source, encoding="utf-8")
+    facts = site / f"{module}-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(f"[bricks.backends]\n{name} = {module}\n")
+
+
+def measured(site: Path, cache: Path) -> Outcome:
+    model = save(chain("Relu", "Neg"), site, "pair.onnx")
+    return bricks("measure", model, "--cache", cache, "--runtime", "mine")
+
+
+def test_a_runtime_of_another_package_measures(here: Here, site: Path) -> None:
+    installed(site, "good_one", GOOD)
+    rows = here.plain("backends", "list", "--json").json["backends"]
+    assert [row["name"] for row in rows] == [*backends.BACKENDS, "mine"]
+    assert rows[-1] == {
+        "name": "mine", "installed": True, "version": "3", "provider": "none",
+        "environment": None, "missing": None,
+    }  # fmt: skip
+    model = save(chain("Relu", "Neg"), site, "pair.onnx")
+    done = here("compare", model, "--json", runtime="mine")
+    assert done.json["runtime"]["backend"] == "mine"
+    assert done.json["models"][0]["error"] is None
+    assert done.json["models"][0]["coverage"] == 1.0
+
+
+def test_it_needs_no_installation(here: Here, site: Path) -> None:
+    installed(site, "good_two", GOOD)
+    done = here.plain("backends", "install", "mine")
+    assert done.status == 0
+    assert done.out == "mine 3 is installed: use it with --runtime mine\n"
+
+
+def test_who_asks_for_a_runtime_that_nobody_has_is_told_of_all(site: Path) -> None:
+    installed(site, "good_three", GOOD)
+    with pytest.raises(UsageError, match=r"choose one of onnxruntime, .*, fake, mine$"):
+        backends.describe("mnie")
+
+
+def test_a_module_that_cannot_be_imported_is_one_line(here: Here, site: Path) -> None:
+    installed(site, "broken_one", "import no_such_thing")
+    message = (
+        "the runtime 'mine' of broken_one 1.0 cannot be imported"
+        " (No module named 'no_such_thing'): install it anew, or remove it"
+    )
+    with pytest.raises(BackendError) as caught:
+        backends.describe("mine")
+    assert str(caught.value) == message
+    rows = here.plain("backends", "list", "--json").json["backends"]
+    assert (rows[-1]["installed"], rows[-1]["missing"]) == (False, message)
+
+
+@pytest.mark.parametrize(
+    "module, said, complaint",
+    [
+        (
+            "other",
+            "BackendInfo('onnxruntime', '3', 'none', real=True)",
+            "describes itself as 'onnxruntime'",
+        ),
+        ("nothing", "None", "describes itself as NoneType"),
+        (
+            "faulty",
+            "1 / 0",
+            r"describe\(\) of the runtime 'mine' failed: ZeroDivisionError: division",
+        ),
+    ],
+)
+def test_a_description_that_cannot_be_meant_is_refused(
+    site: Path, module: str, said: str, complaint: str
+) -> None:
+    source = GOOD.replace('BackendInfo("mine", "3", "none", real=False)', said)
+    installed(site, module, source)
+    with pytest.raises(BackendError, match=complaint):
+        backends.describe("mine")
+
+
+def test_a_backend_that_cannot_be_made_is_one_line(site: Path, tmp_path: Path) -> None:
+    installed(site, "sour", GOOD.replace("return FakeBackend()", "raise OSError('no device')"))
+    done = measured(site, tmp_path / "cache")
+    assert done.status == 1
+    assert "create() of the runtime 'mine' failed: OSError: no device" in done.complaint
+
+
+def test_two_packages_with_one_name_are_both_named(site: Path) -> None:
+    installed(site, "one_of_two", GOOD)
+    installed(site, "two_of_two", GOOD)
+    with pytest.raises(BackendError, match=r"'mine' comes with one_of_two 1.0 and two_of_two 1.0:"):
+        backends.describe("mine")
+
+
+def test_no_package_replaces_a_runtime_that_comes_with_bricks(here: Here, site: Path) -> None:
+    installed(site, "usurper", GOOD, name="fake")
+    assert backends.names() == backends.BACKENDS
+    assert backends.describe("fake").version == "1"
+
+
+def test_a_type_that_a_backend_leaves_out_is_named(site: Path, tmp_path: Path) -> None:
+    forgets = GOOD.replace("return FakeBackend()", "return Forgetful()") + (
+        "\n\nclass Forgetful(FakeBackend):\n"
+        "    def executed(self, proto):\n"
+        "        found = super().executed(proto)\n"
+        "        del found.types['v1'], found.proto.graph.value_info[:]\n"
+        "        return found\n"
+    )
+    installed(site, "forgetful", forgets)
+    done = measured(site, tmp_path / "cache")
+    assert done.status == 1
+    assert "the runtime tells no type of 'v1', which Relu 'Relu_v1' makes" in done.err
