@@ -42,9 +42,9 @@ class NotCompared:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A comparison over a zoo. Errors are |ratio - 1|; times are seconds.
+    """A comparison over a zoo. Errors are ``|ratio - 1|``; times are seconds.
 
-    ``noise_floor`` is the median of |repeat / first - 1| of whole models measured twice in the
+    ``noise_floor`` is the median of ``|repeat / first - 1|`` of whole models measured twice in the
     same interleaved session: in its odd and in its even rounds. ``speedup_latency`` is the paper's
     formula: the sum of whole-model latencies over the sum of unique brick latencies.
     ``speedup_wall`` compares all the wall time that measuring either takes, from reading to the

@@ -33,7 +33,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Seconds of benchmarking as a sum over bricks; see :func:`fit`.
+    """Seconds of benchmarking as a sum over bricks; see ``fit``.
 
     ``factors`` are for bricks whose operations are known, ``blind_factors`` for the others.
     ``outcomes`` are pairs (seconds, estimate) of all measured bricks in the order in which they
@@ -66,7 +66,7 @@ class CostModel:
 
     @property
     def median_abs_error(self) -> float:
-        """Median of |estimate / seconds - 1| over ten parts of what was measured."""
+        """Median of ``|estimate / seconds - 1|`` over ten parts of what was measured."""
         parts = np.array_split(np.array(self.outcomes), min(_PARTS, len(self.outcomes)))
         sums = [part.sum(axis=0) for part in parts]
         return median([abs(float(guess_s / real_s) - 1) for real_s, guess_s in sums])

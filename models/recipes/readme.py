@@ -27,7 +27,7 @@ def _count(found: list[ZooEntry], task: str) -> int:
 
 def _table(task: str, found: list[ZooEntry]) -> str:
     lines = [
-        f"### {task.capitalize()} ({len(found)})",
+        f"## {task.capitalize()} ({len(found)})",
         "",
         "| name | family | from | input | parameters | GFLOP |",
         "|---|---|---|---|--:|--:|",
