@@ -24,6 +24,7 @@ TOGETHER = {
     "test_measuring_stays_within_its_memory.py": "timing",
     "test_measuring_with_onnxruntime.py": "timing",
     "test_notebooks_run_from_top_to_bottom.py": "timing",
+    "test_backend_guide_works_as_written.py": "timing",
     "test_readme_works_as_written.py": "timing",
     "test_two_versions_of_onnxruntime_are_compared.py": "timing",
     "test_tutorial_works_as_written.py": "timing",
