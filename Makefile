@@ -12,7 +12,7 @@ SEED ?= 0
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test conformance fuzz notebooks check lint format lock models zoo-check clean
+.PHONY: help setup demo paper test docs conformance fuzz notebooks check lint format lock models zoo-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -37,6 +37,9 @@ paper: setup ## the DLBricks paper's evaluation over again, an hour or two on a 
 
 test: setup ## the tests, as many side by side as there are cores (WORKERS=1: one by one)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope
+
+docs: setup ## the documentation as a site, to be read without a network: docs/_build/html/index.html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
 
 conformance: setup ## the test cases of the onnx package decomposed, chained, measured: docs/conformance.md
 	$(BIN)/python tests/conformance.py
@@ -94,5 +97,5 @@ zoo-check: setup ## decompose, chain and measure every model of the zoo: docs/zo
 	$(BIN)/python tests/zoo_check.py
 
 clean: ## remove the environment and what tools left behind; the cache stays
-	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv dist build docs/_build docs/project .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -42,6 +42,12 @@ RAW = ROOT / "benchmarks" / "results" / "accuracy.json"
 PAGE = ROOT / "docs" / "accuracy.md"
 README = ROOT / "README.md"
 MARKS = ("<!-- accuracy: written by benchmarks/accuracy.py -->", "<!-- /accuracy -->")
+# The models of `make demo`, and where the README shows them.
+DEMO = (
+    "alexnet densenet121 inception_v1 inception_v2 resnet50 shufflenet squeezenet vgg19 zfnet512"
+).split()
+AS_DEMO = "2 threads, batch 1"
+DEMO_MARKS = ("<!-- demo: written by benchmarks/accuracy.py -->", "<!-- /demo -->")
 
 FAMILIES = {entry.name: entry.family for entry in entries()}
 # What is cut at several granularities: a model of each kind, none of them large.
@@ -57,6 +63,11 @@ HEAD = """# How exact estimates are
 
 Written by `benchmarks/accuracy.py` on {date}, on {system} with {backend}
 {version}; raw results are in `benchmarks/results/accuracy.json`, in microseconds.
+
+To see how exact they are on your machine, leave it to this for about half an hour; it writes
+this page anew:
+
+    .venv/bin/python benchmarks/accuracy.py
 
 Every model's latency is recomposed from its bricks (granularity `executed`) and set beside
 runs of the whole model on the same machine. Bricks and whole model are sampled in turn, round by
@@ -409,11 +420,40 @@ def write_readme(cases: Sequence[Case]) -> None:
         f" {target.runtime.backend} {target.runtime.version}: |estimate / measured - 1|. From"
         " `benchmarks/accuracy.py`; see [how exact estimates are](docs/accuracy.md).",
     ]
+    put_into_readme(MARKS, "\n".join(lines))
+    put_into_readme(DEMO_MARKS, demo(next((c for c in cases if c.title == AS_DEMO), cases[0])))
+
+
+def demo(case: Case) -> str:
+    """The table that the demo prints, with the figures of ``case``."""
+    lines = [
+        "| model | bricks | measured | estimate | interval | ratio |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for row in case.rows:
+        if row.model in DEMO:
+            estimate = row.estimate
+            lines.append(
+                f"| {row.model} | {len(row.plan.keys)} | {seconds(row.measured.median_s)}"
+                f" | {seconds(estimate.estimate_s)} | {seconds(estimate.low_s)}"
+                f" … {seconds(estimate.high_s)} | {number(row.ratio, 3)} |"
+            )
+    target = case.comparison.target
+    lines += [
+        "",
+        f"Nine shipped models, as `make demo` compares them; these figures are of {case.title}, on"
+        f" {target.system.name} with {target.runtime.backend} {target.runtime.version}, from"
+        " `benchmarks/accuracy.py`. [More models](docs/accuracy.md).",
+    ]
+    return "\n".join(lines)
+
+
+def put_into_readme(marks: tuple[str, str], what: str) -> None:
+    """Put ``what`` between two marks, instead of what is there."""
     text = README.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    table = "\n".join(lines)
-    README.write_text(f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}", encoding="utf-8")
+    before, rest = text.split(marks[0])
+    after = rest.split(marks[1])[1]
+    README.write_text(f"{before}{marks[0]}\n{what}\n{marks[1]}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

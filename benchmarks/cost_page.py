@@ -19,6 +19,11 @@ HEAD = """# What benchmarking costs
 Written by `benchmarks/cost.py` on {date}, on {system} with {backend} {version}, {threads} threads;
 raw results are in `benchmarks/results/cost.json`.
 
+To see what it costs on your machine, leave it to this for about half an hour; it writes this page
+anew:
+
+    .venv/bin/python benchmarks/cost.py
+
 {models} models, each measured as a whole ("models"), and by bricks at each effort. All of it is
 one session: the four took turns of some twenty seconds, with a cache and a worker of their own, so
 that all met the same drift of the machine. Everything is counted, from reading files to the last

@@ -186,6 +186,8 @@ def main() -> None:
             f"Medians of {REPEATS} processes with nothing cached. Memory is the peak of the process"
             " and of its worker together, 200 MB of which are the interpreters and libraries. The",
             "weights' file does not exist: no weight is read.",
+            "",
+            "    .venv/bin/python benchmarks/growth.py",
             *tables(Path(name)),
             "",
         ]

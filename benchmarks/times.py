@@ -63,6 +63,8 @@ def main() -> None:
         "",
         f"Synthetic weights are made at {weights_per_second() / 1e9:.1f} GB/s.",
         "",
+        "    .venv/bin/python benchmarks/times.py",
+        "",
     ]
     PAGE.write_text("\n".join(lines), encoding="utf-8")
 

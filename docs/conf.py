@@ -23,7 +23,7 @@ author = "the authors of bricks"
 version = release = bricks.__version__
 project_copyright = author
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 root_doc = "index"
 highlight_language = "none"  # what is indented says nothing of its language
@@ -55,7 +55,9 @@ OUTSIDE = {
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
 
 # Types of other packages: their documentation is on a network.
-FOREIGN = r"(np|numpy|onnx|pathlib|collections|typing|types|sqlalchemy|contextlib|Path|Any|Callable)"
+FOREIGN = (
+    r"(np|numpy|onnx|pathlib|collections|typing|types|sqlalchemy|contextlib|Path|Any|Callable)"
+)
 nitpick_ignore_regex = [("py:.*", rf"{FOREIGN}(\..*)?")]
 
 

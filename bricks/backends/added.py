@@ -3,8 +3,8 @@
 The entry point's name is that of the runtime. It leads to a module, or any other object, with two
 functions: ``describe()``, a :class:`~bricks.backends.base.BackendInfo`, which must not import the
 runtime, and ``create(*, threads, seed, workers, optimization)``, a
-:class:`~bricks.backends.base.Backend`, called in the worker process. Names of the runtimes that come
-with this package are taken. Must not know any runtime.
+:class:`~bricks.backends.base.Backend`, called in the worker process. Names of the runtimes that
+come with this package are taken. Must not know any runtime.
 """
 
 from __future__ import annotations

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from pages import DOCS, ROOT
+
+import bricks
+
+PAGES = sorted(DOCS.glob("*.md"))
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *PAGES]
+WRITTEN += [ROOT / "models" / "README.md", ROOT / "notebooks" / "README.md"]
+
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
+# A measured figure, and what may be named as its source: a script, a command, the module of a rule.
+_FIGURE = re.compile(
+    r"(?<![\w.`#])(?!95 %)\d[\d.,]* (?:ms|µs|s|%|GB/s|GB|MB|seconds?|minutes?|hours?|times)(?!\w)"
+)
+_SOURCE = re.compile(
+    r"benchmarks/\w+\.py|`make [a-z-]+`|`bricks [a-z]+[ `]|[\w/]+/\w+\.py`|tests/\w+"
+)
+
+
+def prose(text: str) -> str:
+    """A page without its blocks of code, in which nothing is a link or a heading."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub makes of a heading."""
+    shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return "".join("-" if c == " " else c for c in shown if c.isalnum() or c in " -_")
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    found: list[str] = []
+    for heading in _HEADING.findall(prose(page.read_text(encoding="utf-8"))):
+        name = slug(heading)
+        again = sum(1 for other in found if re.fullmatch(rf"{re.escape(name)}(-\d+)?", other))
+        found.append(f"{name}-{again}" if again else name)
+    return frozenset(found)
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """The file and the anchor of each relative link of a page."""
+    found = []
+    for target in _LINK.findall(prose(page.read_text(encoding="utf-8"))):
+        if not target.startswith(("http://", "https://")):
+            path, _, anchor = unquote(target).partition("#")
+            found.append(((page.parent / path).resolve() if path else page, anchor))
+    return found
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere_on_github(page: Path) -> None:
+    for target, anchor in links(page):
+        assert target.is_relative_to(ROOT), f"{page.name} links out of the repository: {target}"
+        assert target.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name} links to {target.name}#{anchor}"
+
+
+@pytest.mark.parametrize("start", [DOCS / "index.md", ROOT / "README.md"], ids=["index", "README"])
+def test_every_page_is_reached(start: Path) -> None:
+    seen, left = set(), [start]
+    while left:
+        page = left.pop()
+        if page not in seen and page.suffix == ".md":
+            seen.add(page)
+            left += [target for target, _ in links(page)]
+    assert set(PAGES) <= seen
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_measured_figure_stands_beside_its_source(page: Path) -> None:
+    """In a page that a script writes, its head names the script; elsewhere each section does."""
+    head, *sections = re.split(r"(?m)^(?=#{2,3} )", prose(page.read_text(encoding="utf-8")))
+    if re.search(r"Written by `(benchmarks/\w+\.py|make \w+)`", head):
+        return
+    for section in (head, *sections):
+        figures = _FIGURE.findall(section)
+        assert not figures or _SOURCE.search(section), (section.splitlines()[0], figures)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_what_is_named_as_a_source_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for script in re.findall(r"\b((?:benchmarks|tests|models)/[\w/]+\.py)\b", text):
+        assert (ROOT / script).exists(), script
+    for module in re.findall(r"`((?:[a-z]+/)+\w+\.py)`", text):
+        places = (ROOT / module, ROOT / "bricks" / module)
+        assert any(place.exists() for place in places), module
+    for target in re.findall(r"`make ([a-z-]+)", text):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+class Page(HTMLParser):
+    """What a built page links to and loads, and the anchors that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.ids: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if "id" in given:
+            self.ids.add(given["id"])
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if tag in ("script", "img", "iframe", "source") and "src" in given:
+            self.loads.append(given["src"])
+        if tag == "link" and given.get("rel") in ("stylesheet", "preload", "icon", "preconnect"):
+            self.loads.append(given["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built with every warning an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-E"]
+    command += ["-b", "html", "-d", str(folder / "trees"), str(DOCS), str(folder / "html")]
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    # Whatever is not on this machine cannot be had.
+    nowhere = "http://127.0.0.1:9"
+    variables = dict(os.environ, PYTHONPATH=paths, http_proxy=nowhere, https_proxy=nowhere)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def built(site: Path) -> dict[Path, Page]:
+    found = {}
+    for path in site.rglob("*.html"):
+        found[path] = page = Page()
+        page.feed(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_page_is_built(built: dict[Path, Page], site: Path) -> None:
+    assert {site / f"{page.stem}.html" for page in PAGES} <= built.keys()
+
+
+def test_links_of_the_site_lead_somewhere(built: dict[Path, Page]) -> None:
+    for path, page in built.items():
+        for link in page.links:
+            if link.startswith(("http://", "https://", "mailto:")):
+                continue
+            file, _, anchor = unquote(link).partition("#")
+            target = (path.parent / file).resolve() if file else path
+            assert target.exists(), f"{path.name} links to {link}"
+            if anchor and target in built:
+                assert anchor in built[target].ids, f"{path.name} links to {link}"
+
+
+def test_nothing_of_the_site_is_on_a_network(built: dict[Path, Page], site: Path) -> None:
+    for path, page in built.items():
+        for load in page.loads:
+            assert not re.match(r"(https?:)?//", load), f"{path.name} loads {load}"
+    for style in site.rglob("*.css"):
+        text = style.read_text(encoding="utf-8")
+        assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", text), style
+
+
+def test_every_public_name_is_in_the_reference(built: dict[Path, Page], site: Path) -> None:
+    ids = built[site / "api.html"].ids
+    assert {f"bricks.{name}" for name in bricks.__all__} <= ids
+    for name in ("Backend", "BackendInfo", "Executed", "Loaded", "Placed", "Placement"):
+        assert f"bricks.backends.base.{name}" in ids
+
+
+@pytest.mark.parametrize("name", bricks.__all__)
+def test_every_public_name_is_explained(name: str) -> None:
+    """By a docstring of its own, not the one that Python makes for a dataclass; methods, too."""
+    found = getattr(bricks, name)
+    if name == "Rule":  # a type alias has none; the reference says what it is
+        return
+    assert inspect.getdoc(found)
+    assert not (found.__doc__ or "").startswith(f"{name}(")
+    if inspect.isclass(found):
+        own = [m for m in vars(found).values() if inspect.isfunction(m) or isinstance(m, property)]
+        assert all(inspect.getdoc(m) for m in own if getattr(m, "__name__", "")[:1] != "_")
