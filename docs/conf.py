@@ -31,6 +31,7 @@ highlight_language = "none"  # what is indented says nothing of its language
 # Anchors as they are on GitHub, for all headings.
 myst_heading_anchors = 6
 
+autoclass_content = "both"
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

@@ -14,6 +14,8 @@ from store_examples import Cache
 # all others go one by one to whichever process is free. (The groups that xdist has for this do
 # nothing with some versions of pytest, and say nothing.)
 TOGETHER = {
+    # All look at one site, which is built once.
+    "test_documentation_is_whole.py": "documentation",
     # All look at what one fixture finds in minutes.
     "test_every_operator_test_case_conforms.py": "conformance",
     # All look at one report, in one browser.
