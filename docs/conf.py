@@ -52,6 +52,7 @@ OUTSIDE = {
     ROOT / "CONTRIBUTING.md": COPIES / "contributing.md",
     ROOT / "CHANGELOG.md": COPIES / "changelog.md",
     ROOT / "models" / "README.md": COPIES / "models.md",
+    ROOT / "notebooks" / "README.md": COPIES / "notebooks.md",
 }
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
 

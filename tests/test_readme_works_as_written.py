@@ -10,7 +10,7 @@ from pages import DOCS, ROOT, blocks, commands
 from bricks.cli.main import run
 
 README = ROOT / "README.md"
-PAGES = {"README": README, "using": DOCS / "using.md"}
+PAGES = {"README": README, "using": DOCS / "using.md", "looking": DOCS / "looking.md"}
 CONSOLE = [(name, line) for name, page in PAGES.items() for line in commands(page)]
 
 
