@@ -6,6 +6,7 @@ a worker process when something has to run, and not before.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -47,6 +48,8 @@ from bricks.system import (
 )
 from bricks.zoo import find
 
+_logger = logging.getLogger(__name__)
+
 # How many bricks are measured side by side where there is a budget of time.
 _FEW_BRICKS = 100
 
@@ -82,6 +85,11 @@ class Bench:
         self.store = Store.open(cache)
         self.target = replace(self.target, system=self.store.named(self.target.system))
         memory = options.memory_bytes or int(available_memory_bytes() * 0.9)
+        _logger.info("the cache is %s", self.store.path)
+        _logger.info(
+            "the target is %s with %s %s, threads: %d",
+            self.target.system.name, info.name, info.version, self.runtime.threads,
+        )  # fmt: skip
         self._timed, self._frugal = info.real, info.frugal
         command = (info.python, "-m", "bricks.measure.worker")
         self._settings = WorkerSettings(
@@ -159,8 +167,10 @@ class Bench:
             bricks |= self.store.load_bricks([key for key in plan.keys if key not in bricks])
             if len(bricks) == len(plan.keys):
                 self._bricks |= bricks
+                _logger.info("%s: its plan is in the cache, bricks: %d", model.name, len(bricks))
                 return Decomposition(plan, {key: bricks[key] for key in plan.keys}, wall_s)
         self._progress(f"decomposing {model.name}", 0.0)
+        _logger.info("%s: decomposing it", model.name)
         result = self._graphs.decomposed(model, self._granularity)
         self.keep(result)
         return result
@@ -180,7 +190,12 @@ class Bench:
 
     def keep(self, decomposition: Decomposition) -> None:
         """Put into the cache what was decomposed for this bench's target, here or elsewhere."""
-        self._decomposed[decomposition.plan.digest] = decomposition
+        plan = decomposition.plan
+        self._decomposed[plan.digest] = decomposition
+        _logger.info(
+            "%s: decomposed, bricks: %d, places: %d",
+            plan.model, len(decomposition.bricks), len(plan.occurrences),
+        )  # fmt: skip
         self._save_target()
         self.store.save_decomposition(decomposition, self.target.key)
 

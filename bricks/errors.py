@@ -16,8 +16,13 @@ things as they like, and messages name them: what no terminal should see is writ
 Errors of third parties are translated once, where they enter, with ``raise … from``.
 """
 
+from collections.abc import Iterable
+
 # A message keeps this much of its beginning and of its end: what happened, and what to do.
 _BEGINNING, _END = 700, 300
+
+# A message names all there is, up to so many.
+_MOST_NAMED = 20
 
 
 class BricksError(Exception):
@@ -57,6 +62,25 @@ class SuiteError(BricksError):
 
 class FleetError(BricksError):
     """Hosts that should measure together cannot be reached, or do not work together."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """That of the ``known`` names which ``name`` is most likely meant to be, if any is."""
+    from difflib import get_close_matches  # here, since most runs have no error to tell
+
+    spelt = {each.lower(): each for each in known}
+    close = get_close_matches(name.lower(), spelt, n=1)
+    return spelt[close[0]] if close else None
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str = "choose one of") -> str:
+    """What to do about a ``name`` that is not ``known``: a question, or all that there is."""
+    names = list(dict.fromkeys(known))
+    meant = nearest(name, names)
+    if meant is not None:
+        return f"did you mean {meant}?"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{otherwise} {', '.join(names[:_MOST_NAMED])}{more}"
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:

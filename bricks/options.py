@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from bricks.backends import BackendInfo
 from bricks.decompose.granularity import Granularity
-from bricks.errors import UsageError
+from bricks.errors import UsageError, suggestion
 from bricks.estimate.effort import EFFORTS, Effort
 from bricks.estimate.schedule import Rule, anything
 from bricks.measure.allowance import MOST_S
@@ -59,8 +59,8 @@ class Options:
 def effort_of(options: Options) -> Effort:
     """The effort of that name; :class:`UsageError` if there is none."""
     if options.effort not in EFFORTS:
-        known = ", ".join(EFFORTS)
-        raise UsageError(f"there is no effort {options.effort!r}: give one of {known}")
+        meant = suggestion(options.effort, EFFORTS, "give one of")
+        raise UsageError(f"there is no effort {options.effort!r}: {meant}")
     return EFFORTS[options.effort]
 
 
@@ -73,8 +73,8 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
     _refuse_workers(options.workers, info, granularity)
     level = options.optimization
     if level not in info.levels:
-        known = ", ".join(info.levels)
-        raise UsageError(f"runtime {info.name} has no optimisation {level!r}: give one of {known}")
+        meant = suggestion(level, info.levels, "give one of")
+        raise UsageError(f"runtime {info.name} has no optimisation {level!r}: {meant}")
     return Runtime(
         backend=info.name,
         version=info.version,

@@ -1,44 +1,126 @@
-import os
-import pty
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from commands import COMMAND, environment
+from commands import COMMAND, environment, gone, until, workers
 from factories import mlp, save
+from terminals import CTRL_C, Terminal, plain, terminal
+
+# Rounds take so long that somebody can watch, or stop, them.
+PACE = "0.0005"
+SLOW = "0.02"
 
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     path = save(mlp(), tmp_path, "mlp.onnx")
     cache = str(tmp_path / "cache")
-    return [*COMMAND, "measure", str(path), "--json", "--runtime", "fake", "--cache", cache]
+    return [*COMMAND, "measure", str(path), "--runtime", "fake", "--cache", cache]
 
 
-def test_a_terminal_sees_progress_and_standard_output_stays_clean(words: list[str]) -> None:
-    ours, theirs = pty.openpty()
-    variables = environment(TERM="xterm", COLUMNS="100", BRICKS_FAKE_PACE="0.0005")
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, env=variables)
-    os.close(theirs)
-    shown = b""
-    try:
-        while chunk := os.read(ours, 4096):
-            shown += chunk
-    except OSError:  # how Linux says that the other side is closed
-        pass
-    os.close(ours)
-    assert process.stdout is not None
-    with process.stdout:
-        out = process.stdout.read()
-    assert process.wait(60) == 0
-    text = shown.decode()
+def watched(words: list[str], columns: int = 100, **variables: str) -> Terminal:
+    """A command that was seen through to its end."""
+    variables = {"BRICKS_FAKE_PACE": PACE, **variables}
+    with terminal(words, columns=columns, variables=plain(**variables)) as found:
+        assert found.end() == 0, found.raw
+    return found
+
+
+def test_a_terminal_sees_progress_and_standard_output_stays_clean(
+    words: list[str], tmp_path: Path
+) -> None:
+    variables = plain(BRICKS_FAKE_PACE=PACE)
+    with (
+        open(tmp_path / "out", "wb") as out,
+        terminal([*words, "--json"], variables=variables, out=out.fileno()) as found,
+    ):
+        assert found.end() == 0
+    text = found.raw
     assert "call overhead" in text
     assert "mlp" in text
     assert "0:00" in text  # the time left
-    assert out.startswith(b"{")
-    assert b"\x1b" not in out
+    told = (tmp_path / "out").read_bytes()
+    assert told.startswith(b"{")
+    assert b"\x1b" not in told
 
 
 def test_a_pipe_sees_nothing(words: list[str]) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, env=environment())
+    done = subprocess.run([*words, "--json"], capture_output=True, text=True, env=environment())
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nothing_of_it_stays(words: list[str]) -> None:
+    found = watched(words)
+    assert "━" in found.raw
+    assert not any("━" in line for line in found.screen)
+    assert found.screen[0].startswith("4 bricks: ")
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_a_terminal_that_cannot_draw_sees_results_alone(words: list[str], term: str) -> None:
+    found = watched(words, TERM=term)
+    assert "\x1b" not in found.raw
+    assert "━" not in found.raw
+    assert found.screen[0].startswith("4 bricks: ")
+
+
+def test_who_wants_it_quiet_sees_none(words: list[str]) -> None:
+    found = watched([*words, "--quiet"])
+    assert "\x1b" not in found.raw
+    assert found.screen[0].startswith("4 bricks: ")
+
+
+def test_a_long_name_does_not_break_the_line(words: list[str], tmp_path: Path) -> None:
+    path = save(mlp(), tmp_path, f"{'long_' * 30}.onnx")
+    words[words.index("measure") + 1] = str(path)
+    found = watched(words, columns=40)
+    assert "…" in found.raw
+    assert not any("━" in line for line in found.screen)
+    assert max(len(line) for line in found.screen) <= 40
+
+
+def test_lines_that_are_said_meanwhile_stand_above_it(words: list[str]) -> None:
+    found = watched([*words, "--verbose"])
+    assert any(line.startswith("bricks: mlp: reading ") for line in found.screen)
+    assert not any("━" in line for line in found.screen)
+
+
+def test_ctrl_c_leaves_nothing_but_a_line_and_the_cursor(words: list[str]) -> None:
+    with terminal(words, variables=plain(BRICKS_FAKE_PACE=SLOW)) as found:
+        found.until("call overhead ")
+        found.until("━")
+        children = until(lambda: workers(found.process.pid))
+        found.type(CTRL_C)
+        assert found.end() == 130
+    assert found.screen == [
+        "bricks: interrupted; what was measured is kept, the same command goes on from there",
+        "",
+    ]
+    assert not found.cursor_hidden
+    assert until(lambda: gone(children))
+
+
+def test_a_process_that_is_killed_takes_no_cursor_along(words: list[str]) -> None:
+    with terminal(words, variables=plain(BRICKS_FAKE_PACE=SLOW)) as found:
+        found.until("call overhead ")
+        found.process.send_signal(signal.SIGKILL)
+        assert found.end() == -signal.SIGKILL
+    assert not found.cursor_hidden
+
+
+def test_facts_go_where_they_are_sent_while_progress_is_shown(tmp_path: Path) -> None:
+    program = (
+        "from bricks.cli.progress import terminal_progress\n"
+        "with terminal_progress() as told:\n"
+        "    told('something', 0.5)\n"
+        "    print('a fact')\n"
+    )
+    with (
+        open(tmp_path / "out", "wb") as out,
+        terminal([sys.executable, "-c", program], out=out.fileno()) as found,
+    ):
+        assert found.end() == 0
+    assert (tmp_path / "out").read_text() == "a fact\n"
+    assert "a fact" not in found.raw

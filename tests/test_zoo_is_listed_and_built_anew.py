@@ -164,7 +164,7 @@ def test_a_recipe_that_fails_is_one_line(run: Any, zoo: Path, body: str, reason:
     [
         (["squeezenett"], 1, "no zoo model is called 'squeezenett': did you mean squeezenet?"),
         ([], 2, "name models of the zoo, or give --all, or --recipe RECIPE"),
-        (["--recipe", "onnx_none"], 1, "there is no recipe 'onnx_none': the zoo has onnx_copy"),
+        (["--recipe", "onnx_none"], 1, "there is no recipe 'onnx_none': did you mean onnx_copy?"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(

@@ -15,7 +15,7 @@ from pathlib import Path
 from bricks.backends import added
 from bricks.backends.base import Backend, BackendInfo
 from bricks.environments import Environment
-from bricks.errors import BackendError, UsageError
+from bricks.errors import BackendError, UsageError, suggestion
 
 __all__ = ["BACKENDS", "ENVIRONMENTS", "Backend", "BackendInfo", "create", "describe", "names"]
 
@@ -39,7 +39,7 @@ def names() -> tuple[str, ...]:
 def _added(name: str) -> added.Offer:
     offer = added.offer(name)
     if offer is None:
-        raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(names())}")
+        raise UsageError(f"no runtime is called {name!r}: {suggestion(name, names())}")
     return offer
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bricks.cli import completion
 from bricks.cli.options import (
     Surveying,
     Unread,
@@ -33,7 +34,11 @@ Slo = Annotated[
 ]
 Systems = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Only this system of the cache; may be repeated."),
+    typer.Option(
+        metavar="NAME",
+        autocompletion=completion.systems,
+        help="Only this system of the cache; may be repeated.",
+    ),
 ]
 Batches = Annotated[
     str | None,

@@ -6,9 +6,11 @@ from typing import Any
 
 import typer
 
+from bricks.cli import completion
 from bricks.cli.options import Json
-from bricks.cli.output import complain, finish, print_json, show
-from bricks.errors import BackendError, UsageError
+from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.values import RUNTIMES
+from bricks.errors import BackendError, UsageError, suggestion
 
 app = typer.Typer(
     no_args_is_help=True, help="The runtimes that models can be measured with, and their install."
@@ -34,7 +36,12 @@ def list_backends(json: Json = False) -> None:
 
 @app.command()
 def install(
-    name: str = typer.Argument(..., metavar="NAME", help="The runtime, such as mxnet."),
+    name: str = typer.Argument(
+        ...,
+        metavar="NAME",
+        autocompletion=completion.values(RUNTIMES),
+        help="The runtime, such as mxnet.",
+    ),
     json: Json = False,
 ) -> None:
     """Install a runtime that needs an environment of its own.
@@ -45,10 +52,10 @@ def install(
     from bricks.backends import BACKENDS, ENVIRONMENTS, names
 
     if name not in names():
-        raise UsageError(f"no runtime is called {name!r}: choose one of {', '.join(names())}")
+        raise UsageError(f"no runtime is called {name!r}: {suggestion(name, names())}")
     new = False
     if name in ENVIRONMENTS:
-        _, new = environments.install(ENVIRONMENTS[name], complain)
+        _, new = environments.install(ENVIRONMENTS[name], remark)
     row = _row(name)
     if json:
         print_json({**row, "new": new})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bricks.cli import completion
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.systems import systems_called
@@ -61,7 +62,11 @@ def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write (JSON Lines).")],
     system: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only of this system (or key); may be repeated."),
+        typer.Option(
+            metavar="NAME",
+            autocompletion=completion.systems,
+            help="Only of this system (or key); may be repeated.",
+        ),
     ] = None,
     json: Json = False,
     cache: Cache = "cache",

@@ -13,7 +13,7 @@ from bricks.cli.options import (
     read_all,
     takes_options,
 )
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 
 if TYPE_CHECKING:
@@ -109,23 +109,31 @@ def _show(result: Comparison, rows: list[dict[str, Any]], workers: int) -> None:
         f" measuring the bricks ({seconds(summary.models_wall_s)} against"
         f" {seconds(summary.bricks_wall_s)}, everything counted).",
     )
-    show(*_disturbance(result))
+    add(*_disturbance(result))
+    show(*_doubts(result))
     if not result.new_models and not any(row["new_bricks"] for row in rows):
-        show("Nothing was run: all latencies were in the cache.")
+        add("Nothing was run: all latencies were in the cache.")
 
 
 def _disturbance(result: Comparison) -> list[str]:
     """What people should know of how quiet the host was."""
-    from bricks.estimate.comparison import Compared
-    from bricks.report.tables import disturbance, other_state, predicted
+    from bricks.report.tables import disturbance
 
-    lines = disturbance(
+    return disturbance(
         result.foreign_cores,
         result.rounds,
         result.disturbed_rounds,
         result.remeasured_bricks,
         result.ballast_short,
     )
+
+
+def _doubts(result: Comparison) -> list[str]:
+    """What of the estimates was not measured, or in another state: it belongs to them."""
+    from bricks.estimate.comparison import Compared
+    from bricks.report.tables import other_state, predicted
+
+    lines = []
     for row in result.rows:
         if isinstance(row, Compared):
             lines += other_state(row.model, row.estimate.other_state_share)

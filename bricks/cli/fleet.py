@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import Measuring, Unread, bench_options, read_all
-from bricks.cli.output import complain, finish, print_json, show
+from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.progress import terminal_progress
 from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import UsageError
@@ -43,7 +43,7 @@ def measure_on(scheduler: str, options: Measuring) -> None:
         terminal_progress() as progress,
     ):
         fleet = Fleet(
-            cluster, store, models, bench_options(options), progress=progress, note=complain
+            cluster, store, models, bench_options(options), progress=progress, note=remark
         )
         done = fleet.run()
     targets, hosts = list(map(_target, done.targets)), list(map(_host, done.hosts))

@@ -16,12 +16,14 @@ from bricks.cli.decompose import decompose
 from bricks.cli.diff import diff
 from bricks.cli.explain import explain
 from bricks.cli.generate import generate
+from bricks.cli.help import show_page, with_pages
 from bricks.cli.measure import measure
 from bricks.cli.output import complain, drop_output, show
 from bricks.cli.predict import predict
 from bricks.cli.probe import probe
 from bricks.cli.report import report
 from bricks.cli.systems import app as systems_app
+from bricks.cli.voice import Quiet, Verbose, usual
 from bricks.cli.worker import worker
 from bricks.cli.zoo import app as zoo_app
 from bricks.errors import BricksError, UsageError, first_line
@@ -47,8 +49,8 @@ app.add_typer(zoo_app, name="zoo")
 app.add_typer(backends_app, name="backends")
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(context: typer.Context, asked: bool) -> None:
+    if asked and not context.resilient_parsing:  # a shell only asks what may follow
         from bricks import __version__
 
         show(f"bricks {__version__}")
@@ -61,6 +63,8 @@ def program(
     version: bool = typer.Option(
         False, "--version", is_eager=True, callback=_print_version, help="Print the version."
     ),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Options of the program itself."""
 
@@ -79,13 +83,19 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """The exit status of a command line."""
+    with usual():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
+    _read_words_of_bash()
     try:
-        status = typer.main.get_command(app).main(
-            arguments, prog_name="bricks", standalone_mode=False
+        status = with_pages(typer.main.get_command(app)).main(
+            arguments, prog_name="bricks", standalone_mode=False, color=_coloured()
         )
         sys.stdout.flush()
     except typer.TyperException as error:
-        return _wrong_usage(error.format_message(), error)
+        return _wrong_usage(_said(error), error)
     except UsageError as error:
         return _wrong_usage(str(error), error)
     except BricksError as error:
@@ -107,12 +117,36 @@ def run(arguments: list[str]) -> int:
 
 
 def _wrong_usage(text: str, error: Exception) -> int:
-    """Say what is wrong, and which help tells more; without a text Typer has shown the help."""
+    """Say what is wrong, and which help tells more; where nothing was asked for, show that help."""
     context = getattr(error, "ctx", None)
+    if context is not None and type(error).__name__ == "NoArgsIsHelpError":  # not a public class
+        show_page(context, sys.stderr)
+        return WRONG_USAGE
     command = context.command_path if context is not None else "bricks"
-    if text:
-        complain(f"{first_line(Exception(text))} (try '{command} --help')")
+    complain(f"{first_line(Exception(text))} (try '{command} --help')")
     return WRONG_USAGE
+
+
+def _said(error: typer.TyperException) -> str:
+    """What Typer says is wrong; of an unknown option, with the nearest that there is."""
+    meant = getattr(error, "possibilities", None)
+    return f"{error.message}. Did you mean {meant[0]}?" if meant else error.format_message()
+
+
+def _coloured() -> bool | None:
+    """Whether what Typer prints by itself has colours; None: on terminals."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
+
+
+def _read_words_of_bash() -> None:
+    """Where bash asks for completions, ``--option=value`` is three words to it; make it two."""
+    if os.environ.get("_BRICKS_COMPLETE") == "complete_bash":
+        from bricks.cli.completion import joined
+
+        asked = os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", "0")
+        os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = joined(*asked)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from bricks.cli.options import (
     read_all,
     takes_options,
 )
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import BricksError
 
@@ -84,15 +84,15 @@ def measure(
         from bricks.report.tables import disturbance
 
         stand = f"; they stand for {done.occurrences} occurrences in {done.models} models"
-        show(
-            f"{_counted(done, lacking)}{stand if done.models else ''} ({done.wall_s:.1f} s)",
+        show(f"{_counted(done, lacking)}{stand if done.models else ''} ({done.wall_s:.1f} s)")
+        add(
             *disturbance(
                 done.foreign_cores,
                 done.rounds,
                 done.disturbed_rounds,
                 done.remeasured_bricks,
                 done.ballast_short,
-            ),
+            )
         )
     finish(errors)
 

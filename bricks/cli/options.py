@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from bricks.cli import completion
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
+from bricks.cli.values import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
+from bricks.cli.voice import Quiet, Verbose
 from bricks.errors import BricksError, UsageError
 from bricks.graph.sizes import LARGEST_DIM, parse_shape
 from bricks.zoo import entries, find
@@ -33,16 +36,22 @@ def _not_empty(text: str) -> str:
     return text
 
 
+# Where options stand in the help of a command; those of no group stand before them.
+_MODEL, _RUNTIME, _MEASURING = "Models", "Runtime", "Measuring"
+
 Models = Annotated[
     list[str],
     typer.Argument(
-        metavar="MODEL…", help="ONNX files, folders of them, names of zoo models, or suites (.zip)."
+        metavar="MODEL…",
+        autocompletion=completion.models,
+        help="ONNX files, folders of them, names of zoo models, or suites (.zip).",
     ),
 ]
 ZooModels = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL…",
+        autocompletion=completion.models,
         show_default="the whole zoo",
         help="ONNX files, folders of them, or names of zoo models.",
     ),
@@ -58,29 +67,54 @@ Cache = Annotated[
     ),
 ]
 RuntimeName = Annotated[
-    str, typer.Option("--runtime", metavar="onnxruntime|mxnet|fake|…", help="What runs the models.")
+    str,
+    typer.Option(
+        "--runtime",
+        metavar="NAME",
+        autocompletion=completion.values(RUNTIMES),
+        help="What runs the models: onnxruntime, mxnet, mxnet-unfused, fake, or one of yours.",
+        rich_help_panel=_RUNTIME,
+    ),
 ]
 GranularityText = Annotated[
     str,
     typer.Option(
         "--granularity",
         metavar="executed|N|N+1",
+        autocompletion=completion.values(GRANULARITIES),
         help="Bricks: nodes of the graph the runtime executes, or at most N source layers,"
         " with +1 overlapping by one.",
+        rich_help_panel=_RUNTIME,
     ),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, max=MOST_THREADS, help="Threads of the runtime. [default: physical cores]"),
+    typer.Option(
+        min=1,
+        max=MOST_THREADS,
+        metavar="N",
+        show_default="physical cores",
+        help="Threads of the runtime.",
+        rich_help_panel=_RUNTIME,
+    ),
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(min=1, max=LARGEST_DIM, help="Size of the first dimension of the models' inputs."),
+    typer.Option(
+        min=1,
+        max=LARGEST_DIM,
+        metavar="N",
+        help="Size of the first dimension of the models' inputs.",
+        rich_help_panel=_MODEL,
+    ),
 ]
 Shapes = Annotated[
     list[str] | None,
     typer.Option(
-        "--shape", metavar="NAME=1x3x224x224", help="The shape of an input; may be repeated."
+        "--shape",
+        metavar="NAME=1x3x224x224",
+        help="The shape of an input; may be repeated.",
+        rich_help_panel=_MODEL,
     ),
 ]
 Values = Annotated[
@@ -89,16 +123,26 @@ Values = Annotated[
         "--value",
         metavar="NAME=2,3|NAME=@FILE.npy",
         help="What an input holds, where what is made up is not meant; may be repeated.",
+        rich_help_panel=_MODEL,
     ),
 ]
 Optimization = Annotated[
     str,
     typer.Option(
-        metavar="all|extended|basic|none", help="What the runtime does to a graph before it runs."
+        metavar="|".join(OPTIMIZATIONS),
+        autocompletion=completion.values(OPTIMIZATIONS),
+        help="What the runtime does to a graph before it runs.",
+        rich_help_panel=_RUNTIME,
     ),
 ]
 Seed = Annotated[
-    int, typer.Option(min=0, help="Decides weights and inputs of what is run; no part of a key.")
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Decides weights and inputs of what is run; no part of a key.",
+        rich_help_panel=_MODEL,
+    ),
 ]
 Budget = Annotated[
     float | None,
@@ -106,31 +150,46 @@ Budget = Annotated[
         min=0,
         metavar="SECONDS",
         help="Measure for this time, and predict what then lacks; the last round ends.",
+        rich_help_panel=_MEASURING,
     ),
 ]
 Precision = Annotated[
     float,
     typer.Option(
-        min=1e-4, max=1.0, help="Sample until the median is known this well (0.01: ±1 %)."
+        min=1e-4,
+        max=1.0,
+        metavar="SHARE",
+        help="Sample until the median is known this well (0.01: ±1 %).",
+        rich_help_panel=_MEASURING,
     ),
 ]
 EffortName = Annotated[
     str,
     typer.Option(
         "--effort",
-        metavar="full|balanced|quick",
+        metavar="|".join(EFFORTS),
+        autocompletion=completion.values(EFFORTS),
         help="Measure all bricks, or those that matter most and predict the others.",
+        rich_help_panel=_MEASURING,
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option(min=1.0, metavar="SECONDS", help="How long one brick may take to run.")
+    float,
+    typer.Option(
+        min=1.0,
+        metavar="SECONDS",
+        help="How long one brick may take to run.",
+        rich_help_panel=_MEASURING,
+    ),
 ]
 Workers = Annotated[
     int,
     typer.Option(
         min=1,
         max=MOST_WORKERS,
+        metavar="N",
         help="Nodes that are run at the same time, where they do not depend on each other.",
+        rich_help_panel=_RUNTIME,
     ),
 ]
 OverlapRule = Annotated[
@@ -138,9 +197,13 @@ OverlapRule = Annotated[
     typer.Option(
         metavar="FILE.py:NAME|MODULE:NAME",
         help="Python code that says which of them may be; see docs/construction.md.",
+        rich_help_panel=_RUNTIME,
     ),
 ]
-Retry = Annotated[bool, typer.Option("--retry", help="Measure again what failed before.")]
+Retry = Annotated[
+    bool,
+    typer.Option("--retry", help="Measure again what failed before.", rich_help_panel=_MEASURING),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,14 +213,16 @@ class Common:
     models: Models
     json: Json = False
     cache: Cache = "cache"
-    runtime: RuntimeName = "onnxruntime"
-    granularity: GranularityText = "executed"
-    optimization: Optimization = "all"
-    threads: Threads = None
     batch: Batch = None
     shape: Shapes = None
     value: Values = None
     seed: Seed = 0
+    runtime: RuntimeName = "onnxruntime"
+    granularity: GranularityText = "executed"
+    optimization: Optimization = "all"
+    threads: Threads = None
+    quiet: Quiet = False
+    verbose: Verbose = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

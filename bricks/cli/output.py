@@ -7,14 +7,23 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from rich.console import Console, RenderableType
 
+from bricks.cli.voice import Voice, voice
 from bricks.errors import BricksError, one_line, printable
 
 FAILED = 1
+
+# A pipe has no width: whoever reads it takes lines of any length.
+WIDEST = 10_000
+
+_USUAL_WIDTH, _NARROWEST = 80, 20
+
+# Nothing here fills a screen; but Rich only believes a width that comes with a height.
+_HEIGHT = 25
 
 
 class OutputError(BricksError):
@@ -29,14 +38,63 @@ def print_json(data: Any) -> None:
 
 def show(*parts: RenderableType) -> None:
     """For people, on standard output; in a pipe as wide as it needs to be."""
-    width = None if sys.stdout.isatty() else 160
-    console = Console(highlight=False, markup=False, emoji=False, width=width)
+    console = console_of(sys.stdout)
     with _writing():
         for part in parts:
-            if isinstance(part, str):
-                console.print(printable(part), soft_wrap=True)
-            else:
-                console.print(part)
+            _print(console, part)
+
+
+def add(*lines: str) -> None:
+    """As :func:`show`, for remarks on results: not where only these are asked for."""
+    if voice() is not Voice.QUIET:
+        show(*lines)
+
+
+def console_of(stream: TextIO, width: int = WIDEST) -> Console:
+    """How ``stream`` is written to: in colours on a terminal alone, unless NO_COLOR is set.
+
+    FORCE_COLOR wants them in a pipe as well. Lines are as long as COLUMNS or the terminal says, or
+    else as ``width``.
+    """
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=_width(stream) or width,
+        height=_HEIGHT,
+    )
+
+
+def _width(stream: TextIO) -> int | None:
+    """Columns that are asked for or there; None in a pipe."""
+    asked = os.environ.get("COLUMNS", "")
+    there = int(asked) if asked.isdecimal() else 0
+    if not there and stream.isatty():
+        with suppress(OSError):
+            there = os.get_terminal_size(stream.fileno()).columns
+        there = there or _USUAL_WIDTH  # some terminals do not know theirs
+    return max(there, _NARROWEST) if there else None
+
+
+def _print(console: Console, part: RenderableType) -> None:
+    from rich.table import Table  # here, since not every command shows one
+
+    endless = console.width == WIDEST
+    if isinstance(part, str):
+        console.print(printable(part), soft_wrap=endless)
+        return
+    if isinstance(part, Table):
+        from bricks.report.narrow import fitting
+
+        part = fitting(part, console)
+    if not endless:
+        console.print(part)
+        return
+    with console.capture() as printed:
+        console.print(part)
+    for line in printed.get().splitlines():  # cells are filled up to the longest of their column
+        console.file.write(f"{line.rstrip()}\n")
 
 
 def drop_output() -> None:
@@ -61,8 +119,14 @@ def _writing() -> Iterator[None]:
 
 
 def complain(text: str) -> None:
-    """One line on standard error: what is wrong, or what is going on meanwhile."""
+    """One line on standard error: what is wrong."""
     print(f"bricks: {one_line(text)}", file=sys.stderr)
+
+
+def remark(text: str) -> None:
+    """One line on standard error: what people should know, unless they want to know nothing."""
+    if voice() is not Voice.QUIET:
+        complain(text)
 
 
 def finish(errors: Iterable[str]) -> None:

@@ -1,31 +1,47 @@
-"""Progress on a terminal: what is being done, how far, and the time left. Quiet in a pipe."""
+"""Progress on a terminal: what is being done, how far, and the time left. Quiet in a pipe.
+
+One line that is drawn over and over, and gone when the work is: however that ends, nothing of it
+stays, and the cursor was never hidden, so that not even a process that is killed takes it along.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bricks.cli.output import console_of
+from bricks.cli.voice import Voice, voice
 from bricks.errors import printable
+
+_BAR_WIDTH = 40
 
 
 @contextmanager
 def terminal_progress() -> Iterator[Callable[[str, float], None]]:
     """A function that is told what is being done and which share of it is."""
-    if not sys.stderr.isatty():
+    if not _wanted():
         yield lambda what, share: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
+    console = console_of(sys.stderr)
+    console.show_cursor = lambda show=True: False  # type: ignore[method-assign]  # it stays
     bar = Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
+        TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis"),
+        ),
+        BarColumn(min(_BAR_WIDTH, console.width // 3)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        console=console,
         transient=True,
         refresh_per_second=2,  # drawing takes time from what is being measured
+        redirect_stdout=sys.stdout.isatty(),  # else facts would go where progress is shown
     )
     with bar:
         task = bar.add_task("", total=1.0)
@@ -34,3 +50,9 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
             bar.update(task, description=printable(what), completed=share)
 
         yield show
+
+
+def _wanted() -> bool:
+    """Whether there is somebody to watch, on something that can draw a line again."""
+    dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
+    return sys.stderr.isatty() and not dumb and voice() is not Voice.QUIET

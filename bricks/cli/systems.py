@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bricks.cli import completion
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import print_json, show
-from bricks.errors import StoreError, UsageError
+from bricks.errors import StoreError, UsageError, nearest
 
 if TYPE_CHECKING:
     from bricks.bench import Bench
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 SystemName = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="A system in the cache ('bricks systems'), not this one."),
+    typer.Option(
+        metavar="NAME",
+        autocompletion=completion.systems,
+        help="A system in the cache ('bricks systems'), not this one.",
+    ),
 ]
 
 
@@ -79,9 +84,19 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
 
 @app.command()
 def diff(
-    one: Annotated[str, typer.Argument(metavar="NAME", help="A system in the cache.")],
+    one: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", autocompletion=completion.systems, help="A system in the cache."
+        ),
+    ],
     other: Annotated[
-        str | None, typer.Argument(metavar="[OTHER]", help="Another one; else this host.")
+        str | None,
+        typer.Argument(
+            metavar="[OTHER]",
+            autocompletion=completion.systems,
+            help="Another one; else this host.",
+        ),
     ] = None,
     json: Json = False,
     cache: Cache = "cache",
@@ -122,7 +137,12 @@ def diff(
 
 @app.command("set")
 def set_(
-    system: Annotated[str, typer.Argument(metavar="NAME", help="A system in the cache.")],
+    system: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", autocompletion=completion.systems, help="A system in the cache."
+        ),
+    ],
     name: Annotated[
         str | None, typer.Option("--name", metavar="NEW", help="What to call it from now on.")
     ] = None,
@@ -163,8 +183,12 @@ def systems_called(known: Iterable[System], name: str) -> list[System]:
     every = list(known)
     found = [system for system in every if name in (system.name, system.key)]
     if not found:
-        listed = ", ".join(sorted({system.name for system in every})) or "none yet"
-        raise UsageError(f"no system in the cache is called {name!r}; it knows: {listed}")
+        names = sorted({system.name for system in every})
+        meant = nearest(name, names)
+        raise UsageError(
+            f"no system in the cache is called {name!r}; it knows: {', '.join(names) or 'none yet'}"
+            f"{f'; did you mean {meant}?' if meant else ''}"
+        )
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bricks.cli.output import complain
+from bricks.cli.output import remark
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ def warn_of_denormals(model: Model) -> float | None:
     try:
         share = denormal_share(model)
     except BricksError as error:
-        complain(f"warning: {error}")
+        remark(f"warning: {error}")
         return None
     if share is not None and share > MANY_DENORMALS:
-        complain(
+        remark(
             f"warning: {model.name}: {100 * share:.0f} % of its weights are denormal; here they"
             " count as zero, and a runtime that does not do so"
             " (onnxruntime: session.set_denormal_as_zero) may be many times slower"
@@ -40,7 +40,7 @@ def warn_of_crowding(target: Target, workers: int) -> None:
     needed = workers + target.runtime.threads
     there = target.system.processors
     if workers > 1 and describe(target.runtime.backend).real and needed > there:
-        complain(
+        remark(
             f"warning: {workers} workers with --threads {target.runtime.threads} need {needed}"
             f" processors, one for the thread that waits for them, and {target.system.name} has"
             f" {there:.3g}: they run slower than in sequence, and estimates tell the order of"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bricks.cli.output import complain
+from bricks.cli.output import remark
 
 
 def worker(
@@ -14,7 +14,8 @@ def worker(
         str, typer.Argument(metavar="tcp://HOST:PORT", help="The scheduler that gives out work.")
     ],
     name: Annotated[
-        str | None, typer.Option(help="What this host is called there. [default: its address]")
+        str | None,
+        typer.Option(show_default="its address", help="What this host is called there."),
     ] = None,
     wait: Annotated[
         float,
@@ -32,7 +33,7 @@ def worker(
             scheduler,
             name=name,
             timeout_s=wait,
-            joined=lambda address: complain(f"{address} has joined {scheduler}: Ctrl-C ends it"),
+            joined=lambda address: remark(f"{address} has joined {scheduler}: Ctrl-C ends it"),
         )
     except KeyboardInterrupt:  # how a worker is meant to end
-        complain(f"has left {scheduler}; what was not handed over yet, others measure")
+        remark(f"has left {scheduler}; what was not handed over yet, others measure")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bricks.errors import UsageError
+from bricks.errors import UsageError, nearest
 from bricks.graph.graph import Graph
 from bricks.graph.topology import used_values
 
@@ -45,6 +45,7 @@ class Granularity:
         raise UsageError(
             f"granularity {text!r} is neither 'executed' nor a number of at least 1,"
             f" which {_OVERLAP} may follow"
+            f"{f': did you mean {EXECUTED}?' if nearest(text, [EXECUTED]) else ''}"
         )
 
     @property

@@ -7,6 +7,7 @@ what only a runtime can judge (operators of other domains, say) passes.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,6 +64,8 @@ __all__ = ["parse_shape", "read_model"]
 
 FEW_FLOATS = 8  # the bounds of a clip, say: held where they can be had, for fusions look at them
 
+_logger = logging.getLogger(__name__)
+
 _STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
 # Written into the standard domain by optimisers since long before it had such operators.
 _CONVENTIONAL = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
@@ -94,6 +97,7 @@ def read_model(
         raise ModelError(f"{given} does not exist: give an ONNX file")
     real = given.resolve()
     title = given.stem if name is None else name
+    _logger.info("%s: reading %s", title, real)
     _check_encoding(given.name, real.name, title)
     try:
         proto = _parse(skim(real), given)

@@ -6,6 +6,7 @@ and settles them. However it ends, what was sampled stays: the next campaign goe
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ from bricks.measure.turn import timing_turn
 from bricks.measure.walk import Walk, alone, along, single, walk_of
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
+
+_logger = logging.getLogger(__name__)
 
 # Part of a model's progress that loading it stands for.
 _LOADING = 0.25
@@ -144,7 +147,9 @@ class Campaign:
     def run(self, jobs: Sequence[Job]) -> Outcome:
         """Measure what the store lacks for ``jobs``, as many models at once as fit."""
         foreign_cores = None
-        lacking = self._lacking([*PROBES.values(), *(key for job in jobs for key in job.keys)])
+        wanted = [*PROBES.values(), *(key for job in jobs for key in job.keys)]
+        lacking = self._lacking(wanted)
+        _logger.info("measurements wanted: %d, lacking: %d", len(set(wanted)), len(lacking))
         if jobs and lacking:
             self._store.refuse_damage()  # what cannot be found would be measured twice
             exclusive = self._conditions.exclusive
@@ -344,12 +349,18 @@ class Campaign:
             on_load=lambda share: self._sign_of_life(task, _LOADING * share),
             on_step=self._renew,
         )
+        _logger.info(
+            "%s: measuring, keys: %d, walks: %d", task.what, len(task.claims), len(task.walks)
+        )
+        before = self._rounds_taken
         known = self._rounds(sampler, task)
+        _logger.info("%s: rounds taken: %d", task.what, self._rounds_taken - before)
         self._ballast_short |= sampler.ballast_short
         claimed = task.claimed
         for key in sorted(claimed & sampler.failures.keys()):
             self._store.fail(self._target, key, sampler.failures[key], self._owner)
             self._failures.append(Failure(key, sampler.failures[key]))
+            _logger.info("%s failed: %s", key, sampler.failures[key])
         done = claimed & known - sampler.failures.keys() - sampler.crowded.keys()
         self._store.finish(self._target, sorted(done), self._owner)
         for key in sorted(claimed & sampler.crowded.keys()):

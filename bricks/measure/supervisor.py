@@ -6,6 +6,7 @@ again starts a fresh one. It must not know what is asked, or why.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import signal
@@ -22,6 +23,8 @@ import psutil
 
 from bricks.errors import WorkerError
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode
+
+_logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
 
@@ -237,6 +240,10 @@ class Supervisor:
             os.close(watched)
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
+        _logger.info(
+            "worker %d started: %s, threads: %d",
+            self._process.pid, self._settings.backend, self._settings.threads,
+        )  # fmt: skip
 
     def _exchange(
         self, request: dict[str, Any], timeout_s: float, on_step: Callable[[int], None] | None
@@ -329,6 +336,7 @@ class Supervisor:
             with suppress(ProcessLookupError):
                 process.kill()
             process.wait()
+            _logger.info("worker %d ended", process.pid)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()

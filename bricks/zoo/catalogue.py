@@ -8,7 +8,6 @@ ONNX file holds: reading it is another room's work, and importing onnx takes lon
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from bricks.errors import ModelError, first_line
+from bricks.errors import ModelError, first_line, nearest
 
 _MANIFEST = "manifest.json"
 _BESIDE = Path(__file__).resolve().parent / "models"
@@ -87,7 +86,9 @@ def find(name_or_path: str) -> list[tuple[str, Path]]:
             raise ModelError(f"{name_or_path}: not an ONNX file (its name must end in .onnx)")
         return [(path.stem, path)]
     if os.sep in name_or_path or path.suffix.lower() == ".onnx":
-        raise ModelError(f"no file or folder is called {name_or_path!r}: check the path")
+        meant = _nearest_path(path)
+        hint = "check the path" if meant is None else f"did you mean {meant}?"
+        raise ModelError(f"no file or folder is called {name_or_path!r}: {hint}")
     return [_zoo_file(name_or_path)]
 
 
@@ -178,15 +179,29 @@ def _models_in(folder: Path) -> list[tuple[str, Path]]:
     return models
 
 
+def _nearest_path(path: Path) -> Path | None:
+    """What stands in the folder of a mistyped path and is called almost the same."""
+    try:
+        names = [
+            found.name
+            for found in path.parent.iterdir()
+            if (found.suffix.lower() == ".onnx" if path.suffix else found.is_dir())
+        ]
+    except OSError:  # the folder is mistyped too, or may not be looked into
+        return None
+    meant = nearest(path.name, names)
+    return None if meant is None else path.with_name(meant)
+
+
 def _onnx_files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.suffix.lower() == ".onnx" and p.is_file())
 
 
 def _hint(name: str, zoo: Iterable[str]) -> str:
     names = list(zoo)
-    close = difflib.get_close_matches(name.lower(), names, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
+    meant = nearest(name, names)
+    if meant is not None:
+        return f"did you mean {meant}?"
     if len(names) > _MOST_NAMED:
         return f"the zoo has {len(names)} models, 'bricks zoo list' names them"
     return f"the zoo has {', '.join(names)}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bricks.environments import Environment, install
-from bricks.errors import ModelError, first_line
+from bricks.errors import ModelError, first_line, suggestion
 
 # What recipes run in, by the first word of their names: the Python of an environment of its own,
 # which MXNet's last release needs to be that one; or this environment.
@@ -82,8 +82,10 @@ def build(
     ``out`` is an empty folder, and ``say`` is told what goes on. Raises :class:`ModelError` where
     there is no such recipe, ``BackendError`` where its environment cannot be made.
     """
-    if recipe not in recipes(zoo):
-        raise ModelError(f"there is no recipe {recipe!r}: the zoo has {', '.join(recipes(zoo))}")
+    known = recipes(zoo)
+    if recipe not in known:
+        meant = suggestion(recipe, known, "the zoo has")
+        raise ModelError(f"there is no recipe {recipe!r}: {meant}")
     environment = environment_of(zoo, recipe)
     if environment is not None:
         python = str(install(environment, say)[0])

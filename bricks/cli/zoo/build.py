@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bricks.cli import completion
 from bricks.cli.options import Json
-from bricks.cli.output import complain, finish, print_json, show
+from bricks.cli.output import finish, print_json, remark, show
 from bricks.errors import BricksError, UsageError
 from bricks.zoo import ZooEntry, entries, entry, put, zoo_folder
 
@@ -18,17 +19,29 @@ if TYPE_CHECKING:
     from bricks.zoo.recipes import Built
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME…", help="Models of the zoo; see zoo list.")
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME…",
+        autocompletion=completion.zoo_models,
+        help="Models of the zoo; see zoo list.",
+    ),
 ]
 All = Annotated[bool, typer.Option("--all", help="All models of the zoo.")]
 Recipe = Annotated[
     str | None,
-    typer.Option(metavar="RECIPE", help="All models of this recipe, new ones among them."),
+    typer.Option(
+        metavar="RECIPE",
+        autocompletion=completion.zoo_recipes,
+        help="All models of this recipe, new ones among them.",
+    ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER", file_okay=False, help="Where files go. [default: the zoo itself]"
+        metavar="FOLDER",
+        file_okay=False,
+        show_default="the zoo itself",
+        help="Where files go.",
     ),
 ]
 
@@ -75,7 +88,7 @@ def _rows(
     zoo = zoo_folder()
     with TemporaryDirectory() as folder:
         try:
-            results = build_models(zoo, recipe, names, Path(folder), complain)
+            results = build_models(zoo, recipe, names, Path(folder), remark)
         except BricksError as error:
             return [_row(name, recipe, error=f"{name}: {error}") for name in names or (recipe,)]
         rows = []

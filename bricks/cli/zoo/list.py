@@ -7,16 +7,26 @@ from typing import Annotated
 
 import typer
 
+from bricks.cli import completion
 from bricks.cli.options import Json
 from bricks.cli.output import print_json, show
-from bricks.errors import UsageError
+from bricks.errors import UsageError, suggestion
 from bricks.zoo import ZooEntry, entries
 
 Task = Annotated[
-    str | None, typer.Option(metavar="TASK", help="Only models for this, such as 'text'.")
+    str | None,
+    typer.Option(
+        metavar="TASK",
+        help="Only models for this, such as 'text'.",
+    ),
 ]
 Framework = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only models exported from this, such as mxnet.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        autocompletion=completion.zoo_frameworks,
+        help="Only models exported from this, such as mxnet.",
+    ),
 ]
 
 
@@ -43,8 +53,8 @@ def list_models(json: Json = False, task: Task = None, framework: Framework = No
 
 def _check(option: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
-        some = ", ".join(sorted(set(known)))
-        raise UsageError(f"{option} {value!r} fits no model: choose one of {some}")
+        meant = suggestion(value, sorted(set(known)))
+        raise UsageError(f"{option} {value!r} fits no model: {meant}")
 
 
 def _size(found: Sequence[ZooEntry]) -> int:

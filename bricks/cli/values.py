@@ -1,0 +1,30 @@
+"""The values that options take, and what each means: for help, and for completion in a shell.
+
+By themselves, for the library that defines them takes longer to import than people wait for either;
+a test says that they are the same. Must not know what they do.
+"""
+
+RUNTIMES = {
+    "onnxruntime": "ONNX Runtime, on the processor",
+    "mxnet": "MXNet, which 'bricks backends install mxnet' installs",
+    "mxnet-unfused": "the same, operator by operator",
+    "fake": "no runtime: made-up latencies, at once",
+}
+GRANULARITIES = {
+    "executed": "nodes of the graph that the runtime executes",
+    "1": "single layers of the model",
+    "2": "sequences of at most two layers",
+    "1+1": "single layers, overlapping by one",
+    "2+1": "sequences of at most two layers, overlapping by one",
+}
+OPTIMIZATIONS = {
+    "all": "all that the runtime can do",
+    "extended": "all but other layouts in memory",
+    "basic": "what keeps to the operators of the model's graph",
+    "none": "nothing",
+}
+EFFORTS = {
+    "full": "measure every brick",
+    "balanced": "measure what matters most, predict the others",
+    "quick": "measure less, predict more",
+}

@@ -1,0 +1,75 @@
+"""Tables where the terminal is too narrow for them: what belongs to a row is told below its name.
+
+A table that is squeezed loses ends of numbers, or breaks names letter by letter; here nothing is
+left out. Must not know what the tables are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+# A column of text that may be broken into lines still reads well when it is as wide as this.
+_READABLE = 16
+
+_GAP, _INDENT = 2, "  "
+
+
+def fitting(table: Table, console: Console) -> RenderableType:
+    """``table`` if the console is wide enough for it; else its rows one below another."""
+    cells = [[_text(cell) for cell in column.cells] for column in table.columns]
+    if not table.columns or _least(table, cells) <= console.width:
+        return table
+    return Text("\n").join(_lines(table, cells, console.width))
+
+
+def _least(table: Table, cells: list[list[Text]]) -> int:
+    """The columns of the console that a table needs to be readable."""
+    widths = [
+        _least_of(column, [_heading(table, column), *texts])
+        for column, texts in zip(table.columns, cells, strict=True)
+    ]
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _least_of(column: Column, texts: list[Text]) -> int:
+    whole = max((text.cell_len for text in texts), default=0)
+    return whole if column.no_wrap else min(whole, _READABLE)
+
+
+def _lines(table: Table, cells: list[list[Text]], width: int) -> Iterator[Text]:
+    """Each row: what stands in its first column, and below that the others with their titles."""
+    titles = [_heading(table, column) for column in table.columns]
+    for first, *others in zip(*cells, strict=True):
+        yield Text(first.plain, style="bold", overflow="fold")
+        pairs = [
+            Text(" ").join(part for part in (Text(title.plain, style="dim"), text) if part.plain)
+            for title, text in zip(titles[1:], others, strict=True)
+            if text.plain
+        ]
+        yield from _filled(pairs, width)
+
+
+def _filled(pairs: list[Text], width: int) -> Iterator[Text]:
+    """As many ``pairs`` a line as fit; one that is longer than a line is broken by the console."""
+    line = Text(_INDENT)
+    for pair in pairs:
+        empty = line.plain == _INDENT
+        if not empty and line.cell_len + 3 + pair.cell_len > width:
+            yield line
+            line, empty = Text(_INDENT), True
+        line = Text.assemble(line, "" if empty else " · ", pair)
+    if line.plain != _INDENT:
+        yield line
+
+
+def _heading(table: Table, column: Column) -> Text:
+    return Text(str(column.header)) if table.show_header else Text("")
+
+
+def _text(cell: RenderableType) -> Text:
+    """What stands in a cell; markup has no meaning here."""
+    return cell if isinstance(cell, Text) else Text(str(cell))
