@@ -27,7 +27,7 @@ PANELS = {
     "Prepare": ("zoo", "backends", "decompose"),
     "Measure": ("measure", "probe"),
     "Predict": ("predict", "compare", "advise"),
-    "Look": ("systems", "cache"),
+    "Look": ("explain", "report", "systems", "cache"),
     "Share": ("generate", "worker"),
 }
 

@@ -112,6 +112,8 @@ def _run(arguments: list[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
     if status == INTERRUPTED:  # Typer makes this of Ctrl-C
+        if sys.stderr.isatty():
+            sys.stderr.write("\r")  # over the ^C that the terminal has put there
         complain("interrupted; what was measured is kept, the same command goes on from there")
     return status if isinstance(status, int) else DONE
 

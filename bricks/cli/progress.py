@@ -17,6 +17,9 @@ from bricks.errors import printable
 
 _BAR_WIDTH = 40
 
+# Columns for the spinner, the time left, and the spaces between.
+_AROUND = 14
+
 
 @contextmanager
 def terminal_progress() -> Iterator[Callable[[str, float], None]]:
@@ -29,14 +32,17 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
 
     console = console_of(sys.stderr)
     console.show_cursor = lambda show=True: False  # type: ignore[method-assign]  # it stays
+    width = min(_BAR_WIDTH, console.width // 3)
     bar = Progress(
         SpinnerColumn(),
         TextColumn(
             "{task.description}",
             markup=False,
-            table_column=Column(no_wrap=True, overflow="ellipsis"),
+            table_column=Column(
+                no_wrap=True, overflow="ellipsis", max_width=max(1, console.width - width - _AROUND)
+            ),
         ),
-        BarColumn(min(_BAR_WIDTH, console.width // 3)),
+        BarColumn(width),
         TimeRemainingColumn(table_column=Column(no_wrap=True)),
         console=console,
         transient=True,
