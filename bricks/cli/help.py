@@ -163,7 +163,8 @@ def _told(param: Any) -> str:
 
 
 def _limits(param: Any) -> str:
-    least, most = getattr(param, "min", None), getattr(param, "max", None)
+    held = param if hasattr(param, "min") else getattr(param, "type", None)  # Typer before 0.29
+    least, most = getattr(held, "min", None), getattr(held, "max", None)
     if most is not None and most < _BEYOND:
         return f"at most {most:g}" if least is None else f"{least:g} to {most:g}"
     return f"at least {least:g}" if least is not None and least > 1 else ""

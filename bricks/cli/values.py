@@ -6,7 +6,7 @@ a test says that they are the same. Must not know what they do.
 
 RUNTIMES = {
     "onnxruntime": "ONNX Runtime, on the processor",
-    "mxnet": "MXNet, which 'bricks backends install mxnet' installs",
+    "mxnet": "MXNet, in an environment of its own (bricks backends install)",
     "mxnet-unfused": "the same, operator by operator",
     "fake": "no runtime: made-up latencies, at once",
 }
