@@ -43,7 +43,7 @@ def test_verbose_says_what_is_done(here: Here, good: Path) -> None:
     assert any(line.startswith(f"good: decomposed, bricks: {bricks_there}, ") for line in lines)
     assert any(re.fullmatch(r"measurements wanted: \d+, lacking: \d+", line) for line in lines)
     assert any(re.fullmatch(r"worker \d+ started: fake, threads: 1", line) for line in lines)
-    assert any(line.startswith(f"good: measuring, keys: {bricks_there}, ") for line in lines)
+    assert any(line.startswith(f"good: to be measured: {bricks_there}, ") for line in lines)
     assert any(re.fullmatch(r"good: rounds taken: [1-9]\d*", line) for line in lines)
     assert any(re.fullmatch(r"worker \d+ ended", line) for line in lines)
 

@@ -74,7 +74,7 @@ def _width(stream: TextIO) -> int | None:
         with suppress(OSError):
             there = os.get_terminal_size(stream.fileno()).columns
         there = there or _USUAL_WIDTH  # some terminals do not know theirs
-    return max(there, _NARROWEST) if there else None
+    return min(max(there, _NARROWEST), WIDEST) if there else None
 
 
 def _print(console: Console, part: RenderableType) -> None:

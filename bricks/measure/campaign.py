@@ -350,7 +350,7 @@ class Campaign:
             on_step=self._renew,
         )
         _logger.info(
-            "%s: measuring, keys: %d, walks: %d", task.what, len(task.claims), len(task.walks)
+            "%s: to be measured: %d, walks: %d", task.what, len(task.claims), len(task.walks)
         )
         before = self._rounds_taken
         known = self._rounds(sampler, task)
