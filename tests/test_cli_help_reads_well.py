@@ -76,7 +76,7 @@ def test_every_option_is_told_and_says_what_it_means(here: Here, words: Any) -> 
         if param.param_type_name == "option":
             (text,) = [text for name, text in shown_rows.items() if param.opts[0] in name.split()]
         else:
-            (text,) = [t for n, t in shown_rows.items() if n == str(param.metavar).strip("[]")]
+            (text,) = [t for n, t in shown_rows.items() if n == re.sub(r"[][]", "", param.metavar)]
         assert text.split(" [")[0] == " ".join(param.help.split())
         assert param.help.endswith((".", ").")), param.name
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bricks.cli import completion
 from bricks.cli.options import Cache, GranularityText, Json
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import StoreError, UsageError
@@ -24,9 +25,10 @@ New = Annotated[str, typer.Argument(metavar="NEW", help="The target to compare w
 Those = Annotated[
     list[str] | None,
     typer.Argument(
+        autocompletion=completion.models,
         metavar="[MODEL]…",
-        show_default=False,
-        help="Models, by name, file or folder. [default: all that both know]",
+        show_default="all that both know",
+        help="Models, by name, file or folder.",
     ),
 ]
 FailOn = Annotated[

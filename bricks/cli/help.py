@@ -27,7 +27,7 @@ PANELS = {
     "Prepare": ("zoo", "backends", "decompose"),
     "Measure": ("measure", "probe"),
     "Predict": ("predict", "compare", "advise"),
-    "Look": ("explain", "report", "systems", "cache"),
+    "Look": ("explain", "report", "diff", "systems", "cache"),
     "Share": ("generate", "worker"),
 }
 
@@ -146,7 +146,7 @@ def _in_usage(argument: Any) -> str:
 
 
 def _placeholder(param: Any) -> str:
-    name = str(param.metavar or param.name.upper()).strip("[]")
+    name = str(param.metavar or param.name.upper()).replace("[", "").replace("]", "")
     return f"{name}…" if param.nargs == -1 and not name.endswith("…") else name
 
 
