@@ -12,7 +12,7 @@ SEED ?= 0
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test docs conformance fuzz notebooks check lint format lock models zoo-check clean
+.PHONY: help setup demo paper test docs conformance fuzz notebooks commands check lint format lock models zoo-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -49,6 +49,9 @@ fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0)
 
 notebooks: setup ## run the notebooks from top to bottom on a quiet machine, and keep what they show
 	$(BIN)/python notebooks/execute.py
+
+commands: setup ## the pages of --help: docs/commands.md
+	$(BIN)/python docs/write_commands.py
 
 check: lint test ## lint, types and tests: what CI runs
 
