@@ -16,7 +16,7 @@ HERE = Path(__file__).parent / "commands.md"
 BEGINNING = """\
 # Commands
 
-What `--help` tells, of every command; written by `docs/write_commands.py`.
+What `--help` tells, of every command. Written by `make commands`.
 
 Facts go to standard output (as JSON with `--json`), progress and messages to standard error. The
 exit status is 0 when all is done, 1 when something could not be done (a line says what), 2 for
