@@ -10,8 +10,8 @@ not know how measurements came about.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
@@ -60,6 +60,88 @@ def state_of(
     return common_state(anchors, parts, plan.counts)
 
 
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """What each brick of a plan takes in one state of the machine, by key, in seconds.
+
+    A ``call`` of the runtime is in all of ``spreads``, and ``walked_call`` times what it costs is
+    taken out. ``predicted`` are the bricks that were not measured, ``elsewhere`` those that are
+    known in another state only.
+    """
+
+    spreads: Mapping[str, Spread]
+    call: Spread
+    predicted: frozenset[str]
+    elsewhere: frozenset[str]
+    walked_call: float
+
+    def net_s(self, latency_s: float, call_s: float | None = None) -> float:
+        """``latency_s`` without the call, which costs ``call_s`` if that is not the likely cost."""
+        call_s = self.call.median_s if call_s is None else call_s
+        # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
+        return max(0.0, latency_s - self.walked_call * call_s)
+
+    def net(self, key: str) -> Spread:
+        """What an occurrence of a brick counts with in a model."""
+        found = self.spreads[key]
+        median_s, low_s, high_s = map(self.net_s, (found.median_s, found.low_s, found.high_s))
+        return Spread(median_s, low_s, high_s, found.count)
+
+
+def latencies(
+    plan: Plan,
+    results: Results,
+    state_s: float | None = None,
+    *,
+    predictions: Predictions | None = None,
+    walked_call: float = WALKED_CALL,
+) -> Latencies:
+    """What the bricks of ``plan`` take that are measured or predicted; see :func:`recompose`."""
+    predictions = predictions or Predictions()
+    parts, predicted = _parts(plan, results), _foretold(plan, results, predictions)
+    if state_s is None:
+        state_s = state_of(plan, results, predictions=predictions)
+    translation = Translation(parts.values(), state_s)
+    spreads = _spreads(parts, translation)
+    for key, measurement in predicted.items():
+        factor = translation.factor(measurement)
+        spreads[key] = _translated(predictions.of[key].spread(), factor)
+    probed = all(isinstance(results.get(key), Measurement) for key in PROBES.values())
+    return Latencies(
+        spreads,
+        call=call_cost(results) if probed else Spread(0.0, 0.0, 0.0, 0),
+        predicted=frozenset(predicted),
+        elsewhere=frozenset(k for k, m in (parts | predicted).items() if not m.known_in(state_s)),
+        walked_call=walked_call,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """All that a model's estimate is made of; see :func:`recompose` for what each part is."""
+
+    plan: Plan
+    results: Results
+    predictions: Predictions = field(default_factory=Predictions)
+    construction: Construction | None = None
+
+    def estimate(self) -> Estimate | IncompleteEstimate:
+        """The model's latency."""
+        return recompose(
+            self.plan,
+            self.results,
+            predictions=self.predictions,
+            construction=self.construction,
+        )
+
+
+def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap, ...]:
+    """The bricks and probes of which nothing is known."""
+    wanted = (*plan.counts.items(), *((key, 0) for key in PROBES.values()))
+    found = (_gap(key, n, results) for key, n in wanted if key not in predicted)
+    return tuple(gap for gap in found if gap is not None)
+
+
 def recompose(
     plan: Plan,
     results: Results,
@@ -86,27 +168,9 @@ def recompose(
     where nothing overlaps.
     """
     counts, predictions = plan.counts, predictions or Predictions()
-    parts, predicted = _parts(plan, results), _foretold(plan, results, predictions)
-    if state_s is None:
-        state_s = state_of(plan, results, predictions=predictions)
-    elsewhere = {k for k, m in (parts | predicted).items() if not m.known_in(state_s)}
-    translation = Translation(parts.values(), state_s)
-    spreads = _spreads(parts, translation)
-    for key, measurement in predicted.items():
-        factor = translation.factor(measurement)
-        spreads[key] = _translated(predictions.of[key].spread(), factor)
-    gaps = [
-        gap
-        for key, n in (*counts.items(), *((key, 0) for key in PROBES.values()))
-        if key not in predicted and (gap := _gap(key, n, results)) is not None
-    ]
-    probed = all(isinstance(results.get(key), Measurement) for key in PROBES.values())
-    overhead = call_cost(results) if probed else Spread(0.0, 0.0, 0.0, 0)
-
-    def net(latency_s: float, call_s: float = overhead.median_s) -> float:
-        # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
-        return max(0.0, latency_s - walked_call * call_s)
-
+    found = latencies(plan, results, state_s, predictions=predictions, walked_call=walked_call)
+    spreads, net, overhead = found.spreads, found.net_s, found.call
+    predicted, elsewhere = found.predicted, found.elsewhere
     middles = {key: net(s.median_s) for key, s in spreads.items()}
     known = {key: counts[key] * middle for key, middle in middles.items()}
     total = sum(known.values(), 0.0)
@@ -114,12 +178,11 @@ def recompose(
         Share(key, counts[key], known[key], known[key] / total if total else 0.0, key in predicted)
         for key in sorted(known, key=lambda k: -known[k])
     )
-    covered = [occurrence.brick in parts for occurrence in plan.occurrences]
+    measured = spreads.keys() - predicted
+    covered = [occurrence.brick in measured for occurrence in plan.occurrences]
     coverage = sum(covered) / len(covered) if covered else 1.0
-    if gaps:
-        return IncompleteEstimate(
-            plan.model, plan.granularity, total, coverage, tuple(gaps), shares
-        )
+    if lacking := gaps(plan, results, predicted):
+        return IncompleteEstimate(plan.model, plan.granularity, total, coverage, lacking, shares)
 
     def all_s(call_s: float) -> float:
         return call_s + sum(n * net(spreads[key].median_s, call_s) for key, n in counts.items())
@@ -133,7 +196,7 @@ def recompose(
     calls_s = [all_s(overhead.low_s), all_s(overhead.high_s)]
     middle_s = overhead.median_s + total
     gross_s = sum(map(abs, known.values()))
-    predicted_s = sum((abs(known[key]) for key in predicted), 0.0)
+    predicted_s = sum((abs(known[key]) for key in sorted(predicted)), 0.0)
     common_s = composition_s(gross_s, sum(map(abs, counts.values())), overhead.median_s)
     common_s += predictions.common_s(predicted_s)
     low = min(*calls_s, middle_s) - below.total_s
