@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +25,7 @@ from bricks.errors import BackendError, ModelError, UsageError, WorkerError
 from bricks.estimate.comparison import Compared, NotCompared, incomplete, summarise
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.prediction import Predictions
-from bricks.estimate.recompose import Results, recompose, round_spread, state_of
+from bricks.estimate.recompose import Basis, Results, recompose, round_spread, state_of
 from bricks.estimate.schedule import Construction
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
@@ -35,8 +36,10 @@ from bricks.measure.hints import hints
 from bricks.measure.jobs import Job, memory_bytes
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.probes import PROBES
+from bricks.measure.profile import Profile
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.measure.turn import WAITING, timing_turn
 from bricks.options import Options, conditions_of, effort_of, runtime_of
 from bricks.results import Comparison, Measured, Probed
 from bricks.spending import Spending, deviation, probes
@@ -353,6 +356,10 @@ class Bench:
         measured there. Raises :class:`UsageError` if the model was never decomposed there, and what
         is executed depends on it.
         """
+        return self.basis(model, measure=measure, target=target).estimate()
+
+    def basis(self, model: Model, *, measure: bool = True, target: Target | None = None) -> Basis:
+        """What :meth:`predict` makes its estimate of."""
         target = self.target if target is None else target
         elsewhere = target.key != self.target.key
         plan = self.plan(model, target=target)
@@ -363,7 +370,7 @@ class Bench:
         if measure and not elsewhere and not settled:
             self._spend([Job(model, self.decompose(model), whole=False)])
             results = self._results(plan.keys, target.key)
-        return self._recomposed(plan, results, target)
+        return self._basis(plan, results, target)
 
     def recomposed(
         self, plan: Plan, *, target: Target | None = None
@@ -375,11 +382,9 @@ class Bench:
         """
         target = self.target if target is None else target
         results = self._results([*plan.keys, plan.digest], target.key)
-        return self._recomposed(plan, results, target)
+        return self._basis(plan, results, target).estimate()
 
-    def _recomposed(
-        self, plan: Plan, results: Results, target: Target
-    ) -> Estimate | IncompleteEstimate:
+    def _basis(self, plan: Plan, results: Results, target: Target) -> Basis:
         construction = None
         if self.options.workers > 1:
             construction = self._construction(plan, self.store.load_bricks(plan.keys), target)
@@ -388,7 +393,19 @@ class Bench:
         state_s = None
         if isinstance(whole, Measurement):
             state_s = state_of(plan, results, whole, predictions)
-        return recompose(plan, results, state_s, predictions=predictions, construction=construction)
+        return Basis(plan, results, predictions, construction, state_s)
+
+    def profile(self, model: Model) -> Profile:
+        """What the runtime itself says of a run of ``model``: which node ran when.
+
+        Nothing of it is kept. Raises :class:`~bricks.errors.BricksError` where there is none.
+        """
+        job = self._whole_job(model)
+        on_wait = partial(self._progress, WAITING, 0.0)
+        turn = timing_turn(on_wait) if self._conditions.exclusive else nullcontext()
+        with turn, self._memory_for([job]):
+            self._progress(f"profiling {model.name}", 0.0)
+            return self._graphs.profile(job)
 
     def merge(self, results: Path) -> Merged:
         """Take in what another cache exported into a file: all of it, or nothing.

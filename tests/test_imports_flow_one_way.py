@@ -20,7 +20,7 @@ ALLOWED = {
     "estimate": {
         "errors", "graph", "decompose", "system", "store",
         "measure.measurement", "measure.state", "measure.statistics", "measure.probes",
-        "measure.translation",
+        "measure.profile", "measure.translation",
     },
     "suite": {"errors", "graph", "decompose", "system"},
     "knowledge": {
@@ -49,22 +49,26 @@ ALLOWED = {
         "bench", "insight", "errors", "zoo", "decompose", "estimate", "system",
         "measure.measurement", "measure.statistics",
     },
+    "trace": {
+        "bench", "errors", "graph", "system", "decompose", "estimate",
+        "measure.measurement", "measure.profile",
+    },
     "report": {
         "errors", "graph", "decompose", "system", "store", "estimate", "measure.measurement",
-        "overview",
+        "measure.profile", "overview",
     },
     "": {
-        "bench", "contrast", "insight", "overview", "options", "results", "survey", "errors",
-        "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate", "suite",
-        "report",
+        "bench", "contrast", "insight", "overview", "trace", "options", "results", "survey",
+        "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate",
+        "suite", "report",
     },
     "fleet": {
         "", "bench", "survey", "options", "errors", "graph", "system", "decompose", "store",
         "measure.campaign", "measure.jobs", "measure.measurement", "measure.probes", "suite",
     },
     "cli": {
-        "", "fleet", "bench", "contrast", "insight", "overview", "options", "results", "survey",
-        "environments", "errors",
+        "", "fleet", "bench", "contrast", "insight", "overview", "trace", "options", "results",
+        "survey", "environments", "errors",
         "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate", "suite",
         "report",
     },

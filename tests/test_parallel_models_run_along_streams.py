@@ -205,39 +205,20 @@ def test_streams_compute_what_the_model_computes() -> None:
 
 
 ORDERED = """
-import json
-import os
-
-import numpy as np
-
-import bricks.backends.onnxruntime.parallel as parallel
 from bricks import Bench
 from bricks.backends import create
-from bricks.backends.base import Placement
 from bricks.decompose.streams import streams_of
 from bricks.graph.view import parse_model
 
-plain = parallel.session_options
-
-
-def profiled(level):
-    options = plain(level)
-    options.enable_profiling = True
-    return options
-
-
-parallel.session_options = profiled
 with Bench("cache", threads=1) as bench:
     model = bench.read("inception_v1")
     found = bench.decompose(model)
 streams = streams_of(found.plan, found.bricks, 2)
 backend = create("onnxruntime", threads=1, seed=0, workers=2)
-loaded = backend.load(parse_model(model.skeleton), key="net", optimize=True, streams=streams)
-loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8)).sample()
-with open(loaded._session.end_profiling()) as file:
-    events = [e for e in json.load(file) if e["name"].endswith("_kernel_time")]
-events.sort(key=lambda event: event["ts"])
-ran = [int(event["name"].removesuffix("_kernel_time")) for event in events]
+profiled = backend.profiled(parse_model(model.skeleton), key="net", streams=streams)
+profiled.sample()
+(nodes,) = profiled.runs()
+ran = [node.position for node in sorted(nodes, key=lambda node: node.begin_s)]
 for stream in (0, 1):
     of_stream = [position for position in ran if streams[position] == stream]
     planned = [position for position in range(len(streams)) if streams[position] == stream]

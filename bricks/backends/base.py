@@ -87,6 +87,43 @@ class Loaded(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """A node that a runtime ran, in seconds from the run's beginning; ``thread`` tells which did.
+
+    ``position`` is the node's place in the executed graph; None if it ran inside of another node.
+    """
+
+    name: str
+    operator: str
+    begin_s: float
+    end_s: float
+    thread: int
+    position: int | None
+
+
+class Profiled(Protocol):
+    """A whole model whose runs the runtime itself writes down, node by node."""
+
+    def sample(self) -> float:
+        """Run once; the latency in seconds."""
+        ...
+
+    def runs(self) -> Sequence[Sequence[NodeEvent]]:
+        """The nodes of each run so far, on each thread as they ended. No more runs can follow."""
+        ...
+
+
+class Profiler(Protocol):
+    """What a backend may offer beside :class:`Backend`: a profile of the runtime's own."""
+
+    def profiled(
+        self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
+    ) -> Profiled:
+        """``proto`` made ready as by :meth:`Backend.load`, optimised, with buffers of its own."""
+        ...
+
+
 class Backend(Protocol):
     """A runtime with a fixed number of threads, in this process.
 

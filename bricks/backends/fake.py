@@ -4,7 +4,8 @@ For tests and for trying the pipeline where timing does not matter. A node's lat
 the key of the brick it would be alone; a model's is the sum of its nodes' and one call's overhead,
 so that estimates come out exact. Along streams, a node begins when the one before it in its stream
 has ended, and all that it reads is there; the model ends with the last. Samples vary by a fixed
-pattern of ±0.4 %.
+pattern of ±0.4 %. It has a profile of its own, as it were: half of a call's overhead comes before
+the first node, and writing a node down takes 200 ns.
 
 Faults can be ordered by operator in the environment variable ``BRICKS_FAKE_FAULTS``, for instance
 ``Sigmoid=crash,Tanh=hang,Exp=memory,Log=error``: running such an operator then ends the process,
@@ -31,7 +32,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.ballast import BALLAST
-from bricks.backends.base import Executed, Placement
+from bricks.backends.base import Executed, NodeEvent, Placement
 from bricks.backends.reference import REFERENCE
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
@@ -41,6 +42,7 @@ from bricks.graph.topology import used_values
 from bricks.graph.view import graph_of
 
 CALL_OVERHEAD_S = 2e-6
+PROFILING_S = 2e-7
 _PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 
 
@@ -83,15 +85,20 @@ class FakeBackend:
     ) -> FakeLoaded:
         """Anything loads, and takes no memory."""
         graph = _typed(proto)
-        cutter = Cutter(graph)
-        keys = [cutter.cut((i,)).brick.key for i in range(len(graph.nodes))]
-        latencies_s = list(map(node_latency_s, keys))
-        work_s = _along(graph, latencies_s, streams) if streams else sum(latencies_s)
-        latency_s = CALL_OVERHEAD_S + work_s
+        latencies_s = _latencies_s(graph)
+        ends_s = [end_s for _, end_s in _along(graph, latencies_s, streams)] if streams else []
+        latency_s = CALL_OVERHEAD_S + (max(ends_s) if streams else sum(latencies_s))
         loaded = FakeLoaded(latency_s, _fault(graph), self._loaded)
         if key not in (REFERENCE, BALLAST):  # they are there whatever else is
             self._loaded.add(loaded)
         return loaded
+
+    def profiled(
+        self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
+    ) -> FakeProfiled:
+        """Each node takes as long as its brick, and a little for writing it down."""
+        graph = _typed(proto)
+        return FakeProfiled(graph, streams or [0] * len(graph.nodes), _fault(graph))
 
     def evaluate(
         self,
@@ -163,20 +170,73 @@ class FakePlaced:
             raise BackendError("failed as ordered by BRICKS_FAKE_FAULTS")
 
 
+class FakeProfiled:
+    """A model of which is known when each node runs; its stream is its thread."""
+
+    def __init__(self, graph: Graph, streams: Sequence[int], fault: str | None) -> None:
+        written_s = [latency_s + PROFILING_S for latency_s in _latencies_s(graph)]
+        begin_s = CALL_OVERHEAD_S / 2
+        self._events = [
+            NodeEvent(
+                name=node.name,
+                operator=node.op_type,
+                begin_s=begin_s + node_begin_s,
+                end_s=begin_s + node_end_s - PROFILING_S,
+                thread=stream,
+                position=position,
+            )
+            for position, (node, stream, (node_begin_s, node_end_s)) in enumerate(
+                zip(graph.nodes, streams, _along(graph, written_s, streams), strict=True)
+            )
+        ]
+        last_s = max((event.end_s for event in self._events), default=begin_s)
+        latency_s = last_s + PROFILING_S + CALL_OVERHEAD_S / 2
+        alone: WeakSet[FakeLoaded] = WeakSet()
+        self._placed = FakePlaced(FakeLoaded(latency_s, fault, alone), latency_s, fault)
+        self._latency_s = latency_s
+        self._taken: list[float] = []
+
+    def sample(self) -> float:
+        """The latency in seconds, varied by a fixed pattern."""
+        self._taken.append(self._placed.sample())
+        return self._taken[-1]
+
+    def runs(self) -> list[list[NodeEvent]]:
+        """The nodes of each run, as much longer as the run was."""
+        return [
+            [
+                replace(event, begin_s=f * event.begin_s, end_s=f * event.end_s)
+                for event in self._events
+            ]
+            for f in (taken_s / self._latency_s for taken_s in self._taken)
+        ]
+
+
 def node_latency_s(key: str) -> float:
     """A latency between 10 and 510 microseconds, decided by a brick's key."""
     return 1e-5 + int(key.removeprefix("b1-")[:8], 16) / 0xFFFFFFFF * 5e-4
 
 
-def _along(graph: Graph, latencies_s: Sequence[float], streams: Sequence[int]) -> float:
-    """Seconds from the first beginning to the last end."""
+def _latencies_s(graph: Graph) -> list[float]:
+    cutter = Cutter(graph)
+    keys = [cutter.cut((i,)).brick.key for i in range(len(graph.nodes))]
+    return list(map(node_latency_s, keys))
+
+
+def _along(
+    graph: Graph, latencies_s: Sequence[float], streams: Sequence[int]
+) -> list[tuple[float, float]]:
+    """When each node begins and ends, in seconds from the first beginning."""
+    runs = []
     made_s: dict[str, float] = {}
     free_s: dict[int, float] = {}
     for node, latency_s, stream in zip(graph.nodes, latencies_s, streams, strict=True):
         there_s = [made_s[name] for name in used_values(node) if name in made_s]
-        free_s[stream] = max([free_s.get(stream, 0.0), *there_s]) + latency_s
+        begin_s = max([free_s.get(stream, 0.0), *there_s])
+        free_s[stream] = begin_s + latency_s
+        runs.append((begin_s, free_s[stream]))
         made_s.update((name, free_s[stream]) for name in node.output)
-    return max(free_s.values())
+    return runs
 
 
 def _typed(proto: onnx.ModelProto) -> Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,17 +12,28 @@ from bricks.cli.output import finish, print_json, show
 from bricks.cli.predict import NoMeasure, facts_of
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.warnings import warn_of_crowding
-from bricks.errors import BricksError
+from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
+    from bricks.bench import Bench
     from bricks.estimate.explanation import Explanation, Part
     from bricks.graph.model import Model
     from bricks.insight import Insight
+    from bricks.system import Target
 
 # So many bricks are shown unless all are asked for: as many as a screen has lines.
 _FEW = 24
 
 Every = Annotated[bool, typer.Option("--all", help="Show all bricks, not only the hottest.")]
+
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.json",
+        help="Write the bricks' timeline beside the runtime's own, for ui.perfetto.dev.",
+        show_default=False,
+    ),
+]
 
 
 @takes_options
@@ -30,6 +42,7 @@ def explain(
     system: SystemName = None,
     no_measure: NoMeasure = False,
     every: Every = False,
+    trace: Trace = None,
 ) -> None:
     """Tell where the time of models goes: operators and their bricks, the hottest first.
 
@@ -41,8 +54,17 @@ def explain(
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, options.workers)
-        insight = Insight(bench, target, measure=not no_measure and system is None)
-        rows = [_row(insight, model) for model in decomposed(bench, read_all(options))]
+        measure = not no_measure and system is None
+        insight = Insight(bench, target, measure=measure)
+        models = decomposed(bench, read_all(options))
+        if trace is not None and len(models) != 1:
+            raise UsageError(
+                f"--trace {trace} shows one model, not {len(models)}: name one of them"
+            )
+        rows = [_row(insight, model) for model in models]
+        traced = None
+        if trace is not None:
+            traced = _traced(bench, models[0], target, trace, run=measure)
     if options.json:
         print_json(
             {
@@ -51,6 +73,7 @@ def explain(
                 "granularity": options.granularity,
                 "workers": options.workers,
                 "models": rows,
+                "trace": traced,
             }
         )
     else:
@@ -60,7 +83,31 @@ def explain(
         for number, row in enumerate(row for row in rows if row["bricks"]):
             show(*([""] if number else []), *explanation_lines(row, None if every else _FEW))
             show(*predicted(row["model"], row["predicted_share"]))
-    finish(row["error"] for row in rows if row["error"] is not None)
+        if traced is not None and traced["error"] is None:
+            show("", f"{traced['file']}: open it in ui.perfetto.dev", *traced["remarks"])
+    errors = [row["error"] for row in (*rows, traced) if row is not None]
+    finish(dict.fromkeys(error for error in errors if error is not None))
+
+
+def _traced(
+    bench: Bench, model: Model | Unread, target: Target, file: Path, *, run: bool
+) -> dict[str, Any]:
+    """Write the model's trace; what is to be known of it, or why there is none."""
+    from bricks.report.trace import remarks, trace_text
+    from bricks.trace import side_by_side
+
+    facts: dict[str, Any] = {"file": str(file), "remarks": [], "error": None}
+    if isinstance(model, Unread):
+        return {**facts, "error": model.error}
+    try:
+        found = side_by_side(bench, model, run=run, target=target)
+        file.write_text(trace_text(found), encoding="utf-8")
+    except BricksError as error:
+        return {**facts, "error": str(error)}
+    except OSError as exc:
+        why = f"{file} cannot be written ({exc.strerror}): give --trace another file"
+        return {**facts, "error": why}
+    return {**facts, "remarks": [text for lines in remarks(found).values() for text in lines]}
 
 
 def _row(insight: Insight, model: Model | Unread) -> dict[str, Any]:

@@ -124,12 +124,14 @@ class Basis:
     results: Results
     predictions: Predictions = field(default_factory=Predictions)
     construction: Construction | None = None
+    state_s: float | None = None
 
     def estimate(self) -> Estimate | IncompleteEstimate:
         """The model's latency."""
         return recompose(
             self.plan,
             self.results,
+            self.state_s,
             predictions=self.predictions,
             construction=self.construction,
         )

@@ -29,7 +29,7 @@ from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, Taken
 from bricks.measure.shares import Needs, Shares
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.translation import Translation
-from bricks.measure.turn import timing_turn
+from bricks.measure.turn import WAITING, timing_turn
 from bricks.measure.walk import Walk, alone, along, single, walk_of
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
@@ -153,9 +153,8 @@ class Campaign:
         if jobs and lacking:
             self._store.refuse_damage()  # what cannot be found would be measured twice
             exclusive = self._conditions.exclusive
-            waiting = "waiting for another process that is measuring on this host"
             self._needs = needs_of(jobs)
-            with timing_turn(lambda: self._progress(waiting, 0.0)) if exclusive else nullcontext():
+            with timing_turn(lambda: self._progress(WAITING, 0.0)) if exclusive else nullcontext():
                 load = ForeignLoad(self._supervisor.processor_s)
                 self._run(jobs, lacking)
                 foreign_cores = load.cores() if exclusive else None

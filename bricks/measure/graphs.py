@@ -1,4 +1,4 @@
-"""What a model consists of, asked of the worker: the graph to cut, and what values in it hold.
+"""What the worker is asked about a model: the graph to cut, what values in it hold, its profile.
 
 Native code takes graphs apart and infers their shapes, and the file may be hostile: so all of it
 happens there, and may take so much time as suits the model. It must not know of the store.
@@ -22,12 +22,14 @@ from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
 from bricks.measure.hints import given, hints
+from bricks.measure.jobs import Job
+from bricks.measure.profile import Profile, profile_of
 from bricks.measure.protocol import pack, unpack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 
-# Comparing a model with its bricks runs each of them, with weights that are read from a disk: so
-# many times as long as learning what a model consists of.
-VERIFYING = 20
+# Comparing a model with its bricks runs each of them, with weights that are read from a disk; a
+# profile takes several runs: so many times as long as learning what a model consists of.
+_TIMES = {"verify": 20, "profile": 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,24 @@ class Graphs:
 
     def ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
         """The worker's answer about a model; its errors name the model, and say what may help."""
-        allowed = allowed_s(parse_model(of.skeleton), times=VERIFYING if op == "verify" else 1)
+        allowed = allowed_s(parse_model(of.skeleton), times=_TIMES.get(op, 1))
         timeout_s = min(allowed, self._timeout_s)
         try:
             return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)
         except WorkerError as error:
             text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
             raise WorkerError(f"{of.name}: {text}{hints(of, text)}") from error
+
+    def profile(self, job: Job) -> Profile:
+        """What the runtime itself says of a run of the job's whole model."""
+        answer = self.ask(
+            job.model,
+            "profile",
+            key=job.whole_key,
+            model=pack(job.model.skeleton),
+            streams=list(job.streams),
+        )
+        return profile_of(answer, job.decomposition)
 
     def _executed(self, model: Model) -> _Cuttable:
         answer = self.ask(model, "executed", model=pack(model.skeleton))

@@ -18,6 +18,9 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
                                                          waited_share, ballast_short
     reference {}                                       → reference_s
     unload   {}                                        → {}
+    profile  key, model, streams?                      → runs_s, typical, nodes: [[name, operator,
+                                                         begin_s, end_s, thread, position]…],
+                                                         omitted
     verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …
 
 Models travel as base64 of their bytes, without weights.

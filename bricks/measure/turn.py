@@ -15,6 +15,9 @@ from pathlib import Path
 
 from bricks.errors import WorkerError
 
+# What people are told meanwhile.
+WAITING = "waiting for another process that is measuring on this host"
+
 
 @contextmanager
 def timing_turn(on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:

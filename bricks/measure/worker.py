@@ -28,15 +28,16 @@ import numpy as np
 import onnx
 
 from bricks import backends
-from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.backends.base import Backend, Loaded, Placed, Placement, Profiler
 from bricks.backends.filling import PERIOD, filled
 from bricks.backends.reference import REFERENCE, reference
 from bricks.decompose.plan import Plan
-from bricks.errors import BricksError, WorkerError, first_line
+from bricks.errors import BackendError, BricksError, WorkerError, first_line
 from bricks.graph.model import Model
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_bytes
+from bricks.measure.profiling import typical_run
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
 from bricks.measure.reader import Reader, aligned
 from bricks.measure.verify import source_of, verify_model
@@ -63,6 +64,7 @@ class Worker:
         self._signed = False  # whether anything that is loaded minds signs
         self._reference: Placed | None = None
         self._reader = Reader(self._companion)
+        self._name = ""
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
         self._seed = 0
@@ -96,7 +98,7 @@ class Worker:
         if memory_bytes is not None:
             _limit_memory(memory_bytes)
         self._seed, self._threads, self._workers = seed, threads, workers
-        self._timing = timing
+        self._name, self._timing = backend, timing
         self._backend = backends.create(
             backend, threads=threads, seed=seed, workers=workers, optimization=optimization
         )
@@ -155,6 +157,18 @@ class Worker:
             plan=Plan.from_json(plan),
             bricks={key: parse_model(unpack(text)) for key, text in bricks.items()},
         )
+
+    def _do_profile(self, key: str, model: str, streams: list[int] | None = None) -> dict[str, Any]:
+        backend: Any = self.backend
+        if not hasattr(backend, "profiled"):
+            raise BackendError(f"{self._name} has no profile of its own that could be shown")
+        profiler: Profiler = backend
+        self._do_unload()
+        try:
+            proto = parse_model(unpack(model))
+            return typical_run(profiler.profiled(proto, key=key, streams=tuple(streams or ())))
+        finally:
+            self._do_unload()
 
     def _do_region(self, size_bytes: int, ballast_bytes: int = 0) -> dict[str, Any]:
         self._reader.allow(ballast_bytes)

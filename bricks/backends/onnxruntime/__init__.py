@@ -9,6 +9,7 @@ caches as a model's; the large arrays that they are copied from share one block.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from bricks.backends.onnxruntime.optimized import (
     save_with_weights,
 )
 from bricks.backends.onnxruntime.parallel import create_parallel_session
+from bricks.backends.onnxruntime.profile import ProfiledSession, profiling
 from bricks.backends.onnxruntime.sessions import (
     ALL,
     NONE,
@@ -117,14 +119,37 @@ class OnnxRuntimeBackend:
         streams: Sequence[int] = (),
     ) -> LoadedSession:
         """A session with synthetic weights and inputs."""
+        options = self._options(optimize and not streams)
+        return self._loaded(proto, key, options, streams)[0]
+
+    def profiled(
+        self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
+    ) -> ProfiledSession:
+        """A session as :meth:`load` makes it, that writes down when it runs each node."""
+        folder = tempfile.TemporaryDirectory(prefix="bricks-")
+        options = profiling(self._options(not streams), folder.name)
+        return ProfiledSession(*self._loaded(proto, key, options, streams), folder)
+
+    def _loaded(
+        self,
+        proto: onnx.ModelProto,
+        key: str,
+        options: ort.SessionOptions,
+        streams: Sequence[int],
+    ) -> tuple[LoadedSession, Sequence[str]]:
+        """A session with synthetic weights and inputs.
+
+        And the names of its executed nodes, where streams need others.
+        """
         weights, inputs = self._synthesised(proto, key, share=True)
-        if streams:
-            executed = save_optimized(proto, self._stand_ins, self._level)
-            weights = self._weights_of(executed, proto, weights, key)
-            session = create_parallel_session(unsure(executed), weights, streams)
-        else:
-            session = create_session(unsure(proto), weights, self._options(optimize))
-        return LoadedSession(session, weights, inputs)
+        if not streams:
+            session = create_session(unsure(proto), weights, options)
+            return LoadedSession(session, weights, inputs), ()
+        executed = save_optimized(proto, self._stand_ins, self._level)
+        weights = self._weights_of(executed, proto, weights, key)
+        session = create_parallel_session(unsure(executed), weights, streams, options)
+        names = [node.name for node in executed.graph.node]
+        return LoadedSession(session, weights, inputs), names
 
     def _options(self, optimize: bool) -> ort.SessionOptions:
         return session_options(self._level if optimize else NONE)

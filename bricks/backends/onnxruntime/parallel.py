@@ -26,11 +26,15 @@ _PARTITION = "session.node_partition_config_file"
 
 
 def create_parallel_session(
-    executed: onnx.ModelProto, weights: Mapping[str, np.ndarray], streams: Sequence[int]
+    executed: onnx.ModelProto,
+    weights: Mapping[str, np.ndarray],
+    streams: Sequence[int],
+    options: ort.SessionOptions | None = None,
 ) -> ort.InferenceSession:
     """A session for a graph that is already optimised, whose node i runs in ``streams[i]``.
 
-    ``weights`` are those of its initializers that hold no values. Raises :class:`BackendError` if
+    It is called by its position there. ``weights`` are those of its initializers that hold no
+    values; ``options`` are to leave the graph as it is. Raises :class:`BackendError` if
     there is not a stream for each node.
     """
     nodes = executed.graph.node
@@ -39,13 +43,13 @@ def create_parallel_session(
             f"the runtime executes {len(nodes)} nodes where {len(streams)} were planned:"
             " decompose the model with another --cache, and compare it there"
         )
+    options = session_options(NONE) if options is None else options
     named = onnx.ModelProto()
     named.CopyFrom(executed)
     by_stream: dict[int, list[str]] = {}  # a stream without nodes crashes the runtime
     for position, (node, stream) in enumerate(zip(named.graph.node, streams, strict=True)):
         node.name = str(position)
         by_stream.setdefault(stream, []).append(node.name)
-    options = session_options(NONE)
     options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
     # The nodes stand in the order in which they are executed; the default would find another.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED

@@ -90,15 +90,15 @@ class LoadedSession:
         weights: Mapping[str, np.ndarray],
         inputs: Mapping[str, tuple[Callable[[], Any], ValueType]],
     ) -> None:
-        self._session = session
+        self.session = session
         self._weights = weights
         self._inputs = inputs
         self._own: dict[str, Any] = {}  # made when a placement needs them: most don't
 
     def place(self, placement: Placement, region: np.ndarray) -> Placed:
         """Bind every input and output ahead of the runs, so that a run allocates nothing."""
-        binding = self._session.io_binding()
-        keep: list[object] = [self._session, binding, self._weights]
+        binding = self.session.io_binding()
+        keep: list[object] = [self.session, binding, self._weights]
         unsure = []
         for (name, (make, type_)), offset in zip(
             self._inputs.items(), placement.inputs, strict=True
@@ -113,7 +113,7 @@ class LoadedSession:
             value = to_value(buffer, type_)
             keep += (buffer, value)
             binding.bind_ortvalue_input(name, value)
-        for output, offset in zip(self._session.get_outputs(), placement.outputs, strict=True):
+        for output, offset in zip(self.session.get_outputs(), placement.outputs, strict=True):
             known = static_type(output)
             if known is None or ELEMENT_BITS[known.dtype] < 8:
                 unsure.append(output.name)  # the runtime allocates what depends on data
@@ -123,7 +123,7 @@ class LoadedSession:
             value = to_value(buffer, known)
             keep += (buffer, value)
             binding.bind_ortvalue_output(output.name, value)
-        return PlacedSession(self._session, binding, unsure, keep)
+        return PlacedSession(self.session, binding, unsure, keep)
 
 
 class PlacedSession:

@@ -1,0 +1,118 @@
+"""Sessions that write down when they run each node (``SessionOptions.enable_profiling``).
+
+The runtime tells whole microseconds. A node is told when it ends, after those in its own body, and
+a run when all of its nodes are. Writing it down takes a microsecond or two for each node.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from bricks.backends.base import NodeEvent, Placement
+from bricks.backends.onnxruntime.sessions import LoadedSession
+from bricks.backends.onnxruntime.values import translated
+from bricks.errors import BackendError
+
+_NODE, _RUN, _SUFFIX = "Node", "model_run", "_kernel_time"
+
+
+def profiling(options: ort.SessionOptions, folder: str) -> ort.SessionOptions:
+    """``options`` for a session that writes its profile into ``folder``."""
+    options.enable_profiling = True
+    options.profile_file_prefix = str(Path(folder) / "profile")
+    return options
+
+
+class ProfiledSession:
+    """A session that was made with :func:`profiling`, every value in memory of its own.
+
+    ``names`` are those of the executed nodes, if the session calls them by their positions, since
+    it runs them side by side. ``folder`` is removed at the end.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedSession,
+        names: Sequence[str],
+        folder: tempfile.TemporaryDirectory[str],
+    ) -> None:
+        self._session, self._names, self._folder = loaded.session, names, folder
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        nowhere = Placement((None,) * len(inputs), (None,) * len(outputs))
+        self._placed = loaded.place(nowhere, np.zeros(0, np.uint8))
+
+    def sample(self) -> float:
+        """Run once; the latency in seconds."""
+        return self._placed.sample()
+
+    def runs(self) -> list[list[NodeEvent]]:
+        """The nodes of each run so far; ends the profile."""
+        with translated("ending its profile"):
+            file = Path(self._session.end_profiling())
+        try:
+            entries = json.loads(file.read_bytes())
+            found = [[*self._events(run, nodes)] for run, nodes in _by_run(entries)]
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            raise BackendError(
+                f"the runtime's profile cannot be read ({type(exc).__name__}): there is none"
+            ) from exc
+        finally:
+            self._folder.cleanup()
+        return found
+
+    def _events(
+        self, run: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]
+    ) -> Iterator[NodeEvent]:
+        count = 0
+        for entry, inner in zip(nodes, _inner(nodes), strict=True):
+            name, position = str(entry["name"]).removesuffix(_SUFFIX), None
+            if not inner and self._names:
+                position = int(name)
+                name = self._names[position]
+            elif not inner:
+                position, count = count, count + 1
+            begin_us = entry["ts"] - run["ts"]
+            yield NodeEvent(
+                name=name,
+                operator=str(entry["args"]["op_name"]),
+                begin_s=begin_us * 1e-6,
+                end_s=(begin_us + entry["dur"]) * 1e-6,
+                thread=int(entry["tid"]),
+                position=position,
+            )
+
+
+def _by_run(
+    entries: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
+    """Each run's own entry, and those of its nodes."""
+    nodes: list[Mapping[str, Any]] = []
+    for entry in entries:
+        if entry.get("cat") == _NODE and str(entry["name"]).endswith(_SUFFIX):
+            nodes.append(entry)
+        elif entry.get("name") == _RUN:
+            yield entry, nodes
+            nodes = []
+
+
+def _inner(nodes: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """Of each node whether it ran inside of another, on the same thread.
+
+    Backwards, an outer node comes before its inner ones. What ended before it began is beside it.
+    """
+    outer_us: dict[int, int] = {}  # when the last one that is in no other began, by thread
+    found = []
+    for entry in reversed(nodes):
+        thread, end_us = entry["tid"], entry["ts"] + entry["dur"]
+        inner = thread in outer_us and end_us > outer_us[thread]
+        if not inner:
+            outer_us[thread] = entry["ts"]
+        found.append(inner)
+    return found[::-1]

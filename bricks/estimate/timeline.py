@@ -1,0 +1,125 @@
+"""A model's estimate laid out in time: when each occurrence of a brick runs, and for how long.
+
+The same latencies that :mod:`bricks.estimate.recompose` adds up, end to end in the model's order,
+or along the schedule of several workers. What has no measurement has a place in it and a reason,
+never a duration. It must not know how a timeline is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bricks.decompose.plan import Plan
+from bricks.estimate.recompose import Basis, gaps, latencies
+from bricks.estimate.schedule import Run, schedule
+from bricks.measure.statistics import Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An occurrence that runs: ``position`` is its place in the plan, ``lane`` its worker.
+
+    Times are seconds from the beginning. ``latency`` is what one occurrence of the brick counts
+    with. It runs for as long, but for two cases: workers that share processors or threads take
+    longer, and of a brick that overlaps with an earlier one only what that one has not is left.
+    """
+
+    position: int
+    lane: int
+    begin_s: float
+    end_s: float
+    latency: Spread
+    predicted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """An occurrence of which nothing is known: where it would begin, and why it is not known."""
+
+    position: int
+    lane: int
+    at_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deduction:
+    """A layer that two overlapping bricks have: its latency is taken away from the next step."""
+
+    position: int
+    lane: int
+    at_s: float
+    latency: Spread
+    predicted: bool
+
+
+Entry = Step | Hole | Deduction
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """An entry for each occurrence of a plan, in the plan's order; in seconds.
+
+    It begins with a call of the runtime, which takes ``call_s``; the first occurrence begins when
+    that has passed. All together take ``length_s``: the estimate, and ``excess_s`` more, which
+    overlapping bricks would take away beyond what there is to be taken away from.
+    ``lacking`` are the reasons why it is incomplete, by the key of what was not measured.
+    """
+
+    entries: tuple[Entry, ...]
+    call_s: float
+    length_s: float
+    lanes: int
+    excess_s: float
+    lacking: Mapping[str, str]
+
+
+def timeline(basis: Basis) -> Timeline:
+    """When each occurrence runs, as ``basis`` has it."""
+    plan, construction = basis.plan, basis.construction
+    found = latencies(plan, basis.results, basis.state_s, predictions=basis.predictions)
+    lacking = {gap.brick: gap.reason for gap in gaps(plan, basis.results, found.predicted)}
+    nets = {key: found.net(key) for key in found.spreads}
+    net_s = {key: nets[key].median_s if key in nets else 0.0 for key in plan.keys}
+    if construction is None:
+        runs, excess_s = _in_sequence(plan, net_s)
+        lanes: Sequence[int] = [0] * len(runs)
+    else:
+        runs, excess_s = schedule(plan, construction, net_s), 0.0
+        lanes = construction.streams
+    call_s = found.call.median_s
+    entries: list[Entry] = []
+    for i, (occurrence, run) in enumerate(zip(plan.occurrences, runs, strict=True)):
+        key, lane = occurrence.brick, lanes[i]
+        begin_s, end_s, predicted = call_s + run.begin_s, call_s + run.end_s, key in found.predicted
+        if key in lacking:
+            entries.append(Hole(i, lane, begin_s, lacking[key]))
+        elif occurrence.repeats is not None:
+            entries.append(Deduction(i, lane, begin_s, nets[key], predicted))
+        else:
+            entries.append(Step(i, lane, begin_s, end_s, nets[key], predicted))
+    return Timeline(
+        tuple(entries),
+        call_s=call_s,
+        length_s=call_s + max((run.end_s for run in runs), default=0.0),
+        lanes=max(lanes, default=0) + 1,
+        excess_s=excess_s,
+        lacking=lacking,
+    )
+
+
+def _in_sequence(plan: Plan, net_s: Mapping[str, float]) -> tuple[Sequence[Run], float]:
+    """Each occurrence after the one before it; and what could not be taken away, in seconds."""
+    runs = []
+    at_s = away_s = excess_s = 0.0
+    for occurrence in plan.occurrences:
+        if occurrence.repeats is not None:  # what overlaps with it comes next
+            away_s = net_s[occurrence.brick]
+            runs.append(Run(at_s, at_s))
+            continue
+        own_s = net_s[occurrence.brick] - away_s
+        excess_s += max(0.0, -own_s)
+        runs.append(Run(at_s, at_s + max(0.0, own_s)))
+        at_s, away_s = runs[-1].end_s, 0.0
+    return runs, excess_s

@@ -1,0 +1,364 @@
+"""A recomposed timeline beside a runtime's profile, as trace events: opens in ui.perfetto.dev.
+
+The JSON that Chrome and Perfetto read ("Trace Event Format"): one process for each timeline, one
+thread for each lane, a slice for each occurrence or node, called by its operators so that equal
+ones have one colour. Both slices of an occurrence say the same of it, and a flow joins them.
+Timestamps are microseconds, with nanoseconds behind the point. It must not know how either timeline
+came about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bricks.errors import printable
+from bricks.estimate.estimate import Estimate
+from bricks.estimate.side_by_side import SideBySide
+from bricks.estimate.timeline import Deduction, Entry, Hole, Step, Timeline
+from bricks.measure.profile import NodeRun, NoProfile, Profile
+
+RECOMPOSED, MEASURED = "recomposed from bricks", "measured by the runtime's own profiler"
+
+_PROCESSES = {RECOMPOSED: 1, MEASURED: 2}
+# Threads of a process are numbered from a thousand times its own number: no two have one number,
+# which some viewers would take for one thread.
+_WHOLE, _FIRST_LANE, _HOLES, _DEDUCTIONS, _FIRST_REMARK = 0, 1, 700, 800, 900
+# As many operators as have room in a slice, as many reasons as somebody reads, and as much of a
+# name: models may call nodes what they like, at any length.
+_MOST_OPERATORS, _MOST_REASONS, _MOST_CHARACTERS = 3, 3, 120
+
+Event = dict[str, Any]
+Placed = tuple[int, tuple[int, int]]
+
+
+def trace_text(of: SideBySide) -> str:
+    """The whole file, an event a line."""
+    head = {"displayTimeUnit": "ns", "otherData": _about(of)}
+    flows = _flows(of)
+    # Not as ASCII: Perfetto takes no escapes of other characters.
+    lines = ",\n".join(map(_json, [*_recomposed(of, flows), *_measured(of, flows)]))
+    return f'{_json(head)[:-1]},"traceEvents":[\n{lines}\n]}}\n'
+
+
+def remarks(of: SideBySide) -> dict[str, list[str]]:
+    """What whoever looks at a timeline must know of it, by the name of its process."""
+    found = {RECOMPOSED: _of_recomposed(of), MEASURED: _of_measured(of)}
+    return {process: [printable(text) for text in lines] for process, lines in found.items()}
+
+
+def _of_recomposed(of: SideBySide) -> Iterator[str]:
+    entries, lacking = of.recomposed.entries, of.recomposed.lacking
+    holes = [entry for entry in entries if isinstance(entry, Hole)]
+    if holes:
+        reasons = dict.fromkeys(f"{_key(of, hole)}: {hole.reason}" for hole in holes)
+        named = "; ".join([*reasons][:_MOST_REASONS])
+        more = f"; and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
+        yield (
+            f"incomplete: {len(holes)} of {len(entries)} occurrences have no measurement,"
+            f" and no duration here ({named}{more})"
+        )
+    if lacking.keys() - of.bricks.keys():
+        yield "incomplete: what a call costs was not measured; it is in each occurrence"
+    if of.recomposed.excess_s:
+        yield (
+            f"{_length(of.recomposed.excess_s)} longer than the estimate: overlapping bricks take"
+            " away more than there is where they stand"
+        )
+    if isinstance(of.estimate, Estimate) and of.estimate.predicted_share:
+        share = 100 * of.estimate.predicted_share
+        yield f"{share:.1f} % of the time is of bricks that were predicted, not measured"
+
+
+def _of_measured(of: SideBySide) -> Iterator[str]:
+    profile = of.profile
+    if isinstance(profile, NoProfile):
+        yield f"no profile beside it: {profile.reason}"
+        return
+    took = f"writing a profile takes time itself: this run took {_length(profile.latency_s)},"
+    if of.whole is None:
+        yield f"{took} what the model takes without is not known: bricks compare measures it"
+    else:
+        without_s = of.whole.median_s
+        ratio = profile.latency_s / without_s
+        yield f"{took} {ratio:.3f} times what the model takes without ({_length(without_s)})"
+    if profile.unmatched is not None:
+        yield f"not joined with the bricks: {profile.unmatched}"
+    if profile.omitted:
+        yield f"{profile.omitted} nodes inside of others are left out"
+
+
+def _about(of: SideBySide) -> dict[str, Any]:
+    plan, runtime = of.plan, of.target.runtime
+    facts: dict[str, Any] = {
+        "model": printable(plan.model),
+        "digest": plan.digest,
+        "granularity": plan.granularity,
+        "system": printable(of.target.system.name),
+        "runtime": printable(f"{runtime.backend} {runtime.version}"),
+        "threads": runtime.threads,
+        "occurrences": len(plan.occurrences),
+        "complete": isinstance(of.estimate, Estimate),
+        **_estimated(of),
+    }
+    if isinstance(of.profile, Profile):
+        facts |= _profiled(of, of.profile)
+    facts["remarks"] = [text for lines in remarks(of).values() for text in lines]
+    return facts
+
+
+def _estimated(of: SideBySide) -> dict[str, Any]:
+    """The estimate, where there is one."""
+    found = of.estimate
+    facts: dict[str, Any] = {"coverage": round(found.coverage, 6)}
+    if isinstance(found, Estimate):
+        facts |= {
+            "estimate_us": _us(found.estimate_s),
+            "estimate_low_us": _us(found.low_s),
+            "estimate_high_us": _us(found.high_s),
+            "workers": found.workers,
+        }
+    return facts
+
+
+def _profiled(of: SideBySide, profile: Profile) -> dict[str, Any]:
+    facts = {
+        "profiled_us": _us(profile.latency_s),
+        "profiled_runs": len(profile.runs_s),
+        "profiled_fastest_us": _us(min(profile.runs_s)),
+        "profiled_slowest_us": _us(max(profile.runs_s)),
+    }
+    if of.whole is not None:
+        facts["without_profiler_us"] = _us(of.whole.median_s)
+    return facts
+
+
+def _recomposed(of: SideBySide, flows: Mapping[int, str]) -> Iterator[Event]:
+    found, notes = of.recomposed, remarks(of)
+    incomplete = not isinstance(of.estimate, Estimate)
+    # What cannot be shown for lack of a profile is said here.
+    said = notes[RECOMPOSED] + (notes[MEASURED] if isinstance(of.profile, NoProfile) else [])
+    lanes = ["bricks, one after the other"]
+    if found.lanes > 1:
+        lanes = [f"worker {lane + 1}" for lane in range(found.lanes)]
+    threads = {_FIRST_LANE + lane: name for lane, name in enumerate(lanes)}
+    kinds = {type(entry) for entry in found.entries}
+    threads |= {_HOLES: "no measurement"} if Hole in kinds else {}
+    threads |= {_DEDUCTIONS: "taken away"} if Deduction in kinds else {}
+    yield from _labels(RECOMPOSED, threads, said, "incomplete" if incomplete else "")
+    name = f"{of.plan.model} (incomplete)" if incomplete else of.plan.model
+    whole = {**_estimated(of), **{f"remark_{i + 1}": text for i, text in enumerate(said)}}
+    yield _slice(RECOMPOSED, _WHOLE, name, (0, _ns(found.length_s)), whole)
+    if found.call_s:
+        yield _slice(RECOMPOSED, _FIRST_LANE, "call of the runtime", (0, _ns(found.call_s)), {})
+    nodes = of.profile.of_occurrences if isinstance(of.profile, Profile) else {}
+    for entry, (thread, span) in zip(found.entries, _laid(found), strict=True):
+        node = nodes.get(entry.position)
+        facts, name = _facts(of, entry, node), _name(of, entry)
+        match entry:
+            case Step():
+                event = _slice(RECOMPOSED, thread, name, span, facts)
+                yield _joined(event, entry.position, flows, RECOMPOSED)
+            case Hole():
+                why = f"no measurement: {entry.reason}"
+                yield _instant(RECOMPOSED, thread, why, span[0], facts)
+            case Deduction():
+                yield _instant(RECOMPOSED, thread, f"taken away: {name}", span[0], facts)
+
+
+def _measured(of: SideBySide, flows: Mapping[int, str]) -> Iterator[Event]:
+    profile = of.profile
+    if isinstance(profile, NoProfile):
+        return
+    notes = remarks(of)[MEASURED]
+    lanes = ["nodes"]
+    if profile.lanes > 1:
+        lanes = [f"nodes of thread {lane + 1}" for lane in range(profile.lanes)]
+    threads = {_FIRST_LANE + lane: name for lane, name in enumerate(lanes)}
+    yield from _labels(MEASURED, threads, notes, "not joined" if profile.unmatched else "")
+    whole = {
+        **_profiled(of, profile),
+        "nodes_us": _us(profile.nodes_s),
+        **{f"remark_{i + 1}": text for i, text in enumerate(notes)},
+    }
+    yield _slice(MEASURED, _WHOLE, of.plan.model, (0, _ns(profile.latency_s)), whole)
+    for node, (thread, span) in zip(profile.nodes, _ran(profile), strict=True):
+        facts: dict[str, Any] = {"node": _short(node.name)}
+        if node.position is None:
+            facts["inside_of_another"] = True
+        if node.position is None or profile.unmatched is not None:
+            yield _slice(MEASURED, thread, node.operator, span, facts)
+            continue
+        entry = of.recomposed.entries[node.position]
+        event = _slice(MEASURED, thread, _name(of, entry), span, _facts(of, entry, node))
+        yield _joined(event, node.position, flows, MEASURED)
+
+
+def _laid(found: Timeline) -> Iterator[Placed]:
+    """Thread and span of each entry; what has no duration is in a thread of its own."""
+    rows = _Rows()
+    for entry in found.entries:
+        match entry:
+            case Step():
+                thread = _FIRST_LANE + entry.lane
+                yield thread, rows.place(thread, entry.begin_s, entry.end_s)
+            case Hole():
+                yield _HOLES, rows.place(_HOLES, entry.at_s, entry.at_s)
+            case Deduction():
+                yield _DEDUCTIONS, rows.place(_DEDUCTIONS, entry.at_s, entry.at_s)
+
+
+def _ran(profile: Profile) -> Iterator[Placed]:
+    """Thread and span of each node."""
+    rows = _Rows()
+    for node in profile.nodes:
+        place = rows.inside if node.position is None else rows.place
+        thread = _FIRST_LANE + node.lane
+        yield thread, place(thread, node.begin_s, node.end_s)
+
+
+def _flows(of: SideBySide) -> dict[int, str]:
+    """By position, in which process the flow begins that joins an occurrence with its node.
+
+    Where it is earlier; of equals, in the one that the file begins with.
+    """
+    profile = of.profile
+    if isinstance(profile, NoProfile) or profile.unmatched is not None:
+        return {}
+    begins = {
+        node.position: span[0] for node, (_, span) in zip(profile.nodes, _ran(profile), strict=True)
+    }
+    return {
+        entry.position: RECOMPOSED if span[0] <= begins[entry.position] else MEASURED
+        for entry, (_, span) in zip(of.recomposed.entries, _laid(of.recomposed), strict=True)
+        if isinstance(entry, Step) and entry.position in begins
+    }
+
+
+class _Rows:
+    """Where slices lie in their threads, in nanoseconds: none touches the one before it.
+
+    One without a duration would be drawn inside of what begins when it does: so each has at least
+    a nanosecond, of the time of the next.
+    """
+
+    def __init__(self) -> None:
+        self._spans: dict[int, tuple[int, int]] = {}  # the last one of each thread
+
+    def place(self, thread: int, begin_s: float, end_s: float) -> tuple[int, int]:
+        """The span of what comes next in a thread."""
+        begin = max(_ns(begin_s), self._spans.get(thread, (0, 0))[1])
+        self._spans[thread] = begin, max(_ns(end_s), begin + 1)
+        return self._spans[thread]
+
+    def inside(self, thread: int, begin_s: float, end_s: float) -> tuple[int, int]:
+        """The span of what ran inside of the last one of a thread."""
+        least, most = self._spans.get(thread, (0, _ns(end_s)))
+        begin = min(max(_ns(begin_s), least), most)
+        return begin, min(max(_ns(end_s), begin), most)
+
+
+def _facts(of: SideBySide, entry: Entry, node: NodeRun | None) -> dict[str, Any]:
+    """What both timelines say of an occurrence."""
+    brick = of.bricks[_key(of, entry)]
+    facts: dict[str, Any] = {
+        "occurrence": entry.position,
+        "brick": brick.key,
+        "operators": _short(", ".join(brick.operators)),
+        "flops": "not known" if brick.flops is None else brick.flops,
+        "bytes": brick.bytes_moved,
+    }
+    if isinstance(entry, Hole):
+        facts |= {"basis": "none", "reason": _short(entry.reason)}
+    else:
+        facts |= {
+            "basis": "predicted" if entry.predicted else "measured",
+            "recomposed_us": _us(entry.latency.median_s),
+            "low_us": _us(entry.latency.low_s),
+            "high_us": _us(entry.latency.high_s),
+        }
+    if node is not None:
+        facts |= {"node": _short(node.name), "profiled_us": _us(node.end_s - node.begin_s)}
+    return facts
+
+
+def _joined(event: Event, position: int, flows: Mapping[int, str], here: str) -> Event:
+    """``event`` with its end of the flow, if there is one."""
+    if position not in flows:
+        return event
+    end = "flow_out" if flows[position] == here else "flow_in"
+    return {**event, "bind_id": f"0x{position + 1:x}", end: True}
+
+
+def _key(of: SideBySide, entry: Entry) -> str:
+    return of.plan.occurrences[entry.position].brick
+
+
+def _name(of: SideBySide, entry: Entry) -> str:
+    """The operators of an occurrence, as far as there is room."""
+    names = [name.rpartition(".")[2] for name in of.bricks[_key(of, entry)].operators]
+    more = len(names) - _MOST_OPERATORS
+    return "+".join(names[:_MOST_OPERATORS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _labels(
+    process: str, threads: Mapping[int, str], notes: Sequence[str], label: str
+) -> Iterator[Event]:
+    """Names and order of a process and its threads; each of the ``notes`` has a line of its own."""
+    pid = _PROCESSES[process]
+
+    def told(what: str, thread: int, **args: Any) -> Event:
+        return {"ph": "M", "name": what, **_track(process, thread), "args": args}
+
+    yield told("process_name", _WHOLE, name=f"{process} ({label})" if label else process)
+    yield told("process_sort_index", _WHOLE, sort_index=pid)
+    if label:
+        yield told("process_labels", _WHOLE, labels=label)
+    lines = {_FIRST_REMARK + i: "remark" for i in range(len(notes))}
+    for thread, name in {_WHOLE: "whole model", **threads, **lines}.items():
+        yield told("thread_name", thread, name=name)
+        yield told("thread_sort_index", thread, sort_index=thread)
+    for i, text in enumerate(notes):
+        yield _instant(process, _FIRST_REMARK + i, text, 0, {})
+
+
+def _slice(
+    process: str, thread: int, name: str, span: tuple[int, int], args: Mapping[str, Any]
+) -> Event:
+    begin, end = span
+    track = _track(process, thread)
+    times = {"ts": begin / 1000, "dur": (end - begin) / 1000}
+    return {"ph": "X", "name": printable(name), **track, **times, "args": args}
+
+
+def _instant(process: str, thread: int, name: str, at: int, args: Mapping[str, Any]) -> Event:
+    track = _track(process, thread)
+    return {"ph": "i", "s": "t", "name": printable(name), **track, "ts": at / 1000, "args": args}
+
+
+def _track(process: str, thread: int) -> Event:
+    pid = _PROCESSES[process]
+    return {"pid": pid, "tid": 1000 * pid + thread}
+
+
+def _short(name: str) -> str:
+    text = printable(name)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _us(seconds: float) -> float:
+    """Microseconds, to a nanosecond."""
+    return _ns(seconds) / 1000
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f} ms"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
