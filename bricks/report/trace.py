@@ -21,6 +21,9 @@ from bricks.measure.profile import NodeRun, NoProfile, Profile
 
 RECOMPOSED, MEASURED = "recomposed from bricks", "measured by the runtime's own profiler"
 
+# What stands for a backslash: it looks like one.
+BACKSLASH = "\N{REVERSE SOLIDUS OPERATOR}"
+
 _PROCESSES = {RECOMPOSED: 1, MEASURED: 2}
 # Threads of a process are numbered from a thousand times its own number: no two have one number,
 # which some viewers would take for one thread.
@@ -37,7 +40,6 @@ def trace_text(of: SideBySide) -> str:
     """The whole file, an event a line."""
     head = {"displayTimeUnit": "ns", "otherData": _about(of)}
     flows = _flows(of)
-    # Not as ASCII: Perfetto takes no escapes of other characters.
     lines = ",\n".join(map(_json, [*_recomposed(of, flows), *_measured(of, flows)]))
     return f'{_json(head)[:-1]},"traceEvents":[\n{lines}\n]}}\n'
 
@@ -184,7 +186,7 @@ def _measured(of: SideBySide, flows: Mapping[int, str]) -> Iterator[Event]:
     }
     yield _slice(MEASURED, _WHOLE, of.plan.model, (0, _ns(profile.latency_s)), whole)
     for node, (thread, span) in zip(profile.nodes, _ran(profile), strict=True):
-        facts: dict[str, Any] = {"node": _short(node.name)}
+        facts: dict[str, Any] = {"node": _short(node.name) or "no name"}
         if node.position is None:
             facts["inside_of_another"] = True
         if node.position is None or profile.unmatched is not None:
@@ -279,7 +281,10 @@ def _facts(of: SideBySide, entry: Entry, node: NodeRun | None) -> dict[str, Any]
             "high_us": _us(entry.latency.high_s),
         }
     if node is not None:
-        facts |= {"node": _short(node.name), "profiled_us": _us(node.end_s - node.begin_s)}
+        facts |= {
+            "node": _short(node.name) or "no name",
+            "profiled_us": _us(node.end_s - node.begin_s),
+        }
     return facts
 
 
@@ -361,4 +366,11 @@ def _length(seconds: float) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """``value`` as Perfetto reads it, which knows no escape but that of a quotation mark.
+
+    It shows others as they are written, and takes a backslash at the end of a text for one that
+    belongs to the quotation mark behind it: then nothing is read at all. All texts are printable,
+    so that nothing else would be escaped.
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("\\\\", BACKSLASH)
