@@ -403,6 +403,8 @@ class Bench:
         job = self._whole_job(model)
         on_wait = partial(self._progress, WAITING, 0.0)
         turn = timing_turn(on_wait) if self._conditions.exclusive else nullcontext()
+        # What other models have left in a worker would count against the memory of this one.
+        self._supervisor.reset()
         with turn, self._memory_for([job]):
             self._progress(f"profiling {model.name}", 0.0)
             return self._graphs.profile(job)

@@ -91,7 +91,8 @@ class Loaded(Protocol):
 class NodeEvent:
     """A node that a runtime ran, in seconds from the run's beginning; ``thread`` tells which did.
 
-    ``position`` is the node's place in the executed graph; None if it ran inside of another node.
+    ``name`` is that in the executed graph (see :class:`Executed`); empty where the runtime calls a
+    node otherwise each time. ``inner`` are nodes that ran inside of another.
     """
 
     name: str
@@ -99,7 +100,7 @@ class NodeEvent:
     begin_s: float
     end_s: float
     thread: int
-    position: int | None
+    inner: bool = False
 
 
 class Profiled(Protocol):

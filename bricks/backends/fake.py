@@ -183,10 +183,9 @@ class FakeProfiled:
                 begin_s=begin_s + node_begin_s,
                 end_s=begin_s + node_end_s - PROFILING_S,
                 thread=stream,
-                position=position,
             )
-            for position, (node, stream, (node_begin_s, node_end_s)) in enumerate(
-                zip(graph.nodes, streams, _along(graph, written_s, streams), strict=True)
+            for node, stream, (node_begin_s, node_end_s) in zip(
+                graph.nodes, streams, _along(graph, written_s, streams), strict=True
             )
         ]
         last_s = max((event.end_s for event in self._events), default=begin_s)

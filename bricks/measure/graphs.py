@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from bricks.decompose.granularity import Granularity
@@ -52,12 +53,16 @@ class Graphs:
 
     def decomposed(self, model: Model, granularity: Granularity) -> Decomposition:
         """The plan and the bricks of ``model``; :class:`WorkerError` where there is none."""
+        return self._decomposed(model, granularity)[0]
+
+    def _decomposed(self, model: Model, granularity: Granularity) -> tuple[Decomposition, Graph]:
+        """The plan and the bricks of ``model``, and the graph that was cut."""
         started = time.perf_counter()
         # Here, not at the top: a plan from the cache needs none of what this imports.
         from bricks.decompose.build import build
 
         found = self._executed(model) if granularity.executed else self._source(model)
-        return build(
+        decomposition = build(
             model,
             found.graph,
             granularity,
@@ -67,6 +72,7 @@ class Graphs:
             assumed=observations(found.graph, set(found.observed), given=given(model)),
             started=started,
         )
+        return decomposition, found.graph
 
     def ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
         """The worker's answer about a model; its errors name the model, and say what may help."""
@@ -80,14 +86,18 @@ class Graphs:
 
     def profile(self, job: Job) -> Profile:
         """What the runtime itself says of a run of the job's whole model."""
+        model = replace(job.model, skeleton=_named(job.model.skeleton))
         answer = self.ask(
-            job.model,
+            model,
             "profile",
             key=job.whole_key,
-            model=pack(job.model.skeleton),
+            model=pack(model.skeleton),
             streams=list(job.streams),
         )
-        return profile_of(answer, job.decomposition)
+        # As it is executed now: the plan may be of another day, and knows no names.
+        executed, graph = self._decomposed(model, Granularity(None))
+        names = [node.name for node in graph.nodes]
+        return profile_of(answer, job.decomposition, executed.plan, names)
 
     def _executed(self, model: Model) -> _Cuttable:
         answer = self.ask(model, "executed", model=pack(model.skeleton))
@@ -127,6 +137,23 @@ class Decomposer:
     def close(self) -> None:
         """End the worker, also while another thread waits for its answer."""
         self._supervisor.close()
+
+
+def _named(skeleton: bytes) -> bytes:
+    """The model with a name of its own for each node of its graph: profiles tell nothing else."""
+    proto = parse_model(skeleton)
+    taken = {node.name for node in proto.graph.node}
+    seen = {""}
+    for number, node in enumerate(proto.graph.node):
+        if node.name in seen:
+            node.name = next(
+                name
+                for extra in count()
+                if (name := f"{node.op_type}.{number}.{extra}") not in taken
+            )
+            taken.add(node.name)
+        seen.add(node.name)
+    return bytes(proto.SerializeToString())
 
 
 def _told(

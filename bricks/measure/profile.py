@@ -7,20 +7,23 @@ It must not know how the worker was asked, nor how a profile is drawn.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bricks.decompose.granularity import EXECUTED
-from bricks.decompose.plan import Decomposition
+from bricks.decompose.plan import Decomposition, Plan
+from bricks.measure.matching import Matching, match
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
     """A node of the executed graph in one run, in seconds from the run's beginning.
 
-    ``lane`` numbers the threads, by first use. ``position`` is the node's place in the executed
-    graph; None where it is inside of another node (in the body of a loop).
+    ``lane`` numbers the threads, by first use. ``inner`` are nodes that ran inside of another (in
+    the body of a loop). ``position`` is the place in the plan; None for inner ones, and where it is
+    not known.
     """
 
     name: str
@@ -28,7 +31,8 @@ class NodeRun:
     begin_s: float
     end_s: float
     lane: int
-    position: int | None
+    inner: bool = False
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +41,15 @@ class Profile:
 
     ``nodes`` are in the order in which they began, and what ran inside of one follows it at once.
     ``unmatched`` says why they are not the plan's
-    occurrences; if None, a node's position is its occurrence's. So many nodes inside of others were
-    left out (``omitted``).
+    occurrences; None if they are, of which ``unsure`` ones may be another of the same operator. So
+    many inner nodes were left out (``omitted``).
     """
 
     runs_s: tuple[float, ...]
     typical: int
     nodes: tuple[NodeRun, ...]
     unmatched: str | None = None
+    unsure: int = 0
     omitted: int = 0
 
     @property
@@ -55,7 +60,7 @@ class Profile:
     @property
     def nodes_s(self) -> float:
         """What its nodes took, each one's inner nodes in it."""
-        return sum(node.end_s - node.begin_s for node in self.nodes if node.position is not None)
+        return sum(node.end_s - node.begin_s for node in self.nodes if not node.inner)
 
     @property
     def lanes(self) -> int:
@@ -63,10 +68,14 @@ class Profile:
         return max((node.lane for node in self.nodes), default=0) + 1
 
     @property
+    def reordered(self) -> bool:
+        """Whether one thread ran the occurrences in another order than the plan has."""
+        positions = list(self.of_occurrences)
+        return self.lanes == 1 and positions != sorted(positions)
+
+    @property
     def of_occurrences(self) -> Mapping[int, NodeRun]:
         """The nodes by the position of their occurrence in the plan; none if they are unmatched."""
-        if self.unmatched is not None:
-            return {}
         return {node.position: node for node in self.nodes if node.position is not None}
 
 
@@ -77,14 +86,35 @@ class NoProfile:
     reason: str
 
 
-def profile_of(answer: Mapping[str, Any], decomposition: Decomposition) -> Profile:
-    """The profile in a worker's ``answer``, with the plan's occurrences found in it."""
+def profile_of(
+    answer: Mapping[str, Any],
+    decomposition: Decomposition,
+    afresh: Plan,
+    names: Sequence[str],
+) -> Profile:
+    """The profile in a worker's ``answer``, with the plan's occurrences found in it.
+
+    ``afresh`` is the plan as the model is executed now; ``names`` are its nodes', as many as it has
+    occurrences. If it has others, no node is an occurrence.
+    """
     nodes = _as_begun([NodeRun(*fields) for fields in answer["nodes"]])
+    outer = [i for i, node in enumerate(nodes) if not node.inner]
+    counts = Counter(names)
+    places = {name: i for i, name in enumerate(names) if name and counts[name] == 1}
+    known = {i: places[name] for i, j in enumerate(outer) if (name := nodes[j].name) in places}
+    plan = decomposition.plan
+    if plan.granularity != EXECUTED:
+        reason = f"bricks of granularity {plan.granularity} are not the nodes that the runtime runs"
+        found = Matching(problem=reason)
+    else:
+        found = match([nodes[i] for i in outer], known, afresh, decomposition)
+    positions = dict(zip(outer, found.positions, strict=False))  # none, where there is a problem
     return Profile(
         runs_s=tuple(answer["runs_s"]),
         typical=answer["typical"],
-        nodes=tuple(nodes),
-        unmatched=_unlike(nodes, decomposition),
+        nodes=tuple(replace(node, position=positions.get(i)) for i, node in enumerate(nodes)),
+        unmatched=found.problem,
+        unsure=found.unsure,
         omitted=answer["omitted"],
     )
 
@@ -97,7 +127,7 @@ def _as_begun(ended: Sequence[NodeRun]) -> list[NodeRun]:
     inner: dict[int, list[NodeRun]] = {}  # by lane, while the node around them has not ended
     groups = []
     for node in ended:
-        if node.position is None:
+        if node.inner:
             inner.setdefault(node.lane, []).append(node)
         else:
             within = sorted(inner.pop(node.lane, []), key=lambda each: (each.begin_s, -each.end_s))
@@ -109,21 +139,3 @@ def _as_begun(ended: Sequence[NodeRun]) -> list[NodeRun]:
         for group in groups
         for node in group
     ]
-
-
-def _unlike(nodes: Sequence[NodeRun], decomposition: Decomposition) -> str | None:
-    """Why the nodes that ran are not the plan's occurrences; None if they are, one by one."""
-    plan, bricks = decomposition.plan, decomposition.bricks
-    if plan.granularity != EXECUTED:
-        return f"bricks of granularity {plan.granularity} are not the nodes that the runtime runs"
-    ran = {node.position: node.operator for node in nodes if node.position is not None}
-    if sorted(ran) != list(range(len(plan.occurrences))):
-        return f"the runtime ran {len(ran)} nodes where the plan has {len(plan.occurrences)}"
-    for i, occurrence in enumerate(plan.occurrences):
-        planned = bricks[occurrence.brick].operators  # with their domains
-        if len(planned) != 1 or planned[0] not in (
-            ran[i],
-            f"{planned[0].rpartition('.')[0]}.{ran[i]}",
-        ):
-            return f"node {i} is {ran[i]} where the plan has {', '.join(planned)}"
-    return None

@@ -27,8 +27,8 @@ def typical_run(profiled: Profiled) -> dict[str, Any]:
     events = profiled.runs()[WARM_UPS + typical]
     nodes, inner = [], 0
     for event in events:
-        inner += event.position is None
-        if event.position is not None or inner <= MOST_INNER:
+        inner += event.inner
+        if not event.inner or inner <= MOST_INNER:
             nodes.append(list(astuple(event)))
     return {
         "runs_s": taken_s,

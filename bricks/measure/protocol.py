@@ -19,7 +19,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     reference {}                                       → reference_s
     unload   {}                                        → {}
     profile  key, model, streams?                      → runs_s, typical, nodes: [[name, operator,
-                                                         begin_s, end_s, thread, position]…],
+                                                         begin_s, end_s, thread, inner]…],
                                                          omitted
     verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …
 

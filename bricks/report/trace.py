@@ -87,6 +87,13 @@ def _of_measured(of: SideBySide) -> Iterator[str]:
         yield f"{took} {ratio:.3f} times what the model takes without ({_length(without_s)})"
     if profile.unmatched is not None:
         yield f"not joined with the bricks: {profile.unmatched}"
+    if profile.unsure:
+        yield (
+            f"{profile.unsure} of the nodes may be another occurrence of their operator, of which"
+            " nothing tells them apart"
+        )
+    if profile.reordered:
+        yield "the runtime ran the nodes in another order than the bricks stand in"
     if profile.omitted:
         yield f"{profile.omitted} nodes inside of others are left out"
 
@@ -187,9 +194,9 @@ def _measured(of: SideBySide, flows: Mapping[int, str]) -> Iterator[Event]:
     yield _slice(MEASURED, _WHOLE, of.plan.model, (0, _ns(profile.latency_s)), whole)
     for node, (thread, span) in zip(profile.nodes, _ran(profile), strict=True):
         facts: dict[str, Any] = {"node": _short(node.name) or "no name"}
-        if node.position is None:
+        if node.inner:
             facts["inside_of_another"] = True
-        if node.position is None or profile.unmatched is not None:
+        if node.position is None:
             yield _slice(MEASURED, thread, node.operator, span, facts)
             continue
         entry = of.recomposed.entries[node.position]
@@ -215,7 +222,7 @@ def _ran(profile: Profile) -> Iterator[Placed]:
     """Thread and span of each node."""
     rows = _Rows()
     for node in profile.nodes:
-        place = rows.inside if node.position is None else rows.place
+        place = rows.inside if node.inner else rows.place
         thread = _FIRST_LANE + node.lane
         yield thread, place(thread, node.begin_s, node.end_s)
 
@@ -226,7 +233,7 @@ def _flows(of: SideBySide) -> dict[int, str]:
     Where it is earlier; of equals, in the one that the file begins with.
     """
     profile = of.profile
-    if isinstance(profile, NoProfile) or profile.unmatched is not None:
+    if isinstance(profile, NoProfile):
         return {}
     begins = {
         node.position: span[0] for node, (_, span) in zip(profile.nodes, _ran(profile), strict=True)

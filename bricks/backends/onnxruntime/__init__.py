@@ -128,7 +128,8 @@ class OnnxRuntimeBackend:
         """A session as :meth:`load` makes it, that writes down when it runs each node."""
         folder = tempfile.TemporaryDirectory(prefix="bricks-")
         options = profiling(self._options(not streams), folder.name)
-        return ProfiledSession(*self._loaded(proto, key, options, streams), folder)
+        loaded, names = self._loaded(proto, key, options, streams)
+        return ProfiledSession(loaded, folder, names)
 
     def _loaded(
         self,
@@ -139,7 +140,7 @@ class OnnxRuntimeBackend:
     ) -> tuple[LoadedSession, Sequence[str]]:
         """A session with synthetic weights and inputs.
 
-        And the names of its executed nodes, where streams need others.
+        And the names of its nodes, where they are called by their positions for the streams.
         """
         weights, inputs = self._synthesised(proto, key, share=True)
         if not streams:

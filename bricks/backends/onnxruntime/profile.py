@@ -22,6 +22,9 @@ from bricks.errors import BackendError
 
 _NODE, _RUN, _SUFFIX = "Node", "model_run", "_kernel_time"
 
+# What the runtime adds where layouts change, under numbers that are others in each session.
+_ADDED = frozenset(("ReorderInput", "ReorderOutput"))
+
 
 def profiling(options: ort.SessionOptions, folder: str) -> ort.SessionOptions:
     """``options`` for a session that writes its profile into ``folder``."""
@@ -33,17 +36,17 @@ def profiling(options: ort.SessionOptions, folder: str) -> ort.SessionOptions:
 class ProfiledSession:
     """A session that was made with :func:`profiling`, every value in memory of its own.
 
-    ``names`` are those of the executed nodes, if the session calls them by their positions, since
-    it runs them side by side. ``folder`` is removed at the end.
+    If it calls its nodes by their positions, ``names`` are what they are called otherwise.
+    ``folder`` is removed at the end.
     """
 
     def __init__(
         self,
         loaded: LoadedSession,
-        names: Sequence[str],
         folder: tempfile.TemporaryDirectory[str],
+        names: Sequence[str] = (),
     ) -> None:
-        self._session, self._names, self._folder = loaded.session, names, folder
+        self._session, self._folder, self._names = loaded.session, folder, names
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         nowhere = Placement((None,) * len(inputs), (None,) * len(outputs))
         self._placed = loaded.place(nowhere, np.zeros(0, np.uint8))
@@ -70,22 +73,18 @@ class ProfiledSession:
     def _events(
         self, run: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]
     ) -> Iterator[NodeEvent]:
-        count = 0
         for entry, inner in zip(nodes, _inner(nodes), strict=True):
-            name, position = str(entry["name"]).removesuffix(_SUFFIX), None
-            if not inner and self._names:
-                position = int(name)
-                name = self._names[position]
-            elif not inner:
-                position, count = count, count + 1
+            name, operator = str(entry["name"]).removesuffix(_SUFFIX), str(entry["args"]["op_name"])
+            if self._names and not inner:
+                name = self._names[int(name)]
             begin_us = entry["ts"] - run["ts"]
             yield NodeEvent(
-                name=name,
-                operator=str(entry["args"]["op_name"]),
+                name="" if operator in _ADDED else name,
+                operator=operator,
                 begin_s=begin_us * 1e-6,
                 end_s=(begin_us + entry["dur"]) * 1e-6,
                 thread=int(entry["tid"]),
-                position=position,
+                inner=inner,
             )
 
 

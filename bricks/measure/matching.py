@@ -1,0 +1,172 @@
+"""Which occurrence of a plan each node is that a runtime ran.
+
+A runtime may order a graph otherwise each time it optimises it, and name nodes that it adds itself
+otherwise. So nodes are known by their names as far as these are steady; what has such a name is
+found in the plan by what it is joined to; and all else by when it ran: after what it needs, and
+before what needs it. It must not know of any runtime.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol
+
+from bricks.decompose.plan import Decomposition, Plan
+
+# Clocks of profiles are coarser than this.
+_SLACK_S = 1e-9
+
+
+class Ran(Protocol):
+    """A node that ran."""
+
+    @property
+    def operator(self) -> str:
+        """Its operator; profiles tell no domain."""
+        ...
+
+    @property
+    def begin_s(self) -> float:
+        """When it began."""
+        ...
+
+    @property
+    def end_s(self) -> float:
+        """When it ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """The position in the plan of each node; ``unsure`` nodes could stand elsewhere as well.
+
+    ``problem`` says why nodes and occurrences are not the same; then there are no positions.
+    """
+
+    positions: tuple[int, ...] = ()
+    unsure: int = 0
+    problem: str | None = None
+
+
+def match(
+    ran: Sequence[Ran], known: Mapping[int, int], afresh: Plan, decomposition: Decomposition
+) -> Matching:
+    """Find the occurrences of a plan in nodes that ran, none of them inside of another.
+
+    ``afresh`` is the plan as the model is executed now, in an order of its own. Where a node stands
+    in that is ``known`` of some, by their place among those that ran.
+    """
+    plan = decomposition.plan
+    alike = counterparts(afresh, plan)
+    if alike is None:
+        return Matching(problem="the runtime now executes another graph than the plan's")
+    wanted = [
+        "+".join(map(_bare, decomposition.bricks[occurrence.brick].operators))
+        for occurrence in plan.occurrences
+    ]
+    same, twins = alike
+    unsure = sum(position in twins for position in known.values())
+    found = {same[position]: i for i, position in known.items()}
+    left = sorted({*range(len(ran))} - known.keys(), key=lambda i: ran[i].begin_s)
+    open_ = {*range(len(wanted))} - found.keys()
+    differing = [i for position, i in found.items() if _bare(ran[i].operator) != wanted[position]]
+    operators = Counter(_bare(ran[i].operator) for i in left)
+    if differing or operators != Counter(wanted[position] for position in open_):
+        return Matching(
+            problem=f"the {len(ran)} nodes that the runtime ran are not the plan's {len(wanted)}"
+        )
+    first_s, last_s = _windows(plan, ran, found)
+    positions = {i: position for position, i in found.items()}
+    for i in left:  # in the order in which they began: what must be done first
+        node = ran[i]
+        could = [
+            position
+            for position in open_
+            if wanted[position] == _bare(node.operator)
+            and first_s[position] <= node.begin_s + _SLACK_S
+            and node.end_s <= last_s[position] + _SLACK_S
+        ]
+        if not could:
+            return Matching(
+                problem=f"{node.operator} ran when no {node.operator} of the plan could"
+            )
+        positions[i] = min(could, key=lambda position: (last_s[position], position))
+        open_.remove(positions[i])
+        unsure += len(could) > 1
+    return Matching(tuple(positions[i] for i in range(len(ran))), unsure)
+
+
+def counterparts(of: Plan, like: Plan) -> tuple[list[int], set[int]] | None:
+    """For each occurrence ``of`` a plan, which it is in one ``like`` it, in another order.
+
+    None if they are not alike. And those that could be others as well: where a model does the same
+    twice with the same, but for the values of weights.
+    """
+    numbers: dict[Hashable, int] = {}
+    here, there = _colours(of, numbers), _colours(like, numbers)
+    if Counter(here) != Counter(there):
+        return None
+    places: dict[int, list[int]] = defaultdict(list)
+    for position, colour in enumerate(there):
+        places[colour].append(position)
+    needs, theirs = of.producers(), like.producers()
+    found: list[int] = []
+    twins: set[int] = set()
+    for position, colour in enumerate(here):
+        needed = sorted(found[p] for p in needs[position])
+        fitting = [place for place in places[colour] if theirs[place] == needed]
+        if not fitting:
+            return None
+        if len(fitting) > 1:
+            twins.add(position)
+        found.append(fitting[0])
+        places[colour].remove(fitting[0])
+    return found, twins
+
+
+def _colours(plan: Plan, numbers: dict[Hashable, int]) -> list[int]:
+    """A number for each occurrence: equal where all that leads to it, and from it, is alike."""
+
+    def number(of: Hashable) -> int:
+        return numbers.setdefault(of, len(numbers))
+
+    made: dict[int, Hashable] = {v: ("input", port) for port, v in enumerate(plan.inputs)}
+    before = []
+    for occurrence in plan.occurrences:
+        before.append(number((occurrence.brick, tuple(made[v] for v in occurrence.inputs))))
+        made.update((v, (before[-1], port)) for port, v in enumerate(occurrence.outputs))
+    used: dict[int, list[Hashable]] = defaultdict(list)
+    for port, v in enumerate(plan.outputs):
+        used[v].append(("output", port, 0))
+    colours = [0] * len(before)
+    for position in range(len(before) - 1, -1, -1):
+        occurrence = plan.occurrences[position]
+        uses = tuple(tuple(sorted(used[v], key=repr)) for v in occurrence.outputs)
+        after = number((occurrence.brick, uses))
+        for port, v in enumerate(occurrence.inputs):
+            used[v].append(("use", port, after))
+        colours[position] = number((before[position], after))
+    return colours
+
+
+def _windows(
+    plan: Plan, ran: Sequence[Ran], found: Mapping[int, int]
+) -> tuple[list[float], list[float]]:
+    """When each occurrence may begin, and when it must have ended; in seconds."""
+    producers = plan.producers()
+    first_s, last_s = [0.0] * len(producers), [inf] * len(producers)
+    for position, needed in enumerate(producers):
+        ends = (ran[found[p]].end_s if p in found else first_s[p] for p in needed)
+        first_s[position] = max(ends, default=0.0)
+    for position in range(len(producers) - 1, -1, -1):
+        begin_s = ran[found[position]].begin_s if position in found else last_s[position]
+        for p in producers[position]:
+            last_s[p] = min(last_s[p], begin_s)
+    return first_s, last_s
+
+
+def _bare(operator: str) -> str:
+    return operator.rpartition(".")[2]
