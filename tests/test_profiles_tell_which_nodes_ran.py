@@ -107,7 +107,9 @@ def test_nodes_without_names_of_their_own_are_told_apart(tmp_path: Path) -> None
         each.name = "" if each.op_type == "MatMul" else "same"
     found, decomposition = profiled(proto, tmp_path, runtime="onnxruntime")
     assert (found.unmatched, found.unsure) == (None, 0)
-    assert len({node.name for node in found.nodes}) == len(decomposition.plan.occurrences)
+    names = [node.name for node in found.nodes]
+    assert len({*names}) == len(decomposition.plan.occurrences)
+    assert "unnamed MatMul (0)" in names and "same" in names
 
 
 def test_bricks_of_the_source_graph_are_not_joined_with_nodes(tmp_path: Path) -> None:
@@ -225,6 +227,12 @@ def test_nodes_that_are_not_the_plans_are_not_taken_for_them(
     found = profile_of(answer(*nodes), two, two.plan, ["n0", "n1"])
     assert found.unmatched == reason
     assert found.of_occurrences == {}
+
+
+def test_nodes_that_stand_for_several_are_not_joined(two: bricks.Decomposition) -> None:
+    nodes = [(f"n{i}", operator, i, i + 1, 0, False) for i, operator in enumerate(("Tanh", "Relu"))]
+    found = profile_of(answer(*nodes), two, two.plan, ["n0", "n1", "n2"])
+    assert found.unmatched == "the runtime runs several nodes of the model as one"
 
 
 def test_nodes_that_began_at_once_are_in_the_order_in_which_they_ended(

@@ -140,17 +140,15 @@ class Decomposer:
 
 
 def _named(skeleton: bytes) -> bytes:
-    """The model with a name of its own for each node of its graph: profiles tell nothing else."""
+    """The model with another name for each node of its graph: profiles tell nothing else."""
     proto = parse_model(skeleton)
     taken = {node.name for node in proto.graph.node}
     seen = {""}
     for number, node in enumerate(proto.graph.node):
         if node.name in seen:
-            node.name = next(
-                name
-                for extra in count()
-                if (name := f"{node.op_type}.{number}.{extra}") not in taken
-            )
+            called = node.name or f"unnamed {node.op_type}"
+            names = (f"{called} ({number}{extra * '+'})" for extra in count())
+            node.name = next(name for name in names if name not in taken)
             taken.add(node.name)
         seen.add(node.name)
     return bytes(proto.SerializeToString())

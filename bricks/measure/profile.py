@@ -94,8 +94,7 @@ def profile_of(
 ) -> Profile:
     """The profile in a worker's ``answer``, with the plan's occurrences found in it.
 
-    ``afresh`` is the plan as the model is executed now; ``names`` are its nodes', as many as it has
-    occurrences. If it has others, no node is an occurrence.
+    ``afresh`` is the plan as the model is executed now, ``names`` are those of its nodes.
     """
     nodes = _as_begun([NodeRun(*fields) for fields in answer["nodes"]])
     outer = [i for i, node in enumerate(nodes) if not node.inner]
@@ -106,6 +105,8 @@ def profile_of(
     if plan.granularity != EXECUTED:
         reason = f"bricks of granularity {plan.granularity} are not the nodes that the runtime runs"
         found = Matching(problem=reason)
+    elif len(names) != len(afresh.occurrences):
+        found = Matching(problem="the runtime runs several nodes of the model as one")
     else:
         found = match([nodes[i] for i in outer], known, afresh, decomposition)
     positions = dict(zip(outer, found.positions, strict=False))  # none, where there is a problem

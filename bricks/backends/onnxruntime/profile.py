@@ -62,7 +62,7 @@ class ProfiledSession:
         try:
             entries = json.loads(file.read_bytes())
             found = [[*self._events(run, nodes)] for run, nodes in _by_run(entries)]
-        except (OSError, ValueError, KeyError, TypeError) as exc:
+        except (OSError, ValueError, LookupError, TypeError) as exc:
             raise BackendError(
                 f"the runtime's profile cannot be read ({type(exc).__name__}): there is none"
             ) from exc
