@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bricks.cli.options import Constructing, Unread, decomposed, open_bench, read_all, takes_options
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.predict import NoMeasure, facts_of
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.warnings import warn_of_crowding
@@ -84,7 +84,8 @@ def explain(
             show(*([""] if number else []), *explanation_lines(row, None if every else _FEW))
             show(*predicted(row["model"], row["predicted_share"]))
         if traced is not None and traced["error"] is None:
-            show("", f"{traced['file']}: open it in ui.perfetto.dev", *traced["remarks"])
+            show("", f"{traced['file']}: open it in ui.perfetto.dev")
+            add(*traced["remarks"])
     errors = [row["error"] for row in (*rows, traced) if row is not None]
     finish(dict.fromkeys(error for error in errors if error is not None))
 
