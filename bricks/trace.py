@@ -10,17 +10,15 @@ from bricks.bench import Bench
 from bricks.decompose.streams import whole_key
 from bricks.errors import BricksError
 from bricks.estimate.recompose import round_spread
-from bricks.estimate.side_by_side import SideBySide
 from bricks.estimate.timeline import timeline
+from bricks.estimate.traced import Traced
 from bricks.graph.model import Model
 from bricks.measure.measurement import Measurement
 from bricks.measure.profile import NoProfile, Profile
 from bricks.system import Target
 
 
-def side_by_side(
-    bench: Bench, model: Model, *, run: bool = True, target: Target | None = None
-) -> SideBySide:
+def traced(bench: Bench, model: Model, *, run: bool = True, target: Target | None = None) -> Traced:
     """The timeline of ``model`` as its bricks have it on ``target``, and as its runtime has it.
 
     With ``run``, the model is run for a profile; that can be done on the bench's own target alone.
@@ -41,7 +39,7 @@ def side_by_side(
         profile = NoProfile("the model was not to be run")
     else:
         profile = _profile(bench, model)
-    return SideBySide(
+    return Traced(
         plan=plan,
         bricks=bricks,
         target=target,

@@ -18,12 +18,12 @@ from test_parallel_models_run_along_streams import branches
 from unusual import nested_control_flow
 
 import bricks
+import bricks.trace
 from bricks.errors import printable
-from bricks.estimate.side_by_side import SideBySide
 from bricks.estimate.timeline import Step
+from bricks.estimate.traced import Traced
 from bricks.measure.profile import NoProfile, Profile
 from bricks.report.trace import BACKSLASH, MEASURED, RECOMPOSED, remarks, trace_text
-from bricks.trace import side_by_side
 
 # No latency is looked at: others may measure meanwhile.
 SHARED = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)
@@ -44,7 +44,7 @@ FLOWS = """
 class Opened:
     """A trace that Perfetto has loaded."""
 
-    def __init__(self, of: SideBySide, folder: Path) -> None:
+    def __init__(self, of: Traced, folder: Path) -> None:
         file = folder / "trace.json"
         file.write_text(trace_text(of), encoding="utf-8")
         self._processor = opened(file)
@@ -79,7 +79,7 @@ def traced(
     measured: bool = True,
     compared: bool = False,
     **options: Any,
-) -> SideBySide:
+) -> Traced:
     """Both timelines of a model, after its bricks were measured."""
     given = {"runtime": "fake", "threads": 1, "conditions": SHARED, **options}
     with bricks.Bench(folder / "cache", **given) as bench:
@@ -88,7 +88,7 @@ def traced(
             bench.compare([model])
         elif measured:
             bench.measure([model])
-        return side_by_side(bench, model)
+        return bricks.trace.traced(bench, model)
 
 
 def ns(seconds: float) -> int:

@@ -95,13 +95,13 @@ def _traced(
 ) -> dict[str, Any]:
     """Write the model's trace; what is to be known of it, or why there is none."""
     from bricks.report.trace import remarks, trace_text
-    from bricks.trace import side_by_side
+    from bricks.trace import traced
 
     facts: dict[str, Any] = {"file": str(file), "remarks": [], "error": None}
     if isinstance(model, Unread):
         return {**facts, "error": model.error}
     try:
-        found = side_by_side(bench, model, run=run, target=target)
+        found = traced(bench, model, run=run, target=target)
         file.write_text(trace_text(found), encoding="utf-8")
     except BricksError as error:
         return {**facts, "error": str(error)}

@@ -15,8 +15,8 @@ from typing import Any
 
 from bricks.errors import printable
 from bricks.estimate.estimate import Estimate
-from bricks.estimate.side_by_side import SideBySide
 from bricks.estimate.timeline import Deduction, Entry, Hole, Step, Timeline
+from bricks.estimate.traced import Traced
 from bricks.measure.profile import NodeRun, NoProfile, Profile
 
 RECOMPOSED, MEASURED = "recomposed from bricks", "measured by the runtime's own profiler"
@@ -36,7 +36,7 @@ Event = dict[str, Any]
 Placed = tuple[int, tuple[int, int]]
 
 
-def trace_text(of: SideBySide) -> str:
+def trace_text(of: Traced) -> str:
     """The whole file, an event a line."""
     head = {"displayTimeUnit": "ns", "otherData": _about(of)}
     flows = _flows(of)
@@ -44,13 +44,13 @@ def trace_text(of: SideBySide) -> str:
     return f'{_json(head)[:-1]},"traceEvents":[\n{lines}\n]}}\n'
 
 
-def remarks(of: SideBySide) -> dict[str, list[str]]:
+def remarks(of: Traced) -> dict[str, list[str]]:
     """What whoever looks at a timeline must know of it, by the name of its process."""
     found = {RECOMPOSED: _of_recomposed(of), MEASURED: _of_measured(of)}
     return {process: [printable(text) for text in lines] for process, lines in found.items()}
 
 
-def _of_recomposed(of: SideBySide) -> Iterator[str]:
+def _of_recomposed(of: Traced) -> Iterator[str]:
     entries, lacking = of.recomposed.entries, of.recomposed.lacking
     holes = [entry for entry in entries if isinstance(entry, Hole)]
     if holes:
@@ -73,7 +73,7 @@ def _of_recomposed(of: SideBySide) -> Iterator[str]:
         yield f"{share:.1f} % of the time is of bricks that were predicted, not measured"
 
 
-def _of_measured(of: SideBySide) -> Iterator[str]:
+def _of_measured(of: Traced) -> Iterator[str]:
     profile = of.profile
     if isinstance(profile, NoProfile):
         yield f"no profile beside it: {profile.reason}"
@@ -98,7 +98,7 @@ def _of_measured(of: SideBySide) -> Iterator[str]:
         yield f"{profile.omitted} nodes inside of others are left out"
 
 
-def _about(of: SideBySide) -> dict[str, Any]:
+def _about(of: Traced) -> dict[str, Any]:
     plan, runtime = of.plan, of.target.runtime
     facts: dict[str, Any] = {
         "model": printable(plan.model),
@@ -117,7 +117,7 @@ def _about(of: SideBySide) -> dict[str, Any]:
     return facts
 
 
-def _estimated(of: SideBySide) -> dict[str, Any]:
+def _estimated(of: Traced) -> dict[str, Any]:
     """The estimate, where there is one."""
     found = of.estimate
     facts: dict[str, Any] = {"coverage": round(found.coverage, 6)}
@@ -131,7 +131,7 @@ def _estimated(of: SideBySide) -> dict[str, Any]:
     return facts
 
 
-def _profiled(of: SideBySide, profile: Profile) -> dict[str, Any]:
+def _profiled(of: Traced, profile: Profile) -> dict[str, Any]:
     facts = {
         "profiled_us": _us(profile.latency_s),
         "profiled_runs": len(profile.runs_s),
@@ -143,7 +143,7 @@ def _profiled(of: SideBySide, profile: Profile) -> dict[str, Any]:
     return facts
 
 
-def _recomposed(of: SideBySide, flows: Mapping[int, str]) -> Iterator[Event]:
+def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
     found, notes = of.recomposed, remarks(of)
     incomplete = not isinstance(of.estimate, Estimate)
     # What cannot be shown for lack of a profile is said here.
@@ -176,7 +176,7 @@ def _recomposed(of: SideBySide, flows: Mapping[int, str]) -> Iterator[Event]:
                 yield _instant(RECOMPOSED, thread, f"taken away: {name}", span[0], facts)
 
 
-def _measured(of: SideBySide, flows: Mapping[int, str]) -> Iterator[Event]:
+def _measured(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
     profile = of.profile
     if isinstance(profile, NoProfile):
         return
@@ -227,7 +227,7 @@ def _ran(profile: Profile) -> Iterator[Placed]:
         yield thread, place(thread, node.begin_s, node.end_s)
 
 
-def _flows(of: SideBySide) -> dict[int, str]:
+def _flows(of: Traced) -> dict[int, str]:
     """By position, in which process the flow begins that joins an occurrence with its node.
 
     Where it is earlier; of equals, in the one that the file begins with.
@@ -268,7 +268,7 @@ class _Rows:
         return begin, min(max(_ns(end_s), begin), most)
 
 
-def _facts(of: SideBySide, entry: Entry, node: NodeRun | None) -> dict[str, Any]:
+def _facts(of: Traced, entry: Entry, node: NodeRun | None) -> dict[str, Any]:
     """What both timelines say of an occurrence."""
     brick = of.bricks[_key(of, entry)]
     facts: dict[str, Any] = {
@@ -303,11 +303,11 @@ def _joined(event: Event, position: int, flows: Mapping[int, str], here: str) ->
     return {**event, "bind_id": f"0x{position + 1:x}", end: True}
 
 
-def _key(of: SideBySide, entry: Entry) -> str:
+def _key(of: Traced, entry: Entry) -> str:
     return of.plan.occurrences[entry.position].brick
 
 
-def _name(of: SideBySide, entry: Entry) -> str:
+def _name(of: Traced, entry: Entry) -> str:
     """The operators of an occurrence, as far as there is room."""
     names = [name.rpartition(".")[2] for name in of.bricks[_key(of, entry)].operators]
     more = len(names) - _MOST_OPERATORS

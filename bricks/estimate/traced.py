@@ -14,7 +14,7 @@ from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
+class Traced:
     """Both timelines of ``plan`` on ``target``; ``bricks`` are the plan's, by key.
 
     ``whole`` is the latency of the whole model as it was measured, without a profiler; None if it
