@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import psutil
 import pytest
 from commands import chain
 from factories import conv_net, mlp, save
@@ -129,6 +130,18 @@ def test_the_fake_runtime_tells_what_it_makes_up(tmp_path: Path) -> None:
     assert found.nodes[0].begin_s == pytest.approx(CALL_OVERHEAD_S / 2)
     again, _ = profiled(mlp(), tmp_path, runtime="fake")
     assert again == found
+
+
+def test_a_profile_is_taken_in_a_worker_that_holds_nothing_else(tmp_path: Path) -> None:
+    """What measuring has left there would count against the memory that the model may take."""
+    with bricks.Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        model = bench.read(save(mlp(), tmp_path))
+        bench.measure([model])
+        (before,) = psutil.Process().children()
+        bench.profile(model)
+        (after,) = psutil.Process().children()
+        assert before.pid != after.pid
+        assert bench.measure([bench.read(save(conv_net(), tmp_path))]).new_bricks > 0
 
 
 def test_the_fake_runtimes_streams_are_threads(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from bricks.decompose.granularity import Granularity
+from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.errors import WorkerError
 from bricks.graph.containers import type_from_json
@@ -94,10 +94,12 @@ class Graphs:
             model=pack(model.skeleton),
             streams=list(job.streams),
         )
-        # As it is executed now: the plan may be of another day, and knows no names.
-        executed, graph = self._decomposed(model, Granularity(None))
-        names = [node.name for node in graph.nodes]
-        return profile_of(answer, job.decomposition, executed.plan, names)
+        afresh, names = job.decomposition.plan, [""] * len(job.decomposition.plan.occurrences)
+        if afresh.granularity == EXECUTED:
+            # As it is executed now: the plan may be of another day, and knows no names.
+            executed, graph = self._decomposed(model, Granularity(None))
+            afresh, names = executed.plan, [node.name for node in graph.nodes]
+        return profile_of(answer, job.decomposition, afresh, names)
 
     def _executed(self, model: Model) -> _Cuttable:
         answer = self.ask(model, "executed", model=pack(model.skeleton))
