@@ -80,11 +80,14 @@ def _of_measured(of: Traced) -> Iterator[str]:
         return
     took = f"writing a profile takes time itself: this run took {_length(profile.latency_s)},"
     if of.whole is None:
-        yield f"{took} what the model takes without is not known: bricks compare measures it"
+        yield f"{took} what the model takes without one is not known: bricks compare measures it"
     else:
         without_s = of.whole.median_s
         ratio = profile.latency_s / without_s
-        yield f"{took} {ratio:.3f} times what the model takes without ({_length(without_s)})"
+        yield (
+            f"{took} {ratio:.3f} times what the model took without one, at another time"
+            f" ({_length(without_s)})"
+        )
     if profile.unmatched is not None:
         yield f"not joined with the bricks: {profile.unmatched}"
     if profile.unsure:
