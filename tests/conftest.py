@@ -10,6 +10,11 @@ from commands import Here, bricks
 from database_server import NoServer, Server, running
 from store_examples import Cache
 
+# A library for lines that are typed tells how wide it takes the terminal to be, and processes that
+# run tests side by side inherit that; commands would take it for what somebody asks for.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+
 # Where tests run side by side, those of these files stay together in one process, and begin first;
 # all others go one by one to whichever process is free. (The groups that xdist has for this do
 # nothing with some versions of pytest, and say nothing.)
@@ -18,6 +23,8 @@ TOGETHER = {
     "test_documentation_is_whole.py": "documentation",
     # All look at what one fixture finds in minutes.
     "test_every_operator_test_case_conforms.py": "conformance",
+    # Each command stands on those before it.
+    "test_diff_page_works_as_written.py": "diff page",
     # All look at one report, in one browser.
     "test_reports_are_one_page.py": "report",
     # All need one scheduler.

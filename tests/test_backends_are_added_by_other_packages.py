@@ -74,7 +74,7 @@ def test_it_needs_no_installation(here: Here, site: Path) -> None:
 def test_who_asks_for_a_runtime_that_nobody_has_is_told_of_all(site: Path) -> None:
     installed(site, "good_three", GOOD)
     with pytest.raises(UsageError, match=r"choose one of onnxruntime, .*, fake, mine$"):
-        backends.describe("mnie")
+        backends.describe("tvm")
 
 
 def test_a_module_that_cannot_be_imported_is_one_line(here: Here, site: Path) -> None:
