@@ -41,6 +41,7 @@ from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.turn import WAITING, timing_turn
 from bricks.options import Options, conditions_of, effort_of, runtime_of
+from bricks.plans import Plans
 from bricks.results import Comparison, Measured, Probed
 from bricks.spending import Spending, deviation, probes
 from bricks.store import Merged, Store
@@ -106,9 +107,7 @@ class Bench:
         )
         self._supervisor = Supervisor(self._settings)
         self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
-        self._target_saved = False
-        self._decomposed: dict[str, Decomposition] = {}  # by digest: commands ask several times
-        self._bricks: dict[str, Brick] = {}  # loaded so far: many models have the same ones
+        self._plans = Plans(self.store, self.target, self._granularity, self._cut)
         self._known: dict[str, Knowledge] = {}  # by target
 
     def __enter__(self) -> Bench:
@@ -157,30 +156,15 @@ class Bench:
 
     def decompose(self, model: Model) -> Decomposition:
         """The model's plan and bricks; from the cache where it was decomposed before."""
-        found = self._decomposed.get(model.digest)
-        if found is None or found.plan.model != model.name:
-            found = self._decomposed[model.digest] = self._decompose(model)
-        return found
+        return self._plans.decomposition(model)
 
-    def _decompose(self, model: Model) -> Decomposition:
-        known = self._known_plan(model)
-        if known is not None:
-            plan, wall_s = known
-            bricks = {key: self._bricks[key] for key in plan.keys if key in self._bricks}
-            bricks |= self.store.load_bricks([key for key in plan.keys if key not in bricks])
-            if len(bricks) == len(plan.keys):
-                self._bricks |= bricks
-                _logger.info("%s: its plan is in the cache, bricks: %d", model.name, len(bricks))
-                return Decomposition(plan, {key: bricks[key] for key in plan.keys}, wall_s)
+    def _cut(self, model: Model) -> Decomposition:
         self._progress(f"decomposing {model.name}", 0.0)
-        _logger.info("%s: decomposing it", model.name)
-        result = self._graphs.decomposed(model, self._granularity)
-        self.keep(result)
-        return result
+        return self._graphs.decomposed(model, self._granularity)
 
     def knows(self, model: Model) -> bool:
         """Whether the cache holds the model's plan, so that nothing has to be decomposed."""
-        return self._known_plan(model) is not None
+        return self._plans.knows(model)
 
     def decomposer(self, among: int) -> Decomposer:
         """What decomposes models for this bench, but with a worker and a thread of its own.
@@ -193,14 +177,7 @@ class Bench:
 
     def keep(self, decomposition: Decomposition) -> None:
         """Put into the cache what was decomposed for this bench's target, here or elsewhere."""
-        plan = decomposition.plan
-        self._decomposed[plan.digest] = decomposition
-        _logger.info(
-            "%s: decomposed, bricks: %d, places: %d",
-            plan.model, len(decomposition.bricks), len(plan.occurrences),
-        )  # fmt: skip
-        self._save_target()
-        self.store.save_decomposition(decomposition, self.target.key)
+        self._plans.keep(decomposition)
 
     def plan(self, model: Model, *, target: Target | None = None) -> Plan:
         """The model's plan on ``target``, by default this one; decomposes it if it isn't known.
@@ -208,33 +185,7 @@ class Bench:
         Raises :class:`UsageError` if it was never decomposed on another target, and what is
         executed depends on that.
         """
-        target = self.target if target is None else target
-        cut = str(self._granularity)
-        known = self.store.load_plan(model.digest, cut, target.key, name=model.name)
-        if known is not None:
-            return known[0]
-        if target.key != self.target.key and self._granularity.executed:
-            elsewhere = self._plan_elsewhere(model, target)
-            if elsewhere is not None:
-                return elsewhere
-            raise UsageError(
-                f"{model.name} was never decomposed on {target.system.name}, whose runtime may"
-                " execute another graph: decompose it there, or give --granularity N"
-            )
-        return self.decompose(model).plan
-
-    def _plan_elsewhere(self, model: Model, target: Target) -> Plan | None:
-        """What is executed on a target where the model was never decomposed, if that is known."""
-        alike = [other for other in self.store.targets() if other.executes_like(target)]
-        for other in alike:
-            cut = str(self._granularity)
-            known = self.store.load_plan(model.digest, cut, other.key, name=model.name)
-            if known is not None:
-                return known[0]
-        plan = self.decompose(model).plan
-        # Where all of it was measured there as it is executed here, a private suite came back.
-        settled = len(self.store.results(target.key, plan.keys)) == len(plan.keys)
-        return plan if settled or self.target.executes_like(target) else None
+        return self._plans.on(model, self.target if target is None else target)
 
     def knowledge(self, target: Target | None = None) -> Knowledge:
         """What is known of bricks on ``target``, by default this one, and expected of others."""
@@ -519,7 +470,7 @@ class Bench:
         return spending.run(self._campaign)
 
     def _campaign(self, jobs: Sequence[Job], budget_s: float | None, progress: Progress) -> Outcome:
-        self._save_target()
+        self._plans.save_target()
         if self.options.retry:
             keys = {key for job in jobs for key in job.keys}
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
@@ -545,18 +496,9 @@ class Bench:
         if all(key in results for key in keys):
             return Predictions()  # at once: looking through all of the cache takes a while
         knowledge = self.knowledge(target)
-        for decomposition in self._decomposed.values():
+        for decomposition in self._plans.met():
             knowledge.meet(decomposition.bricks)
         return knowledge.predictions(keys)
 
     def _results(self, keys: Sequence[str], target_key: str) -> Results:
         return self.store.results(target_key, [*keys, *PROBES.values()])
-
-    def _known_plan(self, model: Model) -> tuple[Plan, float] | None:
-        cut, target = str(self._granularity), self.target.key
-        return self.store.load_plan(model.digest, cut, target, name=model.name)
-
-    def _save_target(self) -> None:
-        if not self._target_saved:
-            self.store.save_target(self.target)
-            self._target_saved = True

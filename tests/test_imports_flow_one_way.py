@@ -33,9 +33,10 @@ ALLOWED = {
     "spending": {"knowledge", "decompose", "estimate", "measure"},
     "options": {"errors", "system", "decompose", "backends", "measure", "estimate"},
     "results": {"system", "estimate", "measure.measurement"},
+    "plans": {"errors", "graph", "system", "decompose", "store"},
     "bench": {
         "errors", "graph", "system", "zoo", "decompose", "backends", "store", "measure", "estimate",
-        "knowledge", "spending", "options", "results",
+        "knowledge", "spending", "options", "plans", "results",
     },
     "survey": {
         "bench", "errors", "graph", "system", "decompose", "estimate",

@@ -1,0 +1,123 @@
+"""The plans of models: from the cache where they are known, else decomposed and kept there.
+
+For models that are cut in one way, on one target; what is executed on others is looked up. Must not
+know how anything is measured.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from bricks.decompose.granularity import Granularity
+from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.errors import UsageError
+from bricks.graph.model import Model
+from bricks.store import Store
+from bricks.system import Target
+
+_logger = logging.getLogger(__name__)
+
+
+class Plans:
+    """Plans for ``target`` in ``store``; ``decompose`` is asked for what it lacks."""
+
+    def __init__(
+        self,
+        store: Store,
+        target: Target,
+        granularity: Granularity,
+        decompose: Callable[[Model], Decomposition],
+    ) -> None:
+        self._store = store
+        self._target = target
+        self._granularity = granularity
+        self._decompose = decompose
+        self._target_saved = False
+        self._met: dict[str, Decomposition] = {}  # by digest: commands ask several times
+        self._bricks: dict[str, Brick] = {}  # loaded so far: many models have the same ones
+
+    def decomposition(self, model: Model) -> Decomposition:
+        """The model's plan and bricks on the target."""
+        found = self._met.get(model.digest)
+        if found is None or found.plan.model != model.name:
+            found = self._known(model)
+            if found is None:
+                _logger.info("%s: decomposing it", model.name)
+                found = self._decompose(model)
+                self.keep(found)
+            self._met[model.digest] = found
+        return found
+
+    def met(self) -> Iterable[Decomposition]:
+        """All that was asked for so far."""
+        return self._met.values()
+
+    def knows(self, model: Model) -> bool:
+        """Whether the cache holds the model's plan."""
+        return self._load(model, self._target) is not None
+
+    def keep(self, decomposition: Decomposition) -> None:
+        """Put into the cache what was decomposed for the target, here or elsewhere."""
+        plan = decomposition.plan
+        self._met[plan.digest] = decomposition
+        _logger.info(
+            "%s: decomposed, bricks: %d, places: %d",
+            plan.model, len(decomposition.bricks), len(plan.occurrences),
+        )  # fmt: skip
+        self.save_target()
+        self._store.save_decomposition(decomposition, self._target.key)
+
+    def save_target(self) -> None:
+        """Have the target in the cache, before anything is kept that belongs to it."""
+        if not self._target_saved:
+            self._store.save_target(self._target)
+            self._target_saved = True
+
+    def on(self, model: Model, target: Target) -> Plan:
+        """The model's plan on any target.
+
+        Raises :class:`UsageError` if it was never decomposed on another one, and what is executed
+        depends on that.
+        """
+        known = self._load(model, target)
+        if known is not None:
+            return known[0]
+        if target.key != self._target.key and self._granularity.executed:
+            elsewhere = self._elsewhere(model, target)
+            if elsewhere is not None:
+                return elsewhere
+            raise UsageError(
+                f"{model.name} was never decomposed on {target.system.name}, whose runtime may"
+                " execute another graph: decompose it there, or give --granularity N"
+            )
+        return self.decomposition(model).plan
+
+    def _elsewhere(self, model: Model, target: Target) -> Plan | None:
+        """What is executed on a target where the model was never decomposed, if that is known."""
+        for other in self._store.targets():
+            if other.executes_like(target):
+                known = self._load(model, other)
+                if known is not None:
+                    return known[0]
+        plan = self.decomposition(model).plan
+        # Where all of it was measured there as it is executed here, a private suite came back.
+        settled = len(self._store.results(target.key, plan.keys)) == len(plan.keys)
+        return plan if settled or self._target.executes_like(target) else None
+
+    def _known(self, model: Model) -> Decomposition | None:
+        known = self._load(model, self._target)
+        if known is None:
+            return None
+        plan, wall_s = known
+        bricks = {key: self._bricks[key] for key in plan.keys if key in self._bricks}
+        bricks |= self._store.load_bricks([key for key in plan.keys if key not in bricks])
+        if len(bricks) != len(plan.keys):
+            return None
+        self._bricks |= bricks
+        _logger.info("%s: its plan is in the cache, bricks: %d", model.name, len(bricks))
+        return Decomposition(plan, {key: bricks[key] for key in plan.keys}, wall_s)
+
+    def _load(self, model: Model, target: Target) -> tuple[Plan, float] | None:
+        cut = str(self._granularity)
+        return self._store.load_plan(model.digest, cut, target.key, name=model.name)
