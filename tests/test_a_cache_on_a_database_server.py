@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,18 @@ import pytest
 from commands import PATIENCE_S, Here, Outcome, bricks, ended, started, until
 from database_server import Server
 from factories import branching_net, conv_net, embedding_net, mlp, save
-from store_examples import make_decomposition, make_target, measure, open_with_target
+from store_examples import (
+    keys_up_to,
+    make_decomposition,
+    make_target,
+    measure,
+    open_with_target,
+)
 
 from bricks.cli import main
 from bricks.errors import StoreError
-from bricks.store import Store
+from bricks.measure.measurement import Round
+from bricks.store import Owner, Store
 
 PASSWORD = "hunter2-never-shown"
 
@@ -109,6 +117,34 @@ def test_two_processes_share_the_work_of_one_system(
     assert [(d.status, d.err) for d in done] == [(0, "")] * 2
     assert sum(d.json["new_bricks"] for d in done) == done[0].json["bricks"]
     assert counts(postgresql, url) == (done[0].json["bricks"], 0)
+
+
+def test_who_adds_rounds_and_who_wants_to_claim_never_wait_for_each_other(url: str) -> None:
+    target, keys, mine, other = make_target(), keys_up_to(200), Owner.current(), Owner.current()
+    errors: list[Exception] = []
+    adding = threading.Event()
+
+    def claim() -> None:
+        try:
+            with Store.open(url) as store:
+                while not adding.is_set():
+                    assert store.claim(target.key, keys, other) == []
+        except Exception as exc:  # looked at below
+            errors.append(exc)
+
+    with open_with_target(url, target) as store:
+        store.claim(target.key, keys, mine)
+        thread = threading.Thread(target=claim)
+        thread.start()
+        try:
+            for number in range(60):
+                some = keys[100 + number : 110 + number]
+                walk = {key: (Round((0.5,)), 1.0) for key in some}
+                store.append_rounds(target.key, walk, mine)
+        finally:
+            adding.set()
+            thread.join()
+    assert errors == []
 
 
 def test_what_a_killed_process_held_comes_free(

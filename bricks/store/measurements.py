@@ -50,7 +50,8 @@ def _owned(owner: Owner) -> ColumnElement[bool]:
 def _held(query: Select[Any]) -> Select[Any]:
     """A query of measurements that keeps others from changing its rows until the end.
 
-    Always in the same order: two transactions that lock the same rows cannot wait for each other.
+    Always in the same order, and of many keys the chunks are sorted too: two transactions that lock
+    the same rows cannot wait for each other.
     SQLite, which has no such locks, lets one write at a time anyhow.
     """
     return query.order_by(measurements.c.brick_key).with_for_update()
@@ -88,7 +89,7 @@ def take(
     new |= {"wall_s": 0.0, "round_count": 0}
     watch.look_again()
     claimed: dict[str, Row[Any]] = {}
-    for chunk in chunks(keys):
+    for chunk in chunks(sorted(keys)):
         insert_or_ignore(connection, measurements, [{**new, "brick_key": key} for key in chunk])
         query = select(measurements).where(_among(target_key, chunk), measurements.c.state == OPEN)
         for row in connection.execute(_held(query)).all():
@@ -156,7 +157,7 @@ def _ids_owned(
 ) -> dict[str, int]:
     """Row numbers of ``keys``; StoreError unless the owner holds each of them."""
     found: dict[str, int] = {}
-    for chunk in chunks(keys):
+    for chunk in chunks(sorted(keys)):
         query = select(measurements.c.brick_key, measurements.c.id)
         query = query.where(_among(target_key, chunk), _owned(owner))
         found.update((key, number) for key, number in connection.execute(_held(query)))
@@ -182,7 +183,7 @@ def supplement(connection: Connection, target_key: str, walk: Mapping[str, Booke
     Needs no claim: whoever measures something again does no harm to whoever does it too.
     """
     ids: dict[str, int] = {}
-    for chunk in chunks(walk):
+    for chunk in chunks(sorted(walk)):
         query = select(measurements.c.brick_key, measurements.c.id).where(
             _among(target_key, chunk), measurements.c.state == DONE
         )
@@ -261,7 +262,7 @@ def _settle(
 
 def release(connection: Connection, target_key: str, keys: Sequence[str], owner: Owner) -> None:
     """Give open claims back, rounds included; what isn't owned (any more) is left alone."""
-    for chunk in chunks(keys):
+    for chunk in chunks(sorted(keys)):
         mine = select(measurements.c.id).where(_among(target_key, chunk), _owned(owner))
         ids = connection.execute(_held(mine)).scalars().all()
         change = update(measurements).where(measurements.c.id.in_(ids))
@@ -320,7 +321,7 @@ def held_by_others(
 def forget_failures(connection: Connection, target_key: str, keys: Sequence[str]) -> int:
     """Delete failures, so that they can be tried again; returns how many there were."""
     forgotten = 0
-    for chunk in chunks(keys):
+    for chunk in chunks(sorted(keys)):
         result = connection.execute(
             delete(measurements).where(_among(target_key, chunk), measurements.c.state == FAILED)
         )

@@ -319,8 +319,11 @@ class Store:
         key isn't held any more.
         """
         with self._writing() as connection:
-            ledger.append(connection, target_key, walk, owner)
+            # Renewing first: it holds all rows of the owner's, in their order, and what is added to
+            # then needs no more of them. The other way round, who wants to claim some could wait
+            # for one row while this waits for another.
             ledger.renew(connection, target_key, owner, self._lease_s)
+            ledger.append(connection, target_key, walk, owner)
 
     def supplement(self, target_key: str, walk: Mapping[str, ledger.Booked]) -> None:
         """Add one round to each key of a walk that is measured already.
