@@ -42,12 +42,6 @@ RAW = ROOT / "benchmarks" / "results" / "accuracy.json"
 PAGE = ROOT / "docs" / "accuracy.md"
 README = ROOT / "README.md"
 MARKS = ("<!-- accuracy: written by benchmarks/accuracy.py -->", "<!-- /accuracy -->")
-# The models of `make demo`, and where the README shows them.
-DEMO = (
-    "alexnet densenet121 inception_v1 inception_v2 resnet50 shufflenet squeezenet vgg19 zfnet512"
-).split()
-AS_DEMO = "2 threads, batch 1"
-DEMO_MARKS = ("<!-- demo: written by benchmarks/accuracy.py -->", "<!-- /demo -->")
 
 FAMILIES = {entry.name: entry.family for entry in entries()}
 # What is cut at several granularities: a model of each kind, none of them large.
@@ -421,31 +415,6 @@ def write_readme(cases: Sequence[Case]) -> None:
         " `benchmarks/accuracy.py`; see [how exact estimates are](docs/accuracy.md).",
     ]
     put_into_readme(MARKS, "\n".join(lines))
-    put_into_readme(DEMO_MARKS, demo(next((c for c in cases if c.title == AS_DEMO), cases[0])))
-
-
-def demo(case: Case) -> str:
-    """The table that the demo prints, with the figures of ``case``."""
-    lines = [
-        "| model | bricks | measured | estimate | interval | ratio |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    for row in case.rows:
-        if row.model in DEMO:
-            estimate = row.estimate
-            lines.append(
-                f"| {row.model} | {len(row.plan.keys)} | {seconds(row.measured.median_s)}"
-                f" | {seconds(estimate.estimate_s)} | {seconds(estimate.low_s)}"
-                f" … {seconds(estimate.high_s)} | {number(row.ratio, 3)} |"
-            )
-    target = case.comparison.target
-    lines += [
-        "",
-        f"Nine shipped models, as `make demo` compares them; these figures are of {case.title}, on"
-        f" {target.system.name} with {target.runtime.backend} {target.runtime.version}, from"
-        " `benchmarks/accuracy.py`. [More models](docs/accuracy.md).",
-    ]
-    return "\n".join(lines)
 
 
 def put_into_readme(marks: tuple[str, str], what: str) -> None:
