@@ -6,12 +6,12 @@ of other hosts. Must not know how differences are judged or shown.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.plan import Plan
+from bricks.decompose.titles import titles
 from bricks.errors import BricksError, StoreError, UsageError
 from bricks.estimate.difference import Difference, Incomparable, difference
 from bricks.estimate.prediction import Predictions
@@ -66,7 +66,8 @@ def side_by_side(
             " give two"
         )
     plans = _plans(store, both, cut)
-    labels = _labels({**plans[0], **plans[1]}.values())
+    every = {**plans[0], **plans[1]}
+    labels = dict(zip(every, titles([*every.values()]), strict=True))
     if models:
         digests, unknown = _meant(models, labels)
     else:
@@ -128,17 +129,6 @@ def side_of(
         cut = meant[0].granularity
         predictions = Knowledge(store, target.key, cut).predictions(lacking)
     return Side(name, target, plans, results, predictions)
-
-
-def _labels(plans: Iterable[Plan]) -> dict[str, str]:
-    """What to call each model, by digest: where several have a name, with the shapes of inputs."""
-    every = list(plans)
-    called = Counter(plan.model for plan in every)
-    found = {}
-    for plan in every:
-        shapes = ", ".join(str(plan.types[v]) for v in plan.inputs)
-        found[plan.digest] = plan.model if called[plan.model] == 1 else f"{plan.model} ({shapes})"
-    return found
 
 
 def _meant(

@@ -115,6 +115,7 @@ class Insight:
         if target.key not in self._calls_s:
             results = self._results([], target)
             probed = all(isinstance(results.get(k), Measurement) for k in PROBES.values())
+            # Without, all of it seems slower than it is: never faster than what it is beside.
             call_s = WALKED_CALL * call_cost(results).median_s if probed else 0.0
             self._calls_s[target.key] = call_s
         return self._calls_s[target.key]
@@ -122,7 +123,8 @@ class Insight:
     def _models_with(self, plan: Plan) -> Counter[str]:
         """In how many other models of the cache each brick is, on this target."""
         if self._others is None:
-            self._others = self.bench.store.brick_counts(self._target.key, plan.granularity)
+            cut = str(self.bench.granularity)
+            self._others = self.bench.store.brick_counts(self._target.key, cut)
         found: Counter[str] = Counter()
         for name, counts in self._others.items():
             if name != plan.model:
@@ -136,18 +138,18 @@ class Insight:
         for share in estimate.shares:
             if share.predicted or share.occurrences <= 0:
                 continue
-            best = self._implementations(plan.granularity).get(same_work(traits[share.brick]))
+            best = self._implementations().get(same_work(traits[share.brick]))
             own_s = share.latency_s / share.occurrences
             if best is not None and best.latency_s < (1 - _NOTABLE) * own_s:
                 found[share.brick] = best
         return found
 
-    def _implementations(self, granularity: str) -> Mapping[tuple[object, ...], Known]:
+    def _implementations(self) -> Mapping[tuple[object, ...], Known]:
         """The fastest known of each work, on the system of the target with as many threads."""
         if self._fastest is None:
             self._fastest = {}
             for target in self._alike():
-                self._consider(target, granularity, self._fastest)
+                self._consider(target, self._fastest)
         return self._fastest
 
     def _alike(self) -> Iterable[Target]:
@@ -157,9 +159,7 @@ class Insight:
             if same_host and other.runtime.threads == own.runtime.threads:
                 yield other
 
-    def _consider(
-        self, target: Target, granularity: str, fastest: dict[tuple[object, ...], Known]
-    ) -> None:
+    def _consider(self, target: Target, fastest: dict[tuple[object, ...], Known]) -> None:
         knowledge = self.bench.knowledge(target)
         latency_s, _ = knowledge.known_latencies()
         call_s = self._call_s(target)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from bricks.bench import Bench
 from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.decompose.titles import titles
 from bricks.errors import StoreError
 from bricks.estimate.comparison import Compared, Summary, summarise
 from bricks.estimate.estimate import Estimate
@@ -91,10 +92,14 @@ class TargetView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What a cache knows, target by target: those of which most models are known first."""
+    """What a cache knows, target by target: those of which most models are known first.
+
+    On those that are ``unmeasured`` models were decomposed, and nothing of them was measured.
+    """
 
     granularity: str
     targets: tuple[TargetView, ...]
+    unmeasured: tuple[Target, ...] = ()
 
 
 def overview(
@@ -110,20 +115,23 @@ def overview(
     ``peaks``, those of this host are measured where they lack. Raises :class:`StoreError` if there
     is nothing to tell.
     """
-    views = []
+    views, unmeasured = [], []
     cut = str(bench.granularity)
     for target in bench.store.targets() if targets is None else targets:
         known = bench.store.plans(target.key, cut)
         plans = [each for each in known if digests is None or each[0].digest in digests]
-        if plans:
+        keys = sorted({key for plan, _ in plans for key in plan.keys})
+        if bench.store.results(target.key, keys):
             views.append(_target(bench, target, plans, peaks=peaks))
+        elif plans:
+            unmeasured.append(target)
     if not views:
         raise StoreError(
             f"the cache {bench.store.path} knows nothing of such models at granularity {cut}: run"
             " 'bricks measure' or 'bricks compare' first"
         )
     views.sort(key=lambda view: (-len(view.models), view.target.system.name, view.target.key))
-    return Overview(cut, tuple(views))
+    return Overview(cut, tuple(views), tuple(unmeasured))
 
 
 def _target(
@@ -133,10 +141,10 @@ def _target(
     keys = sorted({key for plan, _ in plans for key in plan.keys})
     bricks = bench.store.load_bricks(keys)
     results = bench.store.results(target.key, [*keys, *(plan.digest for plan, _ in plans)])
-    titles = _titles([plan for plan, _ in plans])
+    called = titles([plan for plan, _ in plans])
     task = {entry.name: entry.task for entry in entries()}
     models, compared = [], []
-    for number, ((plan, _), title) in enumerate(zip(plans, titles, strict=True)):
+    for number, ((plan, _), title) in enumerate(zip(plans, called, strict=True)):
         bench.progress(f"looking at {title} on {target.system.name}", number / len(plans))
         estimate = bench.recomposed(plan, target=target)
         own = {key: bricks[key] for key in plan.keys}
@@ -178,26 +186,6 @@ def _measured(plan: Plan, results: Results) -> Spread | None:
     if not isinstance(whole, Measurement):
         return None
     return round_spread(whole, state_of(plan, results, whole))
-
-
-def _titles(plans: Sequence[Plan]) -> list[str]:
-    """Names of models; with their shapes, or as far as needed the digest, where several have one.
-
-    A model may be there with several batch sizes, and two files may have one name.
-    """
-    found = [plan.model for plan in plans]
-    for more in (_input_shapes, lambda plan: plan.digest[:11]):
-        repeated = {title for title in found if found.count(title) > 1}
-        found = [
-            f"{title} ({more(plan)})" if title in repeated else title
-            for title, plan in zip(found, plans, strict=True)
-        ]
-    return found
-
-
-def _input_shapes(plan: Plan) -> str:
-    shapes = (plan.types[value].shape for value in plan.inputs)
-    return ", ".join("×".join(map(str, shape)) or "1" for shape in shapes)
 
 
 def _costly(models: Iterable[ModelView], bricks: dict[str, Brick]) -> tuple[CostlyBrick, ...]:

@@ -294,8 +294,37 @@ def test_models_may_be_named(folder: Path, tmp_path: Path) -> None:
 def test_where_nothing_is_known_nothing_is_written(here: Here, tmp_path: Path) -> None:
     told = here("report", "--out", tmp_path / "r.html")
     assert told.status == 1
+    assert "there is no cache" in told.complaint
+    assert not here.cache.exists()
+    assert here("decompose", save(mlp(), tmp_path, "mlp.onnx")).status == 0
+    told = here("report", "--out", tmp_path / "r.html")
+    assert told.status == 1
     assert "knows nothing of such models" in told.complaint
     assert not (tmp_path / "r.html").exists()
+
+
+def test_models_of_one_name_are_told_apart(here: Here, tmp_path: Path) -> None:
+    """By their inputs, or where these are equal, too, by their digests."""
+    for number, widths in enumerate(((8, 16), (16, 8), (16, 4))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert here("measure", save(mlp(widths=widths), folder, "mlp.onnx")).status == 0
+    told = here("report", "--out", tmp_path / "r.html", "--json").json["targets"][0]["models"]
+    titles = sorted(model["title"] for model in told)
+    assert [title.startswith("mlp (float[1,") for title in titles] == [True] * 3
+    assert [" (m1-" in title for title in titles] == [True, True, False]
+    assert len(set(titles)) == 3
+
+
+def test_where_nothing_is_measured_is_left_out_and_told(here: Here, tmp_path: Path) -> None:
+    path = save(mlp(), tmp_path, "mlp.onnx")
+    assert here("measure", path, "--threads", 1).status == 0
+    assert here("decompose", path, "--threads", 2).status == 0
+    told = here("report", "--threads", 2, "--out", tmp_path / "r.html", "--json")
+    assert told.status == 0
+    assert [target["runtime"]["threads"] for target in told.json["targets"]] == [1]
+    assert len(told.json["unmeasured"]) == 1
+    assert "threads: 2; it is left out" in told.complaint
 
 
 def test_a_page_that_cannot_be_written_leaves_what_was_there(folder: Path, tmp_path: Path) -> None:

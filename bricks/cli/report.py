@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.systems import SystemName, systems_called
-from bricks.errors import BricksError, UsageError
+from bricks.errors import BricksError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,10 +48,13 @@ def report(
     from bricks import __version__
     from bricks.overview import overview
     from bricks.report.page import check_renderer, render
+    from bricks.store import Store
 
     check_renderer()
     if not out.parent.is_dir():
         raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
+    if not Store.exists(options.cache):  # asking about it must not make one
+        raise StoreError(f"there is no cache in {options.cache}: give another --cache")
     errors: list[str] = []
     with open_bench(options) as bench:
         digests: set[str] | None = None
@@ -64,6 +67,11 @@ def report(
         bench.progress(f"drawing {out}", 1.0)
         page = render(found, version=__version__, made=_today())
     _write(out, page)
+    for target in found.unmeasured:
+        remark(
+            f"nothing is measured on {target.system.name} with {target.runtime.backend}"
+            f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
+        )
     if options.json:
         print_json(_facts(found, out))
     else:
@@ -104,6 +112,7 @@ def _facts(found: Overview, out: Path) -> dict[str, Any]:
         "report": str(out),
         "granularity": found.granularity,
         "targets": [_target(view) for view in found.targets],
+        "unmeasured": [target.key for target in found.unmeasured],
     }
 
 
