@@ -47,7 +47,7 @@ class StopRule:
     machine which prevails; half as many again (or four more) of whatever kind end it too. The
     precision is nominal: sampling that stops when an interval is narrow finds it narrower than it
     should be. So it is looked at only every few rounds.
-    ``passes`` samples are taken in each round, after one warm-up.
+    ``passes`` samples are taken in each round, after the worker has warmed up.
     """
 
     precision: float = 0.01

@@ -110,15 +110,15 @@ class Sampler:
         return grounded(s for s in self._walks[name].steps if self._runs(s.key))
 
     def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> Taken:
-        """One warm-up pass and ``passes`` timed ones; of ``keys`` alone, if they are given.
+        """Passes to warm up and ``passes`` timed ones; of ``keys`` alone, if they are given.
 
         The first time, the steps are run once before, announced: that warms up as well.
 
         Raises :class:`WorkerError` if the worker breaks off again and again, and no step is at
         fault when it is run by itself.
         """
-        broken, warm = 0, name not in self._pass_s
-        if warm:
+        broken = 0
+        if name not in self._pass_s:
             self._rehearse(name, passes=0)
         while True:
             steps = self.steps(name)
@@ -129,9 +129,9 @@ class Sampler:
             started = time.perf_counter()
             try:
                 limit_s = self._limit_s(name, passes)
-                answer = self._run(name, steps, passes, timeout_s=limit_s, warm=warm)
+                answer = self._run(name, steps, passes, timeout_s=limit_s)
             except WorkerError as error:
-                known, warm = self._known(), False
+                known = self._known()
                 if isinstance(error, WorkerDied):
                     self._setup()
                 self._rehearse(name, passes)  # as many, for it may not be the first that fails
@@ -347,7 +347,6 @@ class Sampler:
         *,
         timeout_s: float,
         on_step: Callable[[int], None] | None = None,
-        warm: bool = False,
     ) -> dict[str, Any]:
         return self._ask(
             "walk",
@@ -357,7 +356,6 @@ class Sampler:
             ballast_bytes=self._walks[name].ballast_bytes(steps),
             passes=passes,
             announce=on_step is not None,
-            warm=warm,
             region_bytes=self._walks[name].region_bytes,
         )
 
