@@ -98,7 +98,7 @@ def left_out(known: Known, others: Sequence[Elsewhere], half: int, count: int) -
     keys = sorted({key for counted in counts.values() for key in counted})
     traits = {key: known.traits[key] for key in keys}
     beliefs = {key: Belief(s) for key, s in expected(traits, others).items()}
-    familiar = frozenset[str]().union(*(other.operators for other in others))
+    familiar = frozenset[str]().union(*(other.kernels for other in others))
     probes = Planner(counts, traits, beliefs, familiar).choose(0.001, most=count)
     measured = {key: known.latency_s[key] for key in probes}
     rest = {key: t for key, t in traits.items() if key not in measured}

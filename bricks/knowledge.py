@@ -128,8 +128,8 @@ class Knowledge:
         predictor = learn(traits, latency_s, families)
         if predictor is None:
             return None
-        operators = frozenset(traits.operator for traits in traits.values())
-        return Elsewhere(self._target, latency_s, predictor, operators)
+        kernels = frozenset(traits.kernel for traits in traits.values())
+        return Elsewhere(self._target, latency_s, predictor, kernels)
 
     def _learned(self) -> Predictor | Transfer | None:
         """Learned from all that is measured now; None if that is too little."""

@@ -158,7 +158,7 @@ def _planner(jobs: Sequence[Job], knowledge: Knowledge, beliefs: Mapping[str, Be
 
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
     traits = knowledge.traits(sorted(_keys(jobs)))
-    familiar = frozenset[str]().union(*(other.operators for other in knowledge.others))
+    familiar = frozenset[str]().union(*(other.kernels for other in knowledge.others))
     return Planner(counts, traits, beliefs, familiar)
 
 

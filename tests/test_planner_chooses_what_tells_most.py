@@ -95,6 +95,13 @@ def test_something_of_every_operator_is_measured_first() -> None:
     assert planner(counts, traits, measured=chosen).choose(1e3) == []
 
 
+def test_something_of_every_kernel_is_measured_first() -> None:
+    dense, deep = conv(16, 32, 28), conv(32, 32, 28, group=32)
+    traits = {brick.key: describe(brick) for brick in (dense, deep)}
+    fresh = planner({"net": {dense.key: 100, deep.key: 1}}, traits)
+    assert set(fresh.choose(1e3)) == set(traits)
+
+
 def test_nothing_of_one_kind_tells_of_another() -> None:
     a, b = conv(16, 32, 28), unary("Exp", 40_000)
     traits = {brick.key: describe(brick) for brick in (a, b)}

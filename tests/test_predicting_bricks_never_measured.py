@@ -45,10 +45,10 @@ def test_traits_of_a_convolution_are_what_its_loops_see() -> None:
     assert found.kind == CONVOLUTION
     named = {name: size(found, name) for name in SIZES[CONVOLUTION]}
     assert named == pytest.approx(
-        {"pixels": 196, "width": 14, "terms": 32, "outputs": 48, "groups": 1, "taps": 9,
-         "stride": 1, "dilation": 1}
+        {"pixels": 196, "width": 14, "terms": 32, "outputs": 48, "groups": 1,
+         "taps": 3 * (2 + 12 * 3 + 2) / 14, "stride": 1, "dilation": 1}
     )  # fmt: skip
-    assert found.flops == 2 * 9 * 32 * 48 * 196
+    assert found.flops == pytest.approx(2 * size(found, "taps") * 32 * 48 * 196)
     assert found.weight_bytes == 4 * 9 * 32 * 48
 
 
@@ -59,11 +59,27 @@ def test_traits_of_a_convolution_are_what_its_loops_see() -> None:
         (conv(32, 48, 14, taps=1), "pointwise"),
         (conv(32, 32, 14, group=32), "depthwise"),
         (conv(32, 32, 14, group=4), "grouped"),
+        (conv(32, 32, 14, group=4, taps=1), "grouped pointwise"),
         (conv(3, 32, 14), "image"),
     ],
 )
 def test_convolutions_are_told_apart_by_their_form(brick: Brick, form: str) -> None:
     assert describe(brick).tag("form") == form
+
+
+@pytest.mark.parametrize(
+    ("brick", "taps"),
+    [
+        (conv(8, 8, 14, taps=1), 1),
+        (conv(8, 8, 16, dilation=4), 3 * (1 + 2 * 12 / 16)),
+        (conv(8, 8, 16, dilation=20), 3),  # of three rows, only one ever lies in the data
+    ],
+)
+def test_rows_of_taps_in_the_padding_are_no_work(brick: Brick, taps: float) -> None:
+    assert size(describe(brick), "taps") == pytest.approx(taps)
+    assert describe(brick).flops == pytest.approx(
+        2 * taps * 8 * 8 * size(describe(brick), "pixels")
+    )
 
 
 def test_traits_of_a_product_are_its_three_sizes() -> None:
@@ -162,6 +178,24 @@ def test_an_operator_that_was_never_measured_has_a_wide_interval() -> None:
     found = predictor.predict({"known": known, "strange": strange})
     assert found["strange"].latency_s > 0
     assert found["strange"].log_sd >= 0.7 > 2 * found["known"].log_sd
+
+
+def test_a_kernel_that_was_never_measured_has_a_wide_interval() -> None:
+    predictor = learned(mixture(), latencies(mixture()))
+    dense, depthwise = describe(conv(32, 32, 20)), describe(conv(32, 32, 20, group=32))
+    found = predictor.predict({"dense": dense, "depthwise": depthwise})
+    assert found["depthwise"].log_sd >= 0.7 > 2 * found["dense"].log_sd
+
+
+def test_a_kernel_that_one_family_alone_has_tells_nothing_of_how_far_families_are_off() -> None:
+    odd = traits_of(conv(32, 32, side, group=32) for side in (14, 28, 56))
+    usual = {key: t for key, t in mixture().items() if t.kind == CONVOLUTION}
+    groups = {f"family {i}": sorted(usual)[i::4] for i in range(4)} | {"odd": sorted(odd)}
+    without = learn(usual, latencies(usual), groups)
+    slow = {key: 30 * s for key, s in latencies(odd).items()}
+    found = learn({**usual, **odd}, {**latencies(usual), **slow}, groups)
+    assert without is not None and found is not None
+    assert found.bias == pytest.approx(without.bias, rel=0.3)
 
 
 def test_a_kind_of_which_nothing_was_measured_has_a_wide_interval() -> None:

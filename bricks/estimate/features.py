@@ -82,6 +82,12 @@ class Traits:
         """The tag of that name, of those that its kind has."""
         return self.tags[TAGS[self.kind].index(name)]
 
+    @property
+    def kernel(self) -> str:
+        """The operator, in one of the ways that runtimes have for it."""
+        way = {CONVOLUTION: "form", STREAM: "pattern"}.get(self.kind)
+        return self.operator if way is None else f"{self.operator} {self.tag(way)}"
+
 
 def describe(brick: Brick) -> Traits:
     """The traits of ``brick``. Of several nodes, the one that is likely to take longest counts."""
@@ -201,9 +207,22 @@ def _bytes(brick: Brick, operator: str) -> tuple[float, float, float]:
 
 def _flops(brick: Brick, node: _Node, sizes: Sequence[float]) -> float:
     flops = float(brick.flops or 0)
-    if len(brick.operators) == 1 and "Pool" in node.operator and sizes[4] > 1:
+    if len(brick.operators) > 1:
+        return flops
+    if "Pool" in node.operator and sizes[4] > 1:
         return min(flops, sizes[0] * sizes[4])  # see _stream for windows that are too large
+    if _kind(node.operator) == CONVOLUTION:
+        return flops * sizes[5] / max(1, math.prod(_window(node)))
     return flops
+
+
+def _window(node: _Node) -> tuple[int, ...]:
+    """The taps of a convolution in each direction."""
+    return _weight(node)[2:]
+
+
+def _weight(node: _Node) -> tuple[int, ...]:
+    return node.shape(3 if node.operator.startswith("QLinear") else 1)
 
 
 def _size_bytes(type_: ValueType) -> int:
@@ -217,15 +236,14 @@ Description = tuple[tuple[str, ...], tuple[float, ...]]
 
 
 def _convolution(node: _Node) -> Description:
-    weight_port = 3 if node.operator.startswith("QLinear") else 1
-    weight, data = node.shape(weight_port), node.shape(0)
+    weight, data, window = _weight(node), node.shape(0), _window(node)
     transposed = "Transpose" in node.operator
     # A transposed convolution does for each pixel of its input what others do for the output.
     space = (data if transposed else node.output)[2:]
     groups = max(1, int(node.attribute("group", 1)))
     first, second = weight[:2] if len(weight) > 1 else (groups, 1)
     terms, outputs = (first // groups, second) if transposed else (second, first // groups)
-    taps = math.prod(weight[2:])
+    taps = math.prod(window) if transposed else _reaching(node, data[2:], window)
     pixels = math.prod(node.output[:1]) * math.prod(space)
     stride = math.prod(node.attribute("strides", ()))
     dilation = max(node.attribute("dilations", ()), default=1)
@@ -233,19 +251,41 @@ def _convolution(node: _Node) -> Description:
         pixels, space[-1] if space else 1, terms, outputs, groups, taps, stride, dilation,
     )  # fmt: skip
     tags = (
-        _form(groups, terms, taps, data),
+        _form(groups, terms, math.prod(window), data),
         f"{node.layout}.{node.operator}",
         node.dtype,
         str(node.attribute("activation", "")),
-        str(node.layout != "" and node.has(3) and weight_port == 1),
+        str(node.layout != "" and node.has(3) and not node.operator.startswith("QLinear")),
     )
     return tags, tuple(map(float, sizes))
+
+
+def _reaching(node: _Node, data: Sequence[int], window: Sequence[int]) -> float:
+    """How many taps of a window count, on average: kernels skip rows that lie in the padding.
+
+    Where a window is dilated beyond what it moves over, those are most. Within a row, skipping what
+    lies outside takes about what it saves.
+    """
+    rank = len(window)
+    strides = tuple(node.attribute("strides", ())) or (1,) * rank
+    dilations = tuple(node.attribute("dilations", ())) or (1,) * rank
+    pads = tuple(node.attribute("pads", ())) or (0,) * rank
+    space = node.output[2:]
+    given = node.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    if not given or min(map(len, (strides, dilations, pads, data, space))) < rank:
+        return float(math.prod(window))  # not known
+    reaching = float(window[-1]) if window else 1.0
+    outer = zip(window[:-1], strides, dilations, pads, data, space, strict=False)
+    for count, stride, dilation, pad, size, steps in outer:
+        at = np.arange(steps)[:, None] * stride - pad + np.arange(count)[None, :] * dilation
+        reaching *= float(((at >= 0) & (at < size)).sum()) / max(1, steps)
+    return reaching
 
 
 def _form(groups: int, terms: int, taps: int, data: Sequence[int]) -> str:
     """Runtimes have a kernel of their own for each of these."""
     if groups > 1:
-        return "depthwise" if terms == 1 else "grouped"
+        return "depthwise" if terms == 1 else "grouped pointwise" if taps == 1 else "grouped"
     if len(data) > 1 and data[1] < 8:
         return "image"
     return "pointwise" if taps == 1 else "dense"

@@ -3,7 +3,7 @@
 A brick that is measured tells of itself and of all that are like it, as the predictor's Gaussian
 process has it. That is known before anything is measured: so those are chosen that, for the time
 which measuring them takes, narrow the estimates of models most (active learning after Cohn,
-Ghahramani and Jordan, *Active Learning with Statistical Models*, 1996). What an operator costs of
+Ghahramani and Jordan, *Active Learning with Statistical Models*, 1996). What a kernel costs of
 which nothing was measured is anyone's guess: so one brick of each comes first. It must not know
 how anything is measured.
 """
@@ -48,7 +48,7 @@ class Planner:
 
     ``counts`` tells by model how often each brick counts. What is alike is decided at first, by
     what is believed then; how much it matters, whenever more is known (:meth:`believe`).
-    ``familiar`` are operators whose cost is known by other means.
+    ``familiar`` are kernels whose cost is known by other means.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Planner:
     def meets(self, goal: float, slack: float = 1.0) -> bool:
         """Whether 9 of 10 models are known to this relative deviation, or ``slack`` times it.
 
-        The last few are those that cost most. And of every operator something was measured.
+        The last few are those that cost most. And of every kernel something was measured.
         """
         strange = any(kind.strange for kind in self._kinds)
         return not strange and self._typical(0.9) <= goal * slack
@@ -139,7 +139,7 @@ class _Candidate(NamedTuple):
 class _Kind:
     """Bricks of one kind: what is not known of them yet, and what that does to each model.
 
-    Nothing of one kind tells of another. ``strange`` are operators of which nothing was measured.
+    Nothing of one kind tells of another. ``strange`` are kernels of which nothing was measured.
     """
 
     def __init__(
@@ -154,9 +154,9 @@ class _Kind:
         self._like = LIKENESS[kind]
         self._open = np.array([not beliefs[key].measured for key in keys])
         # Of nodes that are cut out together, the operators say little by their names.
-        operators = [traits[key].operator for key in keys]
-        self._operators = np.array(["" if "+" in name else name for name in operators])
-        self.strange = set(self._operators) - {"", *familiar, *self._operators[~self._open]}
+        kernels = [traits[key].kernel for key in keys]
+        self._kernels = np.array(["" if "+" in name else name for name in kernels])
+        self.strange = set(self._kernels) - {"", *familiar, *self._kernels[~self._open]}
         latency_s = np.array([max(beliefs[key].latency_s, 1e-7) for key in keys])
         self._noise = noise_of(self._like, latency_s)
         weight_bytes = np.array([traits[key].weight_bytes for key in keys])
@@ -220,8 +220,8 @@ class _Kind:
         return self._candidate(int(self._worth(open_models).argmax()))
 
     def stranger(self) -> _Candidate:
-        """Of the operators that are ``strange``, the brick that is most of a model for its cost."""
-        mine = np.isin(self._operators, sorted(self.strange))
+        """Of the kernels that are ``strange``, the brick that is most of a model for its cost."""
+        mine = np.isin(self._kernels, sorted(self.strange))
         return self._candidate(int(np.where(mine, self._most / self._costs_s, -1.0).argmax()))
 
     def _candidate(self, i: int) -> _Candidate:
@@ -240,7 +240,7 @@ class _Kind:
         self._left = self._left - told**2
         self._told = np.vstack([self._told, told])
         self._open[i] = False
-        self.strange.discard(self._operators[i])
+        self.strange.discard(self._kernels[i])
         self._gains = None
         return less
 

@@ -1,6 +1,6 @@
 """Latencies of bricks that were not measured, learned from those that were on the same target.
 
-Each operator has a roofline of its own, fitted to what was measured. What that leaves over is
+Each kernel has a roofline of its own, fitted to what was measured. What that leaves over is
 interpolated by a Gaussian process: near a measured brick it follows that one, far from all of them
 it goes back to the roofline, and it knows how far it is. How wrong it is, and how much the bricks
 of one model are wrong together, is found by leaving out one group after another. It must not know
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,7 +31,7 @@ from bricks.estimate.likeness import (
     places,
 )
 from bricks.estimate.prediction import Prediction
-from bricks.estimate.roofline import Roofline, roof_class
+from bricks.estimate.roofline import Roofline
 
 Array = np.ndarray
 
@@ -42,7 +43,7 @@ LEAST = 30
 MOST = 3000
 
 
-# How far off operators are of which nothing was measured: a standard deviation of logarithms, found
+# How far off kernels are of which nothing was measured: a standard deviation of logarithms, found
 # by leaving out one operator after another.
 _STRANGE_SD = 0.8
 
@@ -79,7 +80,7 @@ class _Field:
 
     ``process`` interpolates the residuals that the roofline leaves. ``scales`` are what standard
     deviations are to be multiplied by: for each class of the roofline, and under the empty name for
-    all others. ``operators`` are those that were measured.
+    all others. ``kernels`` are those that were measured.
     """
 
     like: Likeness
@@ -87,7 +88,7 @@ class _Field:
     process: GaussianProcessRegressor
     residuals: Array
     scales: Mapping[str, float]
-    operators: frozenset[str]
+    kernels: frozenset[str]
 
     @classmethod
     def fit(cls, traits: Sequence[Traits], roofline: Roofline, like: Likeness) -> _Field:
@@ -98,8 +99,8 @@ class _Field:
         process = GaussianProcessRegressor(Alike(like), alpha=noise, optimizer=None)
         residuals = np.log(roofline.latency_s / roof_s)
         process.fit(places(traits, roof_s, like), residuals)
-        operators = frozenset(t.operator for t in traits)
-        return cls(like, roofline, process, residuals, {"": 1.0}, operators)
+        kernels = frozenset(t.kernel for t in traits)
+        return cls(like, roofline, process, residuals, {"": 1.0}, kernels)
 
     def predict(self, traits: Sequence[Traits]) -> tuple[Array, Array]:
         """Logarithms of latencies, and their standard deviations."""
@@ -110,8 +111,8 @@ class _Field:
             found, deviations = self.process.predict(at, return_std=True)
         logs = np.log(roof_s) + found
         noise = noise_of(self.like, np.exp(logs))
-        scale = [self.scales.get(roof_class(t), self.scales[""]) for t in traits]
-        least = [0.0 if t.operator in self.operators else _STRANGE_SD for t in traits]
+        scale = [self.scales.get(t.kernel, self.scales[""]) for t in traits]
+        least = [0.0 if t.kernel in self.kernels else _STRANGE_SD for t in traits]
         return logs, np.maximum(np.array(scale) * np.sqrt(deviations**2 + noise), least)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
@@ -163,7 +164,7 @@ class Predictor:
     def scale(self, traits: Traits) -> float:
         """How far off predictions of such a brick are, compared to what the process expects."""
         field = self._fields.get(traits.kind)
-        return 1.0 if field is None else field.scales.get(roof_class(traits), field.scales[""])
+        return 1.0 if field is None else field.scales.get(traits.kernel, field.scales[""])
 
     def _predict(self, kind: str, traits: Sequence[Traits]) -> tuple[Array, Array]:
         if kind in self._fields:
@@ -219,6 +220,7 @@ def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[Outcome]:
     groups = {name: np.array(places[name]) for name in sorted(places)}
     groups = {name: mine for name, mine in groups.items() if len(mine) < len(owners)}
     found = []
+    measured = Counter(field.roofline.classes)
     if groups:
         for group, (errors, variances) in zip(
             groups, field.left_out([*groups.values()]), strict=True
@@ -226,7 +228,12 @@ def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[Outcome]:
             mine = groups[group]
             names, latency_s = field.roofline.classes[mine], field.roofline.latency_s[mine]
             rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
-            found += [Outcome(group, str(name), *map(float, row)) for name, *row in rows]
+            # What is said of kernels that no other group has is no prediction, and known as such.
+            found += [
+                Outcome(group, str(name), *map(float, row))
+                for name, *row in rows
+                if (names == name).sum() < measured[name]
+            ]
     return found
 
 

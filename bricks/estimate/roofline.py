@@ -1,7 +1,7 @@
 """What limits a brick: its latency as a sum of parts that a machine has a rate for.
 
 A call, operations, bytes of values, bytes of weights, and separate stretches of memory. The rates
-are found from measured bricks: for each operator, as far as its bricks tell, and else as they are
+are found from measured bricks: for each kernel, as far as its bricks tell, and else as they are
 for others. It must not know what its errors are used for.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bricks.estimate.features import CONVOLUTION, STREAM, Traits
+from bricks.estimate.features import Traits
 
 Array = np.ndarray
 
@@ -48,7 +48,7 @@ class Roofline:
         cls, traits: Sequence[Traits], latency_s: Array, prior: Array | None = None
     ) -> Roofline:
         """Fitted to measured bricks; ``prior`` are the factors of what is like them."""
-        parts, classes = _parts(traits), np.array([roof_class(t) for t in traits])
+        parts, classes = _parts(traits), np.array([t.kernel for t in traits])
         factors = _factors(parts, latency_s, _START if prior is None else prior, _FREEDOM)
         bare = cls(factors, {}, classes, parts, latency_s)
         return replace(bare, own={c: bare._own(classes == c) for c in sorted(set(classes))})
@@ -61,7 +61,7 @@ class Roofline:
 
     def seconds(self, traits: Sequence[Traits]) -> Array:
         """The latency of each brick."""
-        factors = np.array([self.own.get(roof_class(t), self.factors) for t in traits])
+        factors = np.array([self.own.get(t.kernel, self.factors) for t in traits])
         return _seconds(_parts(traits), factors)
 
     def seconds_without(self, left_out: Array) -> Array:
@@ -82,12 +82,6 @@ class Roofline:
         if not mine.any():
             return self.factors
         return _factors(self.parts[mine], self.latency_s[mine], self.factors, _OWN_FREEDOM)
-
-
-def roof_class(t: Traits) -> str:
-    """What has rates of its own: an operator, in one of the ways that runtimes have for it."""
-    tag = {CONVOLUTION: "form", STREAM: "pattern"}.get(t.kind)
-    return t.operator if tag is None else f"{t.operator} {t.tag(tag)}"
 
 
 def _parts(traits: Sequence[Traits]) -> Array:

@@ -54,13 +54,13 @@ _FOLDS = 8
 class Elsewhere:
     """What is known of another target: bricks that were measured there, and what that teaches.
 
-    ``operators`` are those of which something was measured.
+    ``kernels`` are those of which something was measured.
     """
 
     target_key: str
     latency_s: Mapping[str, float]
     predictor: Predictor
-    operators: frozenset[str] = frozenset()
+    kernels: frozenset[str] = frozenset()
 
     def logs(self, traits: Mapping[str, Traits]) -> tuple[Array, Array]:
         """Logarithms of the latencies there, measured or predicted, and standard deviations."""

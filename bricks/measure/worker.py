@@ -47,9 +47,10 @@ from bricks.system import Waiting, logical_cpus
 _REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
 # More than what lies in the region, for that begins where an address is even enough.
 _ALIGNING_BYTES = 64
-# Untimed passes before those that count, unless so many seconds are enough: what a walk leaves in
-# the caches of each core settles within some passes, and long ones keep little from pass to pass.
-_WARM_UPS, _WARMING_S = 5, 0.03
+# Untimed passes before those that count, unless they take so many seconds for each step, or all
+# together: what a walk leaves in the caches of each core settles within some passes, long ones keep
+# little from pass to pass, and long steps hardly mind.
+_WARM_UPS, _WARMING_STEP_S, _WARMING_S = 5, 0.2e-3, 0.03
 # How long to look whether threads are idle, and how often.
 _SETTLING_TURN_S, _SETTLING_TURNS = 0.02, 50
 
@@ -315,13 +316,14 @@ class Worker:
 
         That takes one pass where they were run last, and several where others ran in between.
         """
+        enough_s = min(_WARMING_S, _WARMING_STEP_S * len(steps))
         passes, spent_s = 0, 0.0
         if steps == self._walked and self._rehearsed_s is not None:
             passes, spent_s = 1, self._rehearsed_s
         elif steps == self._walked:
             passes = _WARM_UPS - 1
         self._walked, self._rehearsed_s = steps, None
-        while passes < _WARM_UPS and spent_s < _WARMING_S:
+        while passes < _WARM_UPS and spent_s < enough_s:
             started = time.perf_counter()
             one_pass()
             passes, spent_s = passes + 1, spent_s + time.perf_counter() - started
