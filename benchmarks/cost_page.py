@@ -192,10 +192,10 @@ def _unseen(facts: Facts) -> list[str]:
         "",
         "`bricks predict --no-measure`, with all other families measured: one family left out at"
         " a time. Bricks that other families have too are measured; the others are predicted. The"
-        " roofline has rates for each operator, fitted to the same bricks; the nearest brick is"
+        " roofline has rates for each kernel, fitted to the same bricks; the nearest brick is"
         " that of the same operator with the most similar attributes and sizes. What the predictor"
         " has of constants was chosen on the first half of the families (every second one in"
-        " alphabetical order), in another session.",
+        " alphabetical order), in another session; what it looks at of a brick was found on all.",
         "",
         *facts["unseen"],
     ]

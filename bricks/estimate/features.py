@@ -57,6 +57,8 @@ _BROADCASTING = frozenset(
     "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Expand Greater GreaterOrEqual Less"
     " LessOrEqual Max Mean Min Mod Mul Or PRelu Pow QLinearAdd QLinearMul Sub Sum Where Xor".split()
 )
+# Windows of more rows are no windows; nothing is counted there.
+_MOST_ROWS = 1 << 16
 _MODES = ("mode", "reduction", "coordinate_transformation_mode", "nearest_mode", "direction")
 
 
@@ -272,13 +274,17 @@ def _reaching(node: _Node, data: Sequence[int], window: Sequence[int]) -> float:
     pads = tuple(node.attribute("pads", ())) or (0,) * rank
     space = node.output[2:]
     given = node.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
-    if not given or min(map(len, (strides, dilations, pads, data, space))) < rank:
-        return float(math.prod(window))  # not known
+    known = given and min(map(len, (strides, dilations, pads, data, space))) >= rank
+    if not known or max(window, default=0) > _MOST_ROWS:
+        return float(math.prod(window))
     reaching = float(window[-1]) if window else 1.0
     outer = zip(window[:-1], strides, dilations, pads, data, space, strict=False)
     for count, stride, dilation, pad, size, steps in outer:
-        at = np.arange(steps)[:, None] * stride - pad + np.arange(count)[None, :] * dilation
-        reaching *= float(((at >= 0) & (at < size)).sum()) / max(1, steps)
+        # A tap reads from ``step * stride - before``, which must lie in the data.
+        before, stride = pad - np.arange(count) * dilation, max(1, stride)
+        first, last = -(-before // stride), (size - 1 + before) // stride
+        steps_in = np.minimum(last, steps - 1) - np.maximum(first, 0) + 1
+        reaching *= float(np.maximum(steps_in, 0).sum()) / max(1, steps)
     return reaching
 
 

@@ -79,8 +79,8 @@ class _Field:
     """What was learned of one kind of brick.
 
     ``process`` interpolates the residuals that the roofline leaves. ``scales`` are what standard
-    deviations are to be multiplied by: for each class of the roofline, and under the empty name for
-    all others. ``kernels`` are those that were measured.
+    deviations are to be multiplied by: for each kernel, and under the empty name for all others.
+    ``kernels`` are those that were measured.
     """
 
     like: Likeness
@@ -228,11 +228,12 @@ def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[Outcome]:
             mine = groups[group]
             names, latency_s = field.roofline.classes[mine], field.roofline.latency_s[mine]
             rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
+            own = Counter(names)
             # What is said of kernels that no other group has is no prediction, and known as such.
             found += [
                 Outcome(group, str(name), *map(float, row))
                 for name, *row in rows
-                if (names == name).sum() < measured[name]
+                if own[name] < measured[name]
             ]
     return found
 
