@@ -407,10 +407,11 @@ def write_readme(cases: Sequence[Case]) -> None:
     """Put what users want to see first between the marks in the README."""
     target = cases[0].comparison.target
     models = len(cases[0].comparison.rows)
+    which = f"The {models}" if models == len(FAMILIES) else f"{models} of the"
     lines = [
         overview(cases).split("\n\n")[0],
         "",
-        f"The {models} shipped models, CNNs and transformers, on {target.system.name} with"
+        f"{which} shipped models, CNNs and transformers, on {target.system.name} with"
         f" {target.runtime.backend} {target.runtime.version}: |estimate / measured - 1|. From"
         " `benchmarks/accuracy.py`; see [how exact estimates are](docs/accuracy.md).",
     ]
