@@ -7,11 +7,11 @@ bounded by what comparisons over many models have found. It must not know how sa
 
 from __future__ import annotations
 
-# Round numbers that hold at least 95 % of the zoo's models; benchmarks/accuracy.py reports how many
-# they hold, and by how much they would have to be scaled for families that are left out. Of the
-# latency of all bricks: their state in the caches. Of a call's overhead, for each occurrence: what
-# is subtracted may be too much or too little, since a call costs more when its code and data have
-# left the caches.
+# Round numbers that held at least 95 % of the zoo's models on the host where they were found;
+# benchmarks/accuracy.py reports how many they hold, and by how much they would have to be scaled
+# for families that are left out. Of the latency of all bricks: their state in the caches. Of a
+# call's overhead, for each occurrence: what is subtracted may be too much or too little, since a
+# call costs more when its code and data have left the caches.
 STATE_SHARE = 0.01
 CALL_SHARE = 0.3
 
