@@ -224,6 +224,7 @@ def _window(node: _Node) -> tuple[int, ...]:
 
 
 def _weight(node: _Node) -> tuple[int, ...]:
+    """The shape of what is convolved, or multiplied, with."""
     return node.shape(3 if node.operator.startswith("QLinear") else 1)
 
 
@@ -298,9 +299,7 @@ def _form(groups: int, terms: int, taps: int, data: Sequence[int]) -> str:
 
 
 def _product(node: _Node) -> Description:
-    left, right, out = node.shape(0), node.shape(1), node.output
-    if node.operator.startswith("QLinear"):
-        right = node.shape(3)
+    left, right, out = node.shape(0), _weight(node), node.output
     flipped = node.attribute("transA", 0)
     terms = (left[-2] if flipped and len(left) > 1 else left[-1]) if left else 1
     columns = out[-1] if len(right) > 1 and out else 1
