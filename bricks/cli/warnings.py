@@ -26,9 +26,9 @@ def warn_of_denormals(model: Model) -> float | None:
         return None
     if share is not None and share > MANY_DENORMALS:
         remark(
-            f"warning: {model.name}: {100 * share:.0f} % of its weights are denormal; here they"
-            " count as zero, and a runtime that does not do so"
-            " (onnxruntime: session.set_denormal_as_zero) may be many times slower"
+            f"warning: {model.name}: {100 * share:.0f} % of its weights are denormal; here all"
+            " are ordinary, and with these a runtime may be many times slower"
+            " (onnxruntime: unless session.set_denormal_as_zero is set)"
         )
     return share
 

@@ -40,6 +40,7 @@ from bricks.measure.allowance import allowed_bytes
 from bricks.measure.profiling import typical_run
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
 from bricks.measure.reader import Reader, aligned
+from bricks.measure.tamer import Tamer
 from bricks.measure.verify import source_of, verify_model
 from bricks.system import Waiting, logical_cpus
 
@@ -68,6 +69,8 @@ class Worker:
         self._signed = False  # whether anything that is loaded minds signs
         self._reference: Placed | None = None
         self._reader = Reader(self._companion)
+        self._tamer = Tamer(self._unplaced_companion)
+        self._tame: dict[str, list[Placed]] = {}  # what runs before a place, untimed
         self._name = ""
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
@@ -211,6 +214,7 @@ class Worker:
             self._parallel.add(id)
         if any(map(self.backend.minds_signs, _operators(proto))):
             self._signed = True
+        self._tamer.learn(id, proto)
         return {}
 
     def _do_load_all(self, loads: list[dict[str, Any]]) -> dict[str, Any]:
@@ -232,13 +236,17 @@ class Worker:
         self, place: str, id: str, inputs: list[int | None], outputs: list[int | None]
     ) -> dict[str, Any]:
         placement = Placement(tuple(inputs), tuple(outputs))
-        self._placed[place] = self._loaded[id].place(placement, self._aligned_region())
+        region = self._aligned_region()
+        self._placed[place] = self._loaded[id].place(placement, region)
+        self._tame[place] = self._tamer.of(id, inputs, region)
         if id in self._parallel:
             self._parallel.add(place)
         return {}
 
     def _do_unload(self) -> dict[str, Any]:
         self._placed.clear()
+        self._tame.clear()
+        self._tamer.forget()
         self._loaded.clear()
         self._parallel.clear()
         self._walked = []
@@ -263,7 +271,7 @@ class Worker:
         Beside them, as long as it is known that they run: the reference workload, before and
         after, and how long threads had to wait for a processor.
         """
-        runs = [self._placed[place].sample for place, _ in steps]
+        runs = [self._run(place) for place, _ in steps]
         parallel = any(place in self._parallel for place, _ in steps)
 
         def announced() -> list[float]:
@@ -311,6 +319,18 @@ class Worker:
             "ballast_short": not whole,
         }
 
+    def _run(self, place: str) -> Callable[[], float]:
+        """Runs what is at ``place`` once; the latency in seconds."""
+        run = self._placed[place].sample
+        before = [tame.sample for tame in self._tame.get(place, ())]
+
+        def tamed() -> float:
+            for tame in before:
+                tame()
+            return run()
+
+        return tamed if before else run
+
     def _warm_up(self, steps: list[Any], one_pass: Callable[[], object]) -> None:
         """Run the steps until a pass finds in the caches what one of many would find there.
 
@@ -335,10 +355,13 @@ class Worker:
 
         The input is where ``region`` begins, or has memory of its own.
         """
-        loaded = self.backend.load(model, key=key, optimize=False)
+        loaded = self._unplaced_companion(model, key)
         if region is None:
             return loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8))
         return loaded.place(Placement((0,), (None,)), region)
+
+    def _unplaced_companion(self, model: onnx.ModelProto, key: str) -> Loaded:
+        return self.backend.load(model, key=key, optimize=False)
 
     def _do_reference(self) -> dict[str, Any]:
         return {"reference_s": self._reference_s()}

@@ -37,9 +37,6 @@ def session_options(level: str) -> ort.SessionOptions:
     options.add_session_config_entry("session.use_env_allocators", "1")
     # An arena keeps what it has had once, and weights are copied twice on their way in.
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
-    # Synthetic values may decay to denormals, which are up to a hundred times slower
-    # (microsoft/onnxruntime #7448); on both sides they count as zero.
-    options.add_session_config_entry("session.set_denormal_as_zero", "1")
     return options
 
 
