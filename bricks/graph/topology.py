@@ -39,9 +39,10 @@ def default_domain(domain: str) -> str:
 
 def subgraphs(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
     """The graphs that stand as attributes of ``node`` (bodies of If, Loop, Scan, …)."""
-    # Asked of every node, time and again, and few have any.
-    holding = [attribute for attribute in node.attribute if attribute.type in _GRAPHS]
-    return [graph for attribute in holding for graph in _graphs_of(attribute)] if holding else ()
+    for attribute in node.attribute:
+        if attribute.type in _GRAPHS:
+            return [graph for each in node.attribute for graph in _graphs_of(each)]
+    return ()  # as nearly always; this is asked of every node, time and again
 
 
 def _graphs_of(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:

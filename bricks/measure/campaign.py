@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -379,7 +379,7 @@ class Campaign:
 
         def keep() -> None:
             nonlocal kept_at
-            for booked in unkept:
+            for booked in _together(unkept):
                 self._keep(task, booked)
             unkept.clear()
             kept_at = time.monotonic()
@@ -449,6 +449,20 @@ def _spread_out(wall_s: float, sampler: Sampler, name: str) -> dict[str, float]:
     keys = {step.key for step in sampler.steps(name) if step.timed}
     own_s = {key: sampler.load_s.get(key, 0.0) for key in keys}
     return {key: own_s[key] + max(0.0, wall_s - sum(own_s.values())) / len(keys) for key in keys}
+
+
+def _together(
+    walks: Iterable[Mapping[str, tuple[Round, float]]],
+) -> Iterator[dict[str, tuple[Round, float]]]:
+    """``walks`` in order, those together of which no two have a round of the same key."""
+    found: dict[str, tuple[Round, float]] = {}
+    for walk in walks:
+        if found.keys() & walk.keys():
+            yield found
+            found = {}
+        found.update(walk)
+    if found:
+        yield found
 
 
 def _booked(
