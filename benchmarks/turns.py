@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
-# Least seconds between two changes: what runs next finds the caches of another, and the machine
-# perhaps in another state.
-_SLICE_S = 20.0
+# Least seconds between two changes: what runs next finds the caches of another. With more, what
+# takes a minute in all would meet two or three moments of the machine only.
+_SLICE_S = 5.0
 
 Progress = Callable[[str, float], None]
 
