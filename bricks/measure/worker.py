@@ -42,16 +42,13 @@ from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unp
 from bricks.measure.reader import Reader, aligned
 from bricks.measure.tamer import Tamer
 from bricks.measure.verify import source_of, verify_model
+from bricks.measure.warmth import Warmth
 from bricks.system import Waiting, logical_cpus
 
 # Runs of the reference workload: at first a thread of the pool may be asleep.
 _REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
 # More than what lies in the region, for that begins where an address is even enough.
 _ALIGNING_BYTES = 64
-# Untimed passes before those that count, unless they take so many seconds for each step, or all
-# together: what a walk leaves in the caches of each core settles within some passes, long ones keep
-# little from pass to pass, and long steps hardly mind.
-_WARM_UPS, _WARMING_STEP_S, _WARMING_S = 5, 0.2e-3, 0.03
 # How long to look whether threads are idle, and how often.
 _SETTLING_TURN_S, _SETTLING_TURNS = 0.02, 50
 
@@ -74,8 +71,7 @@ class Worker:
         self._name = ""
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
-        self._walked: list[Any] = []  # the steps that were run last
-        self._rehearsed_s: float | None = None  # what that took, if it was announced
+        self._warmth = Warmth()
         self._seed = 0
         self._timing = True
 
@@ -249,7 +245,7 @@ class Worker:
         self._tamer.forget()
         self._loaded.clear()
         self._parallel.clear()
-        self._walked = []
+        self._warmth.forget()
         self._signed = False
         self._reader.forget()
         gc.collect()
@@ -292,11 +288,9 @@ class Worker:
         read, whole = self._reader.of(ballast_bytes) if timed and ballast_bytes else (None, True)
         reference_s = self._reference_s() if timed else None
         if announce:
-            started = time.perf_counter()
-            announced()
-            self._walked, self._rehearsed_s = steps, time.perf_counter() - started
+            self._warmth.rehearse(steps, announced)
         else:
-            self._warm_up(steps, silent)
+            self._warmth.warm_up(steps, silent)
         gc.disable()
         waiting = Waiting()
         try:
@@ -330,23 +324,6 @@ class Worker:
             return run()
 
         return tamed if before else run
-
-    def _warm_up(self, steps: list[Any], one_pass: Callable[[], object]) -> None:
-        """Run the steps until a pass finds in the caches what one of many would find there.
-
-        That takes one pass where they were run last, and several where others ran in between.
-        """
-        enough_s = min(_WARMING_S, _WARMING_STEP_S * len(steps))
-        passes, spent_s = 0, 0.0
-        if steps == self._walked and self._rehearsed_s is not None:
-            passes, spent_s = 1, self._rehearsed_s
-        elif steps == self._walked:
-            passes = _WARM_UPS - 1
-        self._walked, self._rehearsed_s = steps, None
-        while passes < _WARM_UPS and spent_s < enough_s:
-            started = time.perf_counter()
-            one_pass()
-            passes, spent_s = passes + 1, spent_s + time.perf_counter() - started
 
     def _companion(
         self, model: onnx.ModelProto, key: str, region: np.ndarray | None = None
