@@ -44,6 +44,9 @@ _MOST_VISITS = 2
 
 # Seconds after which rounds are put into the store: each time costs some milliseconds.
 _KEEP_S = 0.25
+# What the store is given at once, in rounds: each time costs about a millisecond, and where a disk
+# is full, all of it is lost.
+_ENOUGH_TOGETHER = 50
 
 # Least seconds between two signs of life.
 _RENEW_S = 60.0
@@ -454,10 +457,10 @@ def _spread_out(wall_s: float, sampler: Sampler, name: str) -> dict[str, float]:
 def _together(
     walks: Iterable[Mapping[str, tuple[Round, float]]],
 ) -> Iterator[dict[str, tuple[Round, float]]]:
-    """``walks`` in order, those together of which no two have a round of the same key."""
+    """``walks`` in order, some of them together, of which no two have a round of the same key."""
     found: dict[str, tuple[Round, float]] = {}
     for walk in walks:
-        if found.keys() & walk.keys():
+        if found.keys() & walk.keys() or len(found) >= _ENOUGH_TOGETHER:
             yield found
             found = {}
         found.update(walk)
