@@ -46,7 +46,7 @@ _MOST_VISITS = 2
 _KEEP_S = 0.25
 # What the store is given at once, in rounds: each time costs about a millisecond, and where a disk
 # is full, all of it is lost.
-_ENOUGH_TOGETHER = 50
+_ENOUGH_TOGETHER = 10
 
 # Least seconds between two signs of life.
 _RENEW_S = 60.0
