@@ -23,7 +23,7 @@ from bricks.estimate.schedule import (
     not_two_of,
     schedule,
 )
-from bricks.estimate.uncertainty import STATE_SHARE
+from bricks.estimate.uncertainty import composition_s
 
 CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
@@ -165,13 +165,13 @@ def test_an_estimate_for_several_workers_is_as_long_as_their_schedule() -> None:
 
 
 def test_the_interval_reaches_from_what_none_can_beat_to_where_nothing_overlaps() -> None:
-    found = parallel(DIAMOND, 2)
-    assert found.low_s == pytest.approx(7.0, rel=2 * STATE_SHARE)
-    assert found.high_s == pytest.approx(9.0, rel=2 * STATE_SHARE)
+    found, wrong_s = parallel(DIAMOND, 2), composition_s(9.0, 4, 0.0)
+    assert found.low_s == pytest.approx(7.0 - wrong_s, rel=1e-3)
+    assert found.high_s == pytest.approx(9.0 + wrong_s, rel=1e-3)
     crowded = parallel(DIAMOND, 2, processors=2)
-    assert crowded.low_s == pytest.approx(7.0, rel=2 * STATE_SHARE)
+    assert crowded.low_s == pytest.approx(7.0 - wrong_s, rel=1e-3)
     assert crowded.estimate_s == pytest.approx(10.5)
-    assert crowded.high_s == pytest.approx(13.5, rel=2 * STATE_SHARE)
+    assert crowded.high_s == pytest.approx(13.5 + wrong_s, rel=1e-3)
 
 
 def test_the_key_of_a_whole_model_tells_how_it_is_run() -> None:

@@ -25,3 +25,8 @@ def test_walks_without_a_key_in_common_are_one() -> None:
         {"a": once, "b": once, "c": once},
         {"a": twice, "c": twice},
     ]
+
+
+def test_a_full_disk_loses_few_rounds() -> None:
+    walks = [{f"{n}": (Round((1.0,)), 0.0)} for n in range(25)]
+    assert [len(kept) for kept in _together(walks)] == [10, 10, 5]

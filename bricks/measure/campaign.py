@@ -44,8 +44,7 @@ _MOST_VISITS = 2
 
 # Seconds after which rounds are put into the store: each time costs some milliseconds.
 _KEEP_S = 0.25
-# What the store is given at once, in rounds: each time costs about a millisecond, and where a disk
-# is full, all of it is lost.
+# Rounds that are enough to put in at once: where the disk is full, all of these are lost.
 _ENOUGH_TOGETHER = 10
 
 # Least seconds between two signs of life.

@@ -54,7 +54,7 @@ class Tamer:
 
 
 def _elements(type_: object) -> int | None:
-    """How many numbers there are to tame; None if there are none."""
+    """How many numbers there are to tame: of float32 alone, as other types stay as they are."""
     if isinstance(type_, TensorType) and type_.dtype == "FLOAT" and type_.elements:
         return type_.elements
     return None
