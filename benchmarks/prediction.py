@@ -23,7 +23,7 @@ import numpy as np
 
 from bricks import Bench, Measurement
 from bricks.decompose.plan import Brick, Plan
-from bricks.estimate.features import Traits, describe
+from bricks.estimate.features import Traits, describe, surroundings
 from bricks.estimate.prediction import Prediction
 from bricks.estimate.predictor import learn
 from bricks.estimate.recompose import WALKED_CALL, round_spread
@@ -260,6 +260,7 @@ def read(bench: Bench, whole: Mapping[str, Measurement] | None = None) -> Zoo:
         decomposition = bench.decompose(bench.read(entry.name))
         bricks.update(decomposition.bricks)
         plans[entry.name], family[entry.name] = decomposition.plan, entry.family
+    around = surroundings([plan.copies for plan in plans.values()], bricks)
     digests = [plan.digest for plan in plans.values()]
     results = bench.store.results(bench.target.key, [*bricks, *PROBES.values(), *digests])
     state_s = prevailing(m.state_s for m in results.values() if isinstance(m, Measurement))
@@ -273,7 +274,7 @@ def read(bench: Bench, whole: Mapping[str, Measurement] | None = None) -> Zoo:
     return Zoo(
         counts={name: plan.counts for name, plan in plans.items()},
         family=family,
-        traits={key: describe(brick) for key, brick in bricks.items()},
+        traits={key: describe(brick, around[key]) for key, brick in bricks.items()},
         latency_s={key: seconds[key] for key in bricks if key in seconds},
         half_s=_half_widths(results, state_s),
         whole_s={name: runs[name] for name in plans if name in runs},

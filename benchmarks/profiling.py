@@ -11,7 +11,7 @@ from bricks import Bench
 
 # What requests to the worker are called; the rest of its requests are small change.
 _ASKED = {"load_all": "loading bricks", "load": "loading bricks", "place": "placing them in memory"}
-_READS = ("results", "load_bricks", "brick_keys", "load_plan", "claim", "refuse_damage")
+_READS = ("results", "load_bricks", "brick_copies", "load_plan", "claim", "refuse_damage")
 _WRITES = ("append_rounds", "supplement", "finish", "release", "renew", "save_decomposition")
 
 

@@ -260,7 +260,7 @@ class Bench:
         jobs = [Job(model, self.decompose(model), whole=False) for model in models]
         knowledge = self.knowledge()
         for job in jobs:
-            knowledge.meet(job.decomposition.bricks)
+            knowledge.meet(job.decomposition)
         keys = {key for job in jobs for key in job.keys}
         chosen: list[str] = []
         if keys:
@@ -497,7 +497,7 @@ class Bench:
             return Predictions()  # at once: looking through all of the cache takes a while
         knowledge = self.knowledge(target)
         for decomposition in self._plans.met():
-            knowledge.meet(decomposition.bricks)
+            knowledge.meet(decomposition)
         return knowledge.predictions(keys)
 
     def _results(self, keys: Sequence[str], target_key: str) -> Results:

@@ -7,11 +7,12 @@ asked.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick
+from bricks.decompose.plan import Brick, Decomposition
 from bricks.estimate.prediction import Predictions
 from bricks.measure.measurement import Failure, Measurement
 from bricks.measure.state import prevailing
@@ -44,6 +45,7 @@ class Knowledge:
         self._failed: set[str] = set()
         self._bricks: dict[str, Brick] = {}
         self._traits: dict[str, Traits] = {}
+        self._around_bytes: dict[str, float] = {}
         self._predictor: Predictor | Transfer | None = None
         self._elsewhere: list[Elsewhere] | None = None
         self._lacking = 0  # bricks, to learn from
@@ -56,9 +58,10 @@ class Knowledge:
         self._failed.clear()
         self._outdated = True
 
-    def meet(self, bricks: Mapping[str, Brick]) -> None:
-        """Know these bricks, also where the cache could not take them."""
-        self._bricks.update(bricks)
+    def meet(self, decomposition: Decomposition) -> None:
+        """Know this model's bricks, also where the cache could not take them."""
+        self._bricks.update(decomposition.bricks)
+        self._surround([decomposition.plan.copies])
 
     def settled(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
@@ -149,15 +152,16 @@ class Knowledge:
 
     def known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
         """Latencies of all that is measured, in one state, and the bricks of each family."""
-        by_model = self._store.brick_keys(self._target, self._granularity)
-        every = sorted({key for keys in by_model.values() for key in keys})
+        models = self._store.brick_copies(self._target, self._granularity)
+        every = sorted({key for _, copies in models for key in copies})
+        self._surround([copies for _, copies in models])
         self.settled(every)
         known = {key: self._measured[key] for key in every if key in self._measured}
         # Latencies of two states of the machine would tell nothing together.
         self._state_s = prevailing(m.state_s for m in known.values())
         self._translation = Translation(known.values(), self._state_s)
         latency_s = {key: self._translation.latency_s(m) for key, m in known.items()}
-        return latency_s, _families(by_model)
+        return latency_s, _families(models)
 
     def _latency_s(self, key: str) -> float:
         known = self._measured.get(key)
@@ -168,18 +172,29 @@ class Knowledge:
         from bricks.estimate.features import describe
 
         lacking = [key for key in keys if key not in self._traits]
-        self._traits |= {key: describe(brick) for key, brick in self._load(lacking).items()}
+        for key, brick in self._load(lacking).items():
+            self._traits[key] = describe(brick, self._around_bytes.get(key, math.inf))
         return {key: self._traits[key] for key in keys if key in self._traits}
+
+    def _surround(self, models: Sequence[Mapping[str, int]]) -> None:
+        """Know how much is around the bricks of these models, given as in ``Plan.copies``."""
+        from bricks.estimate.features import surroundings
+
+        bricks = self._load({key for copies in models for key in copies})
+        for key, around_bytes in surroundings(models, bricks).items():
+            if around_bytes < self._around_bytes.get(key, math.inf):
+                self._around_bytes[key] = around_bytes
+                self._traits.pop(key, None)
 
     def _load(self, keys: Collection[str]) -> dict[str, Brick]:
         self._bricks |= self._store.load_bricks([key for key in keys if key not in self._bricks])
         return {key: self._bricks[key] for key in keys if key in self._bricks}
 
 
-def _families(by_model: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+def _families(models: Iterable[tuple[str, Collection[str]]]) -> dict[str, set[str]]:
     """The bricks of each family of models; what is in no zoo is a family of its own."""
     family = {entry.name: entry.family for entry in entries()}
     found: dict[str, set[str]] = defaultdict(set)
-    for model, keys in by_model.items():
+    for model, keys in models:
         found[family.get(model, model)].update(keys)
     return dict(found)

@@ -57,7 +57,7 @@ class Spending:
         self._started = time.monotonic()
         self._keys = _keys(jobs)
         for job in jobs:  # at hand: they need not be loaded again
-            knowledge.meet(job.decomposition.bricks)
+            knowledge.meet(job.decomposition)
         self._share = 0.0
         self._planner: Planner | None = None
 

@@ -45,14 +45,20 @@ def dense(rows: int, terms: int, columns: int) -> Brick:
 
 @cache
 def conv(
-    channels: int, outputs: int, side: int, taps: int = 3, group: int = 1, dilation: int = 1
+    channels: int,
+    outputs: int,
+    side: int,
+    taps: int = 3,
+    group: int = 1,
+    dilation: int = 1,
+    domain: str = "",
 ) -> Brick:
     maker = Maker()
     data = maker.input("x", tensor(1, channels, side, side))
     ports = [data, weight(maker, "w", outputs, channels // group, taps, taps)]
     kinds = [tensor(1, outputs, side, side)]
     how = {"group": group, "pads": [taps // 2 * dilation] * 4, "dilations": [dilation] * 2}
-    maker.outputs.append(maker.node("Conv", ports, ["y"], kinds, **how))
+    maker.outputs.append(maker.node("Conv", ports, ["y"], kinds, domain=domain, **how))
     return whole(maker)
 
 

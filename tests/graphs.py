@@ -62,7 +62,7 @@ class Maker:
             outputs=tuple(self.outputs),
             initializers=dict(self.initializers),
             types=dict(self.types),
-            opsets={"": opset, "com.microsoft": 1},
+            opsets={"": opset, "com.microsoft": 1, "com.microsoft.nchwc": 1},
             ir_version=8,
         )
 

@@ -85,6 +85,17 @@ def test_places_with_weights_of_their_own_have_them_in_the_walk() -> None:
     assert {load.key for load in walk.loads} == set("abc")
 
 
+def test_what_leads_in_does_not_warm_the_weights_of_what_is_timed() -> None:
+    keys = "aaabaab"
+    own = plan([Occurrence(key, (i,), (i + 1,), weights=(i,)) for i, key in enumerate(keys)])
+    walk = walk_of(decomposed(own, heavy="a"), "ab", optimize=False, places=1, lead_in=3)
+    (measured,) = (step for step in walk.steps if step.timed and step.key == "a")
+    others = [step for step in walk.steps if not step.timed and step.key == "a"]
+    assert others
+    assert measured.load not in {step.load for step in others}
+    assert len({step.load for step in others}) == 1  # one copy is enough for all of them
+
+
 def test_weights_that_a_walk_lacks_are_replaced_by_ballast() -> None:
     places = [Occurrence("a", (i,), (i + 1,), weights=(i,)) for i in range(8)]
     one = Decomposition(plan(places), decomposed(plan(places), heavy="a").bricks, 0.0)

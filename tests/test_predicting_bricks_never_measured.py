@@ -21,11 +21,24 @@ from brick_examples import (
     whole,
 )
 from graphs import Maker
+from plans import plan
 
-from bricks.decompose.plan import Brick
-from bricks.estimate.features import CONVOLUTION, PRODUCT, SIZES, STREAM, TAGS, Traits, describe
+from bricks.decompose.plan import Brick, Occurrence
+from bricks.estimate.features import (
+    CONVOLUTION,
+    PRODUCT,
+    SIZES,
+    STREAM,
+    TAGS,
+    Traits,
+    describe,
+    surroundings,
+)
 from bricks.estimate.predictor import LEAST, Outcome, _bias, learn
 from bricks.estimate.roofline import Roofline
+
+# The domain of what works on channels in blocks.
+NCHWC = "com.microsoft.nchwc"
 
 
 def transposed(shape: tuple[int, ...], perm: tuple[int, ...]) -> Traits:
@@ -61,6 +74,9 @@ def test_traits_of_a_convolution_are_what_its_loops_see() -> None:
         (conv(32, 32, 14, group=4), "grouped"),
         (conv(32, 32, 14, group=4, taps=1), "grouped pointwise"),
         (conv(3, 32, 14), "image"),
+        (conv(12, 32, 14), "dense"),
+        (conv(12, 32, 14, taps=1, domain=NCHWC), "narrow"),
+        (conv(16, 32, 14, taps=1, domain=NCHWC), "pointwise"),
     ],
 )
 def test_convolutions_are_told_apart_by_their_form(brick: Brick, form: str) -> None:
@@ -129,6 +145,36 @@ def test_a_roofline_finds_the_rates_of_a_machine_that_has_them() -> None:
     fitted = Roofline.fit(traits, np.array([ideal_s(t) for t in traits]))
     unseen = [describe(unary("Relu", n)) for n in (2000, 20_000, 200_000)]
     assert fitted.seconds(unseen) == pytest.approx([ideal_s(t) for t in unseen], rel=0.1)
+
+
+def test_weights_of_small_models_are_near() -> None:
+    bricks = [dense(1, terms, 1000) for terms in range(100, 2000, 100)]
+    surroundings_bytes = 1e6, 1e8
+    traits = [describe(b, around) for b in bricks for around in surroundings_bytes]
+    rates = {1e6: 1e-11, 1e8: 2e-10}
+    seconds = np.array([5e-6 + t.weight_bytes * rates[t.around_bytes] for t in traits])
+    unseen = [describe(dense(1, 1234, 1000), around) for around in surroundings_bytes]
+    near_s, far_s = Roofline.fit(traits, seconds).seconds(unseen)
+    assert near_s < far_s / 5
+    (unknown_s,) = Roofline.fit(traits, seconds).seconds([describe(dense(1, 1234, 1000))])
+    assert unknown_s == pytest.approx(far_s, rel=1e-6)
+
+
+def test_around_a_brick_are_the_weights_of_the_smallest_model_that_has_it() -> None:
+    small, large = dense(1, 100, 10), dense(1, 100, 1000)
+    bricks = {brick.key: brick for brick in (small, large)}
+    models = [{small.key: 2}, {small.key: 1, large.key: 3}]
+    found = surroundings(models, bricks)
+    assert found == {small.key: 2 * 4000, large.key: 4000 + 3 * 400_000}
+    assert surroundings(reversed(models), bricks) == found
+
+
+def test_copies_of_a_brick_are_its_sets_of_weights() -> None:
+    places = [("a", 0), ("a", 1), ("b", 2), ("a", 1)]
+    occurrences = [
+        Occurrence(key, (i,), (i + 1,), weights=(number,)) for i, (key, number) in enumerate(places)
+    ]
+    assert plan(occurrences).copies == {"a": 2, "b": 1}
 
 
 def test_what_lies_between_measured_bricks_is_predicted_between_them() -> None:

@@ -52,35 +52,46 @@ def runs(worker: Worker, steps: Sequence[tuple[str, Counting]], **options: int) 
 
 def test_where_others_ran_in_between_it_takes_several_passes(worker: Worker) -> None:
     here, there = [("a", Counting()), ("b", Counting())], [("c", Counting())]
-    assert runs(worker, here) == 5 + 2
-    assert runs(worker, there) == 5 + 2
-    assert runs(worker, here) == 5 + 2
+    assert runs(worker, here) == 10 + 2
+    assert runs(worker, there) == 10 + 2
+    assert runs(worker, here) == 10 + 2
 
 
 def test_what_was_run_last_needs_one_pass(worker: Worker) -> None:
     steps = [("a", Counting()), ("b", Counting())]
     runs(worker, steps)
     assert runs(worker, steps) == 1 + 2
-    assert runs(worker, steps[:1]) == 5 + 2  # another walk, of some of the same steps
+    assert runs(worker, steps[:1]) == 10 + 2  # another walk, of some of the same steps
 
 
 def test_a_rehearsal_counts_as_a_pass(worker: Worker) -> None:
     steps = [("a", Counting())]
     assert runs(worker, steps, announce=True, passes=0) == 1
-    assert runs(worker, steps) == 4 + 2
+    assert runs(worker, steps) == 9 + 2
     assert runs(worker, steps) == 1 + 2
 
 
 def test_long_passes_leave_little_to_the_next(worker: Worker) -> None:
     long, other = [("a", Counting(0.04))], [("b", Counting())]
     assert runs(worker, long) == 1 + 2
-    assert runs(worker, other) == 5 + 2
+    assert runs(worker, other) == 10 + 2
     assert runs(worker, long, announce=True, passes=0) == 1
     assert runs(worker, long) == 0 + 2  # the rehearsal was long enough
+
+
+def test_many_short_steps_take_no_longer_than_they_matter(worker: Worker) -> None:
+    steps = [(str(number), Counting(0.3e-3)) for number in range(10)]
+    assert runs(worker, steps) == 1 + 2  # a pass takes 3 ms, and 2 ms are enough
+
+
+def test_a_model_warms_up_as_long_as_its_bricks_do(worker: Worker) -> None:
+    whole, bricks = [("a", Counting(4e-3))], [("b", Counting())]
+    runs(worker, bricks)
+    assert runs(worker, whole) == 8 + 2  # 30 ms
 
 
 def test_what_is_loaded_anew_was_never_run(worker: Worker) -> None:
     steps = [("a", Counting())]
     runs(worker, steps)
     worker.answer({"op": "unload"})
-    assert runs(worker, steps) == 5 + 2
+    assert runs(worker, steps) == 10 + 2

@@ -172,6 +172,11 @@ class Occurrence:
         )  # fmt: skip
 
 
+def copies_of(occurrences: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
+    """With how many sets of weights each brick occurs, of pairs of a key and numbers of weights."""
+    return dict(Counter(key for key, _ in dict.fromkeys(occurrences)))
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A model as occurrences of bricks in execution order: all that recomposing needs.
@@ -210,6 +215,11 @@ class Plan:
         for occurrence in self.occurrences:
             counts[occurrence.brick] += occurrence.times
         return counts
+
+    @property
+    def copies(self) -> dict[str, int]:
+        """With how many sets of weights each brick occurs: one, where that is not known."""
+        return copies_of((o.brick, o.weights) for o in self.occurrences)
 
     def edges(self) -> Iterator[tuple[int, int]]:
         """Pairs (producer, consumer) of occurrence positions, once per value that is passed on.

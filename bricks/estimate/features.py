@@ -9,7 +9,7 @@ must not know latencies.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,8 @@ class Traits:
 
     ``operator`` is its operator, or all of them joined by ``+``. ``flops`` is 0 where the work is
     not known. ``pieces`` is in how many stretches memory is gone through, as far as that tells.
+    ``around_bytes`` are those of all weights of the model that the brick is of: if they are few,
+    they stay in the caches from one run to the next.
     """
 
     kind: str
@@ -79,6 +81,7 @@ class Traits:
     written_bytes: float
     weight_bytes: float
     pieces: float
+    around_bytes: float
 
     def tag(self, name: str) -> str:
         """The tag of that name, of those that its kind has."""
@@ -91,8 +94,11 @@ class Traits:
         return self.operator if way is None else f"{self.operator} {self.tag(way)}"
 
 
-def describe(brick: Brick) -> Traits:
-    """The traits of ``brick``. Of several nodes, the one that is likely to take longest counts."""
+def describe(brick: Brick, around_bytes: float = math.inf) -> Traits:
+    """The traits of ``brick``. Of several nodes, the one that is likely to take longest counts.
+
+    Where no model is known, its weights are taken for more than any cache holds.
+    """
     model = onnx.ModelProto.FromString(brick.model)
     node = _Node(_heaviest(model.graph.node), _types(brick, model), model)
     kind = _kind(node.operator)
@@ -109,7 +115,25 @@ def describe(brick: Brick) -> Traits:
         written_bytes=written,
         weight_bytes=weights,
         pieces=pieces,
+        around_bytes=around_bytes,
     )
+
+
+def surroundings(
+    models: Iterable[Mapping[str, int]], bricks: Mapping[str, Brick]
+) -> dict[str, float]:
+    """The bytes of weights around each brick: of that model with the fewest that has it.
+
+    There it is likely to be measured, since it is a larger share of such a model. ``models`` are
+    given as in :attr:`Plan.copies`; weights of bricks that are not in ``bricks`` do not count.
+    """
+    weight_bytes = {key: brick.numeric_weight_bytes for key, brick in bricks.items()}
+    found: dict[str, float] = {}
+    for copies in models:
+        total = float(sum(count * weight_bytes.get(key, 0) for key, count in copies.items()))
+        for key in copies:
+            found[key] = min(total, found.get(key, math.inf))
+    return found
 
 
 class _Node:
@@ -254,7 +278,7 @@ def _convolution(node: _Node) -> Description:
         pixels, space[-1] if space else 1, terms, outputs, groups, taps, stride, dilation,
     )  # fmt: skip
     tags = (
-        _form(groups, terms, math.prod(window), data),
+        _form(groups, terms, math.prod(window), data, blocked=bool(node.layout)),
         f"{node.layout}.{node.operator}",
         node.dtype,
         str(node.attribute("activation", "")),
@@ -289,12 +313,15 @@ def _reaching(node: _Node, data: Sequence[int], window: Sequence[int]) -> float:
     return reaching
 
 
-def _form(groups: int, terms: int, taps: int, data: Sequence[int]) -> str:
+def _form(groups: int, terms: int, taps: int, data: Sequence[int], *, blocked: bool) -> str:
     """Runtimes have a kernel of their own for each of these."""
     if groups > 1:
         return "depthwise" if terms == 1 else "grouped pointwise" if taps == 1 else "grouped"
-    if len(data) > 1 and data[1] < 8:
+    channels = data[1] if len(data) > 1 else 16
+    if channels < 8:
         return "image"
+    if blocked and channels < 16:  # less than a block, where a block is that large
+        return "narrow"
     return "pointwise" if taps == 1 else "dense"
 
 

@@ -24,8 +24,9 @@ class Likeness:
     Residuals have in common what all bricks of a kind have (``common``), what those with the same
     operator and tags have (``mean``), and what those of similar sizes have: over a ``wide`` range,
     and over one shorter by ``ratio`` (``near``). ``lengths`` are the ranges, in factors of two, of
-    each size, of the bytes moved, and of the roofline. ``apart`` and ``other`` say by how much less
-    alike bricks are whose tags, or whose operators, differ. ``noise`` is what no other brick tells.
+    each size, of the bytes moved, of the roofline, and of the weights around. ``apart`` and
+    ``other`` say by how much less alike bricks are whose tags, or whose operators, differ.
+    ``noise`` is what no other brick tells.
     """
 
     lengths: tuple[float, ...]
@@ -48,20 +49,23 @@ class Likeness:
 # of left-out families are foretold best. How wide intervals are is learned anew each time.
 LIKENESS = {
     CONVOLUTION: Likeness(
-        lengths=(18, 13, 2.2, 9, 0.8, 5.5, 10, 4.5, 4.7, 30), apart=(1.8, 3.5, 0.7, 0.05, 0.05),
+        lengths=(18, 13, 2.2, 9, 0.8, 5.5, 10, 4.5, 4.7, 30, 24), apart=(1.8, 3.5, 0.7, 0.05, 0.05),
         other=1.4, common=0.1, mean=0.01, wide=0.07, near=0.015, ratio=2.0, noise=0.03,
     ),
     PRODUCT: Likeness(
-        lengths=(7.5, 7.5, 6, 2, 12, 12), apart=(0.1, 0.7, 0.05, 0.1, 0.2),
+        lengths=(7.5, 7.5, 6, 2, 12, 12, 6), apart=(0.1, 0.7, 0.05, 0.1, 0.2),
         other=0.1, common=0.02, mean=0.016, wide=0.02, near=0.02, ratio=2.0, noise=0.06,
     ),
     STREAM: Likeness(
-        lengths=(15, 33, 0.8, 10, 0.5, 33, 13), apart=(5.5, 0.7, 1.2, 1.7),
+        lengths=(15, 33, 0.8, 10, 0.5, 33, 13, 24), apart=(5.5, 0.7, 1.2, 1.7),
         other=0.5, common=0.1, mean=0.5, wide=0.07, near=0.05, ratio=13.0, noise=0.15,
     ),
 }  # fmt: skip
 # Latencies of microseconds are less exact: the timer, and what a call finds in the caches.
 _NOISE_S = 0.3e-6
+
+# More weights around than this are all the same: no processor keeps them near.
+_MOST_AROUND_BYTES = 2.0**30
 
 # Rows of a matrix that are computed at once.
 STRIPE = 128
@@ -71,7 +75,8 @@ def places(traits: Sequence[Traits], roof_s: Array, like: Likeness) -> Array:
     """A row for each brick: sizes in units of their ranges, and checksums of tags and operator."""
     moved = np.array([t.read_bytes + t.written_bytes + t.weight_bytes for t in traits])
     sizes = np.array([t.sizes for t in traits])
-    derived = np.stack([np.log2(moved + 64), np.log2(roof_s)], axis=1)
+    around = np.minimum([t.around_bytes for t in traits], _MOST_AROUND_BYTES)
+    derived = np.stack([np.log2(moved + 64), np.log2(roof_s), np.log2(around + 1024)], axis=1)
     lengths = np.concatenate([sizes, derived], axis=1) / like.lengths
     names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in traits]
     return np.concatenate([lengths, np.array(names, float)], axis=1)

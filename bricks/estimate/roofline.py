@@ -1,8 +1,8 @@
 """What limits a brick: its latency as a sum of parts that a machine has a rate for.
 
-A call, operations, bytes of values, bytes of weights, and separate stretches of memory. The rates
-are found from measured bricks: for each kernel, as far as its bricks tell, and else as they are
-for others. It must not know what its errors are used for.
+A call, operations, bytes of values, bytes of weights that are far away or near, and separate
+stretches of memory. The rates are found from measured bricks: for each kernel, as far as its bricks
+tell, and else as they are for others. It must not know what its errors are used for.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ from bricks.estimate.features import Traits
 
 Array = np.ndarray
 
-# Seconds of a call, an operation, a byte of values, a byte of weights, and a stretch of memory:
-# about what processors of this decade take. As logarithms, as all factors are here.
-_START: Array = np.log([3e-6, 2e-11, 1e-10, 1e-10, 1e-9])
+# Seconds of a call, an operation, a byte of values, a byte of weights that lies far away or near,
+# and a stretch of memory: about what processors of this decade take. As logarithms, as all factors
+# are here.
+_START: Array = np.log([3e-6, 2e-11, 1e-10, 1e-10, 3e-11, 1e-9])
+
+# Weights of models that have as few bytes as the first of these are near whenever they are needed,
+# those of models with as many as the second are far; in between both, in proportion. As logarithms
+# to base 2; found as likeness was (see there).
+_NEAR, _FAR = 21.0, 26.0
 
 # How far factors are looked for around those of others (a standard deviation of their logarithms),
 # for all bricks and for those of an operator; and how much a brick's latency is off all the same.
@@ -85,9 +91,15 @@ class Roofline:
 
 
 def _parts(traits: Sequence[Traits]) -> Array:
+    around = np.array([max(1.0, t.around_bytes) for t in traits])
+    far = np.clip((np.log2(around) - _NEAR) / (_FAR - _NEAR), 0.0, 1.0)
     rows = [
-        (1.0, t.flops, t.read_bytes + t.written_bytes, t.weight_bytes, t.pieces) for t in traits
-    ]
+        (
+            1.0, t.flops, t.read_bytes + t.written_bytes,
+            t.weight_bytes * share, t.weight_bytes * (1 - share), t.pieces,
+        )
+        for t, share in zip(traits, far, strict=True)
+    ]  # fmt: skip
     return np.array(rows).reshape(-1, len(_START))
 
 

@@ -141,7 +141,7 @@ def walk_of(
     for i in list(needed):
         while (i := overwritten.get(i, -1)) >= 0:
             needed.add(i)
-    copies = _copies(decomposition, timed)
+    copies = _copies(decomposition, timed, needed)
     steps = []
     for i in sorted(needed):
         occurrence = plan.occurrences[i]
@@ -234,22 +234,25 @@ def _situations(keys: Sequence[str], found: Sequence[int], places: int) -> list[
 
 
 def _copies(
-    decomposition: Decomposition, timed: Collection[int]
+    decomposition: Decomposition, timed: Collection[int], needed: Collection[int]
 ) -> dict[tuple[str, tuple[int, ...] | int], int]:
     """Which copy stands at a place, by brick and weights (the place, where they aren't known).
 
-    A copy for each set of weights that a brick has where it is timed, if they are not small.
+    A copy for each set of weights that a brick has where it is timed, if they are not small; and
+    one more for all other places, which would keep the weights of a timed one warm.
     """
     copies: dict[tuple[str, tuple[int, ...] | int], int] = {}
     counts: Counter[str] = Counter()
-    for i in sorted(timed):
-        occurrence = decomposition.plan.occurrences[i]
-        name = (occurrence.brick, occurrence.weights or i)
-        brick = decomposition.bricks[occurrence.brick]
-        heavy = brick.numeric_weight_bytes >= _HEAVY_BYTES
-        if heavy and name not in copies:
-            copies[name] = counts[occurrence.brick]
-            counts[occurrence.brick] += 1
+    untimed = set(needed).difference(timed)
+    for places, own in ((timed, 1), (untimed, 0)):
+        for i in sorted(places):
+            occurrence = decomposition.plan.occurrences[i]
+            name = (occurrence.brick, occurrence.weights or i)
+            brick = decomposition.bricks[occurrence.brick]
+            heavy = brick.numeric_weight_bytes >= _HEAVY_BYTES
+            if heavy and name not in copies:
+                copies[name] = counts[occurrence.brick]
+                counts[occurrence.brick] += own
     return copies
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from bricks.decompose.plan import Brick, Plan
+from bricks.decompose.plan import Brick, Plan, copies_of
 from bricks.errors import StoreError, first_line
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.measure.measurement import Round
@@ -179,11 +179,15 @@ def plan_of(row: Row[Any], *, check: bool = True) -> Plan:
     return Plan.from_json(_mapping(row.plan))
 
 
-def brick_keys_of(row: Row[Any]) -> tuple[str, set[str]]:
-    """The name of a plan's model, and the keys of its bricks: faster than all of the plan."""
+def copies_in(row: Row[Any]) -> tuple[str, dict[str, int]]:
+    """The name of a plan's model, and its bricks as ``Plan.copies``: faster than the plan."""
     _checked(row)
     data = _mapping(row.plan)
-    return str(data["model"]), {str(occurrence[0]) for occurrence in data["occurrences"]}
+    # Plans of earlier versions say nothing of weights.
+    pairs = (
+        (str(key), tuple(more[0]) if more else ()) for key, _, _, _, _, *more in data["occurrences"]
+    )
+    return str(data["model"]), copies_of(pairs)
 
 
 def round_row(taken: Round) -> dict[str, Any]:

@@ -29,9 +29,9 @@ from bricks.store.integrity import integrity_problems, refuse_what_is_cut_off
 from bricks.store.migrations import prepare
 from bricks.store.rows import (
     SYSTEM_COLUMNS,
-    brick_keys_of,
     brick_of,
     brick_row,
+    copies_in,
     decoding,
     plan_of,
     plan_row,
@@ -271,17 +271,16 @@ class Store:
                     found.append((plan_of(row), row.wall_s))
         return sorted(found, key=lambda each: (each[0].model, each[0].digest))
 
-    def brick_keys(self, target_key: str, granularity: str) -> dict[str, set[str]]:
-        """The keys of the bricks of each model whose plan is known there, by the model's name."""
+    def brick_copies(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, int]]]:
+        """The name of each model whose plan is known there, and its bricks as ``Plan.copies``."""
         query = select(plans).where(
             plans.c.granularity == granularity, plans.c.target_key == target_key
         )
-        found: dict[str, set[str]] = {}
+        found = []
         with self._reading() as connection:
             for row in connection.execute(query.order_by(plans.c.id)):
                 with decoding(f"the plan of {row.digest}"):
-                    model, keys = brick_keys_of(row)
-                found.setdefault(model, set()).update(keys)
+                    found.append(copies_in(row))
         return found
 
     def brick_counts(self, target_key: str, granularity: str) -> dict[str, dict[str, int]]:
