@@ -34,7 +34,7 @@ from times import timed
 from turns import Progress, Turns
 
 from bricks import Bench, Measurement, Model
-from bricks.decompose.plan import Plan
+from bricks.decompose.plan import Decomposition, Plan
 from bricks.estimate.effort import EFFORTS
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import recompose, round_spread, state_of
@@ -93,6 +93,7 @@ class Cost:
         self.spent_s: dict[str, float] = {}
         self.counts: dict[str, dict[str, Any]] = {}
         self.profiles: dict[str, Profile] = {}
+        self.decompositions: list[Decomposition] = []
 
     def bench(self, cache: str, progress: Progress | None = None, **options: Any) -> Bench:
         """A bench on one of the caches; no lock, since only one runs at a time anyhow."""
@@ -107,6 +108,7 @@ class Cost:
             self.models = [bench.read(name) for name in self.names]
             read = time.perf_counter()
             decompose_all(bench, self.models)
+            self.decompositions = [bench.decompose(model) for model in self.models]
             done = time.perf_counter()
         self.preparing_s = {"reading": read - started, "decomposing": done - read}
         turns = Turns()
@@ -124,6 +126,7 @@ class Cost:
 
     def _models(self, progress: Progress) -> None:
         with self.bench(MODELS, progress) as bench:
+            self._recall(bench)
             self.counts[MODELS] = {"rounds": bench.run(self.models).rounds}
 
     def _again(self, cache: str, models: Sequence[Model], progress: Progress) -> None:
@@ -134,11 +137,17 @@ class Cost:
     def _effort(self, name: str, turns: Turns) -> Any:
         def work(progress: Progress) -> None:
             with self.bench(name, progress, effort=name) as bench:
+                self._recall(bench)
                 self.profiles[name] = Profile(bench, partial(turns.clock, name))
                 done = bench.measure(self.models)
             self.counts[name] = asdict(done)
 
         return work
+
+    def _recall(self, bench: Bench) -> None:
+        """Let it have at hand what was decomposed: so has a command that does both."""
+        plans: Any = bench._plans
+        plans.recall(self.decompositions)
 
     def truths(self) -> dict[str, list[Measurement]]:
         """What each model took, by name: in its own run, and whenever it was run again."""

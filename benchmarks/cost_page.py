@@ -27,7 +27,8 @@ anew:
 {models} models, each measured as a whole ("models"), and by bricks at each effort. All of it is
 one session: the four took turns of some five seconds, with a cache and a worker of their own, so
 that all met the same drift of the machine. Everything is counted, from reading files to the last
-sample, and one stop rule holds on both sides: a latency is sampled until it is known to
+sample; models are decomposed once for all, and at hand from then on, as in a command that measures
+what it has decomposed. One stop rule holds on both sides: a latency is sampled until it is known to
 ± {precision}, 8 rounds at least and 24 at most for what is all of a model; see
 [how many samples](measuring.md#how-many-samples).
 """

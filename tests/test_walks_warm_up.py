@@ -1,9 +1,11 @@
 """A walk is timed once its passes find in the caches what one of many would find there."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
+from bricks.backends.base import Placed
 from bricks.measure.worker import Worker
 
 
@@ -95,3 +97,15 @@ def test_what_is_loaded_anew_was_never_run(worker: Worker) -> None:
     runs(worker, steps)
     worker.answer({"op": "unload"})
     assert runs(worker, steps) == 10 + 2
+
+
+def test_the_machine_is_looked_at_once_between_two_walks(worker: Worker) -> None:
+    steps, reference = [("a", Counting())], Counting()
+    worker._reference = cast(Placed, reference)
+    runs(worker, steps)
+    both = reference.runs
+    runs(worker, steps)
+    assert reference.runs - both == both / 2  # at its end only
+    CLOCK.now_s += 1.0
+    runs(worker, steps)
+    assert reference.runs - both == both * 3 / 2
