@@ -61,7 +61,7 @@ class Knowledge:
     def meet(self, decomposition: Decomposition) -> None:
         """Know this model's bricks, also where the cache could not take them."""
         self._bricks.update(decomposition.bricks)
-        self._surround([decomposition.plan.copies])
+        self._surround([decomposition.plan.copies], decomposition.unseen_weight_bytes)
 
     def settled(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
@@ -176,12 +176,12 @@ class Knowledge:
             self._traits[key] = describe(brick, self._around_bytes.get(key, math.inf))
         return {key: self._traits[key] for key in keys if key in self._traits}
 
-    def _surround(self, models: Sequence[Mapping[str, int]]) -> None:
-        """Know how much is around the bricks of these models, given as in ``Plan.copies``."""
+    def _surround(self, models: Sequence[Mapping[str, int]], beside_bytes: int = 0) -> None:
+        """Know how much is around the bricks of these models: see ``surroundings``."""
         from bricks.estimate.features import surroundings
 
         bricks = self._load({key for copies in models for key in copies})
-        for key, around_bytes in surroundings(models, bricks).items():
+        for key, around_bytes in surroundings(models, bricks, beside_bytes).items():
             if around_bytes < self._around_bytes.get(key, math.inf):
                 self._around_bytes[key] = around_bytes
                 self._traits.pop(key, None)

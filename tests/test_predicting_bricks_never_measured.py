@@ -167,6 +167,7 @@ def test_around_a_brick_are_the_weights_of_the_smallest_model_that_has_it() -> N
     found = surroundings(models, bricks)
     assert found == {small.key: 2 * 4000, large.key: 4000 + 3 * 400_000}
     assert surroundings(reversed(models), bricks) == found
+    assert surroundings(models[:1], bricks, 5)[small.key] == 2 * 4000 + 5
 
 
 def test_copies_of_a_brick_are_its_sets_of_weights() -> None:
@@ -175,6 +176,7 @@ def test_copies_of_a_brick_are_its_sets_of_weights() -> None:
         Occurrence(key, (i,), (i + 1,), weights=(number,)) for i, (key, number) in enumerate(places)
     ]
     assert plan(occurrences).copies == {"a": 2, "b": 1}
+    assert plan([("a", [0], [1]), ("a", [1], [2])]).copies == {"a": 2}  # nothing tells
 
 
 def test_what_lies_between_measured_bricks_is_predicted_between_them() -> None:

@@ -173,8 +173,12 @@ class Occurrence:
 
 
 def copies_of(occurrences: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
-    """With how many sets of weights each brick occurs, of pairs of a key and numbers of weights."""
-    return dict(Counter(key for key, _ in dict.fromkeys(occurrences)))
+    """With how many sets of weights each brick occurs, of pairs of a key and numbers of weights.
+
+    Where these are not known, each occurrence has its own.
+    """
+    places = ((key, weights or i) for i, (key, weights) in enumerate(occurrences))
+    return dict(Counter(key for key, _ in dict.fromkeys(places)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +222,7 @@ class Plan:
 
     @property
     def copies(self) -> dict[str, int]:
-        """With how many sets of weights each brick occurs: one, where that is not known."""
+        """With how many sets of weights each brick occurs: its own ones, where not known."""
         return copies_of((o.brick, o.weights) for o in self.occurrences)
 
     def edges(self) -> Iterator[tuple[int, int]]:

@@ -149,10 +149,13 @@ def batches(
 
 
 def _weight_bytes(job: Job, keys: Collection[str]) -> int:
-    """Bytes of the weights that are loaded for ``keys``: for each place that is timed."""
+    """Bytes of the weights that are loaded for ``keys``: for each place that is timed.
+
+    And once more, for those places that only lead in.
+    """
     bricks, counts = job.decomposition.bricks, job.decomposition.plan.counts
     return sum(
-        bricks[k].numeric_weight_bytes * min(places_of(bricks[k]), abs(counts[k])) for k in keys
+        bricks[k].numeric_weight_bytes * min(places_of(bricks[k]) + 1, abs(counts[k])) for k in keys
     )
 
 
