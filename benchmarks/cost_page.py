@@ -196,7 +196,8 @@ def _unseen(facts: Facts) -> list[str]:
         " roofline has rates for each kernel, fitted to the same bricks; the nearest brick is"
         " that of the same operator with the most similar attributes and sizes. What the predictor"
         " has of constants was chosen on the first half of the families (every second one in"
-        " alphabetical order), in another session; what it looks at of a brick was found on all.",
+        " alphabetical order), in another session; what it looks at of a brick, and from how many"
+        " bytes on weights are far away, was found on all.",
         "",
         *facts["unseen"],
     ]

@@ -8,7 +8,7 @@ others; what a model takes is recomposed from both, and compared with the whole 
 Measurements of one state of the machine are used, that in which most were taken.
 
 The families are in two halves, every second one in alphabetical order: what the predictor has of
-constants was chosen on the first half.
+constants was chosen on the first half; but for what is said of weights near and far, on both.
 """
 
 from __future__ import annotations
