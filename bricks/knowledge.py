@@ -35,15 +35,24 @@ _MOST_OTHERS, _ENOUGH = 4, 800
 
 
 class Knowledge:
-    """Of bricks on one target of ``store``, for models cut at ``granularity``."""
+    """Of bricks on one target of ``store``, for models cut at ``granularity``.
 
-    def __init__(self, store: Store, target_key: str, granularity: str) -> None:
+    ``bricks`` are those that were loaded already; what is loaded later is added to them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        target_key: str,
+        granularity: str,
+        bricks: dict[str, Brick] | None = None,
+    ) -> None:
         self._store = store
         self._target = target_key
         self._granularity = granularity
         self._measured: dict[str, Measurement] = {}
         self._failed: set[str] = set()
-        self._bricks: dict[str, Brick] = {}
+        self._bricks: dict[str, Brick] = {} if bricks is None else bricks
         self._traits: dict[str, Traits] = {}
         self._around_bytes: dict[str, float] = {}
         self._predictor: Predictor | Transfer | None = None
@@ -116,7 +125,10 @@ class Knowledge:
         if self._elsewhere is None:
             keys = [t.key for t in self._store.targets() if t.key != self._target]
             keys.sort(key=lambda key: (-len(self._store.costs(key)), key))
-            known = (Knowledge(self._store, key, self._granularity) for key in keys[:_MOST_OTHERS])
+            known = (
+                Knowledge(self._store, key, self._granularity, self._bricks)
+                for key in keys[:_MOST_OTHERS]
+            )
             found = [each.elsewhere() for each in known]
             self._elsewhere = [each for each in found if each is not None]
         return self._elsewhere

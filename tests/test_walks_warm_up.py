@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 
 from bricks.backends.base import Placed
+from bricks.measure.gauge import Gauge
 from bricks.measure.worker import Worker
 
 
@@ -101,7 +102,7 @@ def test_what_is_loaded_anew_was_never_run(worker: Worker) -> None:
 
 def test_the_machine_is_looked_at_once_between_two_walks(worker: Worker) -> None:
     steps, reference = [("a", Counting())], Counting()
-    worker._reference = cast(Placed, reference)
+    worker._gauge = Gauge(lambda model, key: cast(Placed, reference))
     runs(worker, steps)
     both = reference.runs
     runs(worker, steps)

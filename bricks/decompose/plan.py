@@ -172,13 +172,10 @@ class Occurrence:
         )  # fmt: skip
 
 
-def copies_of(occurrences: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
-    """With how many sets of weights each brick occurs, of pairs of a key and numbers of weights.
-
-    Where these are not known, each occurrence has its own.
-    """
-    places = ((key, weights or i) for i, (key, weights) in enumerate(occurrences))
-    return dict(Counter(key for key, _ in dict.fromkeys(places)))
+def copies_of(occurrences: Iterable[Occurrence]) -> dict[str, int]:
+    """With how many sets of weights each brick occurs; each has its own where they aren't known."""
+    places = {(o.brick, o.weights or i) for i, o in enumerate(occurrences)}
+    return dict(Counter(key for key, _ in places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +219,8 @@ class Plan:
 
     @property
     def copies(self) -> dict[str, int]:
-        """With how many sets of weights each brick occurs: its own ones, where not known."""
-        return copies_of((o.brick, o.weights) for o in self.occurrences)
+        """With how many sets of weights each brick occurs: see :func:`copies_of`."""
+        return copies_of(self.occurrences)
 
     def edges(self) -> Iterator[tuple[int, int]]:
         """Pairs (producer, consumer) of occurrence positions, once per value that is passed on.

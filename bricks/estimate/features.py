@@ -319,7 +319,7 @@ def _form(groups: int, terms: int, taps: int, data: Sequence[int], *, blocked: b
     """Runtimes have a kernel of their own for each of these."""
     if groups > 1:
         return "depthwise" if terms == 1 else "grouped pointwise" if taps == 1 else "grouped"
-    channels = data[1] if len(data) > 1 else 16
+    channels = data[1] if len(data) > 1 else math.inf
     if channels < 8:
         return "image"
     if blocked and channels < 16:  # less than a block, where a block is that large

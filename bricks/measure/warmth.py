@@ -36,7 +36,7 @@ class Warmth:
     def warm_up(self, steps: Sequence[Any], one_pass: Callable[[], object]) -> None:
         """Run the steps until a pass finds in the caches what one of many would find there."""
         enough_s = _WARMING_S
-        if len(steps) > 1:  # a single one is a whole model
+        if len(steps) > 1:  # a single one may be a whole model, with many steps of its own
             enough_s = min(enough_s, _WARMING_STEP_S * len(steps))
         passes, spent_s = 0, 0.0
         if steps == self._steps and self._rehearsed_s is not None:

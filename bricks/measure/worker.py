@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import math
 import os
 import re
 import shutil
@@ -31,13 +30,13 @@ import onnx
 from bricks import backends
 from bricks.backends.base import Backend, Loaded, Placed, Placement, Profiler
 from bricks.backends.filling import PERIOD, filled
-from bricks.backends.reference import REFERENCE, reference
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, BricksError, WorkerError, first_line
 from bricks.graph.model import Model
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_bytes
+from bricks.measure.gauge import Gauge
 from bricks.measure.profiling import typical_run
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
 from bricks.measure.reader import Reader, aligned
@@ -46,10 +45,6 @@ from bricks.measure.verify import source_of, verify_model
 from bricks.measure.warmth import Warmth
 from bricks.system import Waiting, logical_cpus
 
-# Runs of the reference workload: at first a thread of the pool may be asleep.
-_REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
-# A walk that begins so soon after another one's end need not run it again.
-_JUST_NOW_S = 0.01
 # More than what lies in the region, for that begins where an address is even enough.
 _ALIGNING_BYTES = 64
 # How long to look whether threads are idle, and how often.
@@ -67,8 +62,7 @@ class Worker:
         self._region = np.zeros(0, np.uint8)
         self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
         self._signed = False  # whether anything that is loaded minds signs
-        self._reference: Placed | None = None
-        self._reference_was = (-math.inf, 0.0)  # when it was run, and the seconds it took
+        self._gauge = Gauge(self._companion)
         self._reader = Reader(self._companion)
         self._tamer = Tamer(self._unplaced_companion)
         self._tame: dict[str, list[Placed]] = {}  # what runs before a place, untimed
@@ -291,7 +285,7 @@ class Worker:
         one_pass = announced if announce else silent
         timed = runs and not announce
         read, whole = self._reader.of(ballast_bytes) if timed and ballast_bytes else (None, True)
-        reference_s = self._reference_just_now_s() if timed else None
+        reference_s = self._gauge.just_now_s() if timed else None
         if announce:
             self._warmth.rehearse(steps, announced)
         else:
@@ -313,7 +307,7 @@ class Worker:
                 column if wanted else [] for column, (_, wanted) in zip(samples, steps, strict=True)
             ],
             "reference_s": reference_s,
-            "reference_end_s": self._reference_s() if timed else None,
+            "reference_end_s": self._gauge.now_s() if timed else None,
             "waited_share": waited_share,
             "ballast_short": not whole,
         }
@@ -346,21 +340,7 @@ class Worker:
         return self.backend.load(model, key=key, optimize=False)
 
     def _do_reference(self) -> dict[str, Any]:
-        return {"reference_s": self._reference_s()}
-
-    def _reference_s(self) -> float:
-        """Seconds that the reference workload takes now, all threads awake and undisturbed."""
-        if self._reference is None:
-            self._reference = self._companion(reference(), REFERENCE)
-        for _ in range(_REFERENCE_WARM_UPS):
-            self._reference.sample()
-        found = min(self._reference.sample() for _ in range(_REFERENCE_RUNS))
-        self._reference_was = time.perf_counter(), found
-        return found
-
-    def _reference_just_now_s(self) -> float:
-        at, found = self._reference_was
-        return found if time.perf_counter() - at < _JUST_NOW_S else self._reference_s()
+        return {"reference_s": self._gauge.now_s()}
 
     def _aligned_region(self) -> np.ndarray:
         return aligned(self._region)

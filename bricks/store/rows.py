@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from bricks.decompose.plan import Brick, Plan, copies_of
+from bricks.decompose.plan import Brick, Occurrence, Plan, copies_of
 from bricks.errors import StoreError, first_line
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.measure.measurement import Round
@@ -183,11 +183,7 @@ def copies_in(row: Row[Any]) -> tuple[str, dict[str, int]]:
     """The name of a plan's model, and its bricks as ``Plan.copies``: faster than the plan."""
     _checked(row)
     data = _mapping(row.plan)
-    # Plans of earlier versions say nothing of weights.
-    pairs = (
-        (str(key), tuple(more[0]) if more else ()) for key, _, _, _, _, *more in data["occurrences"]
-    )
-    return str(data["model"]), copies_of(pairs)
+    return str(data["model"]), copies_of(map(Occurrence.from_json, data["occurrences"]))
 
 
 def round_row(taken: Round) -> dict[str, Any]:
