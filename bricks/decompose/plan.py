@@ -219,7 +219,7 @@ class Plan:
 
     @property
     def copies(self) -> dict[str, int]:
-        """With how many sets of weights each brick occurs: see :func:`copies_of`."""
+        """With how many sets of weights each brick occurs; each has its own where unknown."""
         return copies_of(self.occurrences)
 
     def edges(self) -> Iterator[tuple[int, int]]:
