@@ -37,7 +37,7 @@ from bricks import Bench, Measurement, Model
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.estimate.effort import EFFORTS
 from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import recompose, round_spread, state_of
+from bricks.estimate.recompose import recompose, state_of
 from bricks.knowledge import Knowledge
 from bricks.measure.campaign import Conditions
 from bricks.measure.probes import PROBES
@@ -165,13 +165,6 @@ class Cost:
         """Each model's own run, with each of those that came later."""
         return [(first, again) for first, *more in self.truths().values() for again in more]
 
-    def runs(self) -> dict[str, Measurement]:
-        """All visits of each model together, by name."""
-        return {
-            name: Measurement(name, tuple(r for v in visits for r in v.rounds), 0.0)
-            for name, visits in self.truths().items()
-        }
-
     def rows(self, effort: str) -> list[Row]:
         """Estimates at this effort beside what the models took."""
         with self.bench(effort) as bench:
@@ -181,12 +174,13 @@ class Cost:
             results = bench.store.results(target, [*keys, *PROBES.values()])
             predictions = Knowledge(bench.store, target, "executed").predictions(keys)
         found = []
-        for name, whole in self.runs().items():
+        for name, runs in self.truths().items():
             plan = plans[name]
+            whole = Measurement(name, tuple(r for run in runs for r in run.rounds), 0.0)
             state_s = state_of(plan, results, whole, predictions)
             estimate = recompose(plan, results, state_s, predictions=predictions)
             if isinstance(estimate, Estimate):
-                found.append(_row(plan, estimate, round_spread(whole, state_s).median_s))
+                found.append(_row(plan, estimate, prediction.took_s(runs, state_s)))
         return found
 
 
@@ -266,7 +260,7 @@ def one_of_each_family(names: Sequence[str]) -> list[str]:
 def unseen(cost: Cost) -> list[str]:
     """The table of families that are left out."""
     with cost.bench("full") as bench:
-        zoo = prediction.read(bench, cost.runs())
+        zoo = prediction.read(bench, cost.truths())
     return list(prediction.table(zoo, prediction.METHODS))
 
 

@@ -25,7 +25,7 @@ anew:
     .venv/bin/python benchmarks/cost.py
 
 {models} models, each measured as a whole ("models"), and by bricks at each effort. All of it is
-one session: the four took turns of some five seconds, with a cache and a worker of their own, so
+one session: the four took turns of about a second, with a cache and a worker of their own, so
 that all met the same drift of the machine. Everything is counted, from reading files to the last
 sample; models are decomposed once for all, and at hand from then on, as in a command that measures
 what it has decomposed. One stop rule holds on both sides: a latency is sampled until it is known to
@@ -112,7 +112,7 @@ def _efforts(facts: Facts) -> list[str]:
         " [states](measuring.md#states-of-a-machine). Within one state, it was"
         f" {percent(median(same))} and {percent(quantile(same, 0.95))}. That is how well running a"
         " model tells what it takes some minutes later, and no estimate can be nearer but by"
-        " chance. What models took is taken from all runs, in that state in which most of their"
+        " chance. What a model took is the mean of the three, in that state in which most of its"
         " bricks are known or predicted.",
         "",
         f"Who runs each model as seldom as the rule allows, 8 rounds, needs about"

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -247,7 +248,17 @@ def _foretold(zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: f
     )
 
 
-def read(bench: Bench, whole: Mapping[str, Measurement] | None = None) -> Zoo:
+def took_s(runs: Sequence[Measurement], state_s: float | None) -> float:
+    """What a model took in a state of the machine, in seconds: the mean of its ``runs``.
+
+    They count alike, however many rounds each has: what drifts between them is more than what
+    rounds of one differ by. Of those that did not meet the state, only if none did.
+    """
+    known = [run for run in runs if run.known_in(state_s)]
+    return geometric_mean(run.latency_s(state_s) for run in known or runs)
+
+
+def read(bench: Bench, whole: Mapping[str, Sequence[Measurement]] | None = None) -> Zoo:
     """All that the cache knows of the zoo, in the state in which most of it was measured.
 
     Bricks of other states are translated, whole models are left out there.
@@ -269,15 +280,15 @@ def read(bench: Bench, whole: Mapping[str, Measurement] | None = None) -> Zoo:
     seconds = {key: translation.latency_s(m) for key, m in measured.items()}
     short, long = (_probe(seconds, length) for length in (SHORT, LONG))
     if whole is None:
-        whole = {n: measured[p.digest] for n, p in plans.items() if p.digest in measured}
-    runs = {name: m.latency_s(state_s) for name, m in whole.items() if m.known_in(state_s)}
+        whole = {n: [measured[p.digest]] for n, p in plans.items() if p.digest in measured}
+    met = {name: runs for name, runs in whole.items() if any(r.known_in(state_s) for r in runs)}
     return Zoo(
         counts={name: plan.counts for name, plan in plans.items()},
         family=family,
         traits={key: describe(brick, around[key]) for key, brick in bricks.items()},
         latency_s={key: seconds[key] for key in bricks if key in seconds},
         half_s=_half_widths(results, state_s),
-        whole_s={name: runs[name] for name in plans if name in runs},
+        whole_s={name: took_s(met[name], state_s) for name in plans if name in met},
         call_s=call_overhead_s(short, long),
     )
 

@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
-# Least seconds between two changes: what runs next finds the caches of another. With more, what
-# takes a minute in all would meet two or three moments of the machine only.
-_SLICE_S = 5.0
+# Least seconds between two changes: what runs next finds the caches of another. With five, what
+# takes half a minute in all would meet six moments of the machine only.
+_SLICE_S = 1.0
 
 Progress = Callable[[str, float], None]
 

@@ -33,10 +33,10 @@ PATIENCE = 3
 # Models travel without weights; what is larger than this would fill the parent's memory.
 MOST_ANSWER_BYTES = 256 << 20
 
-# What tells glibc's allocator to keep what is freed, in one heap of large pages.
+# What tells glibc's allocator to keep what is freed, in one heap. Large pages would cost more to
+# fill than they spare.
 _TUNABLES = "GLIBC_TUNABLES"
 _KEEPING = (
-    "glibc.malloc.hugetlb=1",
     "glibc.malloc.mmap_max=0",
     f"glibc.malloc.trim_threshold={1 << 40}",
     f"glibc.malloc.top_pad={64 << 20}",
@@ -56,8 +56,8 @@ class WorkerSettings:
     """What a worker is started with. ``memory_bytes`` limits its data; None: no limit.
 
     ``workers`` is how many nodes of a model it may run at the same time. One that is not ``timing``
-    keeps the memory that it has had, in large pages, since most of what it does is to fill memory
-    for the first time; that would change how long bricks take.
+    keeps the memory that it has had, since most of what it does is to fill memory for the first
+    time; that would change how long bricks take.
     """
 
     backend: str
