@@ -25,7 +25,7 @@ anew:
     .venv/bin/python benchmarks/cost.py
 
 {models} models, each measured as a whole ("models"), and by bricks at each effort. All of it is
-one session: the four took turns of about a second, with a cache and a worker of their own, so
+one session: the four took turns of some two seconds, with a cache and a worker of their own, so
 that all met the same drift of the machine. Everything is counted, from reading files to the last
 sample; models are decomposed once for all, and at hand from then on, as in a command that measures
 what it has decomposed. One stop rule holds on both sides: a latency is sampled until it is known to

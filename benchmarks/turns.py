@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
-# Least seconds between two changes: what runs next finds the caches of another. With five, what
-# takes half a minute in all would meet six moments of the machine only.
-_SLICE_S = 1.0
+# Least seconds between two changes: what runs next finds the caches of another. With more, what
+# takes half a minute in all would meet a few moments of the machine only.
+_SLICE_S = 2.0
 
 Progress = Callable[[str, float], None]
 
@@ -16,22 +16,27 @@ Progress = Callable[[str, float], None]
 class Turns:
     """Lets each thing run in a thread of its own, and only one at a time.
 
-    Turns change where a thing reports its progress. The one that is least advanced goes next, so
-    all end at about the same time. ``spent_s`` is how long each has run, in seconds of wall time.
+    Turns change where a thing reports its progress. The one that has had least of the time that it
+    is expected to take goes next, so all end at about the same time. (What they report themselves
+    would not do: a thing may find that it has more to do when it seems to be at its end.)
+    ``spent_s`` is how long each has run, in seconds of wall time.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._shares: dict[str, float] = {}
+        self._expected_s: dict[str, float] = {}  # of those that have not ended
         self._now: str | None = None
         self._since = 0.0
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
         self.spent_s: dict[str, float] = {}
 
-    def add(self, name: str, work: Callable[[Progress], None]) -> None:
-        """Have ``work`` run under this name; it is given what to report its progress to."""
-        self._shares[name] = 0.0
+    def add(self, name: str, work: Callable[[Progress], None], expected_s: float) -> None:
+        """Have ``work`` run under this name; it is given what to report its progress to.
+
+        Of ``expected_s`` only the proportions matter.
+        """
+        self._expected_s[name] = expected_s
         self.spent_s[name] = 0.0
         self._threads.append(threading.Thread(target=self._work, args=(name, work)))
 
@@ -52,28 +57,34 @@ class Turns:
     def _work(self, name: str, work: Callable[[Progress], None]) -> None:
         self._await(name)
         try:
-            work(lambda what, share: self._report(name, share))
+            work(lambda what, share: self._report(name))
         except BaseException as error:
             self._errors.append(error)
         finally:
             self.spent_s[name] += time.perf_counter() - self._since
-            del self._shares[name]
+            del self._expected_s[name]
             self._give()
 
-    def _report(self, name: str, share: float) -> None:
-        self._shares[name] = max(self._shares[name], share)
-        held_s = time.perf_counter() - self._since
-        if held_s < _SLICE_S or min(self._shares, key=self._shares.__getitem__) == name:
+    def _report(self, name: str) -> None:
+        now = time.perf_counter()
+        if now - self._since < _SLICE_S:
             return
-        self.spent_s[name] += held_s
-        self._give()
-        self._await(name)
+        self.spent_s[name] += now - self._since
+        self._since = now
+        if self._next() != name:
+            self._give()
+            self._await(name)
+
+    def _next(self) -> str | None:
+        """Whoever is least advanced; None when all have ended."""
+        return min(self._expected_s, key=self._advanced, default=None)
+
+    def _advanced(self, name: str) -> float:
+        return self.spent_s[name] / self._expected_s[name]
 
     def _give(self) -> None:
-        """Give the turn to whoever is least advanced."""
         with self._changed:
-            shares = self._shares
-            self._now = min(shares, key=shares.__getitem__) if shares else None
+            self._now = self._next()
             self._changed.notify_all()
 
     def _await(self, name: str) -> None:

@@ -31,6 +31,10 @@ _NEARLY = 1.15
 # Of the time left, the share that is planned ahead: what follows is chosen better.
 _AHEAD = 0.5
 
+# Of the progress that is left, what the next stage stands for: where the goal should be met after
+# it, and where more are to follow, of which each takes longer than the one before.
+_LAST, _ONE_OF_SEVERAL = 0.9, 0.3
+
 # A probe's goal, as a relative standard deviation: better than anything that is asked for.
 _WELL = 0.001
 
@@ -58,7 +62,7 @@ class Spending:
         self._keys = _keys(jobs)
         for job in jobs:  # at hand: they need not be loaded again
             knowledge.meet(job.decomposition)
-        self._share = 0.0
+        self._share, self._part = 0.0, 1.0  # of progress: past, and of the rest, the next stage's
         self._planner: Planner | None = None
 
     @property
@@ -111,7 +115,7 @@ class Spending:
                 most=max(_FIRST, int(_GROWTH * measured)),
                 most_s=math.inf if left_s is None else max(1.0, _AHEAD * left_s),
             )
-        self._share = max(self._share, measured / max(1, measured + len(chosen)))
+        self._part = _LAST if self._planner.meets(goal, _NEARLY) else _ONE_OF_SEVERAL
         return chosen, f"models known to ± {100 * typical:.1f} %, " if measured else ""
 
     def _left_s(self) -> float | None:
@@ -124,9 +128,11 @@ class Spending:
 
     def _shown(self, said: str) -> Progress:
         begin = self._share
+        self._share += (1.0 - begin) * self._part
+        end = self._share
 
         def show(what: str, share: float) -> None:
-            done = begin + (1.0 - begin) * share
+            done = begin + (end - begin) * share
             if self._budget_s:
                 done = max(done, (time.monotonic() - self._started) / self._budget_s)
             self._progress(said + what, min(1.0, done))
