@@ -23,5 +23,5 @@ class Effort:
 
 EFFORTS = {
     effort.name: effort
-    for effort in (Effort("full", 0.0), Effort("balanced", 0.03), Effort("quick", 0.08))
+    for effort in (Effort("full", 0.0), Effort("balanced", 0.028), Effort("quick", 0.08))
 }

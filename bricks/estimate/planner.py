@@ -31,6 +31,10 @@ Array = np.ndarray
 _LOAD_S, _LOAD_S_PER_BYTE, _RUNS, _MORE_RUNS = 5e-3, 3e-9, 15.0, 45.0
 
 
+# How far below its goal a model is wanted, so that one is not almost known for ever.
+_BELOW = 0.8
+
+
 @dataclass(frozen=True, slots=True)
 class Belief:
     """What is believed of a brick's latency in seconds, and whether that was measured.
@@ -64,6 +68,7 @@ class Planner:
             for kind, keys in by_kind(traits, sorted(beliefs)).items()
         ]
         self._variances = np.zeros(len(counts))
+        self._wanted: tuple[bytes, Array] | None = None
         self.believe(beliefs)
 
     def believe(self, beliefs: Mapping[str, Belief]) -> None:
@@ -71,6 +76,7 @@ class Planner:
         for kind in self._kinds:
             kind.believe(beliefs, self._counts)
         self._variances = sum((k.variances() for k in self._kinds), np.zeros(len(self._counts)))
+        self._wanted = None
 
     def deviations(self) -> Array:
         """The relative standard deviations of the models' estimates, in no order."""
@@ -115,17 +121,33 @@ class Planner:
                 self._variances -= kind.take(stranger.position)
                 taken += 1
         while taken < least or not self.meets(goal):
-            known = self.meets(goal)
-            open_models = self._variances > (1e-9 if known else max(goal**2, 1e-9))
-            best = max(self._kinds, key=lambda kind: kind.best(open_models), default=None)
-            if best is None or best.best(open_models) <= 0.0:
+            wanted = self._wanted_of_each(goal)
+            best = max(self._kinds, key=lambda kind: kind.best(wanted), default=None)
+            if best is None or best.best(wanted) <= 0.0:
                 break
-            first = best.first(open_models)
+            first = best.first(wanted)
             yield first.key, first.cost_s
             self._variances -= best.take(first.position)
             taken += 1
         more = None if goal == 0.0 else max(0, least - taken)
         yield from islice((each for kind in self._kinds for each in kind.left()), more)
+
+    def _wanted_of_each(self, goal: float) -> Array:
+        """What a variance less is worth, by model: all that keeps it from the goal is worth one.
+
+        So a brick that is dear and tells of one model alone comes late, however little is known of
+        that one. Without a goal that is not met, all models' variances count alike. It is found
+        anew when another model is known well enough: that is often enough.
+        """
+        aim = 0.0 if self.meets(goal) else goal
+        open_models = self._variances > max(aim**2, 1e-9)
+        name = open_models.tobytes()
+        if self._wanted is None or self._wanted[0] != name:
+            each = np.ones(len(self._variances))
+            if aim:
+                each[open_models] = 1.0 / (self._variances[open_models] - (_BELOW * aim) ** 2)
+            self._wanted = name, np.where(open_models, each, 0.0)
+        return self._wanted[1]
 
 
 class _Candidate(NamedTuple):
@@ -202,22 +224,24 @@ class _Kind:
         found: Array = ((self._effects + self._weights * self._noise) * self._weights).sum(axis=1)
         return found
 
-    def _worth(self, open_models: Array) -> Array:
-        """What measuring each brings to the models that are open, for a second that it takes."""
-        name = open_models.tobytes()
+    def _worth(self, wanted: Array) -> Array:
+        """What measuring each brings to the models that want it, for a second that it takes."""
+        name = wanted.tobytes()
         if self._gains is None or self._gains[0] != name:
-            common = (self._effects + self._weights * self._noise)[open_models]
-            less = (common**2).sum(axis=0) / (np.maximum(self._left, 0.0) + self._noise)
-            self._gains = name, np.where(self._open, less / self._costs_s, 0.0)
+            rows = wanted > 0.0
+            common = (self._effects + self._weights * self._noise)[rows]
+            less = common**2 / (np.maximum(self._left, 0.0) + self._noise)
+            gained = np.minimum(less * wanted[rows, None], 1.0).sum(axis=0)
+            self._gains = name, np.where(self._open, gained / self._costs_s, 0.0)
         return self._gains[1]
 
-    def best(self, open_models: Array) -> float:
+    def best(self, wanted: Array) -> float:
         """The greatest worth of any."""
-        return float(self._worth(open_models).max(initial=0.0))
+        return float(self._worth(wanted).max(initial=0.0))
 
-    def first(self, open_models: Array) -> _Candidate:
+    def first(self, wanted: Array) -> _Candidate:
         """The one of greatest worth."""
-        return self._candidate(int(self._worth(open_models).argmax()))
+        return self._candidate(int(self._worth(wanted).argmax()))
 
     def stranger(self) -> _Candidate:
         """Of the kernels that are ``strange``, the brick that is most of a model for its cost."""
