@@ -135,6 +135,23 @@ def test_the_last_few_models_do_not_keep_all_others_waiting() -> None:
     assert planner({"strange": {strange.key: 1}}, traits).choose(0.1) == [strange.key]
 
 
+def test_a_dear_brick_of_one_model_comes_late_however_little_is_known_of_it() -> None:
+    """The goal is met without it; until then, each model's way to the goal counts alike."""
+    cheap = [conv(2**i, 2**j, 14) for i in range(3, 9) for j in range(3, 9)]
+    dear, known = unary("Exp", 1 << 24), [conv(16, 512, 7), unary("Exp", 100)]
+    traits = {brick.key: describe(brick) for brick in (*cheap, dear, *known)}
+    counts = {f"m{i}": {brick.key: 1 for brick in cheap[i::9]} for i in range(9)}
+    counts |= {"dear": {dear.key: 1}, "known": {brick.key: 1 for brick in known}}
+    believed = {brick.key: Belief(1e-4) for brick in cheap}
+    believed |= {dear.key: Belief(0.02, scale=20.0)}
+    believed |= {brick.key: Belief(1e-4, measured=True) for brick in known}
+    fresh = Planner(counts, traits, believed)
+    chosen = fresh.choose(0.1)
+    assert fresh.meets(0.1)
+    assert chosen and dear.key not in chosen
+    assert dear.key in Planner(counts, traits, believed).choose(0.0)
+
+
 def test_more_effort_leaves_less_open() -> None:
     assert EFFORTS["full"].complete
     assert 0 < EFFORTS["balanced"].deviation < EFFORTS["quick"].deviation

@@ -30,7 +30,6 @@ Array = np.ndarray
 # of some 500 bricks of the zoo; only the proportions matter.
 _LOAD_S, _LOAD_S_PER_BYTE, _RUNS, _MORE_RUNS = 5e-3, 3e-9, 15.0, 45.0
 
-
 # How far below its goal a model is wanted, so that one is not almost known for ever.
 _BELOW = 0.8
 
@@ -68,7 +67,7 @@ class Planner:
             for kind, keys in by_kind(traits, sorted(beliefs)).items()
         ]
         self._variances = np.zeros(len(counts))
-        self._wanted: tuple[bytes, Array] | None = None
+        self._wanted: tuple[float, bytes, Array] | None = None
         self.believe(beliefs)
 
     def believe(self, beliefs: Mapping[str, Belief]) -> None:
@@ -141,13 +140,13 @@ class Planner:
         """
         aim = 0.0 if self.meets(goal) else goal
         open_models = self._variances > max(aim**2, 1e-9)
-        name = open_models.tobytes()
-        if self._wanted is None or self._wanted[0] != name:
+        name = aim, open_models.tobytes()
+        if self._wanted is None or self._wanted[:2] != name:
             each = np.ones(len(self._variances))
             if aim:
                 each[open_models] = 1.0 / (self._variances[open_models] - (_BELOW * aim) ** 2)
-            self._wanted = name, np.where(open_models, each, 0.0)
-        return self._wanted[1]
+            self._wanted = *name, np.where(open_models, each, 0.0)
+        return self._wanted[2]
 
 
 class _Candidate(NamedTuple):
