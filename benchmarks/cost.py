@@ -355,7 +355,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--models", nargs="+", default=[entry.name for entry in entries()])
-    parser.add_argument("--efforts", nargs="+", default=list(EFFORTS))
+    parser.add_argument("--efforts", nargs="+", choices=list(EFFORTS), default=list(EFFORTS))
     parser.add_argument("--keep", type=Path, help="A folder for the caches; else they are removed.")
     parser.add_argument("--page-only", action="store_true", help="Only write the page again.")
     arguments = parser.parse_args()

@@ -112,8 +112,8 @@ def _efforts(facts: Facts) -> list[str]:
         " [states](measuring.md#states-of-a-machine). Within one state, it was"
         f" {percent(median(same))} and {percent(quantile(same, 0.95))}. That is how well running a"
         " model tells what it takes some minutes later, and no estimate can be nearer but by"
-        " chance. What a model took is the mean of the three, in that state in which most of its"
-        " bricks are known or predicted.",
+        " chance. What a model took is the geometric mean of the three, in that state in which"
+        " most of its bricks are known or predicted.",
         "",
         f"Who runs each model as seldom as the rule allows, 8 rounds, needs about"
         f" {_s(facts['fewest_s'])}: that is {_times(facts)} as long as the efforts above.",

@@ -249,7 +249,7 @@ def _foretold(zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: f
 
 
 def took_s(runs: Sequence[Measurement], state_s: float | None) -> float:
-    """What a model took in a state of the machine, in seconds: the mean of its ``runs``.
+    """What a model took in a state of the machine, in seconds: the geometric mean of its ``runs``.
 
     They count alike, however many rounds each has: what drifts between them is more than what
     rounds of one differ by. Of those that did not meet the state, only if none did.

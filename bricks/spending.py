@@ -62,7 +62,7 @@ class Spending:
         self._keys = _keys(jobs)
         for job in jobs:  # at hand: they need not be loaded again
             knowledge.meet(job.decomposition)
-        self._share, self._part = 0.0, 1.0  # of progress: past, and of the rest, the next stage's
+        self._span = 0.0, 0.0  # the next stage's part of all progress
         self._planner: Planner | None = None
 
     @property
@@ -115,7 +115,9 @@ class Spending:
                 most=max(_FIRST, int(_GROWTH * measured)),
                 most_s=math.inf if left_s is None else max(1.0, _AHEAD * left_s),
             )
-        self._part = _LAST if self._planner.meets(goal, _NEARLY) else _ONE_OF_SEVERAL
+        begin = self._span[1]
+        part = _LAST if self._planner.meets(goal, _NEARLY) else _ONE_OF_SEVERAL
+        self._span = begin, begin + (1.0 - begin) * part
         return chosen, f"models known to ± {100 * typical:.1f} %, " if measured else ""
 
     def _left_s(self) -> float | None:
@@ -127,9 +129,7 @@ class Spending:
         return self._left_s() == 0.0
 
     def _shown(self, said: str) -> Progress:
-        begin = self._share
-        self._share += (1.0 - begin) * self._part
-        end = self._share
+        begin, end = self._span
 
         def show(what: str, share: float) -> None:
             done = begin + (end - begin) * share

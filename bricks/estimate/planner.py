@@ -67,7 +67,6 @@ class Planner:
             for kind, keys in by_kind(traits, sorted(beliefs)).items()
         ]
         self._variances = np.zeros(len(counts))
-        self._wanted: tuple[float, bytes, Array] | None = None
         self.believe(beliefs)
 
     def believe(self, beliefs: Mapping[str, Belief]) -> None:
@@ -75,7 +74,6 @@ class Planner:
         for kind in self._kinds:
             kind.believe(beliefs, self._counts)
         self._variances = sum((k.variances() for k in self._kinds), np.zeros(len(self._counts)))
-        self._wanted = None
 
     def deviations(self) -> Array:
         """The relative standard deviations of the models' estimates, in no order."""
@@ -119,8 +117,13 @@ class Planner:
                 yield stranger.key, stranger.cost_s
                 self._variances -= kind.take(stranger.position)
                 taken += 1
+        aim, open_models, wanted = -1.0, np.zeros(0, bool), np.zeros(0)
         while taken < least or not self.meets(goal):
-            wanted = self._wanted_of_each(goal)
+            before, aim = (aim, open_models), 0.0 if self.meets(goal) else goal
+            open_models = self._variances > max(aim**2, 1e-9)
+            # Found anew when another model is known well enough: that is often enough.
+            if before[0] != aim or not np.array_equal(before[1], open_models):
+                wanted = self._wanted(open_models, aim)
             best = max(self._kinds, key=lambda kind: kind.best(wanted), default=None)
             if best is None or best.best(wanted) <= 0.0:
                 break
@@ -131,22 +134,18 @@ class Planner:
         more = None if goal == 0.0 else max(0, least - taken)
         yield from islice((each for kind in self._kinds for each in kind.left()), more)
 
-    def _wanted_of_each(self, goal: float) -> Array:
-        """What a variance less is worth, by model: all that keeps it from the goal is worth one.
+    def _wanted(self, open_models: Array, aim: float) -> Array:
+        """What a variance less is worth, by model: all that keeps it from the aim is worth one.
 
         So a brick that is dear and tells of one model alone comes late, however little is known of
-        that one. Without a goal that is not met, all models' variances count alike. It is found
-        anew when another model is known well enough: that is often enough.
+        that one. Without an aim, the variances of all that are open count alike.
         """
-        aim = 0.0 if self.meets(goal) else goal
-        open_models = self._variances > max(aim**2, 1e-9)
-        name = aim, open_models.tobytes()
-        if self._wanted is None or self._wanted[:2] != name:
-            each = np.ones(len(self._variances))
-            if aim:
-                each[open_models] = 1.0 / (self._variances[open_models] - (_BELOW * aim) ** 2)
-            self._wanted = *name, np.where(open_models, each, 0.0)
-        return self._wanted[2]
+        excess = np.full(len(self._variances), self._variances.max(initial=1e-9))
+        if aim:
+            excess = self._variances - (_BELOW * aim) ** 2
+        wanted = np.zeros(len(excess))
+        wanted[open_models] = 1.0 / excess[open_models]
+        return wanted
 
 
 class _Candidate(NamedTuple):
