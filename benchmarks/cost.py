@@ -16,11 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sqlite3
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -28,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import prediction
+from adding import adding, one_of_each_family
 from cost_page import page
 from profiling import Profile
 from times import timed
@@ -205,67 +204,6 @@ def _row(plan: Plan, estimate: Estimate, measured_s: float) -> Row:
     )
 
 
-def adding(cost: Cost, names: Sequence[str]) -> list[dict[str, Any]]:
-    """What it costs to add each of ``names`` to a cache that holds all other models.
-
-    And beside it, what it costs to run the model itself. Both begin with nothing: no worker, and
-    the model's file not read. The last row is of all of them, added by one command.
-    """
-    return [_added(cost, [name]) for name in names] + [_added(cost, names)]
-
-
-def _added(cost: Cost, names: Sequence[str]) -> dict[str, Any]:
-    folder, other = cost.folder / "adding", cost.folder / "alone"
-    for old in (folder, other):
-        shutil.rmtree(old, ignore_errors=True)
-    shutil.copytree(cost.folder / "full", folder)
-    for model in cost.models:
-        if model.name in names:
-            forget(folder, model.digest)
-    shutil.copytree(cost.folder / "plans", other)  # running a model takes no decomposing
-    started = time.perf_counter()
-    with cost.bench("adding") as bench:
-        models = [bench.read(name) for name in names]
-        decompose_all(bench, models)
-        done = bench.measure(models)
-    added = time.perf_counter()
-    with cost.bench("alone") as bench:
-        bench.run([bench.read(name) for name in names])
-    return {
-        "models": list(names),
-        "adding_s": added - started,
-        "alone_s": time.perf_counter() - added,
-        "new_bricks": done.new_bricks,
-        "bricks": done.bricks,
-    }
-
-
-def forget(cache: Path, digest: str) -> None:
-    """Take a model out of a cache, and all that only it needs."""
-    with closing(sqlite3.connect(cache / "bricks.sqlite")) as connection, connection:
-        plans = connection.execute("SELECT digest, plan FROM plans").fetchall()
-        keys = {d: {o[0] for o in json.loads(plan)["occurrences"]} for d, plan in plans}
-        own = keys.pop(digest).difference(*keys.values())
-        connection.execute("DELETE FROM plans WHERE digest = ?", (digest,))
-        for key in own:
-            connection.execute(
-                "DELETE FROM rounds WHERE measurement_id IN"
-                " (SELECT id FROM measurements WHERE brick_key = ?)",
-                (key,),
-            )
-            connection.execute("DELETE FROM measurements WHERE brick_key = ?", (key,))
-            connection.execute("DELETE FROM bricks WHERE key = ?", (key,))
-
-
-def one_of_each_family(names: Sequence[str]) -> list[str]:
-    """A model of each family that has several among ``names``, that in the alphabet's middle."""
-    families: dict[str, list[str]] = {}
-    for entry in entries():
-        if entry.name in names:
-            families.setdefault(entry.family, []).append(entry.name)
-    return [sorted(found)[len(found) // 2] for found in families.values() if len(found) > 2]
-
-
 def unseen(cost: Cost) -> list[str]:
     """The table of families that are left out."""
     with cost.bench("full") as bench:
@@ -367,7 +305,8 @@ def main() -> None:
             facts = facts_of(cost)
             keep(facts)  # at once, so that nothing measured is lost
             facts["processes"] = processes(cost)
-            facts["adding"] = adding(cost, one_of_each_family(cost.names))
+            some = one_of_each_family(cost.names)
+            facts["adding"] = adding(cost.folder, some, cost.efforts, cost.threads)
             keep(facts)
             facts["unseen"] = unseen(cost)
             keep(facts)

@@ -157,31 +157,38 @@ def _adding(facts: Facts) -> list[str]:
     if not rows:
         return []
     *single, together = rows
-    adding_s, alone_s = (sum(row[name] for row in single) for name in ("adding_s", "alone_s"))
-    ratios = [row["adding_s"] / row["alone_s"] for row in single]
+    efforts = list(together["adding_s"])
+    alone_s = sum(row["alone_s"] for row in single)
+    added_s = [sum(row["adding_s"][effort] for row in single) for effort in efforts]
+    shares = [median([r["adding_s"][effort] / r["alone_s"] for r in single]) for effort in efforts]
+    sums = [cell for s in added_s for cell in (_s(s), percent(s / alone_s), "")]
+    heads = "".join(f" `{effort}` | | new |" for effort in efforts)
     return [
         "",
         "## One model more",
         "",
         f"One model of each of {len(single)} families with several is taken out of the cache, with"
-        " all bricks that only it needs, and added again; beside it, what running the model itself"
-        " takes under the same rule, right after. Both begin with nothing: no worker, and the"
-        " model's file not read. Starting a worker is part of either; the last row is of one"
-        " command that adds all of them.",
+        " all bricks that only it needs, and added again, at each effort to the cache of that"
+        " effort; beside it, what running the model itself takes under the same rule, right after."
+        " Each is a process of its own, timed from when this package is imported: no worker has"
+        " been started, the model's file is not read, and what only predictions need is not"
+        " imported. The columns without a head are of adding as a share of running; `new` are"
+        " bricks that were measured. The last row is of one command that adds all of them.",
         "",
-        "| model | adding it | alone | | bricks that were new |",
-        "|---|--:|--:|--:|--:|",
+        f"| model | bricks | alone |{heads}",
+        "|---|--:|--:|" + "--:|--:|--:|" * len(efforts),
         *(_added(row["models"][0], row) for row in single),
-        _row("median", ["", "", percent(median(ratios)), ""]),
-        _row("sum", [_s(adding_s), _s(alone_s), percent(adding_s / alone_s), ""]),
+        _row("median", ["", "", *(cell for s in shares for cell in ("", percent(s), ""))]),
+        _row("sum", ["", _s(alone_s), *sums]),
         _added("all at once", together),
-    ]  # fmt: skip
+    ]
 
 
 def _added(name: str, row: Facts) -> str:
-    share = percent(row["adding_s"] / row["alone_s"])
-    new = f"{row['new_bricks']} of {row['bricks']}"
-    return _row(name, [_s(row["adding_s"]), _s(row["alone_s"]), share, new])
+    cells = [str(row["bricks"]), _s(row["alone_s"])]
+    for effort, seconds in row["adding_s"].items():
+        cells += [_s(seconds), percent(seconds / row["alone_s"]), str(row["new_bricks"][effort])]
+    return _row(name, cells)
 
 
 def _unseen(facts: Facts) -> list[str]:

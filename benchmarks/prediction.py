@@ -271,7 +271,8 @@ def read(bench: Bench, whole: Mapping[str, Sequence[Measurement]] | None = None)
         decomposition = bench.decompose(bench.read(entry.name))
         bricks.update(decomposition.bricks)
         plans[entry.name], family[entry.name] = decomposition.plan, entry.family
-    around = surroundings([plan.copies for plan in plans.values()], bricks)
+    weight_bytes = {key: brick.numeric_weight_bytes for key, brick in bricks.items()}
+    around = surroundings([plan.copies for plan in plans.values()], weight_bytes)
     digests = [plan.digest for plan in plans.values()]
     results = bench.store.results(bench.target.key, [*bricks, *PROBES.values(), *digests])
     state_s = prevailing(m.state_s for m in results.values() if isinstance(m, Measurement))

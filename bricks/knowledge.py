@@ -72,6 +72,10 @@ class Knowledge:
         self._bricks.update(decomposition.bricks)
         self._surround([decomposition.plan.copies], decomposition.unseen_weight_bytes)
 
+    def learn(self) -> None:
+        """Learn now, which would otherwise be done when something is asked: it takes a second."""
+        self._learned()
+
     def settled(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
         open_keys = [k for k in keys if k not in self._measured and k not in self._failed]
@@ -97,13 +101,16 @@ class Knowledge:
         return Predictions(predictor.predict(self.traits(wanted)), predictor.bias, self._state_s)
 
     def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
-        """What is believed of each of ``keys``. What failed costs nothing, and is known."""
+        """What is believed of each of ``keys``, and of all that is measured, which tells of them.
+
+        What failed costs nothing, and is known.
+        """
         from bricks.estimate.planner import Belief
         from bricks.estimate.roofline import Roofline
         from bricks.estimate.transfer import expected
 
         predictor = self._learned()
-        settled = self.settled(keys)
+        settled = self.settled(keys) | self._measured.keys()
         found = {key: Belief(self._latency_s(key), measured=True) for key in settled}
         traits = self.traits(sorted(set(keys) - settled))
         if predictor is not None:
@@ -192,8 +199,11 @@ class Knowledge:
         """Know how much is around the bricks of these models: see ``surroundings``."""
         from bricks.estimate.features import surroundings
 
-        bricks = self._load({key for copies in models for key in copies})
-        for key, around_bytes in surroundings(models, bricks, beside_bytes).items():
+        keys = {key for copies in models for key in copies}
+        weight_bytes = self._store.weight_bytes([key for key in keys if key not in self._bricks])
+        for key in keys & self._bricks.keys():
+            weight_bytes[key] = self._bricks[key].numeric_weight_bytes
+        for key, around_bytes in surroundings(models, weight_bytes, beside_bytes).items():
             if around_bytes < self._around_bytes.get(key, math.inf):
                 self._around_bytes[key] = around_bytes
                 self._traits.pop(key, None)

@@ -163,7 +163,7 @@ def _planner(jobs: Sequence[Job], knowledge: Knowledge, beliefs: Mapping[str, Be
     from bricks.estimate.planner import Planner
 
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
-    traits = knowledge.traits(sorted(_keys(jobs)))
+    traits = knowledge.traits(sorted(beliefs))
     familiar = frozenset[str]().union(*(other.kernels for other in knowledge.others))
     return Planner(counts, traits, beliefs, familiar)
 

@@ -162,12 +162,12 @@ def test_weights_of_small_models_are_near() -> None:
 
 def test_around_a_brick_are_the_weights_of_the_smallest_model_that_has_it() -> None:
     small, large = dense(1, 100, 10), dense(1, 100, 1000)
-    bricks = {brick.key: brick for brick in (small, large)}
+    weight_bytes = {brick.key: brick.numeric_weight_bytes for brick in (small, large)}
     models = [{small.key: 2}, {small.key: 1, large.key: 3}]
-    found = surroundings(models, bricks)
+    found = surroundings(models, weight_bytes)
     assert found == {small.key: 2 * 4000, large.key: 4000 + 3 * 400_000}
-    assert surroundings(reversed(models), bricks) == found
-    assert surroundings(models[:1], bricks, 5)[small.key] == 2 * 4000 + 5
+    assert surroundings(reversed(models), weight_bytes) == found
+    assert surroundings(models[:1], weight_bytes, 5)[small.key] == 2 * 4000 + 5
 
 
 def test_copies_of_a_brick_are_its_sets_of_weights() -> None:

@@ -15,6 +15,7 @@ from store_examples import (
 )
 
 from bricks.errors import StoreError
+from bricks.graph.tensor import TensorType
 from bricks.measure.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store
 from bricks.store import measurements as ledger
@@ -65,6 +66,18 @@ def test_the_order_of_a_bricks_inputs_and_unknown_flops_survive(cache: Cache) ->
         brick = store.load_bricks(["b1-0000"])["b1-0000"]
     assert list(brick.inputs) == ["z", "a"]
     assert brick == make_brick(0) and brick.flops is None
+
+
+def test_how_heavy_bricks_are_is_known_without_loading_them(cache: Cache) -> None:
+    texts = {"w": TensorType("STRING", (2,)), "v": TensorType("FLOAT", (5,))}
+    made = make_decomposition()
+    bricks = dict(made.bricks)
+    bricks["b1-0002"] = replace(bricks["b1-0002"], weights=texts)
+    with open_with_target(cache) as store:
+        store.save_decomposition(replace(made, bricks=bricks), TARGET.key)
+        found = store.weight_bytes([*made.plan.keys, "b1-none"])
+    assert found == {key: brick.numeric_weight_bytes for key, brick in bricks.items()}
+    assert found["b1-0002"] == 20
 
 
 def test_saving_a_decomposition_again_is_harmless(cache: Cache) -> None:

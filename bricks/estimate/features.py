@@ -120,15 +120,14 @@ def describe(brick: Brick, around_bytes: float = math.inf) -> Traits:
 
 
 def surroundings(
-    models: Iterable[Mapping[str, int]], bricks: Mapping[str, Brick], beside_bytes: int = 0
+    models: Iterable[Mapping[str, int]], weight_bytes: Mapping[str, int], beside_bytes: int = 0
 ) -> dict[str, float]:
     """The bytes of weights around each brick: of that model with the fewest that has it.
 
     There it is likely to be measured, since it is a larger share of such a model. ``models`` are
-    given as in :attr:`Plan.copies`; weights of bricks that are not in ``bricks`` do not count. Each
-    has ``beside_bytes`` of weights more.
+    given as in :attr:`Plan.copies`; bricks that are not in ``weight_bytes`` do not count. Each
+    model has ``beside_bytes`` of weights more.
     """
-    weight_bytes = {key: brick.numeric_weight_bytes for key, brick in bricks.items()}
     found: dict[str, float] = {}
     for copies in models:
         mine = sum(count * weight_bytes.get(key, 0) for key, count in copies.items())

@@ -297,6 +297,20 @@ class Store:
                         found[row.key] = brick_of(row)
         return {key: found[key] for key in dict.fromkeys(keys) if key in found}
 
+    def weight_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """As ``Brick.numeric_weight_bytes`` of those of ``keys`` that are known; none is loaded."""
+        found: dict[str, int | None] = {}
+        query = select(bricks.c.key, bricks.c.weight_bytes)
+        with self._reading() as connection:
+            for chunk in database.chunks(keys):
+                for row in connection.execute(query.where(bricks.c.key.in_(chunk))):
+                    found[row.key] = row.weight_bytes
+        texts = self.load_bricks([key for key, size in found.items() if size is None])
+        return {
+            key: texts[key].numeric_weight_bytes if size is None else size
+            for key, size in found.items()
+        }
+
     # Measurements
 
     def claim(self, target_key: str, keys: Sequence[str], owner: Owner) -> list[Claim]:
