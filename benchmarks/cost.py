@@ -227,24 +227,36 @@ def processes(cost: Cost) -> dict[str, float]:
         }
 
 
+def about(cost: Cost) -> dict[str, Any]:
+    """When, where and of what."""
+    with cost.bench(MODELS) as bench:
+        target = bench.target
+    return {
+        "date": str(datetime.now(UTC).date()),
+        "system": target.system.name,
+        "backend": target.runtime.backend,
+        "version": target.runtime.version,
+        "threads": target.runtime.threads,
+    }
+
+
+def one_more(cost: Cost) -> dict[str, Any]:
+    """What one model more costs."""
+    some = one_of_each_family(cost.names)
+    return {"about": about(cost), "rows": adding(cost.folder, some, cost.efforts, cost.threads)}
+
+
 def facts_of(cost: Cost) -> dict[str, Any]:
     """All that the page says of models and efforts."""
     with cost.bench(MODELS) as bench:
-        target = bench.target
-        wholes = bench.store.results(target.key, [m.digest for m in cost.models])
+        wholes = bench.store.results(bench.target.key, [m.digest for m in cost.models])
     saved_s = sum(_saved_s(m) for m in wholes.values() if isinstance(m, Measurement))
     reading_s, decomposing_s = cost.preparing_s["reading"], cost.preparing_s["decomposing"]
     all_s = reading_s + cost.spent_s[MODELS]
     first = cost.efforts[0]
     profile = {"reading models": reading_s, "decomposing": decomposing_s}
     facts: dict[str, Any] = {
-        "about": {
-            "date": str(datetime.now(UTC).date()),
-            "system": target.system.name,
-            "backend": target.runtime.backend,
-            "version": target.runtime.version,
-            "threads": target.runtime.threads,
-        },
+        "about": about(cost),
         "models": len(cost.models),
         "reading_s": reading_s,
         "decomposing_s": decomposing_s,
@@ -296,8 +308,14 @@ def main() -> None:
     parser.add_argument("--efforts", nargs="+", choices=list(EFFORTS), default=list(EFFORTS))
     parser.add_argument("--keep", type=Path, help="A folder for the caches; else they are removed.")
     parser.add_argument("--page-only", action="store_true", help="Only write the page again.")
+    parser.add_argument(
+        "--adding-only", action="store_true", help="Only one model more, of caches that were kept."
+    )
     arguments = parser.parse_args()
-    if not arguments.page_only:
+    if arguments.adding_only:
+        cost = Cost(arguments.keep, arguments.models, arguments.threads, arguments.efforts)
+        keep(json.loads(RAW.read_text(encoding="utf-8")) | {"adding": one_more(cost)})
+    elif not arguments.page_only:
         with tempfile.TemporaryDirectory() as place:
             folder = arguments.keep or Path(place)
             cost = Cost(folder, arguments.models, arguments.threads, arguments.efforts)
@@ -305,8 +323,7 @@ def main() -> None:
             facts = facts_of(cost)
             keep(facts)  # at once, so that nothing measured is lost
             facts["processes"] = processes(cost)
-            some = one_of_each_family(cost.names)
-            facts["adding"] = adding(cost.folder, some, cost.efforts, cost.threads)
+            facts["adding"] = one_more(cost)
             keep(facts)
             facts["unseen"] = unseen(cost)
             keep(facts)

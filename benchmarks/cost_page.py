@@ -153,10 +153,11 @@ def _shares(facts: Facts) -> list[str]:
 
 
 def _adding(facts: Facts) -> list[str]:
-    rows = facts["adding"]
-    if not rows:
+    *single, together = facts["adding"]["rows"]
+    if not single:
         return []
-    *single, together = rows
+    about = facts["adding"]["about"]
+    elsewhere = "" if about == facts["about"] else f" (On {about['system']}, {about['date']}.)"
     efforts = list(together["adding_s"])
     alone_s = sum(row["alone_s"] for row in single)
     added_s = [sum(row["adding_s"][effort] for row in single) for effort in efforts]
@@ -173,7 +174,8 @@ def _adding(facts: Facts) -> list[str]:
         " Each is a process of its own, timed from when this package is imported: no worker has"
         " been started, the model's file is not read, and what only predictions need is not"
         " imported. The columns without a head are of adding as a share of running; `new` are"
-        " bricks that were measured. The last row is of one command that adds all of them.",
+        " bricks that were measured: where `full` has none, all of it is starting a worker and"
+        " decomposing. The last row is of one command that adds all of them." + elsewhere,
         "",
         f"| model | bricks | alone |{heads}",
         "|---|--:|--:|" + "--:|--:|--:|" * len(efforts),

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -161,18 +160,7 @@ class Bench:
 
     def _cut(self, model: Model) -> Decomposition:
         self._progress(f"decomposing {model.name}", 0.0)
-        with self._learning():
-            return self._graphs.decomposed(model, self._granularity)
-
-    @contextmanager
-    def _learning(self) -> Iterator[None]:
-        """Learn meanwhile what an effort chooses by: whoever decomposes waits for the worker."""
-        if self._effort.complete:
-            yield
-        else:
-            with ThreadPoolExecutor(1) as beside:
-                beside.submit(self.knowledge().learn)  # what fails does so again when it is asked
-                yield
+        return self._graphs.decomposed(model, self._granularity)
 
     def knows(self, model: Model) -> bool:
         """Whether the cache holds the model's plan, so that nothing has to be decomposed."""

@@ -72,10 +72,6 @@ class Knowledge:
         self._bricks.update(decomposition.bricks)
         self._surround([decomposition.plan.copies], decomposition.unseen_weight_bytes)
 
-    def learn(self) -> None:
-        """Learn now, which would otherwise be done when something is asked: it takes a second."""
-        self._learned()
-
     def settled(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
         open_keys = [k for k in keys if k not in self._measured and k not in self._failed]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bricks.estimate.effort import Effort
 from bricks.knowledge import Knowledge
@@ -21,6 +23,10 @@ from bricks.measure.statistics import NORMAL_95, median
 
 if TYPE_CHECKING:
     from bricks.estimate.planner import Belief, Planner
+
+# What measuring takes no longer than this, about, on a machine of which nothing is known: learning
+# which of it to measure would take as long, most of it to import what predictions stand on.
+_SOON_S = 2.0
 
 # Bricks that the first predictions are learned from; from then on at most so many times as many.
 _FIRST, _GROWTH = 120, 2.0
@@ -72,6 +78,8 @@ class Spending:
 
     def run(self, run: Run) -> Outcome:
         """Measure stage by stage; what all stages did."""
+        if self._soon_done():
+            return run(self._jobs, None, self._progress)
         done: list[Outcome] = []
         whole = any(job.whole for job in self._jobs)
         while whole or not done or not self._over():
@@ -89,6 +97,16 @@ class Spending:
             if outcome.unfinished:
                 break
         return replace(_together(done), unfinished=self._unfinished(done))
+
+    def _soon_done(self) -> bool:
+        """Whether all is measured sooner than learned what to choose.
+
+        Not where whole models are run, too: that is to see how good an effort's predictions are.
+        """
+        if self._budget_s is not None or any(job.whole for job in self._jobs):
+            return False
+        unknown = self._keys - self._knowledge.settled(self._keys)
+        return _usual_s(self._jobs, self._knowledge, unknown) <= _SOON_S
 
     def _unfinished(self, done: Sequence[Outcome]) -> frozenset[str]:
         """What there was no time for: of all bricks, or of those that were chosen."""
@@ -151,6 +169,28 @@ def deviation(jobs: Sequence[Job], knowledge: Knowledge) -> float | None:
         return None
     planner = _planner(jobs, knowledge, knowledge.beliefs(_keys(jobs)))
     return median([float(d) for d in planner.deviations()])
+
+
+def _usual_s(jobs: Sequence[Job], knowledge: Knowledge, keys: Collection[str]) -> float:
+    """About how many seconds measuring ``keys`` takes on a machine of which nothing is known."""
+    if not keys:
+        return 0.0
+    from bricks.estimate.cost import usual_s
+    from bricks.estimate.roofline import Roofline
+
+    traits = knowledge.traits(sorted(_keys(jobs)))
+    seconds = map(float, Roofline.usual().seconds([*traits.values()]))
+    latency_s = dict(zip(traits, seconds, strict=True))
+    share = dict.fromkeys(keys, 0.0)
+    for job in jobs:
+        counts = job.decomposition.plan.counts
+        taken_s = {key: abs(n) * latency_s[key] for key, n in counts.items()}
+        total_s = sum(taken_s.values()) or math.inf
+        for key in taken_s.keys() & share.keys():
+            share[key] = max(share[key], taken_s[key] / total_s)
+    weight_bytes = np.array([traits[key].weight_bytes for key in share])
+    believed_s = np.array([latency_s[key] for key in share])
+    return float(usual_s(weight_bytes, believed_s, np.array([*share.values()])).sum())
 
 
 def _keys(jobs: Sequence[Job]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import Any
 
 import pytest
 from brick_examples import conv, dense, ideal_s, unary
-from commands import chain
-from factories import save
 from plans import plan
 from store_examples import make_target, measure, open_with_target
 
-import bricks
+from bricks import spending
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.estimate.effort import EFFORTS
 from bricks.estimate.features import describe
@@ -67,8 +64,9 @@ def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
 
     def run(jobs: Sequence[Job], _left_s: float | None, _progress: Progress) -> Outcome:
         (job,) = jobs
-        take(store, made, job.bricks)
-        done.update(job.bricks)
+        known = store.results(TARGET.key, job.bricks)
+        take(store, made, new := set(job.bricks) - known.keys())
+        done.update(new)
         return Outcome({}, frozenset(), (), frozenset(), None)
 
     knowledge = Knowledge(store, TARGET.key, "executed")
@@ -78,8 +76,11 @@ def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
 
 
 @pytest.mark.parametrize("effort", ["balanced", "quick"])
-def test_a_model_like_others_is_added_with_hardly_a_brick(store: Store, effort: str) -> None:
+def test_a_model_like_others_is_added_with_hardly_a_brick(
+    store: Store, effort: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though it shares none with them: theirs tell of its own."""
+    monkeypatch.setattr(spending, "_SOON_S", 0.0)
     assert len(measured(store, network(30), effort)) <= 2
 
 
@@ -87,24 +88,29 @@ def test_all_of_it_is_measured_where_nothing_is_to_be_predicted(store: Store) ->
     assert len(measured(store, network(30), "full")) == 10
 
 
-def test_of_a_kernel_that_nobody_knows_something_is_measured(store: Store) -> None:
+def test_of_a_kernel_that_nobody_knows_something_is_measured(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spending, "_SOON_S", 0.0)
     strange = unary("Sin", 10)
     assert strange.key in measured(store, [*network(30), strange], "quick")
 
 
-@pytest.mark.parametrize(("effort", "learns"), [("full", False), ("balanced", True)])
-def test_what_an_effort_chooses_by_is_learned_while_a_model_is_decomposed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effort: str, learns: bool
+@pytest.mark.parametrize("effort", ["balanced", "quick"])
+def test_what_is_soon_measured_is_measured_and_nothing_learned(
+    store: Store, effort: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beside: list[bool] = []
+    """Learning takes longer than measuring a few small bricks, and would know them less well."""
+    monkeypatch.setattr(Knowledge, "_learned", refuse)
+    small = [unary("Sin", 10), unary("Exp", 30)]
+    assert measured(store, small, effort) == {brick.key for brick in small}
+    assert measured(store, small, effort) == set()
 
-    def learn(_: Knowledge) -> None:
-        beside.append(threading.current_thread() is not threading.main_thread())
-        raise OSError("is met where it matters")
 
-    monkeypatch.setattr(Knowledge, "learn", learn)
-    with bricks.Bench(tmp_path / "c", runtime="fake", effort=effort) as bench:
-        model = bench.read(save(chain("Relu", "Tanh"), tmp_path))
-        for _ in range(2):  # the second time it is known
-            assert len(bench.decompose(model).bricks) == 2
-    assert beside == [True] * learns
+def test_what_takes_long_is_not_all_measured(store: Store) -> None:
+    large = [conv(64, 64, side) for side in range(200, 230)]
+    assert len(measured(store, large, "quick")) < len(large)
+
+
+def refuse(_: Knowledge) -> None:
+    raise AssertionError("nothing is to be learned")

@@ -19,16 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from bricks.estimate.cost import usual_s
 from bricks.estimate.features import Traits
 from bricks.estimate.likeness import LIKENESS, by_kind, covariance, noise_of, places
 
 Array = np.ndarray
-
-# What measuring a brick takes: seconds until it is loaded, with those that lead in, and more for
-# each byte of weights, which are copied and packed into memory that is filled for the first time;
-# how often its latency is spent at least, and how often more where it is all of a model. As found
-# of some 500 bricks of the zoo; only the proportions matter.
-_LOAD_S, _LOAD_S_PER_BYTE, _RUNS, _MORE_RUNS = 5e-3, 3e-9, 15.0, 45.0
 
 # How far below its goal a model is wanted, so that one is not almost known for ever.
 _BELOW = 0.8
@@ -179,8 +174,7 @@ class _Kind:
         self.strange = set(self._kernels) - {"", *familiar, *self._kernels[~self._open]}
         latency_s = np.array([max(beliefs[key].latency_s, 1e-7) for key in keys])
         self._noise = noise_of(self._like, latency_s)
-        weight_bytes = np.array([traits[key].weight_bytes for key in keys])
-        self._load_s = _LOAD_S + _LOAD_S_PER_BYTE * weight_bytes
+        self._weight_bytes = np.array([traits[key].weight_bytes for key in keys])
         self._places = places([traits[key] for key in keys], latency_s, self._like)
         half = covariance(self._places, self._places, self._like, lower=True).astype(np.float32)
         self._prior = np.tril(half)
@@ -201,7 +195,7 @@ class _Kind:
                     shares[row, column[key]] = abs(n) * beliefs[key].latency_s / total_s
         latency_s = np.array([b.latency_s for b in believed])
         self._most = shares.max(axis=0, initial=0.0)
-        self._costs_s = self._load_s + latency_s * (_RUNS + _MORE_RUNS * self._most)
+        self._costs_s = usual_s(self._weight_bytes, latency_s, self._most)
         self._weights = np.where(self._open, shares * [b.scale for b in believed], 0.0)
         self._effects = self._weights.astype(np.float32) @ self._prior
         self._effects = self._effects - (self._weights @ self._told.T) @ self._told
