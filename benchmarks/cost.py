@@ -312,6 +312,8 @@ def main() -> None:
         "--adding-only", action="store_true", help="Only one model more, of caches that were kept."
     )
     arguments = parser.parse_args()
+    if arguments.adding_only and arguments.keep is None:
+        parser.error("--adding-only needs --keep: the folder of an earlier run")
     if arguments.adding_only:
         cost = Cost(arguments.keep, arguments.models, arguments.threads, arguments.efforts)
         keep(json.loads(RAW.read_text(encoding="utf-8")) | {"adding": one_more(cost)})
