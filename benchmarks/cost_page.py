@@ -34,12 +34,13 @@ what it has decomposed. One stop rule holds on both sides: a latency is sampled 
 """
 
 
-def page(facts: Facts) -> str:
-    """All of the page."""
+def page(facts: Facts, noisy: Facts) -> str:
+    """All of the page; ``noisy`` are the facts of another run, on a machine that is not quiet."""
     return "\n".join(
         [
             HEAD.format(**facts["about"], models=facts["models"], precision="1 %"),
             *_efforts(facts),
+            *_on_noisy(noisy),
             *_shares(facts),
             *_adding(facts),
             *_unseen(facts),
@@ -56,9 +57,52 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def _efforts(facts: Facts) -> list[str]:
-    lines = [
+    noise, same = facts["noise"], facts["noise_in_state"]
+    return [
         "## The whole zoo",
         "",
+        *_costs(facts),
+        "",
+        "And how far estimates are from what the models took; below each effort, the same of those"
+        " models nine tenths of whose estimate are from the state of the machine in which the model"
+        " was run:",
+        "",
+        *_errors(facts),
+        "",
+        f"The models themselves were run twice more, at other times of the same session: latencies"
+        f" were {percent(median(noise))} from those of the first time in the median, and"
+        f" {percent(quantile(noise, 0.95))} in the 95th percentile: the machine has"
+        " [states](measuring.md#states-of-a-machine). Within one state, it was"
+        f" {percent(median(same))} and {percent(quantile(same, 0.95))}. That is how well running a"
+        " model tells what it takes some minutes later, and no estimate can be nearer but by"
+        " chance. What a model took is the geometric mean of the three, in that state in which"
+        " most of its bricks are known or predicted.",
+        "",
+        f"Who runs each model as seldom as the rule allows, 8 rounds, needs about"
+        f" {_s(facts['fewest_s'])}: that is {_times(facts)} as long as the efforts above.",
+    ]
+
+
+def _on_noisy(facts: Facts) -> list[str]:
+    noise, about = facts["noise"], facts["about"]
+    return [
+        "",
+        "## The same where it is not quiet",
+        "",
+        f"The same run on {about['system']}, on {about['date']}: a shared host, on which models"
+        f" that were run again were {percent(median(noise))} from the first time in the median, and"
+        f" {percent(quantile(noise, 0.95))} in the 95th percentile. More has to be sampled for the"
+        " same precision, of bricks most of all, and nothing is known as well: neither by bricks"
+        " nor by running models.",
+        "",
+        *_costs(facts),
+        "",
+        *_errors(facts),
+    ]
+
+
+def _costs(facts: Facts) -> list[str]:
+    lines = [
         "| | reading | decomposing | measuring | in all | `speedup_wall` | bricks measured |"
         " rounds |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -70,12 +114,11 @@ def _efforts(facts: Facts) -> list[str]:
         cells += [_s(effort["all_s"]), number(effort["speedup_wall"], 1)]
         cells += [f"{effort['measured_bricks']} of {effort['bricks']}", str(effort["rounds"])]
         lines.append(_row(f"`--effort {name}`", cells))
-    lines += [
-        "",
-        "And how far estimates are from what the models took; below each effort, the same of those"
-        " models nine tenths of whose estimate are from the state of the machine in which the model"
-        " was run:",
-        "",
+    return lines
+
+
+def _errors(facts: Facts) -> list[str]:
+    lines = [
         "| | models | median error | 95th percentile | worst | geometric mean of ratios"
         " | inside the interval | half the interval, median | predicted share, median |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
@@ -103,21 +146,6 @@ def _efforts(facts: Facts) -> list[str]:
         cells += [number(math.exp(sum(logs) / len(logs)), 3), percent(sum(inside) / len(rows), 0)]
         cells += [percent(median(half)), percent(median([r["predicted_share"] for r in rows]), 0)]
         lines.append(_row(title, cells))
-    noise, same = facts["noise"], facts["noise_in_state"]
-    lines += [
-        "",
-        f"The models themselves were run twice more, at other times of the same session: latencies"
-        f" were {percent(median(noise))} from those of the first time in the median, and"
-        f" {percent(quantile(noise, 0.95))} in the 95th percentile: the machine has"
-        " [states](measuring.md#states-of-a-machine). Within one state, it was"
-        f" {percent(median(same))} and {percent(quantile(same, 0.95))}. That is how well running a"
-        " model tells what it takes some minutes later, and no estimate can be nearer but by"
-        " chance. What a model took is the geometric mean of the three, in that state in which"
-        " most of its bricks are known or predicted.",
-        "",
-        f"Who runs each model as seldom as the rule allows, 8 rounds, needs about"
-        f" {_s(facts['fewest_s'])}: that is {_times(facts)} as long as the efforts above.",
-    ]
     return lines
 
 
