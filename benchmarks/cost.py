@@ -312,11 +312,12 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=[entry.name for entry in entries()])
     parser.add_argument("--efforts", nargs="+", choices=list(EFFORTS), default=list(EFFORTS))
     parser.add_argument("--keep", type=Path, help="A folder for the caches; else they are removed.")
-    parser.add_argument("--page-only", action="store_true", help="Only write the page again.")
-    parser.add_argument(
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--page-only", action="store_true", help="Only write the page again.")
+    only.add_argument(
         "--adding-only", action="store_true", help="Only one model more, of caches that were kept."
     )
-    parser.add_argument(
+    only.add_argument(
         "--noisy", action="store_true", help="Only the whole zoo, as on a noisy machine."
     )
     arguments = parser.parse_args()
@@ -331,10 +332,9 @@ def main() -> None:
             cost = Cost(folder, arguments.models, arguments.threads, arguments.efforts)
             cost.run()
             facts = facts_of(cost)
-            if arguments.noisy:
-                keep(facts, NOISY)
-            else:
-                keep(facts)  # at once, so that nothing measured is lost
+            # At once, so that nothing measured is lost.
+            keep(facts, NOISY if arguments.noisy else RAW)
+            if not arguments.noisy:
                 facts["processes"] = processes(cost)
                 facts["adding"] = one_more(cost)
                 keep(facts)

@@ -102,7 +102,6 @@ class Knowledge:
         What failed costs nothing, and is known.
         """
         from bricks.estimate.planner import Belief
-        from bricks.estimate.roofline import Roofline
         from bricks.estimate.transfer import expected
 
         predictor = self._learned()
@@ -116,9 +115,16 @@ class Knowledge:
         elif traits and self.others:
             found |= {k: Belief(s) for k, s in expected(traits, self.others).items()}
         elif traits:
-            guessed_s = Roofline.usual().seconds(list(traits.values()))
-            found |= {k: Belief(float(s)) for k, s in zip(traits, guessed_s, strict=True)}
+            found |= {k: Belief(s) for k, s in self.usual_s(traits).items()}
         return found
+
+    def usual_s(self, keys: Collection[str]) -> dict[str, float]:
+        """What each of ``keys`` takes in seconds, on a machine of which nothing is known."""
+        from bricks.estimate.roofline import Roofline
+
+        traits = self.traits(sorted(keys))
+        seconds = Roofline.usual().seconds([*traits.values()])
+        return dict(zip(traits, map(float, seconds), strict=True))
 
     @property
     def others(self) -> Sequence[Elsewhere]:

@@ -18,7 +18,8 @@ import numpy as np
 from bricks.estimate.effort import Effort
 from bricks.knowledge import Knowledge
 from bricks.measure.campaign import Outcome, Progress
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import Job, needs_of
+from bricks.measure.shares import Shares
 from bricks.measure.statistics import NORMAL_95, median
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Spending:
 
     @property
     def untried(self) -> bool:
-        """Whether nothing was measured yet: then something will be."""
+        """Whether none of the bricks was measured yet: then some are likely to be."""
         return bool(self._keys) and not self._knowledge.settled(self._keys)
 
     def run(self, run: Run) -> Outcome:
@@ -176,21 +177,12 @@ def _usual_s(jobs: Sequence[Job], knowledge: Knowledge, keys: Collection[str]) -
     if not keys:
         return 0.0
     from bricks.estimate.cost import usual_s
-    from bricks.estimate.roofline import Roofline
 
-    traits = knowledge.traits(sorted(_keys(jobs)))
-    seconds = map(float, Roofline.usual().seconds([*traits.values()]))
-    latency_s = dict(zip(traits, seconds, strict=True))
-    share = dict.fromkeys(keys, 0.0)
-    for job in jobs:
-        counts = job.decomposition.plan.counts
-        taken_s = {key: abs(n) * latency_s[key] for key, n in counts.items()}
-        total_s = sum(taken_s.values()) or math.inf
-        for key in taken_s.keys() & share.keys():
-            share[key] = max(share[key], taken_s[key] / total_s)
-    weight_bytes = np.array([traits[key].weight_bytes for key in share])
-    believed_s = np.array([latency_s[key] for key in share])
-    return float(usual_s(weight_bytes, believed_s, np.array([*share.values()])).sum())
+    latency_s = knowledge.usual_s(_keys(jobs))
+    shares = Shares(needs_of(jobs), {}).of(latency_s)
+    traits = knowledge.traits(sorted(keys))
+    rows = [(each.weight_bytes, latency_s[key], shares[key]) for key, each in traits.items()]
+    return float(usual_s(*np.array(rows).T).sum())
 
 
 def _keys(jobs: Sequence[Job]) -> set[str]:

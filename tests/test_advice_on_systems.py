@@ -20,6 +20,8 @@ BIG = replace(HOME, name="big", identity={**HOME.identity, "logical_cpus": 97})
 ARM = replace(
     HOME, name="arm", identity={**HOME.identity, "architecture": "aarch64", "logical_cpus": 98}
 )
+# Of the systems in a cache of two.
+NAMES = ", ".join(sorted((HOME.name, BIG.name)))
 
 
 def estimate(low_s: float, estimate_s: float, high_s: float) -> Estimate:
@@ -138,7 +140,7 @@ def test_people_see_a_table(fleet: Here, models: tuple[Path, Path]) -> None:
         (("--slo", "1ms", "--batches", "1,x"), "are no batch sizes: write them like 1,4,8"),
         (("--slo", "1ms", "--batches", "0"), "are no batch sizes"),
         (("--slo", "1ms", "--batches", "1", "--batch", "2"), "leave one out"),
-        (("--slo", "1ms", "--system", "bigg"), "is called 'bigg'; it knows: "),
+        (("--slo", "1ms", "--system", "bigg"), f"is called 'bigg'; it knows: {NAMES}; did you"),
         (("--slo", "1ms", "--granularity", "3"), "was measured with fake like that"),
     ],
 )
