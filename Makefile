@@ -42,10 +42,10 @@ docs: setup ## the documentation as a site, to be read without a network: docs/_
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
 
 conformance: setup ## the test cases of the onnx package decomposed, chained, measured: docs/conformance.md
-	$(BIN)/python tests/conformance.py
+	$(BIN)/python tools/conformance.py
 
 fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0): docs/fuzz.json
-	$(BIN)/python tests/fuzzing.py --cases $(CASES) --seed $(SEED) --json docs/fuzz.json
+	$(BIN)/python tools/fuzzing.py --cases $(CASES) --seed $(SEED) --json docs/fuzz.json
 
 notebooks: setup ## run the notebooks from top to bottom on a quiet machine, and keep what they show
 	$(BIN)/python notebooks/execute.py
@@ -97,7 +97,7 @@ models: setup ## rebuild the zoo from its recipes (MODELS=--all: those of PyTorc
 	$(BIN)/python models/recipes/readme.py
 
 zoo-check: setup ## decompose, chain and measure every model of the zoo: docs/zoo.json
-	$(BIN)/python tests/zoo_check.py
+	$(BIN)/python tools/zoo_check.py
 
 clean: ## remove the environment and what tools left behind; the cache stays
 	rm -rf .venv dist build docs/_build docs/project .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -27,17 +27,18 @@ import onnx
 
 from bricks import Bench
 from bricks.backends import create
-from bricks.backends.ballast import BALLAST, ballast
 from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.backends.eviction_read import BALLAST, ballast
 from bricks.backends.filling import filled
 from bricks.backends.reference import REFERENCE, reference
 from bricks.decompose.plan import Decomposition
 from bricks.estimate.recompose import WALKED_CALL
 from bricks.graph.view import parse_model
-from bricks.measure.probes import LONG, SHORT, call_overhead_s, chain
-from bricks.measure.state import alike
-from bricks.measure.statistics import median
+from bricks.measure.overhead_walk import chain
 from bricks.measure.walk import Step, Walk, grounded, walk_of, without_region
+from bricks.samples.call_overhead import LONG, SHORT, call_overhead_s
+from bricks.samples.machine_state import alike
+from bricks.samples.statistics import median
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent

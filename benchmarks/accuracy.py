@@ -30,11 +30,11 @@ from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import WALKED_CALL, recompose, state_of
 from bricks.estimate.uncertainty import CALL_SHARE, STATE_SHARE, composition_s
 from bricks.measure.campaign import Conditions
-from bricks.measure.probes import PROBES
 from bricks.measure.rounds import StopRule
-from bricks.measure.state import alike, states
-from bricks.measure.statistics import median
 from bricks.report.tables import number, percent, seconds
+from bricks.samples.call_overhead import PROBES
+from bricks.samples.machine_state import alike, states
+from bricks.samples.statistics import median
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from bricks import Bench
+from bricks.analysis.batch import decompose_all
 from bricks.measure.campaign import Conditions
-from bricks.survey import decompose_all
 from bricks.zoo import entries
 
 # Instead of an effort: the models themselves, and none of their bricks.

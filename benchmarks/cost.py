@@ -36,16 +36,16 @@ from times import timed
 from turns import Progress, Turns
 
 from bricks import Bench, Measurement, Model
+from bricks.analysis.batch import decompose_all
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.estimate.effort import EFFORTS
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import recompose, state_of
-from bricks.knowledge import Knowledge
 from bricks.measure.campaign import Conditions
-from bricks.measure.probes import PROBES
 from bricks.measure.rounds import StopRule
-from bricks.measure.state import states
-from bricks.survey import decompose_all
+from bricks.predict.effort import EFFORTS
+from bricks.samples.call_overhead import PROBES
+from bricks.samples.machine_state import states
+from bricks.session.latency_model import Knowledge
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent

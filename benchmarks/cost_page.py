@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bricks.measure.statistics import median
 from bricks.report.tables import number, percent
+from bricks.samples.statistics import median
 
 Facts = Mapping[str, Any]
 

@@ -27,7 +27,7 @@ from bricks import Bench
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "growth.md"
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from decoder import Architecture, decoder, shapes  # noqa: E402  # found by the path above
 
 NODES = (100, 300, 1000, 3000, 10_000, 20_000)

@@ -25,8 +25,8 @@ from bricks.decompose.plan import Plan
 from bricks.estimate.recompose import WALKED_CALL, round_spread
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
-from bricks.measure.statistics import median
 from bricks.report.tables import number, percent
+from bricks.samples.statistics import median
 from bricks.system import Target
 
 ROOT = Path(__file__).resolve().parent.parent

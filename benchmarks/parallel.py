@@ -25,15 +25,16 @@ from bricks import Bench, Estimate, Measurement, StopRule
 from bricks.decompose.streams import streams_of, whole_key
 from bricks.estimate.recompose import recompose, round_spread, state_of
 from bricks.estimate.schedule import Construction
-from bricks.measure.measurement import Round
-from bricks.measure.probes import PROBES, probe_walk
+from bricks.measure.importance import Needs, Shares
+from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import Goal, sample_in_turn
 from bricks.measure.sampler import Sampler, Taken
-from bricks.measure.shares import Needs, Shares
-from bricks.measure.statistics import Spread, median
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.walk import along, single, walk_of
 from bricks.report.tables import number, percent, seconds
+from bricks.samples.call_overhead import PROBES
+from bricks.samples.measurement import Round
+from bricks.samples.statistics import Spread, median
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -24,18 +24,18 @@ import numpy as np
 
 from bricks import Bench, Measurement
 from bricks.decompose.plan import Brick, Plan
-from bricks.estimate.features import Traits, describe, surroundings
-from bricks.estimate.prediction import Prediction
-from bricks.estimate.predictor import learn
 from bricks.estimate.recompose import WALKED_CALL, round_spread
-from bricks.estimate.roofline import Roofline
 from bricks.estimate.uncertainty import composition_s
-from bricks.measure.measurement import Failure
-from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
-from bricks.measure.state import prevailing
-from bricks.measure.statistics import NORMAL_95, median
-from bricks.measure.translation import Translation
+from bricks.predict.features import Traits, describe, surroundings
+from bricks.predict.prediction import Prediction
+from bricks.predict.predictor import learn
+from bricks.predict.roofline import Roofline
 from bricks.report.tables import number, percent
+from bricks.samples.call_overhead import LONG, PROBES, SHORT, call_overhead_s
+from bricks.samples.machine_state import prevailing
+from bricks.samples.measurement import Failure
+from bricks.samples.state_correction import Translation
+from bricks.samples.statistics import NORMAL_95, median
 from bricks.zoo import entries
 
 

@@ -18,13 +18,13 @@ from itertools import combinations
 from pathlib import Path
 
 from bricks import Bench
-from bricks.contrast import side_of
-from bricks.estimate.difference import Difference, difference
-from bricks.estimate.side import Side
+from bricks.analysis.difference import Difference, difference
+from bricks.analysis.target_data import Side
+from bricks.analysis.target_diff import side_of
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
-from bricks.measure.statistics import median
 from bricks.report.tables import percent
+from bricks.samples.statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "diff.md"

@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 
 from bricks import Store, Target
-from bricks.estimate.features import Traits
-from bricks.estimate.planner import Belief, Planner
-from bricks.estimate.prediction import Prediction
-from bricks.estimate.predictor import learn
-from bricks.estimate.transfer import Elsewhere, expected, learn_transfer
-from bricks.knowledge import Knowledge
-from bricks.measure.statistics import NORMAL_95
+from bricks.predict.features import Traits
+from bricks.predict.planner import Belief, Planner
+from bricks.predict.prediction import Prediction
+from bricks.predict.predictor import learn
+from bricks.predict.transfer import Elsewhere, expected, learn_transfer
 from bricks.report.tables import percent
+from bricks.samples.statistics import NORMAL_95
+from bricks.session.latency_model import Knowledge
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -20,9 +20,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bricks._version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from bricks.bench import Bench
-    from bricks.contrast import Contrast, side_by_side
+    from bricks.analysis.batch import coverage, decompose_all
+    from bricks.analysis.coverage import Coverage, Covered, ZooCoverage
+    from bricks.analysis.difference import Difference
+    from bricks.analysis.explain import explain
+    from bricks.analysis.explanation import Explanation, Part, Peaks
+    from bricks.analysis.similarity import Similarity, similarity
+    from bricks.analysis.target_diff import Contrast, side_by_side
     from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
     from bricks.errors import (
         BackendError,
@@ -36,32 +43,25 @@ if TYPE_CHECKING:
     )
     from bricks.estimate.advice import PROMISE, per_million, risk
     from bricks.estimate.comparison import Compared, NotCompared, Summary
-    from bricks.estimate.cost import Cost, CostModel
-    from bricks.estimate.coverage import Coverage, Covered, ZooCoverage
-    from bricks.estimate.difference import Difference
     from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
-    from bricks.estimate.explanation import Explanation, Part, Peaks
     from bricks.estimate.schedule import Place, Rule, anything, not_two_of
-    from bricks.estimate.similarity import Similarity, similarity
     from bricks.graph.model import Model
     from bricks.graph.read import read_model
-    from bricks.insight import explain
     from bricks.measure.campaign import Conditions
-    from bricks.measure.measurement import Failure, Measurement
     from bricks.measure.rounds import StopRule
-    from bricks.options import Options
-    from bricks.results import Comparison, Measured, Probed
+    from bricks.predict.cost import Cost, CostModel
+    from bricks.samples.measurement import Failure, Measurement
+    from bricks.session.bench import Bench
+    from bricks.session.options import Options
+    from bricks.session.summaries import Comparison, Measured, Probed
     from bricks.store.exchange import Merged
     from bricks.store.store import Store
     from bricks.suite import Suite, read_suite, write_suite
-    from bricks.survey import coverage, decompose_all
     from bricks.system.target import Runtime, System, Target
 
-__version__ = "0.1.0"
-
 _ORIGIN = {
-    "bricks.bench": ("Bench",),
-    "bricks.contrast": ("Contrast", "side_by_side"),
+    "bricks.session.bench": ("Bench",),
+    "bricks.analysis.target_diff": ("Contrast", "side_by_side"),
     "bricks.decompose.plan": ("Brick", "Decomposition", "Occurrence", "Plan"),
     "bricks.errors": (
         "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "SuiteError",
@@ -69,25 +69,25 @@ _ORIGIN = {
     ),
     "bricks.estimate.advice": ("PROMISE", "per_million", "risk"),
     "bricks.estimate.comparison": ("Compared", "NotCompared", "Summary"),
-    "bricks.estimate.cost": ("Cost", "CostModel"),
-    "bricks.estimate.coverage": ("Coverage", "Covered", "ZooCoverage"),
-    "bricks.estimate.difference": ("Difference",),
+    "bricks.predict.cost": ("Cost", "CostModel"),
+    "bricks.analysis.coverage": ("Coverage", "Covered", "ZooCoverage"),
+    "bricks.analysis.difference": ("Difference",),
     "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
-    "bricks.estimate.explanation": ("Explanation", "Part", "Peaks"),
+    "bricks.analysis.explanation": ("Explanation", "Part", "Peaks"),
     "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
-    "bricks.estimate.similarity": ("Similarity", "similarity"),
+    "bricks.analysis.similarity": ("Similarity", "similarity"),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
-    "bricks.insight": ("explain",),
+    "bricks.analysis.explain": ("explain",),
     "bricks.measure.campaign": ("Conditions",),
-    "bricks.measure.measurement": ("Failure", "Measurement"),
+    "bricks.samples.measurement": ("Failure", "Measurement"),
     "bricks.measure.rounds": ("StopRule",),
-    "bricks.options": ("Options",),
-    "bricks.results": ("Comparison", "Measured", "Probed"),
+    "bricks.session.options": ("Options",),
+    "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
     "bricks.store.exchange": ("Merged",),
     "bricks.store.store": ("Store",),
     "bricks.suite": ("Suite", "read_suite", "write_suite"),
-    "bricks.survey": ("coverage", "decompose_all"),
+    "bricks.analysis.batch": ("coverage", "decompose_all"),
     "bricks.system.target": ("Runtime", "System", "Target"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bricks.backends import added
 from bricks.backends.base import Backend, BackendInfo
-from bricks.environments import Environment
 from bricks.errors import BackendError, UsageError, suggestion
+from bricks.system.environments import Environment
 
 __all__ = ["BACKENDS", "ENVIRONMENTS", "Backend", "BackendInfo", "create", "describe", "names"]
 

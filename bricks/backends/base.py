@@ -159,9 +159,9 @@ class Backend(Protocol):
     ) -> Loaded:
         """Make ``proto`` ready, with synthetic weights; ``key`` and the seed decide their values.
 
-        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none,
-        of a runtime that can have both. Inputs
-        hold what the metadata of ``proto`` says (:mod:`bricks.graph.held`), or are made up.
+        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none, of a
+        runtime that can have both. Inputs hold what the metadata of ``proto`` says
+        (:mod:`bricks.graph.model_metadata`), or are made up.
 
         With ``streams``, a number for each node of the graph that is executed for ``proto``, nodes
         with different numbers run side by side, those with one number in order.

@@ -31,8 +31,8 @@ from weakref import WeakSet
 import numpy as np
 import onnx
 
-from bricks.backends.ballast import BALLAST
 from bricks.backends.base import Executed, NodeEvent, Placement
+from bricks.backends.eviction_read import BALLAST
 from bricks.backends.reference import REFERENCE
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError

@@ -24,8 +24,8 @@ from bricks.errors import BricksError, StoreError, UsageError
 from bricks.graph.sizes import LARGEST_DIM
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench
     from bricks.graph.model import Model
+    from bricks.session.bench import Bench
     from bricks.system.target import Target
 
 Slo = Annotated[

@@ -7,9 +7,9 @@ from typing import Any
 import typer
 
 from bricks.cli import completion
+from bricks.cli.choices import RUNTIMES
 from bricks.cli.options import Json
 from bricks.cli.output import finish, print_json, remark, show
-from bricks.cli.values import RUNTIMES
 from bricks.errors import BackendError, UsageError, suggestion
 
 app = typer.Typer(
@@ -48,8 +48,8 @@ def install(
 
     Example: bricks backends install mxnet
     """
-    from bricks import environments
     from bricks.backends import BACKENDS, ENVIRONMENTS, names
+    from bricks.system import environments
 
     if name not in names():
         raise UsageError(f"no runtime is called {name!r}: {suggestion(name, names())}")

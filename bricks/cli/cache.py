@@ -75,7 +75,7 @@ def export(
 
     Example: bricks cache export results.jsonl
     """
-    from bricks import __version__
+    from bricks._version import __version__
 
     with _open(cache) as store:
         targets = store.targets()

@@ -18,7 +18,7 @@ from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 
 if TYPE_CHECKING:
     from bricks.estimate.comparison import Compared, NotCompared
-    from bricks.results import Comparison
+    from bricks.session.summaries import Comparison
 
 
 @takes_options

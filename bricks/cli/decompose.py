@@ -20,9 +20,9 @@ from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
+    from bricks.session.bench import Bench
 
 Verify = Annotated[
     bool, typer.Option("--verify", help="Chain the bricks and compare outputs with the model's.")
@@ -90,7 +90,7 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
 def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
     # Here, so that the other commands need not import it.
     from bricks.graph.domains import assumptions
-    from bricks.graph.held import held_values
+    from bricks.graph.model_metadata import held_values
     from bricks.graph.view import graph_of, parse_model
 
     proto = parse_model(model.skeleton)
@@ -100,7 +100,7 @@ def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
 
 def _verified(bench: Bench, model: Model) -> dict[str, Any]:
     result = bench.verify(model)
-    from bricks.measure.verify import within_tolerance
+    from bricks.measure.worker.verify import within_tolerance
 
     relative = result["max_rel_difference"]
     error = None

@@ -14,8 +14,8 @@ from bricks.cli.output import finish, print_json, show
 from bricks.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from bricks.contrast import Contrast
-    from bricks.estimate.difference import BrickDifference, Difference, ModelDifference
+    from bricks.analysis.difference import BrickDifference, Difference, ModelDifference
+    from bricks.analysis.target_diff import Contrast
     from bricks.system.target import Target
 
 Old = Annotated[
@@ -57,7 +57,7 @@ def diff(
     Targets are versions of a runtime, numbers of threads, or hosts. Nothing is measured.
     Example: bricks diff onnxruntime-1.23.2 onnxruntime-1.31.1 --fail-on 3%
     """
-    from bricks.contrast import side_by_side
+    from bricks.analysis.target_diff import side_by_side
     from bricks.store import Store
 
     most = None if fail_on is None else _share(fail_on)

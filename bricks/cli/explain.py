@@ -15,10 +15,10 @@ from bricks.cli.warnings import warn_of_crowding
 from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench
-    from bricks.estimate.explanation import Explanation, Part
+    from bricks.analysis.explain import Insight
+    from bricks.analysis.explanation import Explanation, Part
     from bricks.graph.model import Model
-    from bricks.insight import Insight
+    from bricks.session.bench import Bench
     from bricks.system import Target
 
 # So many bricks are shown unless all are asked for: as many as a screen has lines.
@@ -49,7 +49,7 @@ def explain(
     Of each brick what it does, the rates that it reaches, how far these are from the machine's
     peaks, and how many other models have it. Example: bricks explain resnet50 --threads 2
     """
-    from bricks.insight import Insight
+    from bricks.analysis.explain import Insight
 
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
@@ -94,8 +94,8 @@ def _traced(
     bench: Bench, model: Model | Unread, target: Target, file: Path, *, run: bool
 ) -> dict[str, Any]:
     """Write the model's trace; what is to be known of it, or why there is none."""
+    from bricks.analysis.trace import traced
     from bricks.report.trace import remarks, trace_text
-    from bricks.trace import traced
 
     facts: dict[str, Any] = {"file": str(file), "remarks": [], "error": None}
     if isinstance(model, Unread):

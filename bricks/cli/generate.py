@@ -17,9 +17,9 @@ from bricks.errors import BricksError, UsageError
 from bricks.zoo import entries
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
+    from bricks.session.bench import Bench
 
 Out = Annotated[
     Path, typer.Option(metavar="SUITE.zip", help="The archive to write.", show_default=False)
@@ -44,7 +44,7 @@ def generate(options: Common, out: Out, private: Private = False, decoys: Decoys
         raise UsageError(f"--decoys {decoys} hide bricks of a private suite: give --private too")
     if out.suffix.lower() != ".zip":
         raise UsageError(f"{out}: the name of a suite must end in .zip")
-    from bricks import __version__
+    from bricks._version import __version__
     from bricks.suite import write_private_suite, write_suite
 
     rows: list[dict[str, Any]] = []

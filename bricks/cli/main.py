@@ -23,7 +23,7 @@ from bricks.cli.predict import predict
 from bricks.cli.probe import probe
 from bricks.cli.report import report
 from bricks.cli.systems import app as systems_app
-from bricks.cli.voice import Quiet, Verbose, usual
+from bricks.cli.verbosity import Quiet, Verbose, usual
 from bricks.cli.worker import worker
 from bricks.cli.zoo import app as zoo_app
 from bricks.errors import BricksError, UsageError, first_line
@@ -51,7 +51,7 @@ app.add_typer(backends_app, name="backends")
 
 def _print_version(context: typer.Context, asked: bool) -> None:
     if asked and not context.resilient_parsing:  # a shell only asks what may follow
-        from bricks import __version__
+        from bricks._version import __version__
 
         show(f"bricks {__version__}")
         raise typer.Exit(DONE)

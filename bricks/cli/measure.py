@@ -20,10 +20,10 @@ from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
-    from bricks.results import Measured
+    from bricks.session.bench import Bench
+    from bricks.session.summaries import Measured
 
 
 @takes_options

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from bricks.cli import completion
+from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
-from bricks.cli.values import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
-from bricks.cli.voice import Quiet, Verbose
+from bricks.cli.verbosity import Quiet, Verbose
 from bricks.errors import BricksError, UsageError
 from bricks.graph.sizes import LARGEST_DIM, parse_shape
 from bricks.zoo import entries, find
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
-    from bricks.options import Options
+    from bricks.session.bench import Bench
+    from bricks.session.options import Options
 
 MOST_THREADS = 1024  # more than any host has cores; starting them would take minutes
 MOST_WORKERS = 64  # no model has so many branches
@@ -299,7 +299,7 @@ class Unread:
 def open_bench(options: Common) -> Iterator[Bench]:
     """A bench with these options, its progress shown on a terminal."""
     # Here, so that `bricks --help` need not import what measuring needs.
-    from bricks.bench import Bench
+    from bricks.session.bench import Bench
 
     with (
         terminal_progress() as progress,
@@ -312,7 +312,7 @@ def bench_options(options: Common) -> Options:
     """How a bench with these options measures."""
     from bricks.measure.campaign import Conditions
     from bricks.measure.rounds import StopRule
-    from bricks.options import Options
+    from bricks.session.options import Options
 
     further: dict[str, Any] = {}
     if isinstance(options, Measuring):
@@ -343,7 +343,7 @@ def read_all(options: Common, alone: list[Brick] | None = None) -> list[Model | 
     What is meant may be a private suite, which holds no models: its bricks come into ``alone``, or
     are refused where there is no such list.
     """
-    from bricks.graph.given import parse_value
+    from bricks.graph.input_values import parse_value
     from bricks.graph.read import read_model
 
     shapes: dict[str, tuple[int, ...]] = {}
@@ -412,7 +412,7 @@ def decomposed(bench: Bench, models: Sequence[Model | Unread]) -> Sequence[Model
     """
     readable = [model for model in models if not isinstance(model, Unread)]
     if len(readable) > 1:
-        from bricks.survey import decompose_all
+        from bricks.analysis.batch import decompose_all
 
         decompose_all(bench, readable)
     return models

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import typer
 from rich.console import Console, RenderableType
 
-from bricks.cli.voice import Voice, voice
+from bricks.cli.verbosity import Voice, voice
 from bricks.errors import BricksError, one_line, printable
 
 FAILED = 1

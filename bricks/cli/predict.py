@@ -22,9 +22,9 @@ from bricks.cli.warnings import warn_of_crowding
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench
     from bricks.estimate.estimate import Estimate, IncompleteEstimate
     from bricks.graph.model import Model
+    from bricks.session.bench import Bench
     from bricks.system.target import Target
 
 NoMeasure = Annotated[
@@ -104,7 +104,7 @@ def _row(bench: Bench, model: Model | Unread, target: Target) -> dict[str, Any]:
         return {**empty, "error": str(error)}
     facts = {**empty, **facts_of(estimate)}
     if facts["error"] is not None:
-        from bricks.measure.hints import hints
+        from bricks.measure.failure_hints import hints
 
         facts["error"] += hints(model, facts["error"])
     return facts

@@ -38,7 +38,7 @@ def probe(options: Surveying, bricks: Bricks = 96, budget: Budget = 60.0) -> Non
     differs. 'bricks predict MODEL --no-measure' then knows it. Of the models named, or of the whole
     zoo. Example: bricks probe --threads 2
     """
-    from bricks.measure.statistics import NORMAL_95
+    from bricks.samples.statistics import NORMAL_95
 
     with open_bench(options) as bench:
         errors, good = [], []

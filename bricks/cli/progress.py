@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bricks.cli.output import console_of
-from bricks.cli.voice import Voice, voice
+from bricks.cli.verbosity import Voice, voice
 from bricks.errors import printable
 
 _BAR_WIDTH = 40

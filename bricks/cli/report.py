@@ -17,8 +17,8 @@ from bricks.errors import BricksError, StoreError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bricks.bench import Bench
-    from bricks.overview import ModelView, Overview, TargetView
+    from bricks.analysis.cache_summary import ModelView, Overview, TargetView
+    from bricks.session.bench import Bench
     from bricks.system.target import Target
 
 Out = Annotated[
@@ -45,8 +45,8 @@ def report(
     Of the models that are named, or of all that were measured. Nothing is measured but the two
     peaks of this machine, if they lack. Example: bricks report --out report.html
     """
-    from bricks import __version__
-    from bricks.overview import overview
+    from bricks._version import __version__
+    from bricks.analysis.cache_summary import overview
     from bricks.report.page import check_renderer, render
     from bricks.store import Store
 

@@ -14,7 +14,7 @@ from bricks.cli.output import print_json, show
 from bricks.errors import StoreError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from bricks.bench import Bench
+    from bricks.session.bench import Bench
     from bricks.system import System, Target
 
 SystemName = Annotated[

@@ -70,7 +70,7 @@ from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
-from bricks.graph.held import ITEMS, STEERING, note, note_between
+from bricks.graph.model_metadata import ITEMS, STEERING, note, note_between
 from bricks.graph.steering import steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values

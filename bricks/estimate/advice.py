@@ -10,7 +10,7 @@ import math
 from statistics import NormalDist
 
 from bricks.estimate.estimate import Estimate
-from bricks.measure.statistics import NORMAL_95
+from bricks.samples.statistics import NORMAL_95
 
 # A latency is promised where it is missed at most this often.
 PROMISE = 0.05

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Results, round_spread
-from bricks.measure.measurement import Measurement
-from bricks.measure.statistics import Spread, median
+from bricks.samples.measurement import Measurement
+from bricks.samples.statistics import Spread, median
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,19 @@ from dataclasses import dataclass, field, replace
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
-from bricks.estimate.prediction import Predictions
 from bricks.estimate.schedule import Construction, length_s, longest_s, schedule
 from bricks.estimate.uncertainty import composition_s
-from bricks.measure.measurement import Failure, Measurement, common_state
-from bricks.measure.probes import LONG, PROBES, SHORT, call_overhead_s
-from bricks.measure.statistics import (
+from bricks.predict.prediction import Predictions
+from bricks.samples.call_overhead import LONG, PROBES, SHORT, call_overhead_s
+from bricks.samples.measurement import Failure, Measurement, common_state
+from bricks.samples.state_correction import Factor, Translation
+from bricks.samples.statistics import (
     LEAST_RANKED,
     Spread,
     half_width,
     pooled_deviation,
     spread,
 )
-from bricks.measure.translation import Factor, Translation
 
 Results = Mapping[str, Measurement | Failure]
 
@@ -157,10 +157,10 @@ def recompose(
 
     ``state_s`` is the state of the machine to speak of; if None, the one most is known in. A brick
     that was not measured in that state counts with what it took in another, translated (see
-    :mod:`bricks.measure.translation`). One that was never measured counts with what ``predictions``
-    say of it; one that failed is a gap.
-    ``walked_call`` times what the probes say is taken out of each brick. ``construction`` tells how
-    occurrences are run side by side; if None, they follow one another.
+    :mod:`bricks.samples.state_correction`). One that was never measured counts with what
+    ``predictions`` say of it; one that failed is a gap. ``walked_call`` times what the probes say
+    is taken out of each brick. ``construction`` tells how occurrences are run side by side; if
+    None, they follow one another.
 
     What samples leave open is independent from brick to brick: it adds up as squares do. What all
     bricks have in common is added as it is: what a call costs, how far predictions err together,

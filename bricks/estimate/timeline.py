@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bricks.decompose.plan import Plan
 from bricks.estimate.recompose import Basis, gaps, latencies
 from bricks.estimate.schedule import Run, schedule
-from bricks.measure.statistics import Spread
+from bricks.samples.statistics import Spread
 
 
 @dataclass(frozen=True, slots=True)

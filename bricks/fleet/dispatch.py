@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
-from bricks import __version__
+from bricks._version import __version__
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Decomposition
@@ -29,8 +29,8 @@ from bricks.fleet.report import FleetMeasured, HostReport, TargetReport
 from bricks.graph.model import Model
 from bricks.measure.campaign import Progress
 from bricks.measure.jobs import Job, batches, needs_of, spread_out
-from bricks.measure.measurement import Failure
-from bricks.options import Options, effort_of
+from bricks.samples.measurement import Failure
+from bricks.session.options import Options, effort_of
 from bricks.store import Store
 from bricks.system import Target
 

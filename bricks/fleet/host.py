@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bricks import __version__
-from bricks.bench import Bench
+from bricks._version import __version__
+from bricks.analysis.batch import decompose_all
 from bricks.errors import BricksError, FleetError
 from bricks.graph.model import Model
-from bricks.measure.probes import PROBES
-from bricks.options import Options
+from bricks.samples.call_overhead import PROBES
+from bricks.session.bench import Bench
+from bricks.session.options import Options
 from bricks.suite import pack_model, unpack_model
-from bricks.survey import decompose_all
 from bricks.system import System, Target, fingerprint
 
 # A request that was not heard of for so long is over: who made it must have ended.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bricks.measure.measurement import Failure
+from bricks.samples.measurement import Failure
 from bricks.system import Target
 
 

@@ -10,7 +10,7 @@ import hashlib
 
 import onnx
 
-from bricks.graph.held import GIVEN, ITEMS, container_types, held_values, note
+from bricks.graph.model_metadata import GIVEN, ITEMS, container_types, held_values, note
 from bricks.graph.payload import (
     all_tensors,
     is_referenced,

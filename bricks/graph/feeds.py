@@ -13,7 +13,7 @@ import onnx
 
 from bricks.graph.domains import Range
 from bricks.graph.graph import Graph
-from bricks.graph.held import held_values, natural
+from bricks.graph.model_metadata import held_values, natural
 from bricks.graph.synthesis import Pool
 
 

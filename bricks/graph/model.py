@@ -16,7 +16,7 @@ class Model:
     ``Constant`` nodes turned into initializers, and every payload that is not needed to understand
     the graph replaced by a reference (``data_location == EXTERNAL``; location relative to
     ``folder``, offset and length in bytes), also where the file held it inline. What inputs hold
-    stands in its metadata where it was given (:mod:`bricks.graph.held`).
+    stands in its metadata where it was given (:mod:`bricks.graph.model_metadata`).
     ``digest`` (``m1-…``) covers the skeleton without those references: two files that differ only
     in the values or the place of their weights have one digest. ``read_s`` is the wall time in
     seconds that reading took. ``rebatched`` says that the batch size asked for replaced a first

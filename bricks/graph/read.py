@@ -23,9 +23,9 @@ from bricks.graph.bulk import check_bulk
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.digest import digest
 from bricks.graph.functions import inlined
-from bricks.graph.given import literal
-from bricks.graph.held import GIVEN, ITEMS, checked_type, note, plain
+from bricks.graph.input_values import literal
 from bricks.graph.model import Model
+from bricks.graph.model_metadata import GIVEN, ITEMS, checked_type, note, plain
 from bricks.graph.payload import (
     PayloadError,
     all_tensors,

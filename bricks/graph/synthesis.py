@@ -70,7 +70,10 @@ class Pool:
         return self._floats("weight", name, type, math.sqrt(6 / max(fan_in, 1)), 0.0)
 
     def value(self, name: str, type: ValueType, range: Range | None = None) -> Any:
-        """An input, also one that is no tensor: a list, a dict, or None (see ``graph.held``)."""
+        """An input, also one that is no tensor: a list, a dict, or None.
+
+        See :mod:`bricks.graph.model_metadata`.
+        """
         if isinstance(type, TensorType):
             values = self.input(name, type, range)
             return unpacked(values, type) if ELEMENT_BITS.get(type.dtype, 8) < 8 else values

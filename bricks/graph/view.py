@@ -14,7 +14,7 @@ import onnx
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
-from bricks.graph.held import between_types, container_types
+from bricks.graph.model_metadata import between_types, container_types
 from bricks.graph.payload import is_referenced, type_of
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, used_values
@@ -88,8 +88,9 @@ def upstream(proto: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
 def graph_of(proto: onnx.ModelProto, types: Mapping[str, ValueType] | None = None) -> Graph:
     """``proto`` as a :class:`Graph`, with ``types`` for values that it doesn't state itself.
 
-    Inputs must have a concrete type, containers in the metadata (see :mod:`bricks.graph.held`), as
-    have values inside of bricks; other values that state none are left out of ``types``.
+    Inputs must have a concrete type, containers in the metadata (see
+    :mod:`bricks.graph.model_metadata`), as have values inside of bricks; other values that state
+    none are left out of ``types``.
     """
     graph = proto.graph
     known = container_types(proto)

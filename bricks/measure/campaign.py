@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
+from bricks.measure.importance import Needs, Shares
 from bricks.measure.jobs import (
     MOST_BRICKS,
     MOST_WEIGHT_BYTES,
@@ -22,15 +23,15 @@ from bricks.measure.jobs import (
     needs_of,
     spread_out,
 )
-from bricks.measure.measurement import Failure, Measurement, Round, common_state
-from bricks.measure.probes import PROBES, probe_walk
+from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import Goal, StopRule, sample_in_turn
 from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, Taken
-from bricks.measure.shares import Needs, Shares
 from bricks.measure.supervisor import Supervisor
-from bricks.measure.translation import Translation
-from bricks.measure.turn import WAITING, timing_turn
+from bricks.measure.timing_lock import WAITING, timing_turn
 from bricks.measure.walk import Walk, alone, along, single, walk_of
+from bricks.samples.call_overhead import PROBES
+from bricks.samples.measurement import Failure, Measurement, Round, common_state
+from bricks.samples.state_correction import Translation
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
 

@@ -22,11 +22,11 @@ from bricks.graph.model import Model
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
-from bricks.measure.hints import given, hints
+from bricks.measure.failure_hints import given, hints
 from bricks.measure.jobs import Job
-from bricks.measure.profile import Profile, profile_of
 from bricks.measure.protocol import pack, unpack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.samples.profile import Profile, profile_of
 
 # Comparing a model with its bricks runs each of them, with weights that are read from a disk; a
 # profile takes several runs: so many times as long as learning what a model consists of.

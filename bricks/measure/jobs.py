@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from bricks.decompose.plan import Decomposition, work_of
 from bricks.decompose.streams import whole_key
 from bricks.graph.model import Model
-from bricks.measure.shares import Needs
+from bricks.measure.importance import Needs
 from bricks.measure.walk import places_of
 
 # Most bricks in a batch, and bytes of their weights; so many fewer where memory is scarce. One

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bricks.measure.measurement import Round
+from bricks.measure.importance import Shares
 from bricks.measure.sampler import Sampler, Taken
-from bricks.measure.shares import Shares
-from bricks.measure.state import alike, prevailing
-from bricks.measure.statistics import LEAST_RANKED, half_width, median, pooled_deviation
+from bricks.samples.machine_state import alike, prevailing
+from bricks.samples.measurement import Round
+from bricks.samples.statistics import LEAST_RANKED, half_width, median, pooled_deviation
 
 # Rounds between two looks at the precision, once there are so many that must be there.
 _LOOK_EVERY = 4

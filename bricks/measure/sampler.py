@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks.errors import WorkerError
-from bricks.measure.measurement import Round
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import PATIENCE, Supervisor, WorkerDied, WorkerKilled
 from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
+from bricks.samples.measurement import Round
 
 DEFAULT_TIMEOUT_S = 60.0
 
@@ -38,7 +38,7 @@ class Lost(WorkerDied):
 class Taken:
     """What one walk yields: seconds by key, of the timed steps, and the conditions as they were.
 
-    The conditions are as in :class:`~bricks.measure.measurement.Round`.
+    The conditions are as in :class:`~bricks.samples.measurement.Round`.
     """
 
     samples: Mapping[str, tuple[float, ...]]

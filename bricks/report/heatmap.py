@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bricks.analysis.similarity import Similarity
 from bricks.errors import BricksError, UsageError, printable
-from bricks.estimate.similarity import Similarity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bricks.analysis.cache_summary import ModelView, Overview, TargetView
 from bricks.errors import UsageError, printable
 from bricks.estimate.estimate import IncompleteEstimate
-from bricks.overview import ModelView, Overview, TargetView
 from bricks.report.page_data import page_data
 from bricks.report.tables import percent, seconds, size
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+from bricks.analysis.cache_summary import ModelView, Overview, TargetView
+from bricks.analysis.explanation import Part
 from bricks.errors import printable
-from bricks.estimate.explanation import Part
-from bricks.overview import ModelView, Overview, TargetView
 from bricks.report.lanes import lanes
 from bricks.report.tables import percent, seconds
 

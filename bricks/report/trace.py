@@ -13,11 +13,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bricks.analysis.traced import Traced
 from bricks.errors import printable
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.timeline import Deduction, Entry, Hole, Step, Timeline
-from bricks.estimate.traced import Traced
-from bricks.measure.profile import NodeRun, NoProfile, Profile
+from bricks.samples.profile import NodeRun, NoProfile, Profile
 
 RECOMPOSED, MEASURED = "recomposed from bricks", "measured by the runtime's own profiler"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from bricks.measure.measurement import Round
+from bricks.samples.measurement import Round
 
 LEASE_S = 600.0
 

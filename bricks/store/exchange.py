@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Row, Select, Table, func, select, update
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
-from bricks.measure.measurement import Round
+from bricks.samples.measurement import Round
 from bricks.store.audit import BRICK_PREFIX
 from bricks.store.claims import Owner, Watch, lease_columns
 from bricks.store.engine import CHUNK, chunks, insert_or_ignore

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from bricks.errors import StoreError, first_line
-from bricks.measure.measurement import PROTOCOL, Failure, Measurement, Round
+from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.claims import Claim, Owner, Watch, lease_columns
 from bricks.store.engine import chunks, insert_or_ignore
 from bricks.store.rows import decoding, round_of, round_row

@@ -20,7 +20,7 @@ from sqlalchemy import Row
 from bricks.decompose.plan import Brick, Occurrence, Plan, copies_of
 from bricks.errors import StoreError, first_line
 from bricks.graph.containers import ValueType, type_from_json
-from bricks.measure.measurement import Round
+from bricks.samples.measurement import Round
 from bricks.store.schema import systems
 from bricks.system.target import Runtime, System, Target
 

@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL
 
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import StoreError
-from bricks.measure.measurement import Failure, Measurement
+from bricks.samples.measurement import Failure, Measurement
 from bricks.store import engine as database
 from bricks.store import exchange, results_file
 from bricks.store import measurements as ledger

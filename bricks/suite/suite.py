@@ -20,8 +20,8 @@ from onnx.helper import find_min_ir_version_for
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import ModelError, SuiteError, first_line
-from bricks.graph.held import given_values
 from bricks.graph.model import Model
+from bricks.graph.model_metadata import given_values
 from bricks.graph.payload import all_tensors, is_referenced
 from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model

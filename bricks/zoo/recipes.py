@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bricks.environments import Environment, install
 from bricks.errors import ModelError, first_line, suggestion
+from bricks.system.environments import Environment, install
 
 # What recipes run in, by the first word of their names: the Python of an environment of its own,
 # which MXNet's last release needs to be that one; or this environment.

@@ -5,7 +5,7 @@ Weights are drawn, normalisations and all, and the network is run in MXNet itsel
     python models/recipes/gluon_values.py --out FOLDER RECIPE [NAME…]
 
 writes ``NAME.npz`` with parameters (``p:``), inputs (``i:``) and results (``o:0``, …). Needs the
-environment of ``requirements-mxnet.lock``; ``tests/zoo_check.py`` reads the files.
+environment of ``requirements-mxnet.lock``; ``tools/zoo_check.py`` reads the files.
 """
 
 from __future__ import annotations

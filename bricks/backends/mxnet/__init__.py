@@ -31,8 +31,8 @@ from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
-from bricks.graph.held import held_values, natural
 from bricks.graph.model import Model
+from bricks.graph.model_metadata import held_values, natural
 from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.synthesis import Pool, numpy_dtype
 from bricks.graph.tensor import TensorType

@@ -132,7 +132,7 @@ def _kept(built: Built, before: ZooEntry | None, out: Path | None, zoo: Path) ->
 def _flops(path: Path) -> int | None:
     """Operations of the model as it is written, a multiply-add being two."""
     # Here, so that `bricks zoo list` need not import what decomposing needs.
-    from bricks.bench import Bench
+    from bricks.session.bench import Bench
 
     with TemporaryDirectory() as cache, Bench(cache, granularity="1", threads=1) as bench:
         return bench.decompose(bench.read(str(path))).flops

@@ -10,8 +10,8 @@ from bricks.cli.systems import SystemName, target_called
 from bricks.cli.zoo.plans import plans_of
 
 if TYPE_CHECKING:
-    from bricks.estimate.cost import Cost, CostModel
-    from bricks.estimate.coverage import Coverage, Covered
+    from bricks.analysis.coverage import Coverage, Covered
+    from bricks.predict.cost import Cost, CostModel
 
 
 @takes_options
@@ -24,7 +24,7 @@ def coverage(
     Nothing is measured. A brick that several models lack adds its cost to the first of them.
     Example: bricks zoo coverage resnet50 my_model.onnx
     """
-    from bricks.survey import coverage as coverage_of
+    from bricks.analysis.batch import coverage as coverage_of
 
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
@@ -108,7 +108,7 @@ def _words(cost_model: dict[str, Any] | None, together: dict[str, Any]) -> list[
     from bricks.report.tables import percent, seconds
 
     if cost_model is None:
-        from bricks.estimate.cost import LEAST
+        from bricks.predict.cost import LEAST
 
         return [
             f"What measuring would take cannot be told: fewer than {LEAST} bricks are measured"

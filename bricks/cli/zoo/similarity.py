@@ -14,7 +14,7 @@ from bricks.cli.zoo.plans import plans_of
 from bricks.zoo import entries
 
 if TYPE_CHECKING:
-    from bricks.estimate.similarity import Similarity
+    from bricks.analysis.similarity import Similarity
     from bricks.graph.model import Model
 
 # A grid of more models is wider than a terminal.
@@ -35,7 +35,7 @@ def similarity(
 
     Example: bricks zoo similarity --out similarity.svg
     """
-    from bricks.estimate.similarity import similarity as similarity_of
+    from bricks.analysis.similarity import similarity as similarity_of
 
     if out is not None:
         from bricks.report.heatmap import check_picture

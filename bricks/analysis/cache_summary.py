@@ -1,0 +1,216 @@
+"""All that a cache knows of models on targets, in one piece: what a report is made of.
+
+Nothing is measured or decomposed here, and no model's file is needed: plans and measurements tell
+all, also those that came from other hosts. Must not know how it is shown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from bricks.analysis.explain import Insight
+from bricks.analysis.explanation import Explanation, Peaks
+from bricks.analysis.similarity import Similarity, similarity
+from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.decompose.titles import titles
+from bricks.errors import StoreError
+from bricks.estimate.comparison import Compared, Summary, summarise
+from bricks.estimate.estimate import Estimate
+from bricks.estimate.recompose import Results, round_spread, state_of
+from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.statistics import Spread
+from bricks.session.bench import Bench
+from bricks.system import Target
+from bricks.zoo import entries
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """One model on one target. ``title`` tells it from others of its name.
+
+    ``flops`` and ``weight_bytes`` are those of what is executed; the first is None where the work
+    of an operator is not known. ``measured`` is the latency of the whole model; None where it was
+    never run. ``task`` is None for what is not of the zoo.
+    """
+
+    title: str
+    plan: Plan
+    task: str | None
+    flops: int | None
+    weight_bytes: int
+    explanation: Explanation
+    measured: Spread | None
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Its estimate; None where that is incomplete."""
+        found = self.explanation.estimate
+        return found if isinstance(found, Estimate) else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Estimate over measured latency, where both are known."""
+        if self.estimate is None or self.measured is None:
+            return None
+        return self.estimate.estimate_s / self.measured.median_s
+
+
+@dataclass(frozen=True, slots=True)
+class CostlyBrick:
+    """A brick of many models: what all its occurrences take in running each of them once."""
+
+    brick: str
+    operator: str
+    shapes: str
+    models: int
+    occurrences: int
+    latency_s: float
+    total_s: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class TargetView:
+    """Models on one target. ``measured`` and ``failed`` count bricks of these models.
+
+    ``summary`` is of the models that were run as a whole, too; reading model files is no part of
+    its wall times. ``costly`` are all bricks, the one that takes longest over all models first.
+    """
+
+    target: Target
+    models: tuple[ModelView, ...]
+    bricks: int
+    measured: int
+    failed: int
+    summary: Summary
+    peaks: Peaks
+    similarity: Similarity
+    costly: tuple[CostlyBrick, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a cache knows, target by target: those of which most models are known first.
+
+    On those that are ``unmeasured`` models were decomposed, and nothing of them was measured.
+    """
+
+    granularity: str
+    targets: tuple[TargetView, ...]
+    unmeasured: tuple[Target, ...] = ()
+
+
+def overview(
+    bench: Bench,
+    *,
+    targets: Sequence[Target] | None = None,
+    digests: Collection[str] | None = None,
+    peaks: bool = False,
+) -> Overview:
+    """What the bench's cache knows of models cut at its granularity.
+
+    ``targets`` are by default all that have such models, ``digests`` all models of these. With
+    ``peaks``, those of this host are measured where they lack. Raises :class:`StoreError` if there
+    is nothing to tell.
+    """
+    views, unmeasured = [], []
+    cut = str(bench.granularity)
+    for target in bench.store.targets() if targets is None else targets:
+        known = bench.store.plans(target.key, cut)
+        plans = [each for each in known if digests is None or each[0].digest in digests]
+        keys = sorted({key for plan, _ in plans for key in plan.keys})
+        if bench.store.results(target.key, keys):
+            views.append(_target(bench, target, plans, peaks=peaks))
+        elif plans:
+            unmeasured.append(target)
+    if not views:
+        raise StoreError(
+            f"the cache {bench.store.path} knows nothing of such models at granularity {cut}: run"
+            " 'bricks measure' or 'bricks compare' first"
+        )
+    views.sort(key=lambda view: (-len(view.models), view.target.system.name, view.target.key))
+    return Overview(cut, tuple(views), tuple(unmeasured))
+
+
+def _target(
+    bench: Bench, target: Target, plans: Sequence[tuple[Plan, float]], *, peaks: bool
+) -> TargetView:
+    insight = Insight(bench, target, measure=peaks)
+    keys = sorted({key for plan, _ in plans for key in plan.keys})
+    bricks = bench.store.load_bricks(keys)
+    results = bench.store.results(target.key, [*keys, *(plan.digest for plan, _ in plans)])
+    called = titles([plan for plan, _ in plans])
+    task = {entry.name: entry.task for entry in entries()}
+    models, compared = [], []
+    for number, ((plan, _), title) in enumerate(zip(plans, called, strict=True)):
+        bench.progress(f"looking at {title} on {target.system.name}", number / len(plans))
+        estimate = bench.recomposed(plan, target=target)
+        own = {key: bricks[key] for key in plan.keys}
+        executed = Decomposition(plan, own, 0.0)
+        measured = _measured(plan, results)
+        models.append(
+            ModelView(
+                title,
+                plan,
+                task.get(plan.model),
+                executed.flops,
+                executed.weight_bytes,
+                insight.of(plan, estimate),
+                measured,
+            )
+        )
+        if measured is not None and isinstance(estimate, Estimate):
+            compared.append(Compared(title, plan, 0, measured, estimate))
+    walls_s = {plan.digest: wall_s for plan, wall_s in plans}
+    settled = [results[key] for key in keys if key in results]
+    return TargetView(
+        target=target,
+        models=tuple(models),
+        bricks=len(keys),
+        measured=sum(isinstance(result, Measurement) for result in settled),
+        failed=sum(isinstance(result, Failure) for result in settled),
+        summary=summarise(
+            compared, results, decompose_s=walls_s, read_s=dict.fromkeys(walls_s, 0.0)
+        ),
+        peaks=insight.peaks,
+        similarity=similarity([view.plan for view in models]),
+        costly=_costly(models, bricks),
+    )
+
+
+def _measured(plan: Plan, results: Results) -> Spread | None:
+    """The latency of the whole model, in the state of the machine that its estimate is of."""
+    whole = results.get(plan.digest)
+    if not isinstance(whole, Measurement):
+        return None
+    return round_spread(whole, state_of(plan, results, whole))
+
+
+def _costly(models: Iterable[ModelView], bricks: dict[str, Brick]) -> tuple[CostlyBrick, ...]:
+    places: dict[str, int] = defaultdict(int)
+    holders: dict[str, int] = defaultdict(int)
+    seconds: dict[str, float] = defaultdict(float)
+    shapes: dict[str, str] = {}
+    for model in models:
+        for part in model.explanation.parts:
+            places[part.brick] += part.occurrences
+            holders[part.brick] += 1
+            seconds[part.brick] += part.total_s
+            shapes[part.brick] = part.shapes
+    every_s = sum(seconds.values())
+    found = [
+        CostlyBrick(
+            brick=key,
+            operator="+".join(bricks[key].operators),
+            shapes=shapes[key],
+            models=holders[key],
+            occurrences=places[key],
+            latency_s=total_s / places[key] if places[key] else 0.0,
+            total_s=total_s,
+            share=total_s / every_s if every_s else 0.0,
+        )
+        for key, total_s in seconds.items()
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.total_s, each.brick)))

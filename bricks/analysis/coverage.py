@@ -1,0 +1,126 @@
+"""How much of each model is measured already, and what measuring the rest would cost.
+
+Models are taken in the order given: a brick that several of them lack is paid for by the first.
+Must not know how measurements came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bricks.decompose.plan import Brick, Plan
+from bricks.estimate.recompose import Results
+from bricks.predict.cost import Cost, CostModel
+from bricks.samples.call_overhead import PROBES
+from bricks.samples.measurement import Failure, Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What is known of a model, or of several, on one target.
+
+    ``bricks`` are unique; of them, ``measured`` have a measurement, ``failed`` cannot have one, and
+    ``missing`` (keys, in order) lack it. ``share`` is the part of the occurrences that stands on a
+    measurement; ``flops_share`` and ``bytes_share`` are that of the operations, and of the bytes
+    read and written, of all occurrences: None where they are not known of one, or there are none.
+    ``complete`` says that nothing lacks for an estimate. ``cost`` is what measuring all that is
+    missing would take; None where too little was measured to tell.
+    """
+
+    bricks: int
+    measured: int
+    failed: int
+    missing: tuple[str, ...]
+    occurrences: int
+    share: float
+    flops_share: float | None
+    bytes_share: float | None
+    complete: bool
+    cost: Cost | None
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """One model's coverage; ``new`` are the missing bricks that no model before it needs.
+
+    ``marginal`` is what measuring those would take after what the models before it need.
+    """
+
+    model: str
+    coverage: Coverage
+    new: tuple[str, ...]
+    marginal: Cost | None
+
+
+@dataclass(frozen=True, slots=True)
+class ZooCoverage:
+    """The coverage of models, one by one in their order, and of all together."""
+
+    models: tuple[Covered, ...]
+    together: Coverage
+    cost_model: CostModel | None
+
+
+def coverage(
+    plans: Sequence[Plan],
+    bricks: Mapping[str, Brick],
+    results: Results,
+    cost_model: CostModel | None,
+) -> ZooCoverage:
+    """The coverage of ``plans``, whose ``bricks`` and ``results`` (probes included) go by key.
+
+    ``cost_model`` is that of the target of the results; measurements in other states of the
+    machine count too, though measuring may want to go over them again.
+    """
+    models: list[Covered] = []
+    before: set[str] = set()
+    for plan in plans:
+        own = _coverage([plan], bricks, results, cost_model)
+        new = tuple(key for key in own.missing if key not in before)
+        before |= set(own.missing)
+        models.append(Covered(plan.model, own, new, _cost(new, bricks, cost_model)))
+    return ZooCoverage(tuple(models), _coverage(plans, bricks, results, cost_model), cost_model)
+
+
+def _coverage(
+    plans: Sequence[Plan],
+    bricks: Mapping[str, Brick],
+    results: Results,
+    cost_model: CostModel | None,
+) -> Coverage:
+    keys = list(dict.fromkeys(key for plan in plans for key in plan.keys))
+    placed = [o.brick for plan in plans for o in plan.occurrences]
+    measured = {key for key in keys if isinstance(results.get(key), Measurement)}
+    failed = sum(isinstance(results.get(key), Failure) for key in keys)
+    missing = tuple(key for key in keys if key not in results)
+    probed = all(isinstance(results.get(key), Measurement) for key in PROBES.values())
+    return Coverage(
+        bricks=len(keys),
+        measured=len(measured),
+        failed=failed,
+        missing=missing,
+        occurrences=len(placed),
+        share=sum(key in measured for key in placed) / max(1, len(placed)),
+        flops_share=_share((key in measured, bricks[key].flops) for key in placed),
+        bytes_share=_share((key in measured, bricks[key].bytes_moved) for key in placed),
+        complete=probed and len(measured) == len(keys),
+        cost=_cost(missing, bricks, cost_model),
+    )
+
+
+def _share(parts: Iterable[tuple[bool, int | None]]) -> float | None:
+    """The part of the work that is measured."""
+    done = total = 0
+    for measured, work in parts:
+        if work is None:
+            return None
+        total += work
+        done += work if measured else 0
+    return done / total if total else None
+
+
+def _cost(
+    keys: Sequence[str], bricks: Mapping[str, Brick], cost_model: CostModel | None
+) -> Cost | None:
+    return None if cost_model is None else cost_model.cost(bricks[key] for key in keys)

@@ -1,0 +1,277 @@
+"""Two targets beside each other: what each brick takes on both, and what that makes of models.
+
+Old and new may be two versions of a runtime, two numbers of threads, or two hosts. Nothing is taken
+away silently: what is common to all bricks (a machine that has drifted, say) is told apart from
+what single bricks do, and both are in every ratio. It must not know how measurements came about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from bricks.analysis.significance import MACHINE_DRIFT, Change, Ratio, judged
+from bricks.analysis.target_data import Known, Side, Taken, states_of
+from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.samples.statistics import NORMAL_95, spread
+from bricks.system.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class BrickDifference:
+    """A brick that was measured on both: its latencies in seconds, a call's cost included.
+
+    ``rounds`` are how many rounds each stands on, the old one's first. ``models`` have it on both.
+    ``other_state`` tells that one of the two was measured in another state of the machine than most
+    of its target: its latency is translated, and its interval allows for that. ``disturbed`` tells
+    that on one of the two it has no other rounds than those in which others kept the worker from
+    running: they say no more than a single one.
+    """
+
+    brick: str
+    old_s: float
+    new_s: float
+    ratio: Ratio
+    rounds: tuple[int, int]
+    models: tuple[str, ...]
+    other_state: bool
+    disturbed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one brick adds to a model on each side, in seconds, and how often it occurs there.
+
+    ``predicted`` tells that it was not measured on at least one of them.
+    """
+
+    brick: str
+    old_occurrences: int
+    new_occurrences: int
+    old_s: float
+    new_s: float
+    predicted: bool
+
+    @property
+    def difference_s(self) -> float:
+        """By how many seconds the model is slower for it."""
+        return self.new_s - self.old_s
+
+    @property
+    def replaced(self) -> bool:
+        """Whether only one side executes it."""
+        return 0 in (self.old_occurrences, self.new_occurrences)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDifference:
+    """A model's estimates on both, and where they differ: most first.
+
+    Contributions and the difference of ``call_overhead_s`` add up to that of the estimates.
+    ``disturbed_share`` is the share that was only measured while others kept the worker from
+    running, on the side where that is more.
+    """
+
+    model: str
+    old: Estimate
+    new: Estimate
+    ratio: Ratio
+    contributions: tuple[Contribution, ...]
+    disturbed_share: float
+
+    @property
+    def predicted_share(self) -> float:
+        """The share of it that was not measured, on the side where that is more."""
+        return max(self.old.predicted_share, self.new.predicted_share)
+
+    @property
+    def gone_s(self) -> float:
+        """Seconds of the bricks that only the old one executes."""
+        return sum(c.old_s for c in self.contributions if not c.new_occurrences)
+
+    @property
+    def come_s(self) -> float:
+        """Seconds of the bricks that only the new one executes."""
+        return sum(c.new_s for c in self.contributions if not c.old_occurrences)
+
+
+@dataclass(frozen=True, slots=True)
+class Incomparable:
+    """A model that cannot be compared, and why, in one line."""
+
+    model: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What all bricks have in common: the median of their ratios, with a 95 % interval.
+
+    The interval says how well the median is known, and not whether machine or runtime is the cause.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    bricks: int
+
+    @property
+    def unusual(self) -> bool:
+        """Whether it is more than two sessions of one machine mostly differ by."""
+        return abs(math.log(self.ratio)) > NORMAL_95 * math.sqrt(2) * MACHINE_DRIFT
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two targets compared; ``models`` and ``incomparable`` together are all that was asked for.
+
+    ``old_state_s`` and ``new_state_s`` are the latencies of the reference workload in the states
+    that are compared, None where not known. ``states_apart`` tells that these are two states,
+    though host and threads are the same: then machine and runtime cannot be told apart.
+    """
+
+    old: Target
+    new: Target
+    common: Common | None
+    bricks: tuple[BrickDifference, ...]
+    models: tuple[ModelDifference, ...]
+    incomparable: tuple[Incomparable, ...]
+    old_state_s: float | None
+    new_state_s: float | None
+    states_apart: bool
+
+    def regressions(self, most: float) -> list[ModelDifference]:
+        """The models that are slower by more than ``most`` (0.03: 3 %), and beyond noise.
+
+        But for those that are :meth:`unproven`.
+        """
+        return [
+            m
+            for m in self.models
+            if m.ratio.slower and m.ratio.ratio - 1 > most >= m.predicted_share
+        ]
+
+    def unproven(self, most: float) -> list[ModelDifference]:
+        """The models of which more than ``most`` was not measured on a side.
+
+        If that took twice as long, it would be more than what is looked for, and not be seen.
+        """
+        return [m for m in self.models if m.predicted_share > most]
+
+
+def difference(old: Side, new: Side, digests: Iterable[str]) -> Difference:
+    """``old`` and ``new`` compared over the models of these digests, each known to one of them."""
+    digests = list(digests)
+    states_s, apart = states_of(old, new)
+    then, now = (Known(side, state_s) for side, state_s in zip((old, new), states_s, strict=True))
+    models: list[tuple[ModelDifference, Change]] = []
+    incomparable = []
+    for digest in digests:
+        found = _model(then, now, digest)
+        if isinstance(found, Incomparable):
+            incomparable.append(found)
+        else:
+            models.append(found)
+    ratios = judged([change for _, change in models])
+    bricks = _bricks(then, now, digests)
+    return Difference(
+        old=old.target,
+        new=new.target,
+        common=_common(bricks),
+        bricks=tuple(sorted(bricks, key=lambda b: (not b.ratio.beyond_noise, -b.ratio.ratio))),
+        models=tuple(
+            replace(model, ratio=ratio) for (model, _), ratio in zip(models, ratios, strict=True)
+        ),
+        incomparable=tuple(incomparable),
+        old_state_s=then.state_s,
+        new_state_s=now.state_s,
+        states_apart=apart,
+    )
+
+
+def _bricks(then: Known, now: Known, digests: Sequence[str]) -> list[BrickDifference]:
+    models: dict[str, list[str]] = {}
+    for digest in digests:
+        plans = [known.side.plans.get(digest) for known in (then, now)]
+        for key in sorted(set.intersection(*(set(p.keys if p else ()) for p in plans))):
+            models.setdefault(key, []).append(plans[0].model if plans[0] else "")
+    shared = [key for key in models if key in then.taken and key in now.taken]
+    pairs = [(then.taken[key], now.taken[key]) for key in shared]
+    ratios = judged([_change(before, after) for before, after in pairs])
+    return [
+        BrickDifference(
+            brick=key,
+            old_s=before.latency_s,
+            new_s=after.latency_s,
+            ratio=ratio,
+            rounds=(before.rounds, after.rounds),
+            models=tuple(models[key]),
+            other_state=before.elsewhere or after.elsewhere,
+            disturbed=before.disturbed or after.disturbed,
+        )
+        for key, (before, after), ratio in zip(shared, pairs, ratios, strict=True)
+    ]
+
+
+def _change(before: Taken, after: Taken) -> Change:
+    both = (before, after)
+    return Change(
+        math.log(after.latency_s / before.latency_s),
+        math.hypot(*(open_ for t in both for open_ in (t.alone, t.together, MACHINE_DRIFT))),
+        min(t.freedom for t in both),
+    )
+
+
+def _common(bricks: Sequence[BrickDifference]) -> Common | None:
+    """Of those bricks that were measured in the states that are compared."""
+    logs = [math.log(b.ratio.ratio) for b in bricks if not b.other_state]
+    if not logs:
+        return None
+    found = spread(logs)
+    middle, low, high = (math.exp(v) for v in (found.median_s, found.low_s, found.high_s))
+    return Common(middle, low, high, found.count)
+
+
+def _model(then: Known, now: Known, digest: str) -> Incomparable | tuple[ModelDifference, Change]:
+    """What differs in a model, by itself; whether that is noise is for all models together."""
+    plans = [known.side.plans.get(digest) for known in (then, now)]
+    estimates: list[Estimate] = []
+    for known, plan, other in zip((then, now), plans, plans[::-1], strict=True):
+        if plan is None:
+            name = other.model if other else digest
+            namesakes = any(p.model == name for p in known.side.plans.values())
+            knows = "knows another model of that name" if namesakes else "does not know it"
+            return Incomparable(name, f"{name}: {known.side.name} {knows}: measure it there first")
+        found = known.recomposed(plan)
+        if isinstance(found, IncompleteEstimate):
+            first, more = found.gaps[0], len(found.gaps) - 1
+            others = f" and {more} more" if more else ""
+            lacking = f"{known.side.name} lacks {first.brick} ({first.reason}){others}"
+            return Incomparable(plan.model, f"{plan.model}: {lacking}")
+        if not found.estimate_s > 0:
+            nothing = f"{known.side.name} takes no time for it: there is no ratio"
+            return Incomparable(plan.model, f"{plan.model}: {nothing}")
+        estimates.append(found)
+    (a, b), (before, after) = [plan for plan in plans if plan is not None], estimates
+    deviations = (then.deviation(a, before, b.counts), now.deviation(b, after, a.counts))
+    change = Change(math.log(after.estimate_s / before.estimate_s), math.hypot(*deviations))
+    found_alone = ModelDifference(
+        model=b.model,
+        old=before,
+        new=after,
+        ratio=judged([change])[0],
+        contributions=_contributions(before, after),
+        disturbed_share=max(then.disturbed_share(a), now.disturbed_share(b)),
+    )
+    return found_alone, change
+
+
+def _contributions(before: Estimate, after: Estimate) -> tuple[Contribution, ...]:
+    old, new = ({s.brick: s for s in estimate.shares} for estimate in (before, after))
+    found = []
+    for key in dict.fromkeys((*old, *new)):
+        sides = (old.get(key), new.get(key))
+        (n, s), (m, t) = ((x.occurrences, x.latency_s) if x else (0, 0.0) for x in sides)
+        found.append(Contribution(key, n, m, s, t, any(x.predicted for x in sides if x)))
+    return tuple(sorted(found, key=lambda c: -abs(c.difference_s)))

@@ -1,0 +1,169 @@
+"""Where the time of models goes: gathers from the cache what an explanation stands on.
+
+What is asked of an estimate after it is made, where :mod:`bricks.session.bench` makes it. Only the
+two peaks of a machine are measured here, and only if somebody wants that. Must not know how it is
+shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bricks.analysis.explanation import Explanation, Known, Peaks, same_work
+from bricks.analysis.explanation import explain as explained
+from bricks.decompose.plan import Plan
+from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.estimate.recompose import WALKED_CALL, Results, call_cost
+from bricks.graph.model import Model
+from bricks.measure.peaks import compute_peak, memory_peak, peak_bricks
+from bricks.samples.call_overhead import PROBES
+from bricks.samples.measurement import Measurement
+from bricks.session.bench import Bench
+from bricks.system import Target
+
+# What is less than this much faster is as fast: two measurements of one brick differ by as much.
+_NOTABLE = 0.05
+
+
+def explain(
+    bench: Bench, model: Model, *, measure: bool = True, target: Target | None = None
+) -> Explanation:
+    """Where the time of ``model`` goes on ``target``, by default the bench's own.
+
+    With ``measure``, what lacks is measured first, the machine's peaks among it; on another target
+    nothing ever is. Raises :class:`~bricks.errors.UsageError` as :meth:`Bench.predict` does.
+    """
+    return Insight(bench, target, measure=measure).explain(model)
+
+
+@dataclass
+class Insight:
+    """Explanations of several models on one target, which share what they stand on."""
+
+    bench: Bench
+    target: Target | None = None
+    measure: bool = False
+    _peaks: Peaks | None = field(default=None, init=False)
+    _others: Mapping[str, Mapping[str, int]] | None = field(default=None, init=False)
+    _fastest: dict[tuple[object, ...], Known] | None = field(default=None, init=False)
+    _calls_s: dict[str, float] = field(default_factory=dict, init=False)
+
+    def explain(
+        self, model: Model, estimate: Estimate | IncompleteEstimate | None = None
+    ) -> Explanation:
+        """Where the time of ``model`` goes; ``estimate`` is the model's, if it is known already."""
+        bench, target = self.bench, self._target
+        if estimate is None:
+            estimate = bench.predict(model, measure=self.measure, target=target)
+        return self.of(bench.plan(model, target=target), estimate)
+
+    def of(self, plan: Plan, estimate: Estimate | IncompleteEstimate) -> Explanation:
+        """Where the time of ``estimate`` goes, which was made of ``plan``."""
+        bench, target = self.bench, self._target
+        bricks = bench.store.load_bricks(plan.keys)
+        traits = bench.knowledge(target).traits(plan.keys)
+        return explained(
+            plan,
+            estimate,
+            bricks,
+            traits,
+            peaks=self.peaks,
+            models=self._models_with(plan),
+            fastest=self._faster(plan, estimate),
+        )
+
+    @property
+    def _target(self) -> Target:
+        return self.bench.target if self.target is None else self.target
+
+    @property
+    def peaks(self) -> Peaks:
+        """What the target reaches at best, as far as it is measured."""
+        if self._peaks is None:
+            bench, target = self.bench, self._target
+            here = target.key == bench.target.key
+            lacking = {b.key for b in peak_bricks()} - self._results([], target).keys()
+            if self.measure and here and lacking:
+                bench.measure_alone(peak_bricks())
+            compute, memory = (self._rate(brick.key, target) for brick in peak_bricks())
+            flops, moved = compute_peak().flops, memory_peak().bytes_moved
+            self._peaks = Peaks(
+                None if compute is None or flops is None else flops * compute,
+                None if memory is None else moved * memory,
+            )
+        return self._peaks
+
+    def _results(self, keys: Collection[str], target: Target) -> Results:
+        peaks = (brick.key for brick in peak_bricks())
+        return self.bench.store.results(target.key, sorted({*keys, *PROBES.values(), *peaks}))
+
+    def _rate(self, key: str, target: Target) -> float | None:
+        """How often in a second a brick was run at best; None if it was not measured.
+
+        The best sample and not the median: a peak is what no disturbance has kept down.
+        """
+        found = self._results([], target).get(key)
+        if not isinstance(found, Measurement):
+            return None
+        net_s = min(found.samples) - self._call_s(target)
+        return 1 / net_s if net_s > 0 else None
+
+    def _call_s(self, target: Target) -> float:
+        """What is taken out of each brick on a target."""
+        if target.key not in self._calls_s:
+            results = self._results([], target)
+            probed = all(isinstance(results.get(k), Measurement) for k in PROBES.values())
+            # Without, all of it seems slower than it is: never faster than what it is beside.
+            call_s = WALKED_CALL * call_cost(results).median_s if probed else 0.0
+            self._calls_s[target.key] = call_s
+        return self._calls_s[target.key]
+
+    def _models_with(self, plan: Plan) -> Counter[str]:
+        """In how many other models of the cache each brick is, on this target."""
+        if self._others is None:
+            cut = str(self.bench.granularity)
+            self._others = self.bench.store.brick_counts(self._target.key, cut)
+        found: Counter[str] = Counter()
+        for name, counts in self._others.items():
+            if name != plan.model:
+                found.update(counts.keys() & set(plan.keys))
+        return found
+
+    def _faster(self, plan: Plan, estimate: Estimate | IncompleteEstimate) -> dict[str, Known]:
+        """Of each measured brick the fastest implementation of its work, where that is another."""
+        traits = self.bench.knowledge(self._target).traits(plan.keys)
+        found = {}
+        for share in estimate.shares:
+            if share.predicted or share.occurrences <= 0:
+                continue
+            best = self._implementations().get(same_work(traits[share.brick]))
+            own_s = share.latency_s / share.occurrences
+            if best is not None and best.latency_s < (1 - _NOTABLE) * own_s:
+                found[share.brick] = best
+        return found
+
+    def _implementations(self) -> Mapping[tuple[object, ...], Known]:
+        """The fastest known of each work, on the system of the target with as many threads."""
+        if self._fastest is None:
+            self._fastest = {}
+            for target in self._alike():
+                self._consider(target, self._fastest)
+        return self._fastest
+
+    def _alike(self) -> Iterable[Target]:
+        own = self._target
+        for other in self.bench.store.targets():
+            same_host = other.system.key == own.system.key
+            if same_host and other.runtime.threads == own.runtime.threads:
+                yield other
+
+    def _consider(self, target: Target, fastest: dict[tuple[object, ...], Known]) -> None:
+        knowledge = self.bench.knowledge(target)
+        latency_s, _ = knowledge.known_latencies()
+        call_s = self._call_s(target)
+        for key, traits in knowledge.traits(sorted(latency_s)).items():
+            work, net_s = same_work(traits), max(0.0, latency_s[key] - call_s)
+            if work not in fastest or net_s < fastest[work].latency_s:
+                fastest[work] = Known(key, target.key, net_s)

@@ -1,0 +1,235 @@
+"""Where a model's time goes: what each brick does, how well, and what the best known would take.
+
+Pure arithmetic on an estimate: of every brick its work, the rates that it reaches, and how far
+these are from the machine's peaks (the roofline of Williams et al., Communications of the ACM,
+2009). The lower bound is Benanza's idea (Li et al., IPDPS 2020): each brick as fast as the fastest
+implementation of the same work that is known. Must not know how anything was measured.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bricks.decompose.plan import Brick, Plan
+from bricks.estimate.estimate import Estimate, IncompleteEstimate, Share
+from bricks.graph.containers import ValueType
+from bricks.graph.tensor import TensorType
+from bricks.predict.features import CONVOLUTION, PRODUCT, Traits
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """What a target reaches at best, in operations and in bytes per second; None: not measured."""
+
+    flops_per_s: float | None = None
+    bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An implementation of a brick's work that was measured: which brick, where, how long."""
+
+    brick: str
+    target: str
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One brick's part of a model. Work and rates are those of one occurrence.
+
+    ``shapes`` says for people what goes in, weights included, and what comes out.
+    ``latency_s`` is that of one occurrence, without the call; ``total_s`` that of all. ``flops`` is
+    None where an operator's work is not known. ``bytes`` are read and written, each once.
+    ``models`` is how many other models of the cache have the brick on this target. ``fastest`` is
+    the fastest implementation of the same work that is known on the system; None if it is this.
+    """
+
+    brick: str
+    operators: tuple[str, ...]
+    shapes: str
+    occurrences: int
+    total_s: float
+    share: float
+    predicted: bool
+    flops: int | None
+    bytes: float
+    peaks: Peaks
+    models: int
+    fastest: Known | None = None
+
+    @property
+    def operator(self) -> str:
+        """Its operators, joined."""
+        return "+".join(self.operators)
+
+    @property
+    def latency_s(self) -> float:
+        """The latency of one occurrence, in seconds."""
+        return self.total_s / self.occurrences if self.occurrences else 0.0
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations per byte."""
+        return None if self.flops is None or not self.bytes else self.flops / self.bytes
+
+    @property
+    def flops_per_s(self) -> float | None:
+        """Operations per second."""
+        return None if self.flops is None or not self.latency_s else self.flops / self.latency_s
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """Bytes per second."""
+        return self.bytes / self.latency_s if self.latency_s else None
+
+    @property
+    def roof_s(self) -> float | None:
+        """What one occurrence would take at the machine's peaks; None where that is not known."""
+        if self.flops is None or not self.peaks.flops_per_s or not self.peaks.bytes_per_s:
+            return None
+        return max(self.flops / self.peaks.flops_per_s, self.bytes / self.peaks.bytes_per_s)
+
+    @property
+    def peak_share(self) -> float | None:
+        """The share of what the roofline allows that it reaches; more than 1 out of caches."""
+        roof_s = self.roof_s
+        return None if roof_s is None or not self.latency_s else roof_s / self.latency_s
+
+    @property
+    def bound(self) -> str | None:
+        """Which roof is the lower one for it: ``compute`` or ``memory``."""
+        if self.roof_s is None or self.flops is None or not self.peaks.flops_per_s:
+            return None
+        return "compute" if self.flops / self.peaks.flops_per_s == self.roof_s else "memory"
+
+    @property
+    def lost_s(self) -> float:
+        """What all occurrences lose against the fastest implementation that is known."""
+        if self.fastest is None:
+            return 0.0
+        return max(0.0, self.total_s - self.occurrences * self.fastest.latency_s)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPart:
+    """All bricks of one operator, or of one sequence of them."""
+
+    operator: str
+    bricks: int
+    occurrences: int
+    total_s: float
+    share: float
+    lost_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a model's time goes; ``parts`` are its bricks, the one that takes longest first.
+
+    An incomplete estimate names what lacks: its parts are those that are known, and their shares
+    are of these.
+    """
+
+    estimate: Estimate | IncompleteEstimate
+    peaks: Peaks
+    parts: tuple[Part, ...]
+
+    @property
+    def operators(self) -> tuple[OperatorPart, ...]:
+        """The parts by operator, the one that takes longest first."""
+        groups: dict[str, list[Part]] = defaultdict(list)
+        for part in self.parts:
+            groups[part.operator].append(part)
+        found = [
+            OperatorPart(
+                operator,
+                len(parts),
+                sum(part.occurrences for part in parts),
+                sum(part.total_s for part in parts),
+                sum(part.share for part in parts),
+                sum(part.lost_s for part in parts),
+            )
+            for operator, parts in groups.items()
+        ]
+        return tuple(sorted(found, key=lambda group: (-group.total_s, group.operator)))
+
+    @property
+    def fastest_s(self) -> float | None:
+        """The latency if each brick took what the fastest known implementation of its work does.
+
+        None where the estimate is incomplete. That is a lower bound as far as the cache knows.
+        """
+        if isinstance(self.estimate, IncompleteEstimate):
+            return None
+        return self.estimate.estimate_s - sum(part.lost_s for part in self.parts)
+
+
+def explain(
+    plan: Plan,
+    estimate: Estimate | IncompleteEstimate,
+    bricks: Mapping[str, Brick],
+    traits: Mapping[str, Traits],
+    *,
+    peaks: Peaks,
+    models: Mapping[str, int],
+    fastest: Mapping[str, Known],
+) -> Explanation:
+    """Where the time of ``estimate`` goes; all mappings go by the key of a brick.
+
+    Bricks that cost nothing (views of other values) are parts too. ``fastest`` holds those that
+    are faster elsewhere.
+    """
+
+    def part(share: Share) -> Part:
+        brick, of = bricks[share.brick], traits[share.brick]
+        return Part(
+            brick=brick.key,
+            operators=brick.operators,
+            shapes=shapes(brick),
+            occurrences=share.occurrences,
+            total_s=share.latency_s,
+            share=share.share,
+            predicted=share.predicted,
+            flops=brick.flops,
+            bytes=of.read_bytes + of.written_bytes + of.weight_bytes,
+            peaks=peaks,
+            models=models.get(share.brick, 0),
+            fastest=fastest.get(share.brick),
+        )
+
+    parts = sorted(map(part, estimate.shares), key=lambda each: (-each.total_s, each.brick))
+    return Explanation(estimate, peaks, tuple(parts))
+
+
+def shapes(brick: Brick) -> str:
+    """What goes into a brick, weights included, and what comes out: ``1×8×8, 8×4 → 1×8×4``."""
+    ends = (*brick.inputs.values(), *brick.weights.values()), brick.outputs.values()
+    return " → ".join(", ".join(_shape(type_) for type_ in types) or "nothing" for types in ends)
+
+
+def _shape(type_: ValueType) -> str:
+    if not isinstance(type_, TensorType):
+        return str(type_)
+    sizes = "×".join(map(str, type_.shape)) or "1"
+    return sizes if type_.dtype == "FLOAT" else f"{sizes} {type_.dtype.lower()}"
+
+
+def same_work(traits: Traits) -> tuple[object, ...]:
+    """What bricks have in common that do the same work, in whichever layout or way.
+
+    Of convolutions and products the sizes, types and what is fused into them; of all else the
+    operator too.
+    """
+    kind = traits.kind
+    sizes = tuple(round(size, 6) for size in traits.sizes)
+    if kind == CONVOLUTION:
+        fused = traits.tag("activation"), traits.tag("summed")
+        return (kind, traits.tag("dtype"), *fused, sizes)
+    if kind == PRODUCT:
+        return (kind, traits.tag("dtype"), traits.tag("activation"), traits.tag("weight"), sizes)
+    operator = tuple(name.rpartition(".")[2] for name in traits.operator.split("+"))
+    tags = traits.tag("dtype"), traits.tag("pattern"), traits.tag("mode")
+    return (kind, operator, *tags, sizes, traits.flops)

@@ -1,0 +1,164 @@
+"""What a cache knows of two targets, put beside each other.
+
+Everything comes from the cache: nothing is measured and no worker is started, so the targets may be
+of other hosts. Must not know how differences are judged or shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bricks.analysis.difference import Difference, Incomparable, difference
+from bricks.analysis.target_data import Side
+from bricks.decompose.granularity import EXECUTED, Granularity
+from bricks.decompose.plan import Plan
+from bricks.decompose.titles import titles
+from bricks.errors import BricksError, StoreError, UsageError
+from bricks.predict.prediction import Predictions
+from bricks.samples.call_overhead import PROBES
+from bricks.session.latency_model import Knowledge
+from bricks.store import Store
+from bricks.system.names import names_of, target_named
+from bricks.system.target import Target
+from bricks.zoo import find
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Two targets of a cache compared, by the names that they go by there.
+
+    ``only_old`` and ``only_new`` are the models that were not asked for by name and that the other
+    one does not know.
+    """
+
+    old_name: str
+    new_name: str
+    granularity: str
+    difference: Difference
+    only_old: tuple[str, ...]
+    only_new: tuple[str, ...]
+
+
+def side_by_side(
+    store: Store,
+    old: str,
+    new: str,
+    models: Sequence[str] = (),
+    *,
+    granularity: str = "executed",
+) -> Contrast:
+    """The targets called ``old`` and ``new`` compared over ``models``, or all that both know.
+
+    A model is named as the cache does, or as a file, a folder or a zoo model. Raises
+    :class:`UsageError` for targets that cannot be meant, and :class:`StoreError` where there is
+    nothing to compare, or the cache is damaged.
+    """
+    cut = str(Granularity.parse(granularity))
+    store.refuse_damage()  # what cannot be found would be told to be missing
+    targets = store.targets()
+    both = target_named(old, targets), target_named(new, targets)
+    names = names_of(targets)
+    old_name, new_name = (names[target.key] for target in both)
+    if both[0].key == both[1].key:
+        raise UsageError(
+            f"{old!r} and {new!r} are one target, {old_name}, and a cache measures a target once:"
+            " give two"
+        )
+    plans = _plans(store, both, cut)
+    every = {**plans[0], **plans[1]}
+    labels = dict(zip(every, titles([*every.values()]), strict=True))
+    if models:
+        digests, unknown = _meant(models, labels)
+    else:
+        digests, unknown = (
+            sorted(plans[0].keys() & plans[1].keys(), key=lambda d: (labels[d], d)),
+            [],
+        )
+        if not digests:
+            raise StoreError(
+                f"{old_name} and {new_name} have no model in common at granularity {cut}: measure"
+                " the same ones on both"
+            )
+    old_side, new_side = (
+        side_of(
+            store, name, target, {d: replace(p, model=labels[d]) for d, p in known.items()}, digests
+        )
+        for name, target, known in zip((old_name, new_name), both, plans, strict=True)
+    )
+    found = difference(old_side, new_side, digests)
+    return Contrast(
+        old_name=old_name,
+        new_name=new_name,
+        granularity=cut,
+        difference=replace(found, incomparable=(*unknown, *found.incomparable)),
+        only_old=() if models else _only(labels, *plans),
+        only_new=() if models else _only(labels, *plans[::-1]),
+    )
+
+
+def _plans(store: Store, both: tuple[Target, Target], cut: str) -> list[dict[str, Plan]]:
+    """The plans of each, by the models' digests.
+
+    What one has a plan of holds for the other too, where that executes the same and has measured
+    all of it: so it is with a private suite, which holds no models.
+    """
+    own = [{plan.digest: plan for plan, _ in store.plans(target.key, cut)} for target in both]
+    found = [dict(known) for known in own]
+    if cut == EXECUTED and not both[0].executes_like(both[1]):
+        return found
+    for target, lacking, other in zip(both, found, own[::-1], strict=True):
+        for digest, plan in other.items():
+            if digest not in lacking and set(store.results(target.key, plan.keys)) == set(
+                plan.keys
+            ):
+                lacking[digest] = plan
+    return found
+
+
+def side_of(
+    store: Store, name: str, target: Target, plans: dict[str, Plan], digests: Sequence[str]
+) -> Side:
+    """What is known of a target, and predicted of what the models of these digests lack."""
+    keys = list(dict.fromkeys(key for plan in plans.values() for key in plan.keys))
+    results = store.results(target.key, [*keys, *PROBES.values()])
+    meant = [plans[digest] for digest in digests if digest in plans]
+    lacking = sorted({key for plan in meant for key in plan.keys} - results.keys())
+    predictions = Predictions()
+    if lacking:  # learning takes a while
+        cut = meant[0].granularity
+        predictions = Knowledge(store, target.key, cut).predictions(lacking)
+    return Side(name, target, plans, results, predictions)
+
+
+def _meant(
+    models: Sequence[str], labels: Mapping[str, str]
+) -> tuple[list[str], list[Incomparable]]:
+    """The digests of the models meant; and of those that neither target knows, why."""
+    digests: list[str] = []
+    unknown = []
+    for name in models:
+        try:
+            titles = [name] if _called(name, labels) else [title for title, _ in find(name)]
+        except BricksError as error:
+            unknown.append(Incomparable(name, f"{name} is no model that both know: {error}"))
+            continue
+        for title in titles:
+            digests += (found := _called(title, labels))
+            if not found:
+                lacking = f"{title}: neither of the two knows it: measure it on both first"
+                unknown.append(Incomparable(title, lacking))
+    return list(dict.fromkeys(digests)), unknown
+
+
+def _called(name: str, labels: Mapping[str, str]) -> list[str]:
+    """The digests of what goes by this name, with or without the shapes of its inputs."""
+    found = [d for d in labels if name in (labels[d], labels[d].partition(" (")[0])]
+    return sorted(found, key=lambda d: (labels[d], d))
+
+
+def _only(
+    labels: Mapping[str, str], known: Mapping[str, Plan], other: Mapping[str, Plan]
+) -> tuple[str, ...]:
+    """The models that only the first knows."""
+    return tuple(sorted(labels[digest] for digest in known.keys() - other.keys()))

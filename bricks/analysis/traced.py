@@ -1,0 +1,30 @@
+"""A model's recomposed timeline beside what its runtime says of a run: plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bricks.decompose.plan import Brick, Plan
+from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.estimate.timeline import Timeline
+from bricks.samples.profile import NoProfile, Profile
+from bricks.samples.statistics import Spread
+from bricks.system import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Both timelines of ``plan`` on ``target``; ``bricks`` are the plan's, by key.
+
+    ``whole`` is the latency of the whole model as it was measured, without a profiler; None if it
+    was not.
+    """
+
+    plan: Plan
+    bricks: Mapping[str, Brick]
+    target: Target
+    estimate: Estimate | IncompleteEstimate
+    recomposed: Timeline
+    profile: Profile | NoProfile
+    whole: Spread | None = None

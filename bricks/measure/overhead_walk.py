@@ -1,0 +1,37 @@
+"""The walk over the probes of a call's overhead: see ``samples/call_overhead``."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from onnx import TensorProto, helper
+
+from bricks.measure.walk import Load, Step, Walk
+from bricks.samples.call_overhead import PROBES
+
+# A probe takes microseconds: several runs make one pass long enough to settle.
+_REPEATS = 5
+
+
+def chain(length: int) -> bytes:
+    """A model of ``length`` nodes in a row, each on a single number."""
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("in", "out")]
+    names = ["in", *(f"v{i}" for i in range(1, length)), "out"]
+    nodes = [helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)]
+    graph = helper.make_graph(nodes, "probe", value[:1], value[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def probe_walk(keys: list[str]) -> Walk:
+    """A walk over the probes called ``keys``, each run several times before it is timed."""
+    loads, steps = [], []
+    for length, key in PROBES.items():
+        if key not in keys:
+            continue
+        # Optimised, the chain would collapse into one node.
+        loads.append(Load(key, chain(length), optimize=False))
+        for i in range(_REPEATS):
+            steps.append(Step(f"{key}/{i}", key, (None,), (None,), timed=i == _REPEATS - 1))
+    return Walk(tuple(loads), tuple(steps))

@@ -1,0 +1,292 @@
+"""Latencies of bricks that were not measured, learned from those that were on the same target.
+
+Each kernel has a roofline of its own, fitted to what was measured. What that leaves over is
+interpolated by a Gaussian process: near a measured brick it follows that one, far from all of them
+it goes back to the roofline, and it knows how far it is. How wrong it is, and how much the bricks
+of one model are wrong together, is found by leaving out one group after another. It must not know
+how measurements came about, nor how latencies are added up.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Kernel
+
+from bricks.predict.covariance import (
+    LIKENESS,
+    STRIPE,
+    Likeness,
+    by_kind,
+    covariance,
+    noise_of,
+    places,
+)
+from bricks.predict.features import Traits
+from bricks.predict.prediction import Prediction
+from bricks.predict.roofline import Roofline
+
+Array = np.ndarray
+
+# Fewer measured bricks than this say too little of others.
+LEAST = 30
+
+# More bricks of a kind than this are not learned from: the effort grows with their third power.
+# Keys are digests, so the first of them are as good as drawn by lot.
+MOST = 3000
+
+
+# How far off kernels are of which nothing was measured: a standard deviation of logarithms, found
+# by leaving out one operator after another.
+_STRANGE_SD = 0.8
+
+# By how much predictions err together, before groups that are left out tell: between half of this
+# and twice as much, with two thirds. Families of the zoo were off by 0.03 to 0.15, host by host.
+_USUAL_BIAS, _BIAS_FACTOR = 0.07, 2.0
+# As many bricks as what is known of all others counts for; and how many times the usual error of
+# its kind a single one may count.
+_FEW, _WORST = 10, 5.0
+
+
+class Alike(Kernel):  # type: ignore[misc]  # the library has no types
+    """The covariance of residuals, of bricks as :func:`_places` writes them."""
+
+    def __init__(self, like: Likeness) -> None:
+        self.like = like
+
+    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Array:
+        """Of all of ``X`` with all of ``Y``, or with each other: then the lower half of it."""
+        return covariance(X, X if Y is None else Y, self.like, lower=Y is None)
+
+    def diag(self, X: Array) -> Array:
+        """Of each with itself."""
+        return np.full(len(X), self.like.prior)
+
+    def is_stationary(self) -> bool:
+        """Whether only distances count: they do, once tags are told apart."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What was learned of one kind of brick.
+
+    ``process`` interpolates the residuals that the roofline leaves. ``scales`` are what standard
+    deviations are to be multiplied by: for each kernel, and under the empty name for all others.
+    ``kernels`` are those that were measured.
+    """
+
+    like: Likeness
+    roofline: Roofline
+    process: GaussianProcessRegressor
+    residuals: Array
+    scales: Mapping[str, float]
+    kernels: frozenset[str]
+
+    @classmethod
+    def fit(cls, traits: Sequence[Traits], roofline: Roofline, like: Likeness) -> _Field:
+        """``roofline`` was fitted to the same bricks."""
+        roof_s = roofline.seconds(traits)
+        noise = noise_of(like, roofline.latency_s)
+        # What decides how alike bricks are was found once: nothing is to be optimised here.
+        process = GaussianProcessRegressor(Alike(like), alpha=noise, optimizer=None)
+        residuals = np.log(roofline.latency_s / roof_s)
+        process.fit(places(traits, roof_s, like), residuals)
+        kernels = frozenset(t.kernel for t in traits)
+        return cls(like, roofline, process, residuals, {"": 1.0}, kernels)
+
+    def predict(self, traits: Sequence[Traits]) -> tuple[Array, Array]:
+        """Logarithms of latencies, and their standard deviations."""
+        roof_s = self.roofline.seconds(traits)
+        at = places(traits, roof_s, self.like)
+        with warnings.catch_warnings():  # where a brick is just like a measured one, rounding shows
+            warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
+            found, deviations = self.process.predict(at, return_std=True)
+        logs = np.log(roof_s) + found
+        noise = noise_of(self.like, np.exp(logs))
+        scale = [self.scales.get(t.kernel, self.scales[""]) for t in traits]
+        least = [0.0 if t.kernel in self.kernels else _STRANGE_SD for t in traits]
+        return logs, np.maximum(np.array(scale) * np.sqrt(deviations**2 + noise), least)
+
+    def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
+        """Errors and variances of the bricks at the positions of each group, had it not been there.
+
+        No fit is needed for that but the roofline's: their part of the covariance's inverse tells
+        (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, section 5.4.2).
+        """
+        latency_s = self.roofline.latency_s
+        lower = self.process.L_
+        # Half the digits are enough from here on, and take half the time.
+        unit = np.eye(len(lower), dtype=np.float32)
+        root = solve_triangular(lower.astype(np.float32), unit, lower=True, overwrite_b=True)
+        residuals = [np.log(latency_s / self.roofline.seconds_without(mine)) for mine in groups]
+        whitened = root @ np.array(residuals, np.float32).T
+        found = []
+        for mine, white in zip(groups, whitened.T, strict=True):
+            columns = root[:, mine]
+            held = np.linalg.inv((columns.T @ columns).astype(np.float64))
+            found.append((held @ (columns.T @ white), np.diag(held)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """Predicts bricks of one target.
+
+    ``learned_from`` is the number of measured bricks. ``bias`` is the log-standard deviation that
+    all predictions of one model have in common, so that the sum ``P`` of ``n`` occurrences of each
+    has a variance of about ``sum((n * latency_s * log_sd) ** 2) + (bias * P) ** 2``.
+    """
+
+    learned_from: int
+    bias: float
+    _fields: Mapping[str, _Field]
+    _general: Roofline
+
+    def predict(self, traits: Mapping[str, Traits]) -> dict[str, Prediction]:
+        """The latency of each brick, by the keys of ``traits``."""
+        found: dict[str, Prediction] = {}
+        for kind, keys in by_kind(traits, sorted(traits)).items():
+            for begin in range(0, len(keys), STRIPE):
+                some = keys[begin : begin + STRIPE]
+                logs, sds = self._predict(kind, [traits[key] for key in some])
+                for key, log, sd in zip(some, logs, sds, strict=True):
+                    found[key] = Prediction(math.exp(log), float(sd))
+        return {key: found[key] for key in traits}
+
+    def scale(self, traits: Traits) -> float:
+        """How far off predictions of such a brick are, compared to what the process expects."""
+        field = self._fields.get(traits.kind)
+        return 1.0 if field is None else field.scales.get(traits.kernel, field.scales[""])
+
+    def _predict(self, kind: str, traits: Sequence[Traits]) -> tuple[Array, Array]:
+        if kind in self._fields:
+            return self._fields[kind].predict(traits)
+        return np.log(self._general.seconds(traits)), np.full(len(traits), _STRANGE_SD)
+
+
+def learn(
+    traits: Mapping[str, Traits],
+    latency_s: Mapping[str, float],
+    groups: Mapping[str, Collection[str]],
+) -> Predictor | None:
+    """Learn from the bricks that are in both ``traits`` and ``latency_s``; None if too few are.
+
+    Latencies are all of one state of the machine, with a call's cost in them. ``groups`` are the
+    keys of the bricks of each family of models (or of each model): a brick that only one of them
+    has tells how far off predictions for another one will be. The order of mappings does not
+    matter, and nothing is drawn by lot.
+    """
+    known = sorted(key for key in traits if latency_s.get(key, 0.0) > 0)
+    if len(known) < LEAST:
+        return None
+    general = Roofline.fit([traits[key] for key in known], _array(latency_s, known))
+    fields, outcomes = {}, []
+    owners = _owners(groups, known)
+    for kind, keys in by_kind(traits, known).items():
+        chosen = keys[:MOST]
+        mine, seconds = [traits[key] for key in chosen], _array(latency_s, chosen)
+        field = _Field.fit(mine, Roofline.fit(mine, seconds, general.factors), LIKENESS[kind])
+        found = _outcomes(field, [owners.get(key) for key in chosen])
+        scales = scales_of(found)
+        fields[kind] = replace(field, scales=scales)
+        outcomes += [replace(o, log_sd=o.log_sd * scales[o.name]) for o in found]
+    return Predictor(len(known), _bias(outcomes), fields, general)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A measured brick that was left out with its group; ``error`` is log(measured / predicted)."""
+
+    group: str
+    name: str
+    latency_s: float
+    error: float
+    log_sd: float
+
+
+def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[Outcome]:
+    places: dict[str, list[int]] = {}
+    for i, owner in enumerate(owners):
+        if owner is not None:
+            places.setdefault(owner, []).append(i)
+    groups = {name: np.array(places[name]) for name in sorted(places)}
+    groups = {name: mine for name, mine in groups.items() if len(mine) < len(owners)}
+    found = []
+    measured = Counter(field.roofline.classes)
+    if groups:
+        for group, (errors, variances) in zip(
+            groups, field.left_out([*groups.values()]), strict=True
+        ):
+            mine = groups[group]
+            names, latency_s = field.roofline.classes[mine], field.roofline.latency_s[mine]
+            rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
+            own = Counter(names)
+            # What is said of kernels that no other group has is no prediction, and known as such.
+            found += [
+                Outcome(group, str(name), *map(float, row))
+                for name, *row in rows
+                if own[name] < measured[name]
+            ]
+    return found
+
+
+def scales_of(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """What standard deviations are to be multiplied by, of each class as far as it tells."""
+    if not outcomes:
+        return {"": 1.0}
+    off = [abs(o.error / o.log_sd) for o in outcomes]
+    most = _WORST * float(np.quantile(off, 0.683))
+    ratios: dict[str, list[float]] = {}
+    for o, ratio in zip(outcomes, off, strict=True):
+        ratios.setdefault(o.name, []).append(min(most, ratio))
+    every = [ratio**2 for found in ratios.values() for ratio in found]
+    usual = (_FEW + sum(every)) / (_FEW + len(every))
+    scales = {"": math.sqrt(usual)}
+    for name, found in sorted(ratios.items()):
+        squares = _FEW * usual + sum(ratio**2 for ratio in found)
+        scales[name] = math.sqrt(squares / (_FEW + len(found)))
+    return scales
+
+
+def _bias(outcomes: Sequence[Outcome]) -> float:
+    """What groups are likely to be off by, beyond what independent errors of bricks explain.
+
+    The mean over all that is possible, each as likely as it is usual and makes what was found. The
+    likeliest one alone would be next to nothing as soon as the bricks' own errors may explain
+    everything; and a few groups would allow for anything if nothing were usual.
+    """
+    off, explained = [], []
+    for group in sorted({o.group for o in outcomes}):
+        mine = [o for o in outcomes if o.group == group]
+        predicted_s = np.array([o.latency_s * math.exp(-o.error) for o in mine])
+        sds = predicted_s * [o.log_sd for o in mine] / predicted_s.sum()
+        off.append(math.log(sum(o.latency_s for o in mine) / predicted_s.sum()))
+        explained.append(float((sds**2).sum()))
+    biases = np.geomspace(0.01, 1.0, 100)
+    variances = np.array(explained) + biases[:, None] ** 2
+    unlikely = (np.log(variances) + np.array(off) ** 2 / variances).sum(axis=1)
+    unlikely += (np.log(biases / _USUAL_BIAS) / math.log(_BIAS_FACTOR)) ** 2
+    likelihoods = np.exp((unlikely.min() - unlikely) / 2)
+    return math.sqrt(float((biases**2 * likelihoods).sum() / likelihoods.sum()))
+
+
+def _owners(groups: Mapping[str, Collection[str]], known: Collection[str]) -> dict[str, str]:
+    """The group of each brick that no other group has."""
+    having: dict[str, set[str]] = {key: set() for key in known}
+    for group, keys in groups.items():
+        for key in keys:
+            if key in having:
+                having[key].add(group)
+    return {key: next(iter(names)) for key, names in having.items() if len(names) == 1}
+
+
+def _array(latency_s: Mapping[str, float], keys: Sequence[str]) -> Array:
+    return np.array([latency_s[key] for key in keys])

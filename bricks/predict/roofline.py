@@ -1,0 +1,138 @@
+"""What limits a brick: its latency as a sum of parts that a machine has a rate for.
+
+A call, operations, bytes of values, bytes of weights that are far away or near, and separate
+stretches of memory. The rates are found from measured bricks: for each kernel, as far as its bricks
+tell, and else as they are for others. It must not know what its errors are used for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bricks.predict.features import Traits
+
+Array = np.ndarray
+
+# Seconds of a call, an operation, a byte of values, a byte of weights that lies far away or near,
+# and a stretch of memory: about what processors of this decade take. As logarithms, as all factors
+# are here.
+_START: Array = np.log([3e-6, 2e-11, 1e-10, 1e-10, 3e-11, 1e-9])
+
+# Weights of models that have as few bytes as the first of these are near whenever they are needed,
+# those of models with as many as the second are far; in between both, in proportion. As logarithms
+# to base 2; of a few that were tried, these foretold both halves of the zoo's families best.
+_NEAR, _FAR = 21.0, 26.0
+
+# How far factors are looked for around those of others (a standard deviation of their logarithms),
+# for all bricks and for those of an operator; and how much a brick's latency is off all the same.
+_FREEDOM, _OWN_FREEDOM = 2.0, 1.0
+_ERROR = 0.3
+
+_STEPS = 25
+# Who has less than this share of an operator's bricks does not decide its rates.
+_NOTABLE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Factors of the parts, ``factors`` for all bricks and ``own`` by class of operator.
+
+    ``classes``, ``parts`` and ``latency_s`` are those of the bricks that it was fitted to.
+    """
+
+    factors: Array
+    own: Mapping[str, Array]
+    classes: Array
+    parts: Array
+    latency_s: Array
+
+    @classmethod
+    def fit(
+        cls, traits: Sequence[Traits], latency_s: Array, prior: Array | None = None
+    ) -> Roofline:
+        """Fitted to measured bricks; ``prior`` are the factors of what is like them."""
+        parts, classes = _parts(traits), np.array([t.kernel for t in traits])
+        factors = _factors(parts, latency_s, _START if prior is None else prior, _FREEDOM)
+        bare = cls(factors, {}, classes, parts, latency_s)
+        return replace(bare, own={c: bare._own(classes == c) for c in sorted(set(classes))})
+
+    @classmethod
+    def usual(cls) -> Roofline:
+        """What is to be expected before anything is measured."""
+        nothing = np.zeros((0, len(_START)))
+        return cls(_START, {}, np.array([], str), nothing, np.array([]))
+
+    def seconds(self, traits: Sequence[Traits]) -> Array:
+        """The latency of each brick."""
+        factors = np.array([self.own.get(t.kernel, self.factors) for t in traits])
+        return _seconds(_parts(traits), factors)
+
+    def seconds_without(self, left_out: Array) -> Array:
+        """Of the bricks it was fitted to, had those at these positions not been there.
+
+        What operators have in common stays as it is, and so do those that lose only a few bricks.
+        """
+        kept = np.ones(len(self.classes), bool)
+        kept[left_out] = False
+        own = dict(self.own)
+        for name in sorted(set(self.classes[left_out])):
+            mine = self.classes == name
+            if (mine & ~kept).sum() > _NOTABLE * mine.sum():
+                own[name] = self._own(mine & kept)
+        return _seconds(self.parts, np.array([own[name] for name in self.classes]))
+
+    def _own(self, mine: Array) -> Array:
+        if not mine.any():
+            return self.factors
+        return _factors(self.parts[mine], self.latency_s[mine], self.factors, _OWN_FREEDOM)
+
+
+def _parts(traits: Sequence[Traits]) -> Array:
+    around = np.array([max(1.0, t.around_bytes) for t in traits])
+    far = np.clip((np.log2(around) - _NEAR) / (_FAR - _NEAR), 0.0, 1.0)
+    rows = [
+        (
+            1.0, t.flops, t.read_bytes + t.written_bytes,
+            t.weight_bytes * share, t.weight_bytes * (1 - share), t.pieces,
+        )
+        for t, share in zip(traits, far, strict=True)
+    ]  # fmt: skip
+    return np.array(rows).reshape(-1, len(_START))
+
+
+def _seconds(parts: Array, factors: Array) -> Array:
+    seconds: Array = (parts * np.exp(factors)).sum(axis=-1)
+    return seconds
+
+
+def _factors(parts: Array, latency_s: Array, prior: Array, freedom: float) -> Array:
+    """The likeliest factors, by the method of Levenberg and Marquardt; outliers count less."""
+    goal, pull = np.log(latency_s), (_ERROR / freedom) ** 2
+    unit = np.eye(len(prior))
+
+    def look(at: Array) -> tuple[float, Array, Array]:
+        shares = parts * np.exp(at)
+        total = shares.sum(axis=1)
+        errors = goal - np.log(total)
+        cost = np.log1p(errors**2).sum() + pull * ((at - prior) ** 2).sum()
+        return float(cost), errors, shares / total[:, None]
+
+    found, damping = prior, 0.1
+    cost, errors, shares = look(found)
+    for _ in range(_STEPS):
+        weighted = shares / (1 + errors**2)[:, None]
+        slope = weighted.T @ errors - pull * (found - prior)
+        step = np.linalg.solve(weighted.T @ shares + (pull + damping) * unit, slope)
+        tried = look(found + step)
+        if tried[0] >= cost:
+            damping *= 8
+            continue
+        settled = cost - tried[0] < 1e-4 * cost
+        found, damping = found + step, damping / 4
+        cost, errors, shares = tried
+        if settled:
+            break
+    return found

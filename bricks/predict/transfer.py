@@ -1,0 +1,298 @@
+"""Latencies of bricks on a target that is hardly known, from those on others that are.
+
+What a brick takes elsewhere tells most of what it takes here: the rest is how much faster or slower
+this target is at bricks of its kind and size, which a few dozen measured bricks tell. A ridge
+regression finds how to weigh the other targets; what that leaves over is interpolated by a Gaussian
+process, as what rooflines leave over is (:mod:`bricks.predict.predictor`). How far off that is, is
+found by leaving out some of the measured bricks after others. It must not know how measurements
+came about.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import Ridge
+
+from bricks.predict.covariance import LIKENESS, noise_of, places
+from bricks.predict.features import Traits
+from bricks.predict.prediction import Prediction
+from bricks.predict.predictor import (
+    Alike,
+    Outcome,
+    Predictor,
+    learn,
+    scales_of,
+)
+
+Array = np.ndarray
+
+_KINDS = tuple(LIKENESS)
+
+# How strongly the regression is held back, and by how much less alike residuals are than those of
+# rooflines. Found on half of the families, with targets that are in no report.
+_PULL, _SHRINK = 1.0, 0.25
+
+# A measured latency is off by this much of itself, as a logarithm.
+_MEASURED_SD = 0.03
+
+# How far errors of a prediction from here and of one from elsewhere go together.
+_ALIKE = 0.6
+
+# How quickly trust in another target ends, where it foretells less well than the best one.
+_STRICT = 3.0
+
+_FOLDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What is known of another target: bricks that were measured there, and what that teaches.
+
+    ``kernels`` are those of which something was measured.
+    """
+
+    target_key: str
+    latency_s: Mapping[str, float]
+    predictor: Predictor
+    kernels: frozenset[str] = frozenset()
+
+    def logs(self, traits: Mapping[str, Traits]) -> tuple[Array, Array]:
+        """Logarithms of the latencies there, measured or predicted, and standard deviations."""
+        lacking = {key: t for key, t in traits.items() if self.latency_s.get(key, 0.0) <= 0.0}
+        predicted = self.predictor.predict(lacking)
+        found = [
+            (math.log(predicted[key].latency_s), predicted[key].log_sd)
+            if key in predicted
+            else (math.log(self.latency_s[key]), _MEASURED_SD)
+            for key in traits
+        ]
+        logs, sds = zip(*found, strict=True) if found else ((), ())
+        return np.array(logs), np.array(sds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Bricks as the other targets see them: a row each, and a column for each target.
+
+    ``trust`` is how much each target counts.
+    """
+
+    traits: Sequence[Traits]
+    logs: Array
+    sds: Array
+    trust: Array
+
+    @classmethod
+    def of(
+        cls, traits: Mapping[str, Traits], others: Sequence[Elsewhere], trust: Array | None = None
+    ) -> _Seen:
+        columns = [other.logs(traits) for other in others]
+        logs = np.stack([log for log, _ in columns], axis=1)
+        sds = np.stack([sd for _, sd in columns], axis=1)
+        return cls(
+            list(traits.values()), logs, sds, np.ones(len(others)) if trust is None else trust
+        )
+
+    def part(self, rows: Array) -> _Seen:
+        """Some of the bricks."""
+        traits = [self.traits[i] for i in rows]
+        return _Seen(traits, self.logs[rows], self.sds[rows], self.trust)
+
+    def trusted(self, logs: Array) -> _Seen:
+        """The same, each target trusted as far as it foretells what was measured here.
+
+        But for a factor, and a power, that may be other ones for bricks of each kind.
+        """
+        off = []
+        for theirs in self.logs.T:
+            left = logs - theirs
+            for kind in _KINDS:
+                mine = self.of_kind(kind)
+                if not len(mine):
+                    continue
+                left[mine] -= left[mine].mean()
+                size = theirs[mine] - theirs[mine].mean()
+                if len(mine) > 2 and (size**2).sum() > 0:
+                    left[mine] -= size * (size @ left[mine]) / (size**2).sum()
+            off.append(max(0.02, float(np.quantile(np.abs(left), 0.683))))
+        trust = (min(off) / np.array(off)) ** _STRICT
+        return replace(self, trust=trust)
+
+    def of_kind(self, kind: str) -> Array:
+        """The rows of the bricks of a kind."""
+        return np.array([i for i, t in enumerate(self.traits) if t.kind == kind], int)
+
+    @property
+    def weights(self) -> Array:
+        """How much each target counts for each brick."""
+        found: Array = self.trust / (self.sds**2 + 0.05**2)
+        return found
+
+    @property
+    def middle(self) -> Array:
+        """What all of them together say; those count more that are surer."""
+        weights = self.weights
+        found: Array = (self.logs * weights).sum(axis=1) / weights.sum(axis=1)
+        return found
+
+    @property
+    def design(self) -> Array:
+        """What the regression stands on: kinds, sizes, and how far the targets are apart.
+
+        Where a target has not measured a brick, it counts the less the less sure it is.
+        """
+        kinds = np.array([[t.kind == kind for kind in _KINDS] for t in self.traits], float)
+        middle = self.middle
+        size = np.clip((middle - math.log(1e-4)) / 2.0, -2.5, 2.5)[:, None]
+        sure = 1.0 / (1.0 + (self.sds / 0.1) ** 2)
+        apart = np.clip(self.logs - middle[:, None], -1.0, 1.0) * sure * self.trust
+        return np.concatenate([kinds, kinds * size, apart], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """How this target differs: what the regression found, and by kind what that leaves over."""
+
+    ridge: Ridge
+    processes: Mapping[str, GaussianProcessRegressor]
+
+    @classmethod
+    def of(cls, seen: _Seen, logs: Array) -> _Fit:
+        """Of bricks whose latencies, as logarithms, are known here."""
+        noise = _noise(seen, logs)
+        left = logs - seen.middle
+        sure = 1.0 / noise
+        ridge = Ridge(alpha=_PULL / float(sure.mean()))
+        ridge.fit(seen.design, left, sample_weight=sure / sure.mean())
+        residuals = left - ridge.predict(seen.design)
+        processes = {}
+        for kind in _KINDS:
+            mine = seen.of_kind(kind)
+            if not len(mine):
+                continue
+            like = LIKENESS[kind]
+            at = places([seen.traits[i] for i in mine], np.exp(seen.middle[mine]), like)
+            process = GaussianProcessRegressor(
+                Alike(like), alpha=noise[mine] / _SHRINK, optimizer=None
+            )
+            process.fit(at, residuals[mine])
+            processes[kind] = process
+        return cls(ridge, processes)
+
+    def predict(self, seen: _Seen) -> tuple[Array, Array]:
+        """Logarithms of latencies and their standard deviations."""
+        middle = seen.middle
+        logs = middle + self.ridge.predict(seen.design)
+        variances = np.zeros(len(logs))
+        for kind in _KINDS:
+            mine = seen.of_kind(kind)
+            if not len(mine):
+                continue
+            like = LIKENESS[kind]
+            if kind not in self.processes:
+                variances[mine] = _SHRINK * like.prior
+                continue
+            at = places([seen.traits[i] for i in mine], np.exp(middle[mine]), like)
+            with warnings.catch_warnings():  # where bricks are just alike, rounding shows
+                warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
+                found, sds = self.processes[kind].predict(at, return_std=True)
+            logs[mine] += found
+            variances[mine] = _SHRINK * sds**2
+        variances += _noise(seen, logs)
+        return logs, np.sqrt(variances)
+
+
+def _noise(seen: _Seen, logs: Array) -> Array:
+    """What neither other bricks nor other targets tell: of both latencies."""
+    of_kind = np.zeros(len(logs))
+    for kind in _KINDS:
+        mine = seen.of_kind(kind)
+        of_kind[mine] = noise_of(LIKENESS[kind], np.exp(logs[mine]))
+    weights = seen.weights / seen.weights.sum(axis=1)[:, None]
+    found: Array = of_kind + ((weights * seen.sds) ** 2).sum(axis=1)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Predicts bricks of one target from what it shows itself, and from others.
+
+    Used as a :class:`Predictor` is. What both say is weighed by how sure they are.
+    """
+
+    own: Predictor
+    bias: float
+    _others: Sequence[Elsewhere]
+    _trust: Array
+    _fit: _Fit
+    _scales: Mapping[str, float]
+
+    def predict(self, traits: Mapping[str, Traits]) -> dict[str, Prediction]:
+        """The latency of each brick, by the keys of ``traits``."""
+        if not traits:
+            return {}
+        own = self.own.predict(traits)
+        logs, sds = self._fit.predict(_Seen.of(traits, self._others, self._trust))
+        found = {}
+        for key, log, sd in zip(traits, logs, sds, strict=True):
+            scale = self._scales.get(traits[key].kind, self._scales[""])
+            found[key] = _both(own[key], Prediction(math.exp(log), float(sd) * scale))
+        return found
+
+    def scale(self, traits: Traits) -> float:
+        """How far off predictions of such a brick are, compared to what the process expects."""
+        return self.own.scale(traits)
+
+
+def _both(one: Prediction, other: Prediction) -> Prediction:
+    """What two predictions of one brick say together, which err in part alike."""
+    weight = 1.0 / (1.0 + (one.log_sd / other.log_sd) ** 2)  # of the first
+    log = weight * math.log(one.latency_s) + (1.0 - weight) * math.log(other.latency_s)
+    mine, theirs = weight * one.log_sd, (1.0 - weight) * other.log_sd
+    return Prediction(math.exp(log), math.sqrt(mine**2 + theirs**2 + 2 * _ALIKE * mine * theirs))
+
+
+def expected(traits: Mapping[str, Traits], others: Sequence[Elsewhere]) -> dict[str, float]:
+    """What the others make expect of each brick before anything is measured here, in seconds."""
+    if not traits:
+        return {}
+    middle = np.exp(_Seen.of(traits, others).middle)
+    return {key: float(s) for key, s in zip(traits, middle, strict=True)}
+
+
+def learn_transfer(
+    traits: Mapping[str, Traits],
+    latency_s: Mapping[str, float],
+    groups: Mapping[str, Collection[str]],
+    others: Sequence[Elsewhere],
+) -> Transfer | None:
+    """Learn from bricks that are measured here, and what is known of ``others``.
+
+    None if too few are measured, or there are no others. Arguments are as those of
+    :func:`bricks.predict.predictor.learn`.
+    """
+    own = learn(traits, latency_s, groups) if others else None
+    if own is None:
+        return None
+    known = sorted(key for key in traits if latency_s.get(key, 0.0) > 0)
+    logs = np.log([latency_s[key] for key in known])
+    seen = _Seen.of({key: traits[key] for key in known}, others).trusted(logs)
+    outcomes: list[Outcome] = []
+    folds = np.arange(len(known)) % _FOLDS
+    for fold in range(_FOLDS):
+        kept, left = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        found, sds = _Fit.of(seen.part(kept), logs[kept]).predict(seen.part(left))
+        outcomes += [
+            Outcome(
+                "", seen.traits[int(i)].kind, math.exp(logs[i]), float(logs[i] - log), float(sd)
+            )
+            for i, log, sd in zip(left, found, sds, strict=True)
+        ]
+    fit, scales = _Fit.of(seen, logs), scales_of(outcomes)
+    return Transfer(own, own.bias, list(others), seen.trust, fit, scales)

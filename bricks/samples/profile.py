@@ -1,0 +1,142 @@
+"""A runtime's own profile of a whole model: which of its nodes ran when, in a typical run.
+
+Runtimes write down when they begin and end a node. That costs time itself, so that a run with a
+profile takes longer than one without: it is looked at beside measurements, and never one of them.
+It must not know how the worker was asked, nor how a profile is drawn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bricks.decompose.granularity import EXECUTED
+from bricks.decompose.plan import Decomposition, Plan
+from bricks.samples.matching import Matching, match
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """A node of the executed graph in one run, in seconds from the run's beginning.
+
+    ``lane`` numbers the threads, by first use. ``inner`` are nodes that ran inside of another (in
+    the body of a loop). ``position`` is the place in the plan; None for inner ones, and where it is
+    not known.
+    """
+
+    name: str
+    operator: str
+    begin_s: float
+    end_s: float
+    lane: int
+    inner: bool = False
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One of several runs, of which all take ``runs_s``: the one called ``typical``, by number.
+
+    ``nodes`` are in the order in which they began, and what ran inside of one follows it at once.
+    ``unmatched`` says why they are not the plan's
+    occurrences; None if they are, of which ``unsure`` ones may be another of the same operator. So
+    many inner nodes were left out (``omitted``).
+    """
+
+    runs_s: tuple[float, ...]
+    typical: int
+    nodes: tuple[NodeRun, ...]
+    unmatched: str | None = None
+    unsure: int = 0
+    omitted: int = 0
+
+    @property
+    def latency_s(self) -> float:
+        """What the typical run took."""
+        return self.runs_s[self.typical]
+
+    @property
+    def nodes_s(self) -> float:
+        """What its nodes took, each one's inner nodes in it."""
+        return sum(node.end_s - node.begin_s for node in self.nodes if not node.inner)
+
+    @property
+    def lanes(self) -> int:
+        """How many threads ran nodes."""
+        return max((node.lane for node in self.nodes), default=0) + 1
+
+    @property
+    def reordered(self) -> bool:
+        """Whether one thread ran the occurrences in another order than the plan has."""
+        positions = list(self.of_occurrences)
+        return self.lanes == 1 and positions != sorted(positions)
+
+    @property
+    def of_occurrences(self) -> Mapping[int, NodeRun]:
+        """The nodes by the position of their occurrence in the plan; none if they are unmatched."""
+        return {node.position: node for node in self.nodes if node.position is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class NoProfile:
+    """Why there is no profile, in one line."""
+
+    reason: str
+
+
+def profile_of(
+    answer: Mapping[str, Any],
+    decomposition: Decomposition,
+    afresh: Plan,
+    names: Sequence[str],
+) -> Profile:
+    """The profile in a worker's ``answer``, with the plan's occurrences found in it.
+
+    ``afresh`` is the plan as the model is executed now, ``names`` are those of its nodes.
+    """
+    nodes = _as_begun([NodeRun(*fields) for fields in answer["nodes"]])
+    outer = [i for i, node in enumerate(nodes) if not node.inner]
+    counts = Counter(names)
+    places = {name: i for i, name in enumerate(names) if name and counts[name] == 1}
+    known = {i: places[name] for i, j in enumerate(outer) if (name := nodes[j].name) in places}
+    plan = decomposition.plan
+    if plan.granularity != EXECUTED:
+        reason = f"bricks of granularity {plan.granularity} are not the nodes that the runtime runs"
+        found = Matching(problem=reason)
+    elif len(names) != len(afresh.occurrences):
+        found = Matching(problem="the runtime runs several nodes of the model as one")
+    else:
+        found = match([nodes[i] for i in outer], known, afresh, decomposition)
+    positions = dict(zip(outer, found.positions, strict=False))  # none, where there is a problem
+    return Profile(
+        runs_s=tuple(answer["runs_s"]),
+        typical=answer["typical"],
+        nodes=tuple(replace(node, position=positions.get(i)) for i, node in enumerate(nodes)),
+        unmatched=found.problem,
+        unsure=found.unsure,
+        omitted=answer["omitted"],
+    )
+
+
+def _as_begun(ended: Sequence[NodeRun]) -> list[NodeRun]:
+    """Nodes, which come as they ended, in the order in which they began; lanes numbered anew.
+
+    Clocks are coarse: of nodes that began at once, the one that ended first came first.
+    """
+    inner: dict[int, list[NodeRun]] = {}  # by lane, while the node around them has not ended
+    groups = []
+    for node in ended:
+        if node.inner:
+            inner.setdefault(node.lane, []).append(node)
+        else:
+            within = sorted(inner.pop(node.lane, []), key=lambda each: (each.begin_s, -each.end_s))
+            groups.append([node, *within])
+    groups.sort(key=lambda group: group[0].begin_s)
+    lanes: dict[int, int] = {}
+    return [
+        replace(node, lane=lanes.setdefault(node.lane, len(lanes)))
+        for group in groups
+        for node in group
+    ]

@@ -1,0 +1,224 @@
+"""What is known of bricks on a target, and what that lets expect of the others.
+
+Learns from all that is measured there, of all models that were cut the same way; and, as long as
+that is little, from what is measured on other targets. Nothing is learned before something is
+asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bricks.decompose.plan import Brick, Decomposition
+from bricks.predict.prediction import Predictions
+from bricks.samples.machine_state import prevailing
+from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.state_correction import Translation
+from bricks.store import Store
+from bricks.zoo import entries
+
+if TYPE_CHECKING:
+    from bricks.predict.features import Traits
+    from bricks.predict.planner import Belief
+    from bricks.predict.predictor import Predictor
+    from bricks.predict.transfer import Elsewhere, Transfer
+
+# From so many measured bricks on, a target tells more of itself than others do.
+WELL_KNOWN = 300
+
+# Of other targets, so many that know most are asked; and of what is not measured there, each
+# learns from so many bricks. Keys are digests: the first are as good as drawn by lot.
+_MOST_OTHERS, _ENOUGH = 4, 800
+
+
+class Knowledge:
+    """Of bricks on one target of ``store``, for models cut at ``granularity``.
+
+    ``bricks`` are those that were loaded already; what is loaded later is added to them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        target_key: str,
+        granularity: str,
+        bricks: dict[str, Brick] | None = None,
+    ) -> None:
+        self._store = store
+        self._target = target_key
+        self._granularity = granularity
+        self._measured: dict[str, Measurement] = {}
+        self._failed: set[str] = set()
+        self._bricks: dict[str, Brick] = {} if bricks is None else bricks
+        self._traits: dict[str, Traits] = {}
+        self._around_bytes: dict[str, float] = {}
+        self._predictor: Predictor | Transfer | None = None
+        self._elsewhere: list[Elsewhere] | None = None
+        self._lacking = 0  # bricks, to learn from
+        self._state_s: float | None = None  # of the machine, in which most is known
+        self._translation = Translation((), None)
+        self._outdated = True
+
+    def outdate(self) -> None:
+        """More is measured by now: learn again when something is asked."""
+        self._failed.clear()
+        self._outdated = True
+
+    def meet(self, decomposition: Decomposition) -> None:
+        """Know this model's bricks, also where the cache could not take them."""
+        self._bricks.update(decomposition.bricks)
+        self._surround([decomposition.plan.copies], decomposition.unseen_weight_bytes)
+
+    def settled(self, keys: Collection[str]) -> set[str]:
+        """Those of ``keys`` that are measured by now, or have failed."""
+        open_keys = [k for k in keys if k not in self._measured and k not in self._failed]
+        for key, result in self._store.results(self._target, open_keys).items():
+            if isinstance(result, Measurement):
+                self._measured[key] = result
+            elif isinstance(result, Failure):
+                self._failed.add(key)
+        return {k for k in keys if k in self._measured or k in self._failed}
+
+    @property
+    def lacking(self) -> int:
+        """How many bricks more must be measured before any can be predicted."""
+        self._learned()
+        return self._lacking
+
+    def predictions(self, keys: Collection[str]) -> Predictions:
+        """What is to be expected of those ``keys`` that are not settled; nothing of too little."""
+        wanted = sorted(set(keys) - self.settled(keys))
+        predictor = self._learned() if wanted else None
+        if predictor is None:
+            return Predictions()
+        return Predictions(predictor.predict(self.traits(wanted)), predictor.bias, self._state_s)
+
+    def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
+        """What is believed of each of ``keys``, and of all that is measured, which tells of them.
+
+        What failed costs nothing, and is known.
+        """
+        from bricks.predict.planner import Belief
+        from bricks.predict.transfer import expected
+
+        predictor = self._learned()
+        settled = self.settled(keys) | self._measured.keys()
+        found = {key: Belief(self._latency_s(key), measured=True) for key in settled}
+        traits = self.traits(sorted(set(keys) - settled))
+        if predictor is not None:
+            for key, prediction in predictor.predict(traits).items():
+                scale = predictor.scale(traits[key])
+                found[key] = Belief(prediction.latency_s, scale=scale)
+        elif traits and self.others:
+            found |= {k: Belief(s) for k, s in expected(traits, self.others).items()}
+        elif traits:
+            found |= {k: Belief(s) for k, s in self.usual_s(traits).items()}
+        return found
+
+    def usual_s(self, keys: Collection[str]) -> dict[str, float]:
+        """What each of ``keys`` takes in seconds, on a machine of which nothing is known."""
+        from bricks.predict.roofline import Roofline
+
+        traits = self.traits(sorted(keys))
+        seconds = Roofline.usual().seconds([*traits.values()])
+        return dict(zip(traits, map(float, seconds), strict=True))
+
+    @property
+    def others(self) -> Sequence[Elsewhere]:
+        """What other targets tell of this one, as long as too little is measured here."""
+        if len(self._measured) >= WELL_KNOWN:
+            return ()
+        if self._elsewhere is None:
+            keys = [t.key for t in self._store.targets() if t.key != self._target]
+            keys.sort(key=lambda key: (-len(self._store.costs(key)), key))
+            known = (
+                Knowledge(self._store, key, self._granularity, self._bricks)
+                for key in keys[:_MOST_OTHERS]
+            )
+            found = [each.elsewhere() for each in known]
+            self._elsewhere = [each for each in found if each is not None]
+        return self._elsewhere
+
+    def elsewhere(self) -> Elsewhere | None:
+        """What is known here, for a target of which less is known; None if it is too little."""
+        from bricks.predict.predictor import learn
+        from bricks.predict.transfer import Elsewhere
+
+        latency_s, families = self.known_latencies()
+        traits = self.traits(sorted(latency_s)[:_ENOUGH])
+        predictor = learn(traits, latency_s, families)
+        if predictor is None:
+            return None
+        kernels = frozenset(traits.kernel for traits in traits.values())
+        return Elsewhere(self._target, latency_s, predictor, kernels)
+
+    def _learned(self) -> Predictor | Transfer | None:
+        """Learned from all that is measured now; None if that is too little."""
+        if self._outdated:
+            # Here, since what it stands on takes a second to import.
+            from bricks.predict.predictor import LEAST, learn
+            from bricks.predict.transfer import learn_transfer
+
+            self._store.refuse_damage()  # what cannot be found would be predicted
+            latency_s, families = self.known_latencies()
+            traits = self.traits(list(latency_s))
+            transfer = learn_transfer(traits, latency_s, families, self.others)
+            self._predictor = transfer or learn(traits, latency_s, families)
+            self._lacking = 0 if self._predictor else max(1, LEAST - len(latency_s))
+            self._outdated = False
+        return self._predictor
+
+    def known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
+        """Latencies of all that is measured, in one state, and the bricks of each family."""
+        models = self._store.brick_copies(self._target, self._granularity)
+        every = sorted({key for _, copies in models for key in copies})
+        self._surround([copies for _, copies in models])
+        self.settled(every)
+        known = {key: self._measured[key] for key in every if key in self._measured}
+        # Latencies of two states of the machine would tell nothing together.
+        self._state_s = prevailing(m.state_s for m in known.values())
+        self._translation = Translation(known.values(), self._state_s)
+        latency_s = {key: self._translation.latency_s(m) for key, m in known.items()}
+        return latency_s, _families(models)
+
+    def _latency_s(self, key: str) -> float:
+        known = self._measured.get(key)
+        return 0.0 if known is None else self._translation.latency_s(known)
+
+    def traits(self, keys: Collection[str]) -> dict[str, Traits]:
+        """What predictions stand on, of each of ``keys``."""
+        from bricks.predict.features import describe
+
+        lacking = [key for key in keys if key not in self._traits]
+        for key, brick in self._load(lacking).items():
+            self._traits[key] = describe(brick, self._around_bytes.get(key, math.inf))
+        return {key: self._traits[key] for key in keys if key in self._traits}
+
+    def _surround(self, models: Sequence[Mapping[str, int]], beside_bytes: int = 0) -> None:
+        """Know how much is around the bricks of these models: see ``surroundings``."""
+        from bricks.predict.features import surroundings
+
+        keys = {key for copies in models for key in copies}
+        weight_bytes = self._store.weight_bytes([key for key in keys if key not in self._bricks])
+        for key in keys & self._bricks.keys():
+            weight_bytes[key] = self._bricks[key].numeric_weight_bytes
+        for key, around_bytes in surroundings(models, weight_bytes, beside_bytes).items():
+            if around_bytes < self._around_bytes.get(key, math.inf):
+                self._around_bytes[key] = around_bytes
+                self._traits.pop(key, None)
+
+    def _load(self, keys: Collection[str]) -> dict[str, Brick]:
+        self._bricks |= self._store.load_bricks([key for key in keys if key not in self._bricks])
+        return {key: self._bricks[key] for key in keys if key in self._bricks}
+
+
+def _families(models: Iterable[tuple[str, Collection[str]]]) -> dict[str, set[str]]:
+    """The bricks of each family of models; what is in no zoo is a family of its own."""
+    family = {entry.name: entry.family for entry in entries()}
+    found: dict[str, set[str]] = defaultdict(set)
+    for model, keys in models:
+        found[family.get(model, model)].update(keys)
+    return dict(found)

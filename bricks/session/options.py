@@ -1,0 +1,126 @@
+"""How a bench measures, as its user says it: checked, and put into what its parts are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from bricks.backends import BackendInfo
+from bricks.decompose.granularity import Granularity
+from bricks.errors import UsageError, suggestion
+from bricks.estimate.schedule import Rule, anything
+from bricks.measure.allowance import MOST_S
+from bricks.measure.campaign import Conditions
+from bricks.predict.effort import EFFORTS, Effort
+from bricks.system import Runtime, Target, available_memory_bytes, physical_cores
+
+MOST_THREADS = 1024
+MOST_WORKERS = 64  # no model has so many branches
+
+# Bytes of weights that are measured side by side also where memory is scarce.
+_LEAST_WEIGHT_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a bench measures. ``threads`` None means one per physical core.
+
+    ``seed`` decides synthetic weights and inputs, and is no part of any key. ``retry`` measures
+    again what failed before; ``memory_bytes`` limits the worker (default: while measuring, twice
+    the weights of the largest model and its largest weight, and 1 GiB; never more than nine tenths
+    of what is available).
+    ``graph_timeout_s`` is the longest that learning what a model consists of may take; by default
+    as long as a model of its size may (``measure.allowance``).
+
+    ``effort`` says how much is measured: ``full`` all bricks, ``balanced`` and ``quick`` those that
+    matter most to the models, while the others are predicted (``estimate.effort.EFFORTS``).
+
+    ``optimization`` is what the runtime does to a graph, one of ``BackendInfo.levels``.
+
+    ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
+    ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured
+    one at a time, whatever both say.
+    """
+
+    runtime: str = "onnxruntime"
+    granularity: str = "executed"
+    threads: int | None = None
+    seed: int = 0
+    conditions: Conditions = field(default_factory=Conditions)
+    retry: bool = False
+    memory_bytes: int | None = None
+    graph_timeout_s: float = MOST_S
+    workers: int = 1
+    may_overlap: Rule = anything
+    effort: str = "full"
+    optimization: str = "all"
+
+
+def effort_of(options: Options) -> Effort:
+    """The effort of that name; :class:`UsageError` if there is none."""
+    if options.effort not in EFFORTS:
+        meant = suggestion(options.effort, EFFORTS, "give one of")
+        raise UsageError(f"there is no effort {options.effort!r}: {meant}")
+    return EFFORTS[options.effort]
+
+
+def runtime_of(options: Options, info: BackendInfo) -> Runtime:
+    """The runtime as it is asked for; :class:`UsageError` where it cannot be had so."""
+    granularity = Granularity.parse(options.granularity)
+    threads = physical_cores() if options.threads is None else options.threads
+    if not 1 <= threads <= MOST_THREADS:
+        raise UsageError(f"{threads} threads cannot be had: give 1 to {MOST_THREADS}")
+    _refuse_workers(options.workers, info, granularity)
+    level = options.optimization
+    if level not in info.levels:
+        meant = suggestion(level, info.levels, "give one of")
+        raise UsageError(f"runtime {info.name} has no optimisation {level!r}: {meant}")
+    return Runtime(
+        backend=info.name,
+        version=info.version,
+        provider=info.provider,
+        threads=threads,
+        brick_optimization=info.brick_optimization or ("none" if granularity.executed else level),
+        optimization=level,
+        build=info.build,
+    )
+
+
+def conditions_of(options: Options, info: BackendInfo, target: Target) -> Conditions:
+    """How to measure on ``target``."""
+    given = options.conditions
+    leeway = given.leeway
+    if leeway is None:
+        leeway = max(given.rule.precision / 2, effort_of(options).deviation / 4)
+    return replace(
+        given,
+        exclusive=info.real and given.exclusive,
+        most_ballast_bytes=_most_ballast_bytes(target, given.most_ballast_bytes),
+        most_weight_bytes=_most_weight_bytes(available_memory_bytes(), given.most_weight_bytes),
+        leeway=leeway,
+    )
+
+
+def _refuse_workers(workers: int, info: BackendInfo, granularity: Granularity) -> None:
+    """:class:`UsageError` where so many nodes cannot be run side by side, or not be foretold."""
+    if not 1 <= workers <= MOST_WORKERS:
+        raise UsageError(f"{workers} workers cannot be had: give 1 to {MOST_WORKERS}")
+    if workers > 1 and not info.parallel:
+        raise UsageError(f"runtime {info.name} runs one node at a time: give --workers 1")
+    if workers > 1 and not granularity.executed:
+        raise UsageError(
+            f"{workers} workers run executed nodes side by side, not bricks of granularity"
+            f" {granularity}: give --granularity executed"
+        )
+
+
+def _most_weight_bytes(available_bytes: int, most_bytes: int) -> int:
+    """A tenth of the memory there is, or ``most_bytes`` if that is less; some it must be."""
+    return min(most_bytes, max(_LEAST_WEIGHT_BYTES, available_bytes // 10))
+
+
+def _most_ballast_bytes(target: Target, most_bytes: int) -> int:
+    """Twice what all caches hold, or ``most_bytes`` if that is less, or they are not known."""
+    sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
+    known = [size for size in sizes.values() if size is not None]
+    return min(most_bytes, 2 * sum(known)) if known else most_bytes

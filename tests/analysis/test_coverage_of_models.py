@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from plans import plan, results
+
+from bricks.analysis.coverage import coverage
+from bricks.decompose.plan import Brick, Plan
+from bricks.graph.tensor import TensorType
+from bricks.predict.cost import LEAST, CostModel, fit
+
+PER_BRICK_S, PER_FLOP_S, PER_BYTE_S = 1e-3, 2e-9, 1e-8
+
+
+def brick(key: str, flops: int | None, *, width: int = 16, weights: int = 0) -> Brick:
+    held = {"w": TensorType("FLOAT", (weights,))} if weights else {}
+    value = TensorType("FLOAT", (width,))
+    return Brick(key, b"", {"x": value}, held, {"y": value}, ("Op",), flops)
+
+
+def some(count: int, seed: int = 0, *, known: bool = True) -> list[Brick]:
+    chance = random.Random(seed)
+    return [
+        brick(
+            f"b1-{seed}-{i}",
+            chance.randint(10**3, 10**8) if known else None,
+            width=chance.randint(1, 10**4),
+            weights=chance.randint(1, 10**5),
+        )
+        for i in range(count)
+    ]
+
+
+def seconds(each: Brick) -> float:
+    return PER_BRICK_S + PER_FLOP_S * (each.flops or 0) + PER_BYTE_S * each.bytes_moved
+
+
+def model(name: str, keys: str) -> Plan:
+    return replace(plan([(key, [i], [i + 1]) for i, key in enumerate(keys)]), model=name)
+
+
+BRICKS = {key: brick(key, flops, width=16) for key, flops in zip("abcd", (6, 3, 1, 0), strict=True)}
+FLAT = CostModel((1.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), ((1.0, 1.0),) * LEAST)
+
+
+def test_coverage_counts_places_and_weighs_work() -> None:
+    found = coverage([model("one", "aaab")], BRICKS, results({"a": 1e-3}), FLAT)
+    (row,) = found.models
+    told = row.coverage
+    assert (told.bricks, told.measured, told.failed, told.missing) == (2, 1, 0, ("b",))
+    assert (told.occurrences, told.share) == (4, 0.75)
+    assert told.flops_share == 18 / 21
+    assert told.bytes_share == 0.75
+    assert not told.complete
+    assert found.together == told
+
+
+def test_all_measured_is_complete_and_costs_nothing() -> None:
+    found = coverage([model("one", "ab")], BRICKS, results({"a": 1e-3, "b": 1e-3}), FLAT)
+    told = found.together
+    assert (told.share, told.flops_share, told.complete, told.missing) == (1.0, 1.0, True, ())
+    assert told.cost is not None
+    assert told.cost.estimate_s == told.cost.high_s == 0.0
+
+
+def test_without_probes_there_is_no_estimate() -> None:
+    known = {key: found for key, found in results({"a": 1e-3}).items() if key == "a"}
+    assert not coverage([model("one", "a")], BRICKS, known, FLAT).together.complete
+
+
+def test_what_failed_is_neither_measured_nor_paid_for_again() -> None:
+    known = results({"a": 1e-3, "b": "crashed"})
+    told = coverage([model("one", "ab")], BRICKS, known, FLAT).together
+    assert (told.measured, told.failed, told.missing, told.complete) == (1, 1, (), False)
+    assert told.share == 0.5
+    assert told.cost is not None
+    assert told.cost.estimate_s == 0.0
+
+
+def test_work_that_is_not_known_of_one_brick_is_not_known_of_the_model() -> None:
+    bricks = {**BRICKS, "b": replace(BRICKS["b"], flops=None)}
+    told = coverage([model("one", "ab")], bricks, results({"a": 1e-3}), FLAT).together
+    assert told.flops_share is None
+    assert told.bytes_share == 0.5
+
+
+def test_a_model_of_no_work_has_no_share_of_it() -> None:
+    assert coverage([model("one", "d")], BRICKS, {}, FLAT).together.flops_share is None
+
+
+def marginals(order: list[str], known: Mapping[str, float]) -> tuple[list[float], float]:
+    zoo = {"one": "abc", "two": "bcd", "three": "dd"}
+    plans = [model(name, zoo[name]) for name in order]
+    found = coverage(plans, BRICKS, results(known), FLAT)
+    assert found.together.cost is not None
+    each = [row.marginal.estimate_s for row in found.models if row.marginal is not None]
+    new = [key for row in found.models for key in row.new]
+    assert sorted(new) == sorted(found.together.missing)
+    assert len(each) == len(order)
+    return each, found.together.cost.estimate_s
+
+
+def test_a_brick_that_several_lack_is_paid_for_by_the_first() -> None:
+    assert marginals(["one", "two", "three"], {}) == ([3.0, 1.0, 0.0], 4.0)
+    assert marginals(["three", "two", "one"], {}) == ([1.0, 2.0, 1.0], 4.0)
+    assert marginals(["one", "two", "three"], {"a": 1e-3, "d": 1e-3}) == ([2.0, 0.0, 0.0], 2.0)
+
+
+def test_where_nothing_is_measured_nothing_is_known_of_costs() -> None:
+    found = coverage([model("one", "ab")], BRICKS, {}, fit([]))
+    assert found.cost_model is found.together.cost is found.models[0].marginal is None
+
+
+def test_few_measured_bricks_say_nothing_of_others() -> None:
+    measured = [(each, seconds(each)) for each in some(LEAST)]
+    assert fit(measured[1:]) is None
+    assert fit(measured) is not None
+
+
+def test_costs_that_follow_the_work_are_found_exactly() -> None:
+    learned = fit([(each, seconds(each)) for each in some(60)])
+    assert learned is not None
+    assert learned.median_abs_error < 1e-3
+    new = some(20, seed=1)
+    cost = learned.cost(new)
+    assert cost.estimate_s == pytest.approx(sum(map(seconds, new)), rel=1e-3)
+    assert cost.low_s <= cost.estimate_s <= cost.high_s < 1.01 * cost.low_s
+
+
+def test_costs_that_vary_come_with_an_interval_that_says_so() -> None:
+    chance = np.random.default_rng(1)
+    noisy = [(each, seconds(each) * chance.lognormal(0, 1)) for each in some(200)]
+    learned = fit(noisy)
+    assert learned is not None
+    one, many = learned.cost(some(1, seed=2)), learned.cost(some(40, seed=2))
+    assert one.high_s / one.low_s > many.high_s / many.low_s > 1.2  # errors of many cancel
+    total = sum(map(seconds, some(40, seed=2))) * float(np.exp(0.5))
+    assert many.low_s < total < many.high_s
+
+
+def test_bricks_of_unknown_work_are_estimated_from_their_bytes() -> None:
+    known, unknown = some(40), some(40, seed=1, known=False)
+    learned = fit([(each, seconds(each)) for each in (*known, *unknown)])
+    assert learned is not None
+    assert learned.brick_s(unknown[0]) > 0
+    blind = fit([(each, seconds(each)) for each in unknown])
+    assert blind is not None
+    assert blind.cost(unknown).estimate_s == pytest.approx(sum(map(seconds, unknown)), rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_costs_less_than_nothing(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    learned = fit([(each, float(chance.lognormal(-6, 2))) for each in some(30, seed)])
+    assert learned is not None
+    assert all(learned.brick_s(each) > 0 for each in some(100, seed + 1))

@@ -1,0 +1,212 @@
+"""Where a model's time goes: the parts add up, rates follow from work, and nothing is guessed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from commands import Here
+from factories import conv_net, mlp, model, node, save, value
+from store_examples import measure
+
+import bricks
+from bricks.analysis.explanation import Known, Part, Peaks, same_work
+from bricks.measure.peaks import compute_peak, memory_peak, peak_bricks
+from bricks.predict.features import describe
+
+PEAKS = Peaks(flops_per_s=100e9, bytes_per_s=10e9)
+
+
+def part(**facts: Any) -> Part:
+    usual: dict[str, Any] = {
+        "brick": "b1-a", "operators": ("Conv",), "shapes": "1 → 1", "occurrences": 2,
+        "total_s": 4e-3, "share": 0.5, "predicted": False, "flops": 100_000_000,
+        "bytes": 1_000_000, "peaks": PEAKS, "models": 0,
+    }  # fmt: skip
+    return Part(**(usual | facts))
+
+
+def test_rates_are_those_of_one_occurrence() -> None:
+    found = part()
+    assert found.latency_s == pytest.approx(2e-3)
+    assert found.flops_per_s == pytest.approx(50e9)
+    assert found.bytes_per_s == pytest.approx(0.5e9)
+    assert found.intensity == pytest.approx(100)
+    assert (found.bound, found.roof_s) == ("compute", pytest.approx(1e-3))
+    assert found.peak_share == pytest.approx(0.5)
+
+
+def test_the_lower_roof_is_the_one_that_binds() -> None:
+    found = part(flops=1_000_000, bytes=10_000_000)
+    assert (found.bound, found.roof_s) == ("memory", pytest.approx(1e-3))
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [{"flops": None}, {"peaks": Peaks()}, {"peaks": Peaks(flops_per_s=1e9)}],
+)
+def test_what_is_not_known_of_work_or_machine_is_not_made_up(lacking: dict[str, Any]) -> None:
+    found = part(**lacking)
+    assert (found.roof_s, found.peak_share, found.bound) == (None, None, None)
+
+
+def test_a_brick_that_takes_no_time_has_no_rates() -> None:
+    found = part(total_s=0.0, share=0.0)
+    assert (found.flops_per_s, found.bytes_per_s, found.peak_share) == (None, None, None)
+
+
+def test_what_is_lost_is_lost_at_every_place() -> None:
+    assert part(fastest=Known("b1-b", "t1-a", 0.5e-3)).lost_s == pytest.approx(3e-3)
+    assert part(fastest=Known("b1-b", "t1-a", 5e-3)).lost_s == 0
+    assert part().lost_s == 0
+
+
+def test_peaks_do_the_work_that_they_say() -> None:
+    assert compute_peak().flops == 2 * 1024**3
+    assert memory_peak().bytes_moved == 2 * 64 * 2**20
+    assert len({brick.key for brick in peak_bricks()}) == 2
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Any:
+    with bricks.Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        yield bench
+
+
+def test_parts_add_up_to_the_estimate(bench: bricks.Bench, tmp_path: Path) -> None:
+    read = bench.read(save(conv_net(), tmp_path, "conv.onnx"))
+    found = bricks.explain(bench, read)
+    estimate = found.estimate
+    assert isinstance(estimate, bricks.Estimate)
+    whole_s = estimate.estimate_s - estimate.call_overhead_s
+    assert sum(part.total_s for part in found.parts) == pytest.approx(whole_s)
+    assert sum(group.total_s for group in found.operators) == pytest.approx(whole_s)
+    assert sum(part.share for part in found.parts) == pytest.approx(1)
+    assert sum(group.share for group in found.operators) == pytest.approx(1)
+    plan = bench.plan(read)
+    assert {part.brick: part.occurrences for part in found.parts} == dict(plan.counts)
+    assert sum(group.occurrences for group in found.operators) == len(plan.occurrences)
+    assert found.parts == tuple(sorted(found.parts, key=lambda part: (-part.total_s, part.brick)))
+    assert found.peaks.flops_per_s and found.peaks.bytes_per_s
+    assert found.fastest_s == pytest.approx(
+        estimate.estimate_s - sum(part.lost_s for part in found.parts)
+    )
+
+
+def test_peaks_are_measured_once_whatever_the_effort(tmp_path: Path) -> None:
+    path = save(mlp(), tmp_path, "mlp.onnx")
+    options = {"runtime": "fake", "threads": 1, "effort": "quick"}
+    with bricks.Bench(tmp_path / "cache", **options) as bench:
+        first = bricks.explain(bench, bench.read(path)).peaks
+        assert first.flops_per_s and first.bytes_per_s
+        assert not bench.measure_alone(peak_bricks()).rounds
+    with bricks.Bench(tmp_path / "cache", **options) as bench:
+        assert bricks.explain(bench, bench.read(path), measure=False).peaks == first
+
+
+def test_where_nothing_is_measured_nothing_is_explained(
+    bench: bricks.Bench, tmp_path: Path
+) -> None:
+    found = bricks.explain(bench, bench.read(save(mlp(), tmp_path, "mlp.onnx")), measure=False)
+    assert isinstance(found.estimate, bricks.IncompleteEstimate)
+    assert (found.parts, found.peaks, found.fastest_s) == ((), Peaks(), None)
+
+
+def test_models_that_have_a_brick_too_are_counted(bench: bricks.Bench, tmp_path: Path) -> None:
+    one = bench.read(save(mlp(), tmp_path, "one.onnx"))
+    other = bench.read(save(mlp(widths=(8, 64, 10)), tmp_path, "other.onnx"))
+    bench.measure([one, other])
+    found = bricks.explain(bench, one)
+    shared = set(bench.plan(one).keys) & set(bench.plan(other).keys)
+    assert shared and len(shared) < len(found.parts)
+    assert {part.brick: part.models for part in found.parts} == {
+        part.brick: int(part.brick in shared) for part in found.parts
+    }
+
+
+def test_layouts_do_the_same_work(tmp_path: Path) -> None:
+    """With the real runtime: blocked convolutions do the same work as plain ones."""
+    found: dict[str, set[tuple[object, ...]]] = {}
+    for level in ("all", "extended"):
+        with bricks.Bench(tmp_path / "cache", threads=1, optimization=level) as bench:
+            bricks_of = bench.decompose(bench.read("squeezenet")).bricks.values()
+            convs = [brick for brick in bricks_of if "Conv" in brick.operators[0]]
+            found[level] = {same_work(describe(brick)) for brick in convs}
+            assert len(found[level]) == len(convs)  # and no two bricks of one model do
+    # The last one's channels are no whole number of blocks.
+    assert len(found["all"] & found["extended"]) == len(found["all"]) - 1
+
+
+def test_the_fastest_implementation_is_that_of_any_runtime_on_the_same_system(
+    bench: bricks.Bench, tmp_path: Path
+) -> None:
+    read = bench.read(save(mlp(widths=(8, 16, 16, 16)), tmp_path, "mlp.onnx"))
+    before = bricks.explain(bench, read)
+    assert {part.fastest for part in before.parts} == {None}
+    first, second = before.parts[0], before.parts[1]
+    newer = replace(bench.target, runtime=replace(bench.target.runtime, version="2.0"))
+    wider = replace(bench.target, runtime=replace(bench.target.runtime, threads=8))
+    for target, keys, latency_s in (
+        (newer, [first.brick], first.latency_s / 4),
+        (newer, [second.brick], second.latency_s * 0.97),  # as fast, for all that one can tell
+        (wider, [first.brick], first.latency_s / 8),  # with more threads is no implementation
+    ):
+        bench.store.save_target(target)
+        bench.store.save_decomposition(bench.decompose(read), target.key)
+        measure(bench.store, target, keys, latency_s)
+    with bricks.Bench(tmp_path / "cache", runtime="fake", threads=1) as later:
+        found = bricks.explain(later, read)
+    parts = {part.brick: part for part in found.parts}
+    assert parts[first.brick].fastest == Known(first.brick, newer.key, first.latency_s / 4)
+    assert [key for key, part in parts.items() if part.fastest] == [first.brick]
+    lost_s = first.total_s * 3 / 4
+    assert found.fastest_s == pytest.approx(found.estimate.estimate_s - lost_s)
+
+
+def test_the_command_tells_the_same_to_programs_and_to_people(here: Here, tmp_path: Path) -> None:
+    path = save(conv_net(), tmp_path, "conv.onnx")
+    facts = here("explain", path, "--json").json
+    (row,) = facts["models"]
+    assert facts["system"]["key"] and facts["runtime"]["backend"] == "fake"
+    assert row["error"] is None and row["missing"] == []
+    assert row["low_s"] < row["estimate_s"] < row["high_s"]
+    total_s = sum(brick["total_s"] for brick in row["bricks"])
+    assert total_s == pytest.approx(row["estimate_s"] - row["call_overhead_s"])
+    assert {brick["operator"] for brick in row["bricks"]} == {
+        group["operator"] for group in row["operators"]
+    }
+    assert row["peaks"]["flops_per_s"] > 0
+    shown = here("explain", path, "--all")
+    assert shown.status == 0
+    for brick in row["bricks"]:
+        assert brick["brick"][:11] in shown.out
+    assert "→ 1×" in shown.out
+    few = here("explain", path)
+    assert len(few.out.splitlines()) <= len(shown.out.splitlines())
+
+
+def test_what_lacks_is_named(here: Here, tmp_path: Path) -> None:
+    path = save(conv_net(), tmp_path, "conv.onnx")
+    lacking = here("explain", path, "--no-measure", "--json")
+    assert lacking.status == 1
+    (row,) = lacking.json["models"]
+    assert row["bricks"] == [] and len(row["missing"]) > 0
+    assert "no estimate without" in row["error"]
+    assert row["error"] in lacking.err.replace("bricks: ", "")
+    none = here("explain", "squeezenat")
+    assert none.status == 1
+    assert "squeezenet" in none.complaint
+
+
+def test_foreign_names_are_shown_and_not_obeyed(here: Here, tmp_path: Path) -> None:
+    graph = onnx.ModelProto()
+    graph.CopyFrom(model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])]))
+    path = tmp_path / "[red]\x1b[31m.onnx"
+    path.write_bytes(graph.SerializeToString())
+    shown = here("explain", path)
+    assert shown.status == 0
+    assert "\x1b" not in shown.out
+    assert "[red]" in shown.out

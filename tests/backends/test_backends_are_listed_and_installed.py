@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import Here, chain
+from factories import save
+
+from bricks.backends import BACKENDS, ENVIRONMENTS
+from bricks.errors import BackendError
+from bricks.system import environments
+from bricks.system.environments import Environment
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of environments in which there is none."""
+    folder = tmp_path / "environments"
+    monkeypatch.setenv("BRICKS_ENVIRONMENTS", str(folder))
+    return folder
+
+
+def environment(tmp_path: Path, requirements: str = "", python: str = "3.11") -> Environment:
+    lock = tmp_path / "requirements.lock"
+    lock.write_text(requirements)
+    return Environment("mine", lock, python, "bricks backends install mine")
+
+
+def test_all_runtimes_are_listed(here: Here, nowhere: Path) -> None:
+    rows = {row["name"]: row for row in here.plain("backends", "list", "--json").json["backends"]}
+    assert tuple(rows) == BACKENDS
+    assert all(row["version"] for row in rows.values())
+    for name, row in rows.items():
+        assert row["installed"] == (name not in ENVIRONMENTS)
+        assert (row["missing"] is None) == row["installed"]
+        assert row["installed"] or row["missing"].endswith(": bricks backends install mxnet")
+    shown = here.plain("backends", "list")
+    assert shown.status == 0
+    assert "mxnet" in shown.out and "bricks backends install mxnet" in shown.out
+
+
+def test_a_runtime_that_is_not_installed_is_one_line(
+    here: Here, nowhere: Path, tmp_path: Path
+) -> None:
+    path = save(chain("Relu", "Neg"), tmp_path, "pair.onnx")
+    done = here("measure", path, runtime="mxnet")
+    assert done.status == 1
+    assert done.complaint == (
+        "the environment 'mxnet' is not installed: bricks backends install mxnet"
+    )
+
+
+def test_runtimes_that_nobody_knows_are_wrong_usage(here: Here) -> None:
+    done = here.plain("backends", "install", "mxnett")
+    assert done.status == 2
+    assert done.complaint.startswith("no runtime is called 'mxnett': did you mean mxnet?")
+
+
+def test_what_needs_no_environment_is_installed_already(here: Here) -> None:
+    done = here.plain("backends", "install", "onnxruntime", "--json")
+    assert (done.status, done.json["installed"], done.json["new"]) == (0, True, False)
+
+
+def test_an_environment_is_made_once(tmp_path: Path, nowhere: Path) -> None:
+    mine, said = environment(tmp_path), []
+    assert mine.interpreter is None
+    mine.folder.mkdir(parents=True)
+    (mine.folder / "half").touch()  # as an interrupted installation leaves it
+    python, new = environments.install(mine, said.append)
+    assert new and python.exists() and not (mine.folder / "half").exists()
+    assert len(said) == 2
+    assert environments.install(mine, said.append) == (python, False)
+    assert len(said) == 2
+
+
+def test_another_lock_file_is_another_environment(tmp_path: Path, nowhere: Path) -> None:
+    first = environment(tmp_path).folder
+    assert environment(tmp_path, "# something else").folder != first
+    assert first.parent == nowhere
+
+
+def test_an_installation_that_fails_says_why(tmp_path: Path, nowhere: Path) -> None:
+    mine = environment(tmp_path, "./no/such/package --hash=sha256:00")
+    with pytest.raises(BackendError, match=r"^the environment 'mine' could not be made: ERROR: "):
+        environments.install(mine)
+    assert mine.interpreter is None
+
+
+def test_a_python_that_is_not_there_is_named(tmp_path: Path, nowhere: Path) -> None:
+    with pytest.raises(BackendError, match=r"needs Python 3.99, and there is no python3.99"):
+        environments.install(environment(tmp_path, python="3.99"))
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BRICKS_ENVIRONMENTS", str(tmp_path / "file"))
+    with pytest.raises(BackendError, match=r"cannot be made .*BRICKS_ENVIRONMENTS"):
+        environments.install(environment(tmp_path))
+
+
+def test_versions_come_from_the_lock_file(tmp_path: Path) -> None:
+    assert environment(tmp_path, "mine==1.2.3 \\\n").pinned("mine") == "1.2.3"
+    with pytest.raises(BackendError, match="does not pin 'other'"):
+        environment(tmp_path, "mine==1.2.3").pinned("other")

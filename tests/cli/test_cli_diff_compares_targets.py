@@ -1,0 +1,363 @@
+"""``bricks diff``: two targets of a cache, what became slower from one to the other, and in CI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Here, chain
+from factories import conv_net, mlp, save
+from plans import results
+from store_examples import make_decomposition, make_target, open_with_target
+
+from bricks import backends
+from bricks.samples.measurement import Failure, Measurement, Round
+from bricks.store import Owner, Store
+from bricks.system.target import Target
+
+OLD = make_target("lab")
+NEW = Target(OLD.system, replace(OLD.runtime, version="2.0"))
+PATTERN = (0.0, 0.01, -0.01, 0.02, -0.02, 0.01, -0.01, 0.0) * 2
+KINDS = (1, 2, 1, 3)
+
+DIFF = {
+    "old", "new", "states_apart", "granularity", "common", "models", "incomparable", "only_old",
+    "only_new", "bricks", "fail_on", "regressions",
+}  # fmt: skip
+MODEL = {
+    "model", "old_s", "new_s", "ratio", "low", "high", "beyond_noise", "predicted_share",
+    "disturbed_share", "other_state_share", "call_overhead_difference_s", "gone_s",
+    "come_s", "contributions",
+}  # fmt: skip
+CONTRIBUTION = {
+    "brick", "old_occurrences", "new_occurrences", "old_s", "new_s", "predicted", "operators",
+    "difference_s", "replaced",
+}  # fmt: skip
+BRICK = {
+    "brick", "operators", "old_s", "new_s", "ratio", "low", "high", "beyond_noise", "rounds",
+    "models", "other_state", "disturbed",
+}  # fmt: skip
+
+Diff = Callable[..., Any]
+
+
+@pytest.fixture
+def diff(here: Here) -> Diff:
+    """``bricks diff`` on the tests' cache."""
+    return lambda *words: here("diff", *words, runtime=None)
+
+
+def take(
+    store: Store,
+    target: Target,
+    latency_s: Mapping[str, float],
+    state_s: float = 1e-4,
+    waited_share: float = 0.0,
+) -> None:
+    """Keep measurements of many rounds, and of the probes."""
+    owner = Owner.current()
+    probes = {k: m.latency_s() for k, m in results({}).items() if isinstance(m, Measurement)}
+    every = {**latency_s, **({} if store.results(target.key, list(probes)) else probes)}
+    store.claim(target.key, list(every), owner)
+    for varied in PATTERN:
+        walk = {
+            k: (Round((s * (1 + varied),), state_s, waited_share), 0.1) for k, s in every.items()
+        }
+        store.append_rounds(target.key, walk, owner)
+    store.finish(target.key, list(every), owner)
+
+
+@pytest.fixture
+def versions(here: Here) -> Here:
+    """A cache that knows a model on two versions of a runtime: brick 2 takes twice as long."""
+    made = make_decomposition(KINDS, "net")
+    with open_with_target(here.cache, OLD, NEW) as store:
+        for target, factor in ((OLD, 1.0), (NEW, 2.0)):
+            store.save_decomposition(made, target.key)
+            latency_s = {key: 1e-3 for key in made.plan.keys}
+            take(store, target, {**latency_s, "b1-0002": factor * 1e-3})
+    return here
+
+
+def test_what_is_slower_is_named_with_its_share(versions: Here, diff: Diff) -> None:
+    done = diff("1.0", "2.0", "--json")
+    assert (done.status, done.err) == (0, "")
+    facts = done.json
+    assert facts.keys() == DIFF
+    assert (facts["old"]["name"], facts["new"]["name"]) == (
+        "lab/fake-1.0/1-thread",
+        "lab/fake-2.0/1-thread",
+    )
+    assert facts["old"]["key"] == OLD.key
+    assert all(brick.keys() == BRICK for brick in facts["bricks"])
+    (slow,) = [brick for brick in facts["bricks"] if brick["beyond_noise"]]
+    assert (slow["brick"], slow["models"], slow["rounds"]) == ("b1-0002", ["net"], [16, 16])
+    assert slow["ratio"] == pytest.approx(2)
+    (model,) = facts["models"]
+    assert model.keys() == MODEL
+    assert model["ratio"] == pytest.approx(5 / 4, rel=0.01)
+    assert model["beyond_noise"]
+    assert all(part.keys() == CONTRIBUTION for part in model["contributions"])
+    assert model["contributions"][0]["brick"] == "b1-0002"
+    assert model["contributions"][0]["difference_s"] == pytest.approx(1e-3)
+    assert facts["common"]["ratio"] == pytest.approx(1)
+    assert (facts["fail_on"], facts["regressions"]) == (None, [])
+
+
+def test_people_are_shown_the_same(versions: Here, diff: Diff) -> None:
+    shown = diff("1.0", "2.0").out
+    assert "1 are slower now, 0 faster, and 2 not told apart from noise" in shown
+    assert "old: lab/fake-1.0/1-thread" in shown
+    assert "b1-0002" in shown and "b1-0003" in shown
+    assert "Where the difference of net comes from:" in shown
+    other_way = diff("2.0", "1.0").out
+    assert "0 are slower now, 1 faster" in other_way
+
+
+@pytest.mark.parametrize(
+    ("share", "status"), [("3%", 1), ("0.03", 1), (" 24.5 %", 1), ("0%", 1), ("30%", 0), (".3", 0)]
+)
+def test_a_slower_model_fails(share: str, status: int, versions: Here, diff: Diff) -> None:
+    done = diff("1.0", "2.0", "--fail-on", share)
+    assert done.status == status
+    if status:
+        assert done.complaint.startswith("slower by more than")
+        assert done.complaint.endswith(": net by 25.0 %")  # most bricks are as they were
+    else:
+        assert done.err == ""
+    assert diff("2.0", "1.0", "--fail-on", share).status == 0
+    facts = diff("1.0", "2.0", "--fail-on", share, "--json").json
+    assert facts["regressions"] == ["net"] * status
+
+
+@pytest.mark.parametrize("share", ["3", "1", "-1%", "nan", "inf", "", "3 percent", "1e-2", "%"])
+def test_a_share_that_may_be_meant_otherwise_is_refused(
+    share: str, versions: Here, diff: Diff
+) -> None:
+    done = diff("1.0", "2.0", "--fail-on", share)
+    assert (done.status, done.out) == (2, "")
+    assert "write it like 3% or 0.03" in done.complaint
+
+
+def test_the_fake_runtime_is_as_fast_with_any_threads(
+    here: Here, diff: Diff, tmp_path: Path
+) -> None:
+    models = [save(conv_net(), tmp_path, "conv.onnx"), save(mlp(), tmp_path, "mlp.onnx")]
+    for threads in (1, 2):
+        assert here("measure", *models, "--threads", threads).status == 0
+    done = diff("1-thread", "2-threads", "--fail-on", "3%", "--json")
+    assert (done.status, done.err) == (0, "")
+    assert [m["model"] for m in done.json["models"]] == ["conv", "mlp"]
+    for row in (*done.json["models"], *done.json["bricks"]):
+        assert row["ratio"] == pytest.approx(1, abs=0.01)
+        assert not row["beyond_noise"]
+    assert done.json["states_apart"] is False
+    for words in (("mlp",), (models[1],)):
+        assert [
+            m["model"] for m in diff("1-thread", "2-threads", *words, "--json").json["models"]
+        ] == ["mlp"]
+    folder = diff("1-thread", "2-threads", tmp_path, "--json").json
+    assert len(folder["models"]) == 2
+    listed = here("systems", runtime=None).out
+    for runtime in done.json["old"], done.json["new"]:
+        assert runtime["name"] in listed
+        assert diff(runtime["name"], "t1-").status == 2  # but both begin with that
+
+
+def test_other_granularities_are_compared_too(here: Here, diff: Diff, tmp_path: Path) -> None:
+    model = save(mlp(), tmp_path, "mlp.onnx")
+    for threads in (1, 2):
+        assert here("measure", model, "--threads", threads, "--granularity", 2).status == 0
+    assert diff("1-thread", "2-threads").status == 1
+    done = diff("1-thread", "2-threads", "--granularity", 2, "--json")
+    assert done.status == 0
+    assert done.json["granularity"] == "2"
+    assert len(done.json["models"]) == 1
+
+
+def test_a_model_that_only_the_old_one_knows_does_not_pass(versions: Here, diff: Diff) -> None:
+    with Store.open(versions.cache) as store:
+        store.save_decomposition(make_decomposition((1,), "gone", "e" * 64), OLD.key)
+        store.save_decomposition(make_decomposition((3,), "come", "f" * 64), NEW.key)
+    done = diff("1.0", "2.0")
+    assert (done.status, done.err) == (0, "")
+    assert "Only old knows, and nothing is compared of: gone." in done.out
+    assert "Only new knows, and nothing is compared of: come." in done.out
+    gated = diff("1.0", "2.0", "--fail-on", "90%")
+    assert gated.status == 1
+    assert gated.complaint == (
+        "lab/fake-2.0/1-thread does not know gone: measure there too, or name the models to compare"
+    )
+    assert diff("1.0", "2.0", "net", "--fail-on", "90%").status == 0
+    assert diff("1.0", "2.0", "come", "--fail-on", "90%").status == 1
+    named = diff("1.0", "2.0", "gone")
+    assert named.status == 1
+    assert "gone: lab/fake-2.0/1-thread does not know it: measure it there first" in named.complaint
+
+
+def test_a_brick_that_fails_on_one_side_does_not_pass(
+    here: Here, diff: Diff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = save(chain("Relu", "Tanh", "Sigmoid"), tmp_path, "net.onnx")
+    assert here("measure", model, "--threads", 1).status == 0
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Tanh=error")
+    assert here("measure", model, "--threads", 2).status == 1
+    for words in ((), ("--fail-on", "3%")):
+        done = diff("1-thread", "2-threads", *words)
+        assert done.status == 1
+        assert "net: " in done.complaint and "failed as ordered" in done.complaint
+        assert "bricks were measured on both" in done.out
+
+
+def test_an_unmeasured_brick_is_named(here: Here, diff: Diff, tmp_path: Path) -> None:
+    model = save(mlp(), tmp_path, "mlp.onnx")
+    assert here("measure", model, "--threads", 1).status == 0
+    assert here("decompose", model, "--threads", 2).status == 0
+    done = diff("1-thread", "2-threads", "--fail-on", "3%", "--json")
+    assert done.status == 1
+    assert "2-threads lacks b1-" in done.complaint
+    assert "(not measured on this target) and" in done.complaint
+    assert [m["model"] for m in done.json["incomparable"]] == ["mlp"]
+    assert done.json["bricks"] == []
+    assert done.json["common"] is None
+
+
+def test_where_all_is_slower_the_machine_may_be_the_cause(versions: Here, diff: Diff) -> None:
+    throughout = Target(OLD.system, replace(OLD.runtime, version="3.0"))
+    made = make_decomposition(KINDS, "net")
+    with Store.open(versions.cache) as store:
+        store.save_target(throughout)
+        store.save_decomposition(made, throughout.key)
+        take(store, throughout, dict.fromkeys(made.plan.keys, 1.1e-3))
+    assert "more than two sessions of one machine mostly differ by" in diff("1.0", "3.0").out
+    done = diff("1.0", "3.0", "--fail-on", "3%")
+    assert done.status == 1  # it is told, and not taken away
+    assert "all bricks together by 10.0 %, which may be the machine" in done.complaint
+    assert "mostly differ by" not in diff("1.0", "2.0").out
+
+
+def test_where_others_kept_the_processors_busy_that_is_said(versions: Here, diff: Diff) -> None:
+    busy = Target(OLD.system, replace(OLD.runtime, version="3.0"))
+    made = make_decomposition(KINDS, "net")
+    with Store.open(versions.cache) as store:
+        store.save_target(busy)
+        store.save_decomposition(made, busy.key)
+        take(store, busy, dict.fromkeys(made.plan.keys, 3e-3), waited_share=0.3)
+    done = diff("1.0", "3.0", "--fail-on", "3%")
+    assert "net: 100 % of it was only measured while others kept the processors busy" in done.out
+    assert "3 of the bricks were sampled on a side only while others kept" in done.out
+    assert done.status == 1
+    assert "net by 200.0 % (100 % measured while others kept processors busy)" in done.complaint
+
+
+def test_another_state_of_the_machine_does_not_pass_without_a_word(
+    versions: Here, diff: Diff
+) -> None:
+    later = Target(OLD.system, replace(OLD.runtime, version="3.0"))
+    with Store.open(versions.cache) as store:
+        store.save_target(later)
+        made = make_decomposition(KINDS, "net")
+        store.save_decomposition(made, later.key)
+        take(store, later, dict.fromkeys(made.plan.keys, 1e-3), state_s=3e-4)
+    done = diff("1.0", "3.0")
+    assert done.status == 0
+    assert "the reference workload took 100 µs, and now 300 µs" in done.out
+    gated = diff("1.0", "3.0", "--fail-on", "3%")
+    assert gated.status == 1
+    assert "the machine was not in one state" in gated.complaint
+
+
+def test_what_was_measured_without_a_model_takes_the_plan_of_a_target_that_executes_the_same(
+    versions: Here, diff: Diff
+) -> None:
+    """So a private suite comes back: results, and no plans."""
+    back = Target(OLD.system, replace(OLD.runtime, threads=2))
+    with Store.open(versions.cache) as store:
+        store.save_target(back)
+        take(store, back, dict.fromkeys(make_decomposition(KINDS).plan.keys, 2e-3))
+    done = diff("1.0/1-thread", "2-threads", "--fail-on", "3%", "--json")
+    assert done.status == 1
+    assert done.json["regressions"] == ["net"]
+    assert diff("2.0", "2-threads").status == 1  # another version may execute another graph
+
+
+def test_models_of_one_name_are_told_apart_by_their_shapes(
+    here: Here, diff: Diff, tmp_path: Path
+) -> None:
+    model = save(mlp(batch="n"), tmp_path, "mlp.onnx")
+    for threads in (1, 2):
+        for batch in (1, 4):
+            assert here("measure", model, "--threads", threads, "--batch", batch).status == 0
+    rows = diff("1-thread", "2-threads", "mlp", "--json").json["models"]
+    assert [row["model"] for row in rows] == ["mlp (float[1,32])", "mlp (float[4,32])"]
+    one = diff("1-thread", "2-threads", "mlp (float[4,32])", "--json").json["models"]
+    assert [row["model"] for row in one] == ["mlp (float[4,32])"]
+
+
+def test_names_of_models_are_foreign_text(here: Here, diff: Diff, tmp_path: Path) -> None:
+    model = save(mlp(), tmp_path, "a[bold]\x1b[31m.onnx")
+    for threads in (1, 2):
+        assert here("measure", model, "--threads", threads).status == 0
+    shown = diff("1-thread", "2-threads").out
+    assert "a[bold]\\x1b[31m" in shown
+    assert "\x1b" not in shown
+
+
+def test_what_cannot_be_meant_is_one_line(versions: Here, diff: Diff, tmp_path: Path) -> None:
+    same = diff("1.0", OLD.key)
+    assert (same.status, same.out) == (2, "")
+    assert (
+        "are one target, lab/fake-1.0/1-thread, and a cache measures a target once"
+        in same.complaint
+    )
+    assert diff("1.0", "moon").status == 2
+    assert "it knows lab/fake-1.0/1-thread, lab/fake-2.0/1-thread" in diff("1.0", "moon").complaint
+    assert diff("1.0", "2.0", "--granularity", "zero").status == 2
+    unknown = diff("1.0", "2.0", "nothing-like-it")
+    assert unknown.status == 1
+    assert "no file, folder or zoo model is called 'nothing-like-it'" in unknown.complaint
+    never = diff("1.0", "2.0", "squeezenet")
+    assert never.status == 1
+    assert "squeezenet: neither of the two knows it: measure it on both first" in never.complaint
+    nowhere = versions.plain("diff", "1.0", "2.0", "--cache", tmp_path / "none")
+    assert nowhere.status == 1
+    assert "there is no cache in" in nowhere.complaint
+    assert not (tmp_path / "none").exists()
+
+
+def test_targets_without_a_model_in_common_are_no_comparison(here: Here, diff: Diff) -> None:
+    with open_with_target(here.cache, OLD, NEW) as store:
+        store.save_decomposition(make_decomposition(), OLD.key)
+    done = diff("1.0", "2.0", "--fail-on", "3%")
+    assert (done.status, done.out) == (1, "")
+    assert "have no model in common at granularity executed" in done.complaint
+
+
+def test_nothing_is_measured_and_no_runtime_is_asked_for(
+    versions: Here, diff: Diff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a runtime was asked for")
+
+    monkeypatch.setattr(backends, "describe", refused)
+    monkeypatch.setattr("bricks.measure.supervisor.Supervisor.__init__", refused)
+    assert diff("1.0", "2.0").status == 0
+
+
+def test_a_failure_on_both_sides_is_a_failure(versions: Here, diff: Diff) -> None:
+    made = make_decomposition((1, 9), "sick", "e" * 64)
+    with Store.open(versions.cache) as store:
+        owner = Owner.current()
+        for target in (OLD, NEW):
+            store.save_decomposition(made, target.key)
+            store.claim(target.key, ["b1-0009"], owner)
+            store.fail(target.key, "b1-0009", "it crashed", owner)
+            assert store.results(target.key, ["b1-0009"]) == {
+                "b1-0009": Failure("b1-0009", "it crashed")
+            }
+    done = diff("1.0", "2.0", "--fail-on", "50%")
+    assert done.status == 1
+    assert "sick: lab/fake-1.0/1-thread lacks b1-0009 (it crashed)" in done.complaint

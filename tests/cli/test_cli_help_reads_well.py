@@ -1,0 +1,184 @@
+import inspect
+import re
+import shlex
+from collections.abc import Iterator
+from subprocess import run
+from typing import Any
+
+import pytest
+import typer
+from commands import COMMAND, Here
+from terminals import plain, shown
+
+from bricks.backends import BACKENDS, describe
+from bricks.cli import choices as values
+from bricks.cli.help import FIRST_STEPS, PANELS, page_of
+from bricks.cli.main import app
+from bricks.decompose.granularity import Granularity
+from bricks.predict.effort import EFFORTS
+
+
+def below(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command there is, with the words that call it."""
+    yield words, command
+    for name, each in getattr(command, "commands", {}).items():
+        yield from below(each, (*words, name))
+
+
+ROOT: Any = typer.main.get_command(app)
+COMMANDS = dict(below(ROOT))
+SINGLE = {words: each for words, each in COMMANDS.items() if not hasattr(each, "commands")}
+
+
+def context_of(words: tuple[str, ...]) -> Any:
+    context = ROOT.make_context("bricks", [], resilient_parsing=True)
+    for number, name in enumerate(words, 1):
+        command = COMMANDS[words[:number]]
+        context = command.make_context(name, [], parent=context, resilient_parsing=True)
+    return context
+
+
+def page(words: tuple[str, ...]) -> Any:
+    return page_of(COMMANDS[words], context_of(words))
+
+
+def called(line: str) -> tuple[Any, Any]:
+    """The command that a line calls, and its context with all options taken in."""
+    words = line.split()
+    assert words.pop(0) == "bricks"
+    command, context, name = ROOT, ROOT.make_context("bricks", [], resilient_parsing=True), "bricks"
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        name = words.pop(0)
+        command = command.commands[name]
+        below = hasattr(command, "commands")
+        rest = [] if below else shlex.split(" ".join(words))
+        context = command.make_context(name, rest, parent=context, resilient_parsing=below)
+    return command, context
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("columns", [60, 80])
+def test_every_page_fits(here: Here, monkeypatch: Any, words: Any, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = here.plain(*words, "--help")
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert not any(line != line.rstrip() for line in lines)
+    assert lines[0].startswith(" ".join(("Usage: bricks", *words, "[OPTIONS]")))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_option_is_told_and_says_what_it_means(here: Here, words: Any) -> None:
+    command = COMMANDS[words]
+    shown_rows = {name: text for _, rows in page(words).sections for name, text in rows}
+    for param in command.params:
+        if param.param_type_name == "option":
+            (text,) = [text for name, text in shown_rows.items() if param.opts[0] in name.split()]
+        else:
+            (text,) = [t for n, t in shown_rows.items() if n == re.sub(r"[][]", "", param.metavar)]
+        assert text.split(" [")[0] == " ".join(param.help.split())
+        assert param.help.endswith((".", ").")), param.name
+
+
+@pytest.mark.parametrize("words", SINGLE, ids=" ".join)
+def test_every_command_has_an_example_that_calls_it(words: Any) -> None:
+    example = page(words).example
+    assert example is not None
+    command, context = called(example)
+    assert command is COMMANDS[words]
+    assert context.params
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_what_a_command_does_is_told_in_whole_sentences(words: Any) -> None:
+    paragraphs = page(words).paragraphs
+    assert paragraphs
+    assert all(re.search(r"[.?]$", each) for each in paragraphs), paragraphs
+    assert "Example" not in " ".join(paragraphs)
+    told = " ".join(inspect.cleandoc(COMMANDS[words].help).split())
+    assert told.startswith(" ".join(paragraphs))
+
+
+def test_every_command_stands_in_one_panel() -> None:
+    placed = [name for names in PANELS.values() for name in names]
+    assert sorted(placed) == sorted(ROOT.commands), "bricks/cli/help.py: give it a place in PANELS"
+
+
+def test_options_of_many_commands_are_in_groups() -> None:
+    titles = [title for title, _ in page(("predict",)).sections]
+    assert titles == ["Arguments", "Options", "Models", "Runtime", "Measuring"]
+    options = dict(page(("predict",)).sections)["Options"]
+    names = [name for name, _ in options]
+    assert names[:2] == ["--system NAME", "--no-measure"]  # its own first
+    assert names[-3:] == ["-q, --quiet", "-v, --verbose", "-h, --help"]
+
+
+def test_defaults_and_limits_are_told() -> None:
+    told = {name: text for _, rows in page(("predict",)).sections for name, text in rows}
+    assert told["--threads N"].endswith("[1 to 1024; default: physical cores]")
+    assert told["--cache PATH_OR_URL"].endswith("[default: $BRICKS_CACHE, or cache]")
+    assert told["--precision SHARE"].endswith("[0.0001 to 1; default: 0.01]")
+    assert told["--batch N"].endswith("inputs.")
+    (models,) = [rows for title, rows in page(("probe",)).sections if title == "Arguments"]
+    assert models[0][1].endswith("[default: the whole zoo]")
+
+
+@pytest.mark.parametrize("line", [line for line, _ in FIRST_STEPS])
+def test_first_steps_can_be_taken(line: str) -> None:
+    if line.endswith("--help"):
+        line = line.removesuffix("--help") + "squeezenet"
+    command, _ = called(line)
+    assert command in SINGLE.values()
+
+
+def test_bricks_alone_says_what_to_do_first(here: Here) -> None:
+    done = here.plain()
+    assert (done.status, done.out) == (2, "")
+    for line, what in FIRST_STEPS:
+        assert line in done.err
+        assert " ".join(what.split()[:3]) in done.err
+    positions = [done.err.index(f"\n{title}\n") for title in ("First steps", *PANELS, "Options")]
+    assert positions == sorted(positions)
+    assert here.plain("--help").out == done.err
+
+
+@pytest.mark.parametrize("group", ["cache", "zoo", "backends"])
+def test_a_group_alone_lists_its_commands(here: Here, group: str) -> None:
+    done = here.plain(group)
+    assert (done.status, done.out) == (2, "")
+    for name in ROOT.commands[group].commands:
+        assert f"\n  {name} " in done.err
+
+
+def test_the_page_of_no_command_is_plain_where_standard_error_is() -> None:
+    done = run(COMMAND, capture_output=True, text=True, env=plain())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "\x1b" not in done.stderr
+    assert "\x1b" in shown(status=2).raw
+
+
+def test_a_wide_terminal_does_not_make_lines_too_long_to_read() -> None:
+    assert max(map(len, shown("predict", "--help", columns=250).screen)) <= 100
+
+
+def test_values_are_those_that_the_library_takes() -> None:
+    assert tuple(values.EFFORTS) == tuple(EFFORTS)
+    assert tuple(values.RUNTIMES) == BACKENDS
+    assert tuple(values.OPTIMIZATIONS) == describe("onnxruntime").levels
+    for text in values.GRANULARITIES:
+        assert str(Granularity.parse(text)) == text
+
+
+def test_help_does_not_import_what_it_does_not_need() -> None:
+    program = (
+        "import sys\n"
+        "from bricks.cli.main import run\n"
+        "run(['--help'])\n"
+        "print(*(n for n in ('numpy', 'onnx', 'sqlalchemy', 'sqlite3', 'asyncio')"
+        " if n in sys.modules), file=sys.stderr)\n"
+    )
+    from sys import executable
+
+    done = run([executable, "-c", program], capture_output=True, text=True, env=plain())
+    assert (done.returncode, done.stderr.split()) == (0, [])

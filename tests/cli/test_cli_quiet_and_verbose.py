@@ -1,0 +1,147 @@
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from commands import Here, bricks
+from factories import mlp, save
+from terminals import shown
+
+import bricks.report.tables as tables
+import bricks.session.adaptive as spending
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return save(mlp(), tmp_path, "good.onnx")
+
+
+@pytest.fixture
+def denormal(tmp_path: Path) -> Path:
+    """A model that everybody should be warned of."""
+    proto = mlp()
+    for tensor in proto.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(array * 0 + 1e-40, tensor.name))
+    return save(proto, tmp_path, "denormal.onnx")
+
+
+def said(done: Any) -> list[str]:
+    return [line.removeprefix("bricks: ") for line in done.err.splitlines()]
+
+
+def test_verbose_says_what_is_done(here: Here, good: Path) -> None:
+    done = here("measure", good, "--verbose", "--threads", 1)
+    lines = said(done)
+    assert f"the cache is {here.cache / 'bricks.sqlite'}" in lines
+    assert any(re.fullmatch(r"the target is .+ with fake 1, threads: 1", line) for line in lines)
+    assert f"good: reading {good}" in lines
+    assert "good: decomposing it" in lines
+    bricks_there = here("measure", good, "--json").json["bricks"]
+    assert any(line.startswith(f"good: decomposed, bricks: {bricks_there}, ") for line in lines)
+    assert any(re.fullmatch(r"measurements wanted: \d+, lacking: \d+", line) for line in lines)
+    assert any(re.fullmatch(r"worker \d+ started: fake, threads: 1", line) for line in lines)
+    assert any(line.startswith(f"good: to be measured: {bricks_there}, ") for line in lines)
+    assert any(re.fullmatch(r"good: rounds taken: [1-9]\d*", line) for line in lines)
+    assert any(re.fullmatch(r"worker \d+ ended", line) for line in lines)
+
+
+def test_verbose_says_when_there_is_nothing_to_do(here: Here, good: Path) -> None:
+    here("measure", good)
+    lines = said(here("measure", good, "-v"))
+    assert any(line.startswith("good: its plan is in the cache, bricks: ") for line in lines)
+    assert any(line.endswith(", lacking: 0") for line in lines)
+    assert not any(line.startswith("worker ") for line in lines)
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+@pytest.mark.parametrize("option", ["-v", "--verbose"])
+def test_both_the_program_and_its_commands_take_it(
+    here: Here, good: Path, option: str, place: str
+) -> None:
+    words = ["measure", good]
+    done = here(*([option, *words] if place == "before" else [*words, option]))
+    assert any(line.startswith("the cache is ") for line in said(done))
+
+
+@pytest.mark.parametrize("command", ["decompose", "measure", "predict", "compare", "probe"])
+def test_every_command_that_measures_takes_both(here: Here, good: Path, command: str) -> None:
+    few = ("--bricks", 30) if command == "probe" else ()
+    assert said(here(command, good, "-v", *few))
+    assert not here(command, good, "-q", "--batch", 2, *few).err.count("cache")
+
+
+def test_the_next_command_says_no_more_than_usual(here: Here, good: Path) -> None:
+    assert here("measure", good, "-v").err
+    assert here("measure", good).err == ""
+    assert logging.getLogger("bricks").handlers == []
+    assert logging.getLogger("bricks").level == logging.NOTSET
+
+
+def test_verbose_lines_are_printable(here: Here, tmp_path: Path) -> None:
+    path = save(mlp(), tmp_path, "odd\x1b[31m.onnx")
+    done = here("measure", path, "-v")
+    assert "\x1b" not in done.err
+    assert any(line.startswith("odd\\x1b[31m: reading ") for line in said(done))
+
+
+def test_quiet_leaves_out_remarks_and_keeps_results(
+    here: Here, denormal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "disturbance", lambda *_: ["Somebody was loud."])
+    usual = here("compare", denormal)
+    quiet = here("compare", denormal, "--quiet")
+    assert "warning: denormal: 100 % of its weights are denormal" in usual.complaint
+    assert quiet.err == ""
+    assert "Somebody was loud." in usual.out
+    assert "Somebody was loud." not in quiet.out
+    assert "Nothing was run" in here("compare", denormal).out
+    assert "Nothing was run" not in here("compare", denormal, "-q").out
+    (row,) = here("compare", denormal, "--json").json["models"]
+    shown_row = next(line for line in quiet.out.splitlines() if line.startswith("denormal "))
+    assert shown_row.endswith(f" {row['ratio']:.3f}")
+
+
+def test_quiet_keeps_errors(here: Here, good: Path) -> None:
+    done = here("measure", good, "none.onnx", "--quiet")
+    assert done.status == 1
+    assert done.complaint.startswith("no file or folder is called 'none.onnx'")
+    assert "bricks: " in done.out
+
+
+def test_quiet_keeps_what_an_estimate_stands_on(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a part of it is predicted is no remark: it says what the figure is."""
+    monkeypatch.setattr(spending, "_SOON_S", 0.0)  # else what is so small is all measured
+    words = ("predict", "squeezenet", "--effort", "quick", "-q")
+    assert "of the estimate is predicted from bricks" in here(*words).out
+
+
+@pytest.mark.parametrize("words", [("-q", "-v"), ("--verbose", "--quiet")])
+def test_both_at_once_cannot_be_meant(here: Here, good: Path, words: tuple[str, str]) -> None:
+    for line in (("measure", good, *words), (words[0], "measure", good, words[1])):
+        done = here.plain(*line)
+        assert done.status == 2
+        assert "says the opposite of --" in done.complaint
+
+
+@pytest.mark.parametrize("option", ["-q", "-v"])
+def test_json_is_the_same_whatever_is_said(here: Here, good: Path, option: str) -> None:
+    here("measure", good)
+    for command in ("predict", "decompose"):
+        usual = here(command, good, "--json")
+        assert here(command, good, "--json", option).out == usual.out
+    assert json.loads(usual.out)
+
+
+def test_verbose_goes_to_standard_error_alone(good: Path, tmp_path: Path) -> None:
+    words = ("measure", good, "--runtime", "fake", "--cache", tmp_path / "cache")
+    done = bricks(*words, "-v", "--json")
+    assert done.json["new_bricks"] > 0
+    assert "the cache is" in done.err
+    found = shown(*words, "-v", TERM="dumb", columns=200)
+    assert found.screen[0].startswith("bricks: the cache is ")

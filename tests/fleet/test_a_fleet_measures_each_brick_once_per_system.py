@@ -1,0 +1,350 @@
+"""Hosts that measure together, with a real scheduler and worker processes on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from commands import PATIENCE_S, Here, environment, rounds, started, until
+from factories import branching_net, conv_net, embedding_net, mlp, save
+
+from bricks import __version__
+from bricks.errors import FleetError, UsageError
+from bricks.fleet import host as there
+from bricks.fleet.cluster import connected
+from bricks.fleet.dispatch import Fleet
+from bricks.fleet.report import FleetMeasured
+from bricks.graph.read import read_model
+from bricks.measure.campaign import Conditions
+from bricks.session.options import Options
+from bricks.store import Store
+
+CPUS = sorted(os.sched_getaffinity(0))
+two_systems = pytest.mark.skipif(len(CPUS) < 2, reason="needs two processors")
+
+# Slow enough that something can happen in the middle.
+SLOWLY = {"BRICKS_FAKE_PACE": "0.002"}
+FAKE = Options(runtime="fake", conditions=Conditions(exclusive=False))
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a scheduler that runs until the end."""
+    with scheduling(tmp_path_factory.mktemp("scheduler")) as (address, _):
+        yield address
+
+
+@contextmanager
+def scheduling(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    file = folder / "scheduler.json"
+    words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", *words],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield until(lambda: _address(file)), process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _address(file: Path) -> str | None:
+    with contextlib.suppress(OSError, json.JSONDecodeError):
+        return str(json.loads(file.read_text())["address"])
+    return None
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[Path]:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    return [
+        save(conv_net(), folder, "conv.onnx"),
+        save(mlp(widths=(16, 32, 64, 32, 16, 8)), folder, "mlp.onnx"),
+        save(branching_net(), folder, "branching.onnx"),
+        save(embedding_net(), folder, "embedding.onnx"),
+    ]
+
+
+@contextmanager
+def joined(
+    scheduler: str, name: str, cpus: list[int] = CPUS, **variables: str
+) -> Iterator[psutil.Process]:
+    """A worker that has joined, on these processors: another number of them is another system."""
+    with started("worker", scheduler, "--name", name, **variables) as process:
+        worker = psutil.Process(process.pid)
+        worker.cpu_affinity(cpus)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "has joined" in line, line + process.stderr.read()
+        yield worker
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.send_signal(signal.SIGCONT)
+
+
+@pytest.fixture
+def run(
+    scheduler: str, here: Here, models: list[Path]
+) -> Callable[..., contextlib.AbstractContextManager[Running]]:
+    """The work of all models given out in a thread of its own."""
+
+    @contextmanager
+    def run(patience_s: float = PATIENCE_S) -> Iterator[Running]:
+        running = Running(scheduler, here.cache, models, patience_s)
+        running.thread.start()
+        try:
+            yield running
+        finally:
+            running.thread.join(timeout=PATIENCE_S)
+
+    return run
+
+
+class Running:
+    """A fleet at work, and what it says."""
+
+    def __init__(self, scheduler: str, cache: Path, models: list[Path], patience_s: float) -> None:
+        self.cache = cache
+        self.notes: list[str] = []
+        self.outcome: FleetMeasured | Exception | None = None
+        self.thread = threading.Thread(
+            target=self._run, args=(scheduler, models, patience_s), daemon=True
+        )
+
+    def _run(self, scheduler: str, models: list[Path], patience_s: float) -> None:
+        try:
+            with Store.open(self.cache) as store, connected(scheduler) as cluster:
+                read = [read_model(path, name=path.name) for path in models]
+                fleet = Fleet(
+                    cluster, store, read, FAKE, patience_s=patience_s, note=self.notes.append
+                )
+                self.outcome = fleet.run()
+        except Exception as exc:  # looked at where it is asked for
+            self.outcome = exc
+
+    def until_measuring(self) -> None:
+        """Wait until some bricks are measured, and not all of them."""
+        until(lambda: rounds(self.cache) or self.outcome)
+        assert self.outcome is None, self.outcome
+
+    @property
+    def done(self) -> FleetMeasured:
+        self.thread.join(timeout=PATIENCE_S)
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        assert self.outcome is not None
+        return self.outcome
+
+
+def by_name(done: FleetMeasured) -> dict[str, Any]:
+    return {host.name: host for host in done.hosts}
+
+
+@two_systems
+def test_hosts_that_are_alike_share_the_work_and_others_do_all_of_it(
+    scheduler: str, here: Here, models: list[Path]
+) -> None:
+    with ExitStack() as stack:
+        for name, cpus in (("a", CPUS[:1]), ("b", CPUS[:1]), ("c", CPUS)):
+            stack.enter_context(joined(scheduler, name, cpus, **SLOWLY))
+        first = here("measure", *models, "--scheduler", scheduler, "--json", "--threads", 1)
+        assert first.status == 0
+        assert all("has joined" in line for line in first.err.splitlines())
+        again = here("measure", *models, "--scheduler", scheduler, "--json", "--threads", 1)
+    facts = first.json
+    assert len(facts["targets"]) == 2
+    assert all(t["new_bricks"] == t["bricks"] > 0 for t in facts["targets"])
+    assert all(t["unfinished"] == 0 and not t["failures"] for t in facts["targets"])
+    new = {host["name"]: host["new_bricks"] for host in facts["hosts"]}
+    assert min(new.values()) > 0
+    assert new["a"] + new["b"] == new["c"] == facts["targets"][0]["bricks"]
+    assert {host["left"] for host in facts["hosts"]} == {None}
+    assert [t["new_bricks"] for t in again.json["targets"]] == [0, 0]
+    assert here.plain("cache", "verify", "--cache", here.cache).status == 0
+    with Store.open(here.cache) as store:
+        assert len(store.systems()) == 2
+
+
+def test_a_host_that_is_killed_in_the_middle_loses_its_work_to_another(
+    scheduler: str, run: Any
+) -> None:
+    with joined(scheduler, "victim", **SLOWLY) as victim, joined(scheduler, "heir", **SLOWLY):
+        with run() as running:
+            running.until_measuring()
+            victim.kill()
+            done = running.done
+    (target,) = done.targets
+    assert (target.unfinished, target.given_up) == (0, ())
+    assert "ended" in by_name(done)["victim"].left
+    assert by_name(done)["heir"].new_bricks > 0
+    assert sum(host.new_bricks for host in done.hosts) == target.bricks
+
+
+def test_a_host_that_hangs_loses_its_work_to_another(scheduler: str, run: Any) -> None:
+    # So slow that it has not done its first portion when the other's has come in.
+    endless = {"BRICKS_FAKE_PACE": "0.05"}
+    with joined(scheduler, "hung", **endless) as hung, joined(scheduler, "heir", **SLOWLY):
+        with run(patience_s=4.0) as running:
+            running.until_measuring()
+            hung.suspend()
+            done = running.done
+    assert done.targets[0].unfinished == 0
+    assert by_name(done)["hung"].left == "has given no sign of life for 4 s"
+    assert by_name(done)["heir"].new_bricks > 0
+
+
+def test_a_host_that_joins_late_takes_part(scheduler: str, run: Any) -> None:
+    with joined(scheduler, "early", **SLOWLY) as early, run() as running:
+        running.until_measuring()
+        early.suspend()  # and not long enough to count as gone
+        with joined(scheduler, "late", **SLOWLY):
+            before = len(rounds(running.cache))
+            until(lambda: len(rounds(running.cache)) > before)
+            early.resume()
+            done = running.done
+    assert by_name(done)["late"].new_bricks > 0
+    assert sum(host.new_bricks for host in done.hosts) == done.targets[0].bricks
+
+
+def test_what_a_host_returned_before_it_hung_is_had(scheduler: str) -> None:
+    with joined(scheduler, "hung") as hung, connected(scheduler) as cluster:
+        (address,) = (a for a, seen in cluster.hosts().items() if seen.name == "hung")
+        call = cluster.call(address, there.greet)
+        until(call.done)
+        hung.suspend()
+        assert call.result() == {"package": __version__}
+
+
+def test_where_all_hosts_die_what_was_gathered_is_kept_and_gone_on_with(
+    scheduler: str, run: Any
+) -> None:
+    with joined(scheduler, "only", **SLOWLY) as only, run(patience_s=1.0) as running:
+        running.until_measuring()
+        only.kill()
+        first = running.done
+    (target,) = first.targets
+    assert 0 < target.unfinished < target.bricks
+    with joined(scheduler, "next"), run() as running:
+        second = running.done
+    assert second.targets[0].unfinished == 0
+    assert second.targets[0].new_bricks == target.unfinished
+
+
+@two_systems
+def test_what_a_host_measured_while_it_became_another_is_not_kept(scheduler: str, run: Any) -> None:
+    with joined(scheduler, "shrinking", **SLOWLY) as worker, run(patience_s=5.0) as running:
+        running.until_measuring()
+        for thread in worker.threads():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(thread.id, CPUS[:1])
+        done = running.done
+    host = by_name(done)["shrinking"]
+    assert any("it became another system: " in line for line in host.changed)
+    assert any("logical_cpus from" in line for line in host.changed)
+    assert any("has become another system" in line for line in running.notes)
+    old, new = done.targets
+    assert old.target.system.key != new.target.system.key
+    assert new.unfinished == 0
+    assert old.unfinished > 0  # since nobody is left who could
+
+
+def test_an_effort_is_for_the_host_to_spend(scheduler: str, here: Here, models: list[Path]) -> None:
+    with joined(scheduler, "a"):
+        words = ("--scheduler", scheduler, "--budget", 60, "--json")
+        done = here("measure", *models, *words)
+    assert done.status == 0
+    (target,) = done.json["targets"]
+    assert target["new_bricks"] == target["bricks"]
+
+
+def test_a_scheduler_that_ends_in_the_middle_is_one_line(
+    here: Here, models: list[Path], tmp_path: Path
+) -> None:
+    with scheduling(tmp_path) as (address, process), joined(address, "orphan", **SLOWLY):
+        running = Running(address, here.cache, models, PATIENCE_S)
+        running.thread.start()
+        running.until_measuring()
+        process.kill()
+        with pytest.raises(FleetError, match="has gone; what was gathered is kept"):
+            running.done  # noqa: B018  # raises
+    assert rounds(here.cache)
+
+
+def test_a_private_suite_cannot_be_dealt_out(
+    here: Here, models: list[Path], tmp_path: Path
+) -> None:
+    suite = tmp_path / "private.zip"
+    assert here("generate", models[0], "--private", "--out", suite).status == 0
+    done = here("measure", suite, "--scheduler", "tcp://127.0.0.1:9")
+    assert done.status == 2
+    assert "measure it on each host, without --scheduler" in done.complaint
+
+
+def test_without_hosts_it_is_said_how_they_join(scheduler: str, run: Any) -> None:
+    with run(patience_s=0.5) as running, pytest.raises(FleetError, match="start 'bricks worker'"):
+        running.done  # noqa: B018  # raises
+
+
+def test_without_a_scheduler_both_sides_say_so(here: Here, models: list[Path]) -> None:
+    nowhere = "tcp://127.0.0.1:9"
+    done = here("measure", models[0], "--scheduler", nowhere)
+    assert done.status == 1
+    assert done.complaint.startswith(f"no scheduler answers at {nowhere}")
+    assert "dask scheduler" in done.complaint
+    with started("worker", nowhere, "--wait", 1) as worker:
+        _, err = worker.communicate(timeout=PATIENCE_S)
+    assert worker.returncode == 1
+    assert err.startswith(f"bricks: no scheduler answers at {nowhere}")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("address", ["host", "host:8786", "http://host:8786", "tcp://host", ""])
+def test_what_is_no_address_is_refused(here: Here, models: list[Path], address: str) -> None:
+    done = here("measure", models[0], "--scheduler", address)
+    assert done.status == 2
+    assert "is no scheduler: give its address, as tcp://host:8786" in done.complaint
+
+
+def test_a_worker_that_is_interrupted_leaves_nothing_behind(
+    scheduler: str, here: Here, models: list[Path]
+) -> None:
+    with started("worker", scheduler, "--name", "leaving") as process:
+        assert process.stderr is not None
+        assert "has joined" in process.stderr.readline()
+        assert here("measure", models[0], "--scheduler", scheduler).status == 0
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert err.startswith("bricks: has left tcp://") and len(err.splitlines()) == 1
+    until(lambda: not any(child.is_running() for child in children))
+
+
+def test_without_dask_it_is_said_what_to_install(
+    here: Here, models: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("dask", "distributed"):
+        monkeypatch.setitem(sys.modules, module, None)
+    done = here("measure", models[0], "--scheduler", "tcp://127.0.0.1:9")
+    assert done.status == 1
+    assert "pip install 'onnx-bricks[fleet]'" in done.complaint
+
+
+def test_only_an_address_is_taken_for_one() -> None:
+    with pytest.raises(UsageError):
+        with connected("127.0.0.1:8786"):
+            raise AssertionError("unreachable")

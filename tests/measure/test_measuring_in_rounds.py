@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bricks.errors import WorkerError
+from bricks.measure import timing_lock as turn
+from bricks.measure.campaign import _spread_out
+from bricks.measure.importance import Needs, Shares
+from bricks.measure.rounds import Goal, Progressing, StopRule, sample_in_turn
+from bricks.measure.sampler import Taken
+from bricks.measure.walk import Step
+from bricks.samples.measurement import Round
+
+
+class Walks:
+    """Walks whose samples are made up: steady ones, and ``noisy`` ones that never settle.
+
+    A walk has one brick for each letter after a dash, all alike but ``n``, which is noisy. Every
+    second round of ``busy`` ones is disturbed. From round ``turns_at`` on, the machine is another.
+    """
+
+    turns_at = 10**9
+
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+        self.order: list[str] = []
+        self.rounds: Counter[str] = Counter()
+
+    def steps(self, name: str) -> list[Step]:
+        return [Step(name, name, (), (), timed=True)]
+
+    def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> Taken:
+        self.order.append(name)
+        if name == "broken":
+            return Taken({})
+        turn = self.order.count(name)
+        samples = {}
+        for key in name.partition("-")[2] or [name]:
+            noisy = key.startswith("noisy") or key == "n"
+            if keys is None or key in keys:
+                samples[key] = (1.0 + (turn % 5 if noisy else 0),) * passes
+                self.rounds[key] += 1
+        waited = 0.5 if name.startswith("busy") and turn % 2 else 0.0
+        reference_s = 1e-3 if turn < self.turns_at else 2e-3
+        return Taken(samples, reference_s, waited, reference_s)
+
+    def sample(self, rule: StopRule, **goals: Goal) -> Counter[str]:
+        """How many rounds each walk got."""
+        options: Any = {"goals": goals, "deadline": None, "on_round": lambda *_: None}
+        sample_in_turn(self, rule, **options)
+        return Counter(self.order)
+
+
+def model(**counts: int) -> Shares:
+    """Shares of one model with so much of each brick, all of them with equal work."""
+    return Shares({"model": Needs(counts, dict.fromkeys(counts, 1.0))}, {})
+
+
+def test_each_walk_ends_when_it_is_known() -> None:
+    rule = StopRule(min_rounds=8, max_rounds=24)
+    assert Walks("steady", "noisy").sample(rule) == {"steady": 8, "noisy": 24}
+    assert Walks("steady", "other").sample(rule) == {"steady": 8, "other": 8}
+
+
+def test_rounds_change_direction() -> None:
+    walks = Walks("a", "b")
+    walks.sample(StopRule(min_rounds=6, max_rounds=6))
+    assert "".join(walks.order) == "abba" * 3
+
+
+def test_a_walk_of_which_nothing_runs_ends_alone() -> None:
+    walks = Walks("broken", "steady")
+    assert walks.sample(StopRule()) == {"broken": 1, "steady": 8}
+
+
+@pytest.mark.parametrize(("before", "more"), [(0, 8), (1, 7), (2, 6), (3, 5), (9, 3), (20, 4)])
+def test_rounds_of_an_interrupted_run_count(before: int, more: int) -> None:
+    rounds = [Round((1.0, 1.0), 1e-3, 0.0, 1e-3)] * before
+    walks = Walks("steady")
+    assert walks.sample(StopRule(), steady=Goal({"steady": rounds})) == {"steady": more}
+
+
+def test_a_brick_is_sampled_for_what_it_is_of_its_model() -> None:
+    walks = Walks("net-abcd")
+    walks.sample(StopRule(), **{"net-abcd": Goal(shares=model(a=500, b=250, c=245, d=5))})
+    assert walks.rounds == {"a": 4, "b": 2, "c": 2, "d": 1}
+
+
+def test_a_brick_that_adds_little_rests_while_others_go_on() -> None:
+    walks = Walks("net-abn")
+    walks.sample(StopRule(), **{"net-abn": Goal(shares=model(a=1, b=1, n=9))})
+    assert walks.rounds["n"] == 23  # 27 / 29 of 24
+    assert walks.rounds["a"] == walks.rounds["b"] < 8
+
+
+def test_what_counts_is_the_model_that_needs_a_brick_most() -> None:
+    needs = {
+        "large": Needs({"a": 1, "b": 99}, {"a": 1.0, "b": 1.0}),
+        "small": Needs({"a": 1}, {"a": 1.0}),
+    }
+    assert Shares(needs, {}).of({"a": 2.0, "b": 2.0}) == {"a": 1.0, "b": 0.99}
+    del needs["small"]
+    assert Shares(needs, {}).of({"a": 2.0, "b": 2.0})["a"] == pytest.approx(0.01)
+    assert Shares(needs, {"b": 2.0}).of({"a": 2.0})["a"] == pytest.approx(0.01)
+
+
+def test_what_is_not_measured_yet_is_guessed_from_its_work() -> None:
+    needs = {"net": Needs({"a": 1, "b": 1}, {"a": 1.0, "b": 3.0})}
+    assert Shares(needs, {}).of({"a": 1.0}) == {"a": 0.25}
+
+
+def test_the_shares_of_a_model_need_together_what_it_needs() -> None:
+    """Squares of what the parts are allowed add up to the square of what the whole is."""
+    rule = StopRule(precision=0.02, min_rounds=1)
+    parts = [0.5, 0.3, 0.2]
+    allowed = [rule.precision / share**0.5 * share for share in parts]
+    assert sum(each**2 for each in allowed) ** 0.5 == pytest.approx(rule.precision)
+    for share in (*parts, 1.0):
+        steps = [1.0, 1.0 + 3 * rule.precision / share**0.5, 1.0]
+        assert not rule.met(steps, share, 0.0)
+        narrow = [1.0, 1.0 + rule.precision / share**0.5, 1.0]
+        assert rule.met(narrow, share, 0.0)
+        assert not rule.met(narrow, share, 5 * rule.precision / share**0.5)
+
+
+def test_fewer_rounds_are_spread_over_as_much_time() -> None:
+    walks = Walks("whole", "net-ab")
+    walks.sample(StopRule(), **{"net-ab": Goal(shares=model(a=1, b=1))})
+    assert Counter(walks.order) == {"whole": 8, "net-ab": 4}
+    first, last = walks.order.index("net-ab"), len(walks.order) - walks.order[::-1].index("net-ab")
+    assert last - first >= 9
+
+
+def test_disturbed_rounds_do_not_count_but_end_some_time() -> None:
+    assert Walks("busy").sample(StopRule()) == {"busy": 16}
+    walks = Walks("busy-n")
+    assert walks.sample(StopRule(max_rounds=24)) == {"busy-n": 36}
+
+
+def test_rounds_count_in_the_state_that_prevails() -> None:
+    walks = Walks("net-ab")
+    walks.turns_at = 6  # five rounds in one state, and eight in the other are needed
+    assert walks.sample(StopRule(precision=0.01)) == {"net-ab": 13}
+
+
+def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None:
+    def taken(state_s: float, *keys: str) -> Taken:
+        return Taken(dict.fromkeys(keys, (1.0,)), state_s, 0.0, state_s)
+
+    walk = Progressing("net", Goal(), StopRule())
+    for _ in range(8):
+        walk.advance(taken(1e-3, "a", "b"))
+    walk.look(1e-3)
+    assert walk.content
+    for _ in range(8):
+        walk.advance(taken(2e-3, "b"))  # "a" rests
+    walk.look(2e-3)
+    assert walk.active == {"a"}
+
+
+def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:
+    steps = [Step(key, key, (), (), timed=key != "lead") for key in ("lead", "a", "b")]
+    sampler: Any = SimpleNamespace(
+        steps=lambda name: steps, load_s={"lead": 2.0, "a": 1.0, "b": 3.0}
+    )
+    assert _spread_out(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}
+
+
+def test_the_lock_is_no_link_to_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn.tempfile, "gettempdir", lambda: str(tmp_path))
+    with turn.timing_turn():
+        (lock,) = tmp_path.iterdir()
+        assert lock.stat().st_mode & 0o777 == 0o600
+    lock.unlink()
+    lock.symlink_to(tmp_path / "victim")
+    with pytest.raises(WorkerError, match="lock file"), turn.timing_turn():
+        pass
+    assert not (tmp_path / "victim").exists()

@@ -1,0 +1,315 @@
+"""A runtime's own profile: taken in the worker, and joined with the plan's occurrences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import psutil
+import pytest
+from commands import chain
+from factories import branches, conv_net, mlp, save
+from mxnet_environment import python as mxnet_python
+from unusual import nested_control_flow, scan
+
+import bricks
+from bricks.backends.base import NodeEvent
+from bricks.backends.fake import CALL_OVERHEAD_S, PROFILING_S, FakeBackend, node_latency_s
+from bricks.backends.onnxruntime.profile import ProfiledSession
+from bricks.errors import BackendError
+from bricks.measure.worker import profiling
+from bricks.measure.worker.profiling import typical_run
+from bricks.measure.worker.worker import Worker
+from bricks.samples.profile import NodeRun, Profile, profile_of
+
+# No latency is looked at: others may measure meanwhile.
+SHARED = bricks.Conditions(exclusive=False)
+
+
+def profiled(proto: onnx.ModelProto | str, folder: Path, **options: Any) -> tuple[Profile, Any]:
+    """A model's profile, and how it was decomposed."""
+    with bricks.Bench(folder / "cache", threads=1, conditions=SHARED, **options) as bench:
+        model = bench.read(proto if isinstance(proto, str) else save(proto, folder))
+        return bench.profile(model), bench.decompose(model)
+
+
+def operators(decomposition: Any) -> list[str]:
+    """Of each occurrence, without its domain."""
+    plan, of = decomposition.plan, decomposition.bricks
+    return [of[o.brick].operators[0].rpartition(".")[2] for o in plan.occurrences]
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "bert_mini"])
+def test_the_nodes_that_the_runtime_runs_are_the_plans_occurrences(
+    name: str, tmp_path: Path
+) -> None:
+    found, decomposition = profiled(name, tmp_path, runtime="onnxruntime")
+    assert found.unmatched is None
+    assert [node.position for node in found.nodes] == list(range(len(found.nodes)))
+    assert [node.operator for node in found.nodes] == operators(decomposition)
+    ends = [node.end_s for node in found.nodes]
+    assert all(end <= node.begin_s for end, node in zip(ends, found.nodes[1:], strict=False))
+    assert 0 < found.nodes_s <= ends[-1] <= found.latency_s
+    assert len(found.runs_s) == profiling.RUNS
+    assert sorted(found.runs_s)[profiling.RUNS // 2] == found.latency_s
+
+
+@pytest.mark.parametrize("proto", [nested_control_flow(), scan()], ids=["loop", "scan"])
+def test_what_runs_inside_of_a_node_is_inside_of_it(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    found, decomposition = profiled(proto, tmp_path, runtime="onnxruntime")
+    assert found.unmatched is None
+    outer = [node for node in found.nodes if not node.inner]
+    assert [node.operator for node in outer] == operators(decomposition)
+    assert found.nodes[0].position == 0
+    inner = found.nodes[found.nodes.index(outer[1]) + 1 :]
+    assert len(inner) == len(found.nodes) - 2 > 0
+    for node in inner:
+        assert outer[1].begin_s <= node.begin_s <= node.end_s <= outer[1].end_s
+    assert found.nodes_s == pytest.approx(sum(node.end_s - node.begin_s for node in outer))
+
+
+def test_nodes_of_streams_are_known_by_their_place(tmp_path: Path) -> None:
+    found, decomposition = profiled(branches(2), tmp_path, runtime="onnxruntime", workers=2)
+    assert found.unmatched is None
+    joined = found.of_occurrences
+    assert [joined[i].operator for i in range(len(joined))] == operators(decomposition)
+    assert not any(node.name.isdecimal() for node in found.nodes)
+    for node, producers in enumerate(decomposition.plan.producers()):
+        assert all(joined[p].end_s <= joined[node].begin_s for p in producers)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_names_that_would_break_a_profile_do_not(workers: int, tmp_path: Path) -> None:
+    proto = branches(2)
+    names = ['"', "\\", "a\nb", '","ts":0,"x":"', "\u202e", "x" * 5000]
+    for node, name in zip(proto.graph.node, names, strict=False):
+        node.name = name
+    found, _ = profiled(proto, tmp_path, runtime="onnxruntime", workers=workers)
+    assert found.unmatched is None
+    assert len(found.nodes) == len(proto.graph.node)
+
+
+def test_a_graph_that_is_ordered_otherwise_each_time_is_found_again(tmp_path: Path) -> None:
+    """Layouts change in several places, by nodes that the runtime adds in any order."""
+    found, decomposition = profiled("gluon_senet_154", tmp_path, runtime="onnxruntime")
+    assert found.unmatched is None
+    joined = found.of_occurrences
+    assert [joined[i].operator for i in range(len(joined))] == operators(decomposition)
+    for node, producers in enumerate(decomposition.plan.producers()):
+        assert all(joined[p].end_s <= joined[node].begin_s + 1e-9 for p in producers)
+
+
+def test_nodes_without_names_of_their_own_are_told_apart(tmp_path: Path) -> None:
+    proto = branches(2)
+    for each in proto.graph.node:
+        each.name = "" if each.op_type == "MatMul" else "same"
+    found, decomposition = profiled(proto, tmp_path, runtime="onnxruntime")
+    assert (found.unmatched, found.unsure) == (None, 0)
+    names = [node.name for node in found.nodes]
+    assert len({*names}) == len(decomposition.plan.occurrences)
+    assert "unnamed MatMul (0)" in names and "same" in names
+
+
+def test_bricks_of_the_source_graph_are_not_joined_with_nodes(tmp_path: Path) -> None:
+    found, _ = profiled(conv_net(), tmp_path, runtime="onnxruntime", granularity="3")
+    assert found.unmatched == "bricks of granularity 3 are not the nodes that the runtime runs"
+    assert found.of_occurrences == {}
+    assert found.nodes_s > 0
+
+
+def test_the_fake_runtime_tells_what_it_makes_up(tmp_path: Path) -> None:
+    found, decomposition = profiled(mlp(), tmp_path, runtime="fake")
+    plan = decomposition.plan
+    times_s = [node_latency_s(occurrence.brick) for occurrence in plan.occurrences]
+    overhead_s = CALL_OVERHEAD_S + len(times_s) * PROFILING_S
+    assert found.latency_s == pytest.approx(sum(times_s) + overhead_s)
+    assert [node.end_s - node.begin_s for node in found.nodes] == pytest.approx(times_s)
+    assert found.nodes[0].begin_s == pytest.approx(CALL_OVERHEAD_S / 2)
+    again, _ = profiled(mlp(), tmp_path, runtime="fake")
+    assert again == found
+
+
+def test_a_profile_is_taken_in_a_worker_that_holds_nothing_else(tmp_path: Path) -> None:
+    """What measuring has left there would count against the memory that the model may take."""
+    with bricks.Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        model = bench.read(save(mlp(), tmp_path))
+        bench.measure([model])
+        (before,) = psutil.Process().children()
+        bench.profile(model)
+        (after,) = psutil.Process().children()
+        assert before.pid != after.pid
+        assert bench.measure([bench.read(save(conv_net(), tmp_path))]).new_bricks > 0
+
+
+def test_the_fake_runtimes_streams_are_threads(tmp_path: Path) -> None:
+    found, _ = profiled(branches(), tmp_path, runtime="fake", workers=2)
+    assert found.lanes == 2
+    assert found.unmatched is None
+
+
+def test_a_fault_while_it_is_profiled_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Relu=crash")
+    with pytest.raises(bricks.WorkerError, match="crashed the process"):
+        profiled(mlp(), tmp_path, runtime="fake")
+
+
+def test_a_backend_without_a_profile_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(FakeBackend, "profiled")
+    worker = Worker(lambda message: None)
+    hello = {"backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None}
+    worker.answer({"op": "hello", **hello})
+    with pytest.raises(BackendError, match=r"^fake has no profile of its own that could be shown$"):
+        worker.answer({"op": "profile", "key": "m1-0", "model": ""})
+
+
+def test_mxnet_is_refused_by_name(tmp_path: Path) -> None:
+    mxnet_python()
+    reason = r"^squeezenet: mxnet has no profile of its own that could be shown$"
+    with pytest.raises(bricks.WorkerError, match=reason):
+        profiled("squeezenet", tmp_path, runtime="mxnet")
+
+
+class Runs:
+    """A profile whose runs take what they are said to."""
+
+    def __init__(self, *latencies_s: float, nodes: int = 1, inner: int = 0) -> None:
+        self._left = [*([9.0] * profiling.WARM_UPS), *latencies_s]
+        self._kinds = [False] * nodes + [True] * inner
+        self.taken: list[float] = []
+
+    def sample(self) -> float:
+        self.taken.append(self._left.pop(0))
+        return self.taken[-1]
+
+    def runs(self) -> list[list[NodeEvent]]:
+        return [
+            [NodeEvent(f"run {i}", "Relu", 0.0, taken, 7, inner) for inner in self._kinds]
+            for i, taken in enumerate(self.taken)
+        ]
+
+
+def test_the_run_in_the_middle_is_the_typical_one() -> None:
+    latencies = (0.3, 0.1, 0.2, 0.5, 0.4, 0.9, 0.8, 0.7, 0.6)
+    found = typical_run(Runs(*latencies))
+    assert found["runs_s"] == list(latencies)
+    assert latencies[found["typical"]] == 0.5
+    assert found["nodes"] == [[f"run {profiling.WARM_UPS + 3}", "Relu", 0.0, 0.5, 7, False]]
+
+
+def test_a_model_that_takes_long_is_run_less_often() -> None:
+    found = typical_run(Runs(*[profiling.ENOUGH_S] * 9))
+    assert len(found["runs_s"]) == profiling.LEAST_RUNS
+
+
+def test_of_countless_inner_nodes_some_are_left_out_and_counted() -> None:
+    found = typical_run(Runs(*[0.1] * 9, nodes=2, inner=profiling.MOST_INNER + 5))
+    assert len(found["nodes"]) == 2 + profiling.MOST_INNER
+    assert found["omitted"] == 5
+
+
+def answer(*nodes: tuple[str, str, float, float, int, bool]) -> dict[str, Any]:
+    return {"runs_s": [1.0], "typical": 0, "nodes": [list(n) for n in nodes], "omitted": 0}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> bricks.Decomposition:
+    """A Tanh and a Relu."""
+    folder = tmp_path_factory.mktemp("two")
+    with bricks.Bench(folder / "cache", runtime="fake") as bench:
+        return bench.decompose(bench.read(save(chain("Tanh", "Relu"), folder)))
+
+
+@pytest.mark.parametrize(
+    ("ran", "reason"),
+    [
+        (["Tanh"], "the 1 nodes that the runtime ran are not the plan's 2"),
+        (["Tanh", "Relu", "Relu"], "the 3 nodes that the runtime ran are not the plan's 2"),
+        (["Tanh", "Tanh"], "the 2 nodes that the runtime ran are not the plan's 2"),
+        (["Relu", "Tanh"], "the 2 nodes that the runtime ran are not the plan's 2"),
+    ],
+)
+def test_nodes_that_are_not_the_plans_are_not_taken_for_them(
+    ran: list[str], reason: str, two: bricks.Decomposition
+) -> None:
+    nodes = [(f"n{i}", operator, i, i + 1, 0, False) for i, operator in enumerate(ran)]
+    found = profile_of(answer(*nodes), two, two.plan, ["n0", "n1"])
+    assert found.unmatched == reason
+    assert found.of_occurrences == {}
+
+
+def test_nodes_that_stand_for_several_are_not_joined(two: bricks.Decomposition) -> None:
+    nodes = [(f"n{i}", operator, i, i + 1, 0, False) for i, operator in enumerate(("Tanh", "Relu"))]
+    found = profile_of(answer(*nodes), two, two.plan, ["n0", "n1", "n2"])
+    assert found.unmatched == "the runtime runs several nodes of the model as one"
+
+
+def test_nodes_that_began_at_once_are_in_the_order_in_which_they_ended(
+    two: bricks.Decomposition,
+) -> None:
+    """As with a clock of whole microseconds: the first, then the second with what is inside."""
+    nodes = [
+        ("first", "Tanh", 5.0, 5.0, 77, False),
+        ("inner", "Neg", 5.0, 6.0, 77, True),
+        ("second", "Relu", 5.0, 9.0, 77, False),
+    ]
+    found = profile_of(answer(*nodes), two, two.plan, ["first", "second"])
+    assert [node.name for node in found.nodes] == ["first", "second", "inner"]
+    assert found.nodes[0] == NodeRun("first", "Tanh", 5.0, 5.0, 0, inner=False, position=0)
+
+
+class Session:
+    """A session that has written a profile; a loaded one as well."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self.session = file, self
+
+    def get_inputs(self) -> list[object]:
+        return []
+
+    def get_outputs(self) -> list[object]:
+        return []
+
+    def place(self, placement: object, region: object) -> None:
+        pass
+
+    def end_profiling(self) -> str:
+        return str(self._file)
+
+
+class Folder:
+    gone = False
+
+    def cleanup(self) -> None:
+        self.gone = True
+
+
+@pytest.mark.parametrize(
+    "content", ['[{"cat": "Node", "name": "a"b"}]', "", '[{"name":"model_run"']
+)
+def test_a_profile_that_is_no_json_is_an_error_of_one_line(content: str, tmp_path: Path) -> None:
+    """Older runtimes write names as they are."""
+    file, folder = tmp_path / "profile.json", Folder()
+    file.write_text(content)
+    session = ProfiledSession(Session(file), folder)  # type: ignore[arg-type]
+    with pytest.raises(BackendError, match="the runtime's profile cannot be read") as caught:
+        session.runs()
+    assert "\n" not in str(caught.value)
+    assert folder.gone
+
+
+def test_nodes_of_zero_microseconds_are_beside_each_other(tmp_path: Path) -> None:
+    def entry(cat: str, name: str, ts: int, dur: int) -> dict[str, Any]:
+        args = {"op_name": "Relu"} if cat == "Node" else {}
+        return {"cat": cat, "name": name, "ts": ts, "dur": dur, "tid": 1, "args": args}
+
+    nodes = [("a", 5, 0), ("b", 5, 0), ("c", 5, 4), ("in d", 9, 2), ("d", 9, 3)]
+    entries = [entry("Node", f"{name}_kernel_time", ts, dur) for name, ts, dur in nodes]
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps([*entries, entry("Session", "model_run", 4, 10)]))
+    (run,) = ProfiledSession(Session(file), Folder()).runs()  # type: ignore[arg-type]
+    assert [event.name for event in run if event.inner] == ["in d"]
+    assert run[0].begin_s == pytest.approx(1e-6)

@@ -1,0 +1,112 @@
+"""A walk is timed once its passes find in the caches what one of many would find there."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from bricks.backends.base import Placed
+from bricks.measure.worker.reference_timer import Gauge
+from bricks.measure.worker.worker import Worker
+
+
+class Clock:
+    """Time that passes only while something runs."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+CLOCK = Clock()
+
+
+class Counting:
+    """Something placed that counts its runs, each of which takes ``seconds``."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.runs = 0
+
+    def sample(self) -> float:
+        self.runs += 1
+        CLOCK.now_s += self.seconds
+        return self.seconds
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    monkeypatch.setattr("bricks.measure.worker.time.perf_counter", CLOCK)
+    one = Worker(lambda message: None)
+    one.answer({"op": "hello", "backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None})
+    return one
+
+
+def runs(worker: Worker, steps: Sequence[tuple[str, Counting]], **options: int) -> int:
+    """How often a walk of two passes has run each step."""
+    worker._placed.update(steps)
+    before = [one.runs for _, one in steps]
+    fields = {"passes": 2, "announce": False} | options
+    worker.answer({"op": "walk", "steps": [[place, True] for place, _ in steps], **fields})
+    (found,) = {one.runs - had for (_, one), had in zip(steps, before, strict=True)}
+    return found
+
+
+def test_where_others_ran_in_between_it_takes_several_passes(worker: Worker) -> None:
+    here, there = [("a", Counting()), ("b", Counting())], [("c", Counting())]
+    assert runs(worker, here) == 10 + 2
+    assert runs(worker, there) == 10 + 2
+    assert runs(worker, here) == 10 + 2
+
+
+def test_what_was_run_last_needs_one_pass(worker: Worker) -> None:
+    steps = [("a", Counting()), ("b", Counting())]
+    runs(worker, steps)
+    assert runs(worker, steps) == 1 + 2
+    assert runs(worker, steps[:1]) == 10 + 2  # another walk, of some of the same steps
+
+
+def test_a_rehearsal_counts_as_a_pass(worker: Worker) -> None:
+    steps = [("a", Counting())]
+    assert runs(worker, steps, announce=True, passes=0) == 1
+    assert runs(worker, steps) == 9 + 2
+    assert runs(worker, steps) == 1 + 2
+
+
+def test_long_passes_leave_little_to_the_next(worker: Worker) -> None:
+    long, other = [("a", Counting(0.04))], [("b", Counting())]
+    assert runs(worker, long) == 1 + 2
+    assert runs(worker, other) == 10 + 2
+    assert runs(worker, long, announce=True, passes=0) == 1
+    assert runs(worker, long) == 0 + 2  # the rehearsal was long enough
+
+
+def test_many_short_steps_take_no_longer_than_they_matter(worker: Worker) -> None:
+    steps = [(str(number), Counting(0.3e-3)) for number in range(10)]
+    assert runs(worker, steps) == 1 + 2  # a pass takes 3 ms, and 2 ms are enough
+
+
+def test_a_model_warms_up_as_long_as_its_bricks_do(worker: Worker) -> None:
+    whole, bricks = [("a", Counting(4e-3))], [("b", Counting())]
+    runs(worker, bricks)
+    assert runs(worker, whole) == 8 + 2  # 30 ms
+
+
+def test_what_is_loaded_anew_was_never_run(worker: Worker) -> None:
+    steps = [("a", Counting())]
+    runs(worker, steps)
+    worker.answer({"op": "unload"})
+    assert runs(worker, steps) == 10 + 2
+
+
+def test_the_machine_is_looked_at_once_between_two_walks(worker: Worker) -> None:
+    steps, reference = [("a", Counting())], Counting()
+    worker._gauge = Gauge(lambda model, key: cast(Placed, reference))
+    runs(worker, steps)
+    both = reference.runs
+    runs(worker, steps)
+    assert reference.runs - both == both / 2  # at its end only
+    CLOCK.now_s += 1.0
+    runs(worker, steps)
+    assert reference.runs - both == both * 3 / 2

@@ -1,0 +1,398 @@
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import psutil
+import pytest
+from commands import environment
+from factories import mlp, model, node, value
+
+from bricks.backends.fake import FakeBackend
+from bricks.backends.filling import filled
+from bricks.errors import WorkerError
+from bricks.measure import supervisor as supervising
+from bricks.measure.protocol import pack
+from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerKilled, WorkerSettings
+from bricks.measure.worker.worker import Worker
+
+WORKER = [sys.executable, "-m", "bricks.measure.worker"]
+HELLO = {"op": "hello", "backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None}
+
+
+def conversation(*requests: object) -> list[dict[str, Any]]:
+    """A worker's answers; it ends by itself when nobody asks any more."""
+    lines = [r if isinstance(r, str) else json.dumps(r) for r in requests]
+    text = "".join(f"{line}\n" for line in lines)
+    done = subprocess.run(
+        WORKER, input=text, capture_output=True, text=True, timeout=60, env=environment()
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_whole_conversation() -> None:
+    model = pack(mlp(widths=(4, 4)).SerializeToString())
+    hello, region, load, place, *walk, unload = conversation(
+        HELLO,
+        {"op": "region", "size_bytes": 1000},
+        {"op": "load", "id": "a", "key": "b1-00", "model": model, "optimize": False},
+        {"op": "place", "place": "a/0", "id": "a", "inputs": [0], "outputs": [64]},
+        {"op": "walk", "steps": [["a/0", True], ["a/0", False]], "passes": 3, "announce": True},
+        {"op": "unload"},
+    )
+    assert hello["ok"]["pid"] > 0
+    assert [region, load, place, unload] == [{"ok": {}}] * 4
+    assert walk[:-1] == [{"at": 0}, {"at": 1}] * 4  # one pass to warm up, and three
+    timed, untimed = walk[-1]["ok"]["samples"]
+    assert len(timed) == 3
+    assert all(0 < sample < 1 for sample in timed)
+    assert untimed == []
+
+
+def test_what_cannot_be_done_is_an_answer_and_not_the_end() -> None:
+    answers = conversation(
+        {"op": "unload"},
+        {"op": "load", "id": "a", "key": "k", "model": "", "optimize": False},
+        {"op": "dance"},
+        {},
+        "this is no JSON",
+        "[]",
+        {"op": "region"},
+        HELLO,
+    )
+    assert answers[0] == {"ok": {}}
+    errors = [answer["error"] for answer in answers[1:-1]]
+    assert len(errors) == 6
+    assert not any("\n" in error for error in errors)
+    assert errors[1] == "the worker does not know this operation"
+    assert "ok" in answers[-1]
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    with Supervisor(WorkerSettings("fake", threads=1, seed=0)) as one:
+        yield one
+
+
+def test_a_backend_that_does_not_start_is_the_same_error_each_time() -> None:
+    with Supervisor(WorkerSettings("nonsense", threads=1, seed=0)) as supervisor:
+        for _ in range(2):
+            with pytest.raises(WorkerError, match="no runtime is called 'nonsense'"):
+                supervisor.ask("unload", timeout_s=30)
+
+
+def test_a_worker_can_be_awakened_before_it_is_asked(supervisor: Supervisor) -> None:
+    supervisor.awaken()
+    assert (supervisor.starts, supervisor.fresh) == (1, True)
+    supervisor.awaken()
+    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert (supervisor.starts, supervisor.fresh) == (1, False)
+    supervisor.reset()
+    supervisor.awaken()
+    supervisor.reset()  # before it was ready: the next one is asked its own questions
+    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert supervisor.starts == 3
+
+
+def test_what_keeps_an_awakened_worker_from_starting_is_told_when_it_is_asked() -> None:
+    with Supervisor(WorkerSettings("nonsense", threads=1, seed=0)) as supervisor:
+        supervisor.awaken()
+        with pytest.raises(WorkerError, match="no runtime is called 'nonsense'"):
+            supervisor.ask("unload", timeout_s=30)
+    with pytest.raises(WorkerError, match="the worker was ended"):
+        supervisor.awaken()
+
+
+def test_a_program_that_cannot_be_started_is_named() -> None:
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=("/nowhere/python",))) as supervisor,
+        pytest.raises(WorkerError, match=r"the worker cannot be started: .*/nowhere/python"),
+    ):
+        supervisor.ask("unload", timeout_s=30)
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("raise SystemExit('no such module')", r"ended the process \(exit status 1\): no such mod"),
+        ("import os; os.abort()", r"it crashed the process \(SIGABRT\)"),
+        ("import os; os.kill(os.getpid(), 9)", r"process was killed \(SIGKILL\), maybe for lack"),
+        ("import os; os.kill(os.getpid(), 40)", r"it crashed the process \((signal 40|SIG.*)\)"),
+    ],
+)
+def test_a_worker_that_dies_says_why(program: str, text: str) -> None:
+    command = (sys.executable, "-c", program)
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
+        pytest.raises(WorkerDied, match=text),
+    ):
+        supervisor.ask("unload", timeout_s=30)
+
+
+@pytest.mark.parametrize("kills", [2, 3])
+def test_a_worker_that_is_killed_from_outside_is_asked_again(tmp_path: Path, kills: int) -> None:
+    """Twice may be an accident; after the third time it is told."""
+    count = tmp_path / "count"
+    script = (
+        f"import os, pathlib, runpy; p = pathlib.Path({str(count)!r});"
+        "n = len(p.read_text()) if p.exists() else 0; p.write_text('x' * (n + 1));"
+        f"n < {kills} and os.kill(os.getpid(), 9);"
+        "runpy.run_module('bricks.measure.worker', run_name='__main__')"
+    )
+    settings = WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", script))
+    with Supervisor(settings) as supervisor:
+        if kills < 3:
+            assert supervisor.ask_afresh("unload", timeout_s=30) == {}
+        else:
+            with pytest.raises(WorkerKilled, match="SIGKILL"):
+                supervisor.ask_afresh("unload", timeout_s=30)
+    assert len(count.read_text()) == 3
+
+
+def test_a_worker_that_the_kernel_kills_for_lack_of_memory_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kills = iter(range(9))
+    monkeypatch.setattr(supervising, "_oom_kills", lambda: next(kills))
+    command = (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
+        pytest.raises(WorkerDied, match=r"\(SIGKILL, for lack of memory\)"),
+    ):
+        supervisor.ask_afresh("unload", timeout_s=30)
+    assert supervisor.starts == 1
+
+
+@pytest.mark.parametrize("timing", [True, False])
+def test_only_a_worker_that_times_nothing_keeps_its_memory(
+    monkeypatch: pytest.MonkeyPatch, timing: bool
+) -> None:
+    """It would change how long bricks take; what the user says of the allocator holds for all."""
+    own = "glibc.malloc.arena_max=2"
+    monkeypatch.setenv("GLIBC_TUNABLES", own)
+    program = (
+        "import json, os\n"
+        "hello = json.loads(input())\n"
+        "print(json.dumps({'ok': {}}), flush=True)\n"
+        "input()\n"
+        "told = {'timing': hello['timing'], 'tunables': os.environ['GLIBC_TUNABLES']}\n"
+        "print(json.dumps({'ok': told}), flush=True)"
+    )
+    settings = WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program), timing=timing)
+    with Supervisor(settings) as supervisor:
+        told = supervisor.ask("unload", timeout_s=30)
+    assert told["timing"] is timing
+    *keeping, last = told["tunables"].split(":")
+    assert last == own
+    assert bool(keeping) is not timing
+
+
+def test_a_program_that_speaks_something_else_is_told() -> None:
+    command = (sys.executable, "-c", "print('hello!', flush=True); input()")
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
+        pytest.raises(WorkerDied, match="something that is not JSON: b'hello!'"),
+    ):
+        supervisor.ask("unload", timeout_s=30)
+
+
+def test_a_worker_that_stops_reading_is_given_up() -> None:
+    program = """import time; print('{"ok":{}}', flush=True); time.sleep(99)"""
+    command = (sys.executable, "-c", program)
+    with (
+        Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
+        pytest.raises(WorkerDied, match="did not finish"),
+    ):
+        supervisor.ask("executed", timeout_s=0.5, model="x" * (1 << 20))  # more than a pipe holds
+
+
+def test_after_a_death_the_next_question_gets_a_new_worker(supervisor: Supervisor) -> None:
+    supervisor.ask("unload", timeout_s=30)
+    with pytest.raises(WorkerDied, match="did not finish within 0 s"):
+        supervisor.ask("region", size_bytes=1 << 28, timeout_s=0.0)
+    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert supervisor.starts == 2
+
+
+def test_long_messages_pass_in_both_directions(supervisor: Supervisor) -> None:
+    widths = (8,) * 400
+    model = pack(mlp(widths=widths).SerializeToString())
+    assert len(model) > 1 << 17  # more than a pipe holds
+    answer = supervisor.ask("executed", timeout_s=60, model=model)
+    assert len(answer["types"]) > 1000
+
+
+def loaded(supervisor: Supervisor) -> None:
+    """Something is loaded and placed."""
+    model = pack(mlp(widths=(4, 4)).SerializeToString())
+    supervisor.ask("region", size_bytes=1000, timeout_s=30)
+    supervisor.ask("load", id="a", key="b1-00", model=model, optimize=False, timeout_s=30)
+    supervisor.ask("place", place="a/0", id="a", inputs=[0], outputs=[64], timeout_s=30)
+
+
+def walk(supervisor: Supervisor, on_step: Callable[[int], None] | None) -> dict[str, Any]:
+    fields = {"steps": [["a/0", True]], "passes": 3, "announce": on_step is not None}
+    return supervisor.ask("walk", timeout_s=30, on_step=on_step, **fields)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, ZeroDivisionError])
+def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next(
+    supervisor: Supervisor, kind: type[BaseException]
+) -> None:
+    loaded(supervisor)
+
+    def interrupt(step: int) -> None:
+        raise kind
+
+    with pytest.raises(kind):
+        walk(supervisor, interrupt)
+    loaded(supervisor)
+    assert len(walk(supervisor, None)["samples"]) == 1
+    assert supervisor.starts == 2
+
+
+def test_a_worker_that_died_while_nobody_asked_is_replaced(supervisor: Supervisor) -> None:
+    supervisor.ask("unload", timeout_s=30)
+    (worker,) = psutil.Process().children()
+    worker.kill()
+    worker.wait(timeout=30)
+    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert supervisor.starts == 2
+
+
+def test_a_worker_outlives_the_thread_that_started_it(supervisor: Supervisor) -> None:
+    thread = threading.Thread(target=lambda: loaded(supervisor))
+    thread.start()
+    thread.join()
+    assert len(walk(supervisor, None)["samples"]) == 1
+    assert supervisor.starts == 1
+
+
+def test_an_output_may_have_another_shape_in_each_run() -> None:
+    nodes = [
+        node("RandomNormalLike", ["x"], ["r"]),
+        node("Relu", ["r"], ["p"]),
+        node("NonZero", ["p"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", [64])], [value("y", [1, None], "INT64")])
+    with Supervisor(WorkerSettings("onnxruntime", threads=1, seed=0)) as supervisor:
+        fields = {"model": pack(proto.SerializeToString()), "optimize": False}
+        supervisor.ask("load", id="a", key="b1-00", timeout_s=30, **fields)
+        supervisor.ask("place", place="a/0", id="a", inputs=[None], outputs=[None], timeout_s=30)
+        fields = {"steps": [["a/0", True]], "passes": 20, "announce": False}
+        (samples,) = supervisor.ask("walk", timeout_s=30, **fields)["samples"]
+    assert len(samples) == 20
+
+
+def test_a_walk_says_which_conditions_it_met(supervisor: Supervisor) -> None:
+    loaded(supervisor)
+    taken = walk(supervisor, None)
+    assert 0 < taken["reference_s"] < 1
+    assert taken["waited_share"] is None or 0 <= taken["waited_share"]
+    announced = walk(supervisor, lambda step: None)
+    assert announced["reference_s"] is None  # a step that may crash is nobody else's fault
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn"])
+def test_shared_memory_holds_ordinary_numbers_of_every_type(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    numbers = np.abs(filled(1 << 16, seed=0).view(kind).astype(np.float64))
+    assert np.isfinite(numbers).all()
+    assert numbers.min() >= float(ml_dtypes.finfo(kind).smallest_normal)
+    assert len(np.unique(numbers)) > 50
+
+
+def test_every_walk_begins_with_ordinary_numbers() -> None:
+    worker = Worker(lambda message: None)
+    worker.answer(dict(HELLO))
+    worker.answer({"op": "region", "size_bytes": 100_000})
+    region = worker._aligned_region()
+    assert len(region) >= 100_000
+    before = region.copy()
+    region[:] = 0xFF  # NaN, as a walk that feeds on itself ends up with
+    worker.answer({"op": "walk", "steps": [], "passes": 0, "announce": False})
+    assert np.array_equal(region, before)
+    assert np.isfinite(region[:100_000].view(np.float16)).all()
+
+
+def test_several_are_loaded_at_once_and_each_is_said() -> None:
+    said: list[dict[str, Any]] = []
+    worker = Worker(said.append)
+    worker.answer(dict(HELLO))
+    relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    one = {"key": "k", "optimize": False, "model": pack(relu.SerializeToString())}
+    answer = worker.answer({"op": "load_all", "loads": [{"id": name, **one} for name in "abc"]})
+    assert said == [{"at": 0}, {"at": 1}, {"at": 2}]
+    assert len(answer["load_s"]) == 3 and min(answer["load_s"]) > 0
+    for name in "abc":
+        worker.answer({"op": "place", "place": name, "id": name, "inputs": [None], "outputs": [0]})
+
+
+def test_the_ballast_stays_for_what_is_loaded_next() -> None:
+    worker = Worker(lambda message: None)
+    worker.answer(dict(HELLO))
+    worker.answer({"op": "region", "size_bytes": 0, "ballast_bytes": 3000})
+    worker._reader.of(1000)
+    first = worker._reader._memory
+    assert len(first) >= 3000
+    worker._reader.of(2000)
+    worker.answer({"op": "unload"})
+    worker.answer({"op": "region", "size_bytes": 0, "ballast_bytes": 2000})
+    worker._reader.of(2000)
+    assert worker._reader._memory is first
+    worker._reader.of(5000)
+    assert len(worker._reader._memory) >= 5000
+
+
+def test_it_is_said_where_there_is_too_little_memory_for_the_ballast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ones = np.ones
+
+    def scarce(size: int, dtype: Any) -> Any:
+        if size > 3 << 20:
+            raise MemoryError
+        return ones(size, dtype)
+
+    monkeypatch.setattr("bricks.measure.worker.cache_evictor.np.ones", scarce)
+    worker = Worker(lambda message: None)
+    worker.answer(dict(HELLO))
+    relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    worker.answer({"op": "region", "size_bytes": 64, "ballast_bytes": 8 << 20})
+    load = {"op": "load", "id": "a", "key": "k", "optimize": False}
+    worker.answer({**load, "model": pack(relu.SerializeToString())})
+    worker.answer({"op": "place", "place": "a", "id": "a", "inputs": [None], "outputs": [0]})
+    walk = {"op": "walk", "steps": [["a", True]], "passes": 1, "announce": False}
+    assert worker.answer({**walk, "ballast_bytes": 8 << 20})["ballast_short"]
+    assert not worker.answer({**walk, "ballast_bytes": 1 << 20})["ballast_short"]
+    assert not worker.answer(dict(walk))["ballast_short"]
+
+
+def test_numbers_have_both_signs_where_something_loaded_minds_signs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    minding = {"Relu"}
+    monkeypatch.setattr(FakeBackend, "minds_signs", lambda self, operator: operator in minding)
+    worker = Worker(lambda message: None)
+    worker.answer(dict(HELLO))
+    worker.answer({"op": "region", "size_bytes": 100_000})
+    relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    load = {"op": "load", "id": "a", "key": "k", "optimize": False}
+    walk = {"op": "walk", "steps": [], "passes": 0, "announce": False}
+
+    def negative() -> float:
+        worker.answer(dict(walk))
+        return float((worker._aligned_region()[:100_000].view(np.float32) < 0).mean())
+
+    assert negative() == 0
+    worker.answer({**load, "model": pack(relu.SerializeToString())})
+    assert 0.4 < negative() < 0.6
+    worker.answer({"op": "unload"})
+    assert negative() == 0

@@ -1,0 +1,81 @@
+"""The commands of docs/diff.md in their order, on the fake runtime; its figures, as in code."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import environment
+
+from bricks.analysis.difference import Common
+from bricks.analysis.significance import BRICK_DRIFT, MACHINE_DRIFT, WRONG, Change, judged
+from bricks.cli.main import run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
+CONSOLE = [
+    line
+    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    for line in block.splitlines()
+]
+(CI,) = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("diff")
+
+
+@pytest.mark.parametrize("line", CONSOLE)
+def test_each_command(
+    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    program, *arguments = shlex.split(line)
+    assert program == "bricks"
+    assert run([*arguments, *(["--runtime", "fake"] if arguments[0] == "measure" else [])]) == 0
+    out = capsys.readouterr()
+    assert len(out.out.splitlines()) >= 1
+    assert out.err == ""
+
+
+def test_the_ci_snippet_compares_the_versions_that_it_installs() -> None:
+    installed = re.findall(r"onnxruntime==(\S+)", CI)
+    (old, new) = re.findall(r"diff onnxruntime-(\S+) onnxruntime-(\S+)", CI)[0]
+    assert installed == [old]
+    assert old != new
+
+
+def test_the_figures_are_those_of_the_code() -> None:
+    text = " ".join(PAGE.split())
+    assert f"by {100 * BRICK_DRIFT:g} % a session for each brick" in text
+    assert f"by {100 * MACHINE_DRIFT:g} % for all together" in text
+    assert f"{100 * WRONG:g} % may be wrong" in text
+    assert not Common(1.054, 1, 2, 9).unusual
+    assert Common(1.058, 1, 2, 9).unusual
+    assert "Where it is more than 5.5 %" in text
+    least = [judged([Change(math.log(r), math.sqrt(2) * MACHINE_DRIFT)])[0] for r in (1.055, 1.058)]
+    assert [ratio.slower for ratio in least] == [False, True]
+    assert "is less than 5.5 % slower is found" in text
+
+
+def test_its_table_is_written_by_comparing_sessions_of_the_same(tmp_path: Path) -> None:
+    page = tmp_path / "diff.md"
+    page.write_text(PAGE, encoding="utf-8")
+    words = ["--runtime", "fake", "--sessions", "3", "--models", "squeezenet", "--page", str(page)]
+    script = Path(__file__).parents[2] / "benchmarks" / "repeats.py"
+    done = subprocess.run(
+        [sys.executable, str(script), *words], env=environment(), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    text = page.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [12] \|.*\|$", text, re.MULTILINE)
+    assert len(rows) == 4
+    for row in rows:  # the fake runtime is as fast in every session
+        assert "| 3 |" in row
+        assert row.count("0 times") == 3
+    assert text.partition("<!-- repeats")[0] == PAGE.partition("<!-- repeats")[0]

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bricks.samples.statistics import median, spread
+
+latencies = st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=60)
+
+
+@given(latencies)
+def test_the_interval_holds_the_median_and_lies_within_the_samples(values: list[float]) -> None:
+    found = spread(values)
+    assert min(values) <= found.low_s <= found.median_s <= found.high_s <= max(values)
+    assert found.count == len(values)
+
+
+@pytest.mark.parametrize("count", range(6, 80))
+def test_the_interval_covers_at_least_as_surely_as_it_says(count: int) -> None:
+    values = list(range(count))
+    found = spread([float(v) for v in values])
+    rank = int(found.low_s)
+    assert found.high_s == count - 1 - rank
+    outside = 2 * sum(math.comb(count, r) for r in range(rank + 1)) / 2**count
+    assert outside <= 0.05
+    one_tighter = outside + 2 * math.comb(count, rank + 1) / 2**count
+    assert one_tighter > 0.05, "a narrower interval would do"
+
+
+def test_few_samples_give_their_range() -> None:
+    assert spread([3.0, 1.0, 2.0]).low_s == 1.0
+    assert spread([3.0, 1.0, 2.0]).high_s == 3.0
+
+
+def test_the_median_of_an_even_count_is_the_mean_of_the_middle() -> None:
+    assert median([4.0, 1.0, 3.0, 2.0]) == 2.5

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import Here, chain, rounds
+from factories import save
+
+import bricks
+from bricks.predict.predictor import LEAST
+from bricks.session import adaptive as spending
+
+OPERATORS = (
+    "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
+    "Softplus", "Softsign", "Elu", "Selu", "Round", "Reciprocal", "Sign", "Log",
+)  # fmt: skip
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Sixteen models of twenty bricks each, of which any two share none.
+
+    They are small: it is as if learning took no time, so that not just all are measured.
+    """
+    monkeypatch.setattr(spending, "_SOON_S", 0.0)
+    return [save(chain(*OPERATORS, width=64 + i), tmp_path, f"{i}.onnx") for i in range(16)]
+
+
+def test_an_effort_measures_some_and_predicts_the_rest(here: Here, models: list[Path]) -> None:
+    done = here("measure", *models, "--effort", "quick", "--json").json
+    assert done["unfinished"] == 0
+    assert 0 < done["new_bricks"] < done["bricks"]
+    assert done["new_bricks"] + done["predicted_bricks"] == done["bricks"]
+    rows = here("predict", *models, "--no-measure", "--json").json["models"]
+    assert any(row["predicted_share"] > 0 for row in rows)
+    for row in rows:
+        assert row["error"] is None
+        assert row["low_s"] < row["estimate_s"] < row["high_s"]
+        assert row["measured_share"] == pytest.approx(1 - row["predicted_share"])
+        predicted = sum(b["share"] for b in row["bricks"] if b["predicted"])
+        assert predicted == pytest.approx(row["predicted_share"])
+        assert row["coverage"] == pytest.approx(
+            sum(b["occurrences"] for b in row["bricks"] if not b["predicted"]) / len(OPERATORS)
+        )
+    said = here("predict", models[0], "--no-measure").out
+    assert ("is predicted from bricks of other models" in said) == (rows[0]["predicted_share"] > 0)
+
+
+def test_few_models_are_measured_until_the_rest_can_be_predicted(
+    here: Here, models: list[Path]
+) -> None:
+    """However soon they would be known well enough: else there were no estimates at all."""
+    done = here("measure", *models[:3], "--effort", "quick", "--json").json
+    assert LEAST <= done["new_bricks"] < done["bricks"] == 60
+    rows = here("predict", *models[:3], "--no-measure", "--json").json["models"]
+    assert [row["error"] for row in rows] == [None] * 3
+    (few,) = here("measure", models[3], "--effort", "quick", "--json").json["models"]
+    assert few["error"] is None  # what was learned from the others is enough
+
+
+def test_the_same_effort_again_measures_nothing(here: Here, models: list[Path]) -> None:
+    assert here("measure", *models, "--effort", "quick").status == 0
+    kept = rounds(here.cache)
+    again = here("measure", *models, "--effort", "quick", "--json").json
+    assert again["new_bricks"] <= 0.1 * again["bricks"]
+    full = here("measure", *models, "--json").json
+    assert (full["predicted_bricks"], full["unfinished"]) == (0, 0)
+    assert all(rounds(here.cache)[key][: len(of)] == of for key, of in kept.items())
+
+
+def test_what_is_wholly_measured_is_not_predicted(here: Here, models: list[Path]) -> None:
+    assert here("measure", *models[:3]).status == 0
+    (row,) = here("predict", models[0], "--json").json["models"]
+    assert (row["predicted_share"], row["coverage"]) == (0.0, 1.0)
+
+
+def test_too_little_to_learn_from_is_a_named_gap(here: Here, tmp_path: Path) -> None:
+    assert here("measure", save(chain(*OPERATORS[:5]), tmp_path, "few.onnx")).status == 0
+    other = save(chain("Exp", "Log", width=32), tmp_path, "other.onnx")
+    done = here("predict", other, "--no-measure", "--json")
+    assert done.status == 1
+    (row,) = done.json["models"]
+    assert row["estimate_s"] is None
+    assert {gap["reason"] for gap in row["missing"]} == {"not measured on this target"}
+
+
+def test_a_brick_that_failed_is_a_gap_and_never_predicted(
+    here: Here, models: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Tanh=error")
+    assert here("measure", *models[:4]).status == 1
+    (row,) = here("predict", models[0], "--no-measure", "--json").json["models"]
+    assert row["estimate_s"] is None
+    assert len(row["missing"]) == 1
+
+
+def test_a_budget_measures_what_tells_most_and_can_be_gone_on_with(
+    here: Here, models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a call costs is known, so that all of the time is for bricks.
+    assert here("measure", save(chain("Relu", width=8), tmp_path, "one.onnx")).status == 0
+    monkeypatch.setenv("BRICKS_FAKE_PACE", "0.002")
+    first = here("measure", *models, "--budget", 5, "--json")
+    assert first.status == 1
+    assert "ended with" in first.complaint
+    assert "run the same command again to go on" in first.complaint
+    assert 0 < first.json["new_bricks"] < first.json["bricks"]
+    assert first.json["unfinished"] == first.json["bricks"] - first.json["new_bricks"]
+    monkeypatch.delenv("BRICKS_FAKE_PACE")
+    second = here("measure", *models, "--budget", 300, "--json")
+    assert second.status == 0
+    assert second.json["new_bricks"] == first.json["unfinished"]
+
+
+def test_a_budget_measures_all_that_one_of_many_models_lacks(
+    here: Here, models: list[Path]
+) -> None:
+    # Most models being known is enough for an effort, and not here.
+    assert here("measure", *models[:-1]).status == 0
+    done = here("measure", *models, "--budget", 300, "--json")
+    assert done.status == 0
+    assert done.json["new_bricks"] == len(OPERATORS)
+
+
+def test_an_effort_that_nobody_knows_is_refused(here: Here, models: list[Path]) -> None:
+    done = here("measure", models[0], "--effort", "lazy")
+    assert done.status == 2
+    assert done.complaint.startswith("there is no effort 'lazy': give one of full, balanced, quick")
+
+
+def test_comparing_with_an_effort_runs_all_models(here: Here, models: list[Path]) -> None:
+    done = here("compare", *models, "--effort", "quick", "--json").json
+    assert all(row["error"] is None for row in done["models"])
+    assert sum(row["new_bricks"] for row in done["models"]) < done["summary"]["bricks"]
+    assert any(row["coverage"] < 1 for row in done["models"])
+
+
+def test_comparing_says_what_is_predicted(here: Here, models: list[Path]) -> None:
+    said = here("compare", *models, "--effort", "quick").out
+    assert "is predicted from bricks of other models" in " ".join(said.split())
+
+
+def test_whole_models_can_be_run_without_their_bricks(tmp_path: Path, models: list[Path]) -> None:
+    with bricks.Bench(tmp_path / "c", runtime="fake") as bench:
+        read = [bench.read(path) for path in models[:2]]
+        done = bench.run(read)
+        digests = {model.digest for model in read}
+        assert set().union(*done.measured.values()) == digests
+        settled = bench.store.results(bench.target.key, [*digests, *bench.plan(read[0]).keys])
+    assert settled.keys() == digests
+
+
+def test_progress_says_how_well_models_are_known(tmp_path: Path, models: list[Path]) -> None:
+    told: list[tuple[str, float]] = []
+
+    def tell(what: str, share: float) -> None:
+        told.append((what, share))
+
+    with bricks.Bench(tmp_path / "c", runtime="fake", effort="quick", progress=tell) as bench:
+        bench.measure([bench.read(path) for path in models])
+    assert any(what.startswith("models known to ± ") for what, _ in told)
+    assert all(0.0 <= share <= 1.0 for _, share in told)

@@ -1,0 +1,193 @@
+"""A system of which little is measured is known from others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from brick_examples import ideal_s, mixture
+from commands import Here, chain
+from factories import save
+
+from bricks.predict.features import CONVOLUTION, Traits
+from bricks.predict.predictor import LEAST, learn
+from bricks.predict.transfer import Elsewhere, expected, learn_transfer
+
+BRICKS = mixture()
+KEYS = sorted(BRICKS)
+GROUPS = {f"g{i}": set(KEYS[i::9]) for i in range(9)}
+
+
+def noise(key: str, amount: float = 0.02) -> float:
+    return math.exp(amount * math.sin(hash_of(key)))
+
+
+def hash_of(key: str) -> float:
+    return float(sum(ord(letter) * (i + 1) for i, letter in enumerate(key)))
+
+
+def there(traits: Mapping[str, Traits] = BRICKS) -> dict[str, float]:
+    """Latencies on a system that is known well: not just what sizes suggest."""
+    return {key: ideal_s(t) * math.exp(0.5 * math.sin(hash_of(key))) for key, t in traits.items()}
+
+
+def here_s(key: str, t: Traits, elsewhere_s: float) -> float:
+    """On the new one, convolutions take 0.4 times as long, and others 1.5 times."""
+    return elsewhere_s * (0.4 if t.kind == CONVOLUTION else 1.5) * noise(key)
+
+
+def other(latency_s: Mapping[str, float], name: str = "other") -> Elsewhere:
+    known = {key: t for key, t in BRICKS.items() if key in latency_s}
+    predictor = learn(known, latency_s, GROUPS)
+    assert predictor is not None
+    return Elsewhere(name, latency_s, predictor, frozenset(t.operator for t in known.values()))
+
+
+def errors(found: Mapping[str, float], truth: Mapping[str, float]) -> np.ndarray:
+    return np.array([abs(math.log(found[key] / truth[key])) for key in found])
+
+
+def test_a_few_bricks_tell_how_a_system_differs_from_another() -> None:
+    elsewhere_s = there()
+    truth = {key: here_s(key, t, elsewhere_s[key]) for key, t in BRICKS.items()}
+    probes = {key: truth[key] for key in KEYS[::5]}
+    transfer = learn_transfer(BRICKS, probes, GROUPS, [other(elsewhere_s)])
+    assert transfer is not None
+    rest = {key: t for key, t in BRICKS.items() if key not in probes}
+    found = transfer.predict(rest)
+    off = errors({key: p.latency_s for key, p in found.items()}, truth)
+    alone = learn(BRICKS, probes, GROUPS)
+    assert alone is not None
+    by_itself = errors({k: p.latency_s for k, p in alone.predict(rest).items()}, truth)
+    assert np.median(off) < np.median(by_itself) / 2
+
+
+def test_intervals_hold_what_is_meant() -> None:
+    elsewhere_s = there()
+    truth = {key: here_s(key, t, elsewhere_s[key]) for key, t in BRICKS.items()}
+    transfer = learn_transfer(
+        BRICKS, {key: truth[key] for key in KEYS[::5]}, GROUPS, [other(elsewhere_s)]
+    )
+    assert transfer is not None
+    found = transfer.predict({key: t for key, t in BRICKS.items() if key not in KEYS[::5]})
+    inside = [abs(math.log(p.latency_s / truth[key])) < 1.96 * p.log_sd for key, p in found.items()]
+    assert 0.85 <= np.mean(inside)
+
+
+def test_a_target_that_is_no_help_does_no_harm() -> None:
+    elsewhere_s = there()
+    truth = {key: here_s(key, t, elsewhere_s[key]) for key, t in BRICKS.items()}
+    useless = {key: 1e-4 * math.exp(2 * math.sin(7 * hash_of(key))) for key in BRICKS}
+    probes = {key: truth[key] for key in KEYS[::5]}
+    rest = {key: t for key, t in BRICKS.items() if key not in probes}
+    medians = []
+    for others in ([other(elsewhere_s)], [other(elsewhere_s), other(useless, "useless")]):
+        transfer = learn_transfer(BRICKS, probes, GROUPS, others)
+        assert transfer is not None
+        found = transfer.predict(rest)
+        medians.append(np.median(errors({k: p.latency_s for k, p in found.items()}, truth)))
+    assert medians[1] < 2 * medians[0]
+
+
+def test_bricks_that_nobody_measured_are_predicted_less_surely() -> None:
+    elsewhere_s = there()
+    truth = {key: here_s(key, t, elsewhere_s[key]) for key, t in BRICKS.items()}
+    unknown = set(KEYS[3::9])
+    known_s = {key: s for key, s in elsewhere_s.items() if key not in unknown}
+    probes = {key: truth[key] for key in KEYS[::5] if key not in unknown}
+    transfer = learn_transfer(BRICKS, probes, GROUPS, [other(known_s)])
+    assert transfer is not None
+    found = transfer.predict({key: t for key, t in BRICKS.items() if key not in probes})
+    surely = np.median([p.log_sd for key, p in found.items() if key not in unknown])
+    assert np.median([found[key].log_sd for key in unknown]) > surely
+
+
+def test_too_few_bricks_or_no_other_target_teach_nothing() -> None:
+    elsewhere_s = there()
+    few = {key: elsewhere_s[key] for key in KEYS[: LEAST - 1]}
+    assert learn_transfer(BRICKS, few, GROUPS, [other(elsewhere_s)]) is None
+    assert learn_transfer(BRICKS, elsewhere_s, GROUPS, []) is None
+    assert expected({}, [other(elsewhere_s)]) == {}
+
+
+def test_before_anything_is_measured_the_others_tell_what_to_expect() -> None:
+    elsewhere_s = there()
+    found = expected(BRICKS, [other(elsewhere_s)])
+    assert found == pytest.approx(elsewhere_s)
+    twice = {key: 2 * s for key, s in elsewhere_s.items()}
+    both = expected(BRICKS, [other(elsewhere_s), other(twice, "slower")])
+    assert both == pytest.approx({key: s * math.sqrt(2) for key, s in elsewhere_s.items()})
+
+
+def test_the_order_of_things_does_not_matter() -> None:
+    elsewhere_s = there()
+    probes = {key: elsewhere_s[key] for key in KEYS[::5]}
+    backwards = dict(reversed(probes.items()))
+    found = [
+        learn_transfer(bricks, known, GROUPS, [other(elsewhere_s)])
+        for bricks, known in ((BRICKS, probes), (dict(reversed(BRICKS.items())), backwards))
+    ]
+    assert found[0] is not None and found[1] is not None
+    rest = {key: BRICKS[key] for key in KEYS[1::5]}
+    assert found[0].predict(rest) == found[1].predict(rest)
+
+
+OPERATORS = (
+    "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
+    "Softplus", "Softsign", "Elu", "Selu", "Round", "Reciprocal", "Sign", "Log",
+)  # fmt: skip
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[Path]:
+    """Eight models of twenty bricks each, of which any two share none."""
+    return [save(chain(*OPERATORS, width=64 + i), tmp_path, f"{i}.onnx") for i in range(8)]
+
+
+def test_probing_measures_a_few_bricks_and_predicts_all_others(
+    here: Here, models: list[Path]
+) -> None:
+    assert here("measure", *models, "--threads", 1).status == 0
+    done = here("probe", *models, "--threads", 2, "--bricks", 36, "--json")
+    assert done.status == 0
+    facts = done.json
+    assert (facts["models"], facts["bricks"]) == (8, 160)
+    assert facts["probes"] == facts["measured_bricks"] == 36
+    assert [teacher["runtime"]["threads"] for teacher in facts["teachers"]] == [1]
+    assert 0 < facts["deviation"] < 1
+    rows = here("predict", *models, "--threads", 2, "--no-measure", "--json").json["models"]
+    assert [row["error"] for row in rows] == [None] * 8
+    assert all(row["low_s"] < row["estimate_s"] < row["high_s"] for row in rows)
+    said = here("probe", *models, "--threads", 2, "--bricks", 36).out
+    assert "predicted from them, and from another target" in " ".join(said.split())
+    assert "fake" in said and "1 thread" in said
+
+
+def test_probing_goes_without_other_targets_where_there_are_none(
+    here: Here, models: list[Path]
+) -> None:
+    done = here("probe", *models, "--bricks", 40)
+    assert done.status == 0
+    assert "and from" not in done.out
+    assert "Of 8 models, half are known to" in done.out
+
+
+def test_too_few_probes_are_said_to_be_too_few(here: Here, models: list[Path]) -> None:
+    done = here("probe", models[0], "--bricks", 30)
+    assert done.status == 1
+    assert "too few to predict others from" in done.complaint
+
+
+def test_a_model_that_cannot_be_read_does_not_stop_the_probe(
+    here: Here, models: list[Path], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    here("measure", *models, "--threads", 1)
+    done = here("probe", *models, broken, "--threads", 2, "--json")
+    assert done.status == 1
+    assert done.json["probes"] == 96
+    assert "broken.onnx" in done.complaint

@@ -1,0 +1,116 @@
+"""An effort chooses by all that is measured, also of models that it was not asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from brick_examples import conv, dense, ideal_s, unary
+from plans import plan
+from store_examples import make_target, measure, open_with_target
+
+from bricks.decompose.plan import Brick, Decomposition
+from bricks.measure.campaign import Outcome, Progress
+from bricks.measure.jobs import Job
+from bricks.predict.effort import EFFORTS
+from bricks.predict.features import describe
+from bricks.session import adaptive as spending
+from bricks.session.adaptive import Spending
+from bricks.session.latency_model import Knowledge
+from bricks.store import Store
+
+TARGET = make_target()
+
+
+def network(width: int) -> list[Brick]:
+    """Convolutions, a product and an activation; of another width it shares none of them."""
+    convs = [conv(c, 2 * c, side) for c in (width, width + 1) for side in (7, 14, 28, 56)]
+    return [*convs, dense(1, 16 * width, 8 * width), unary("Exp", 1000 * width)]
+
+
+def decomposition(number: int, found: Sequence[Brick]) -> Decomposition:
+    """A model of bricks one after the other; it is none of the zoo's, so a family of its own."""
+    places = [(brick.key, [i], [i + 1]) for i, brick in enumerate(found)]
+    made = replace(plan(places), model=f"net{number}", digest=f"{number:064x}")
+    return Decomposition(made, {brick.key: brick for brick in found}, 0.1)
+
+
+def take(store: Store, made: Decomposition, keys: Collection[str]) -> None:
+    for key in keys:
+        measure(store, TARGET, [key], ideal_s(describe(made.bricks[key])))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Knows 16 networks of 10 bricks each, and what each brick takes."""
+    store = open_with_target(tmp_path / "cache", TARGET)
+    for number in range(16):
+        made = decomposition(number, network(8 + 4 * number))
+        store.save_decomposition(made, TARGET.key)
+        take(store, made, made.bricks)
+    return store
+
+
+def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
+    """What is measured of one model more."""
+    made = decomposition(99, found)
+    store.save_decomposition(made, TARGET.key)
+    model: Any = SimpleNamespace(name="net99", digest=made.plan.digest)
+    done = set[str]()
+
+    def run(jobs: Sequence[Job], _left_s: float | None, _progress: Progress) -> Outcome:
+        (job,) = jobs
+        known = store.results(TARGET.key, job.bricks)
+        take(store, made, new := set(job.bricks) - known.keys())
+        done.update(new)
+        return Outcome({}, frozenset(), (), frozenset(), None)
+
+    knowledge = Knowledge(store, TARGET.key, "executed")
+    job = Job(model, made, whole=False)
+    Spending([job], knowledge, EFFORTS[effort], None, lambda *_: None).run(run)
+    return done
+
+
+@pytest.mark.parametrize("effort", ["balanced", "quick"])
+def test_a_model_like_others_is_added_with_hardly_a_brick(
+    store: Store, effort: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it shares none with them: theirs tell of its own."""
+    monkeypatch.setattr(spending, "_SOON_S", 0.0)
+    assert len(measured(store, network(30), effort)) <= 2
+
+
+def test_all_of_it_is_measured_where_nothing_is_to_be_predicted(store: Store) -> None:
+    assert len(measured(store, network(30), "full")) == 10
+
+
+def test_of_a_kernel_that_nobody_knows_something_is_measured(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spending, "_SOON_S", 0.0)
+    strange = unary("Sin", 10)
+    assert strange.key in measured(store, [*network(30), strange], "quick")
+
+
+@pytest.mark.parametrize("effort", ["balanced", "quick"])
+def test_what_is_soon_measured_is_measured_and_nothing_learned(
+    store: Store, effort: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Learning takes longer than measuring a few small bricks, and would know them less well."""
+    monkeypatch.setattr(Knowledge, "_learned", refuse)
+    small = [unary("Sin", 10), unary("Exp", 30)]
+    assert measured(store, small, effort) == {brick.key for brick in small}
+    assert measured(store, small, effort) == set()
+
+
+def test_what_takes_long_is_not_all_measured(store: Store) -> None:
+    large = [conv(64, 64, side) for side in range(200, 230)]
+    assert len(measured(store, large, "quick")) < len(large)
+
+
+def refuse(_: Knowledge) -> None:
+    raise AssertionError("nothing is to be learned")

@@ -1,0 +1,269 @@
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from store_examples import (
+    Cache,
+    keys_up_to,
+    make_brick,
+    make_decomposition,
+    make_target,
+    measure,
+    open_with_target,
+)
+
+from bricks.errors import StoreError
+from bricks.graph.tensor import TensorType
+from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
+from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store
+from bricks.store import measurements as ledger
+
+TARGET = make_target()
+
+
+def test_targets_and_systems_come_back(cache: Cache) -> None:
+    one, many, other = make_target(), make_target(threads=4), make_target("other")
+    with open_with_target(cache, one, many, other, one) as store:
+        assert {t.key: t for t in store.targets()} == {t.key: t for t in (one, many, other)}
+        assert store.systems() == [one.system, other.system]
+
+
+def test_a_known_system_takes_new_name_and_recorded_facts(cache: Cache) -> None:
+    renamed = replace(TARGET, system=replace(TARGET.system, name="desk", recorded={"kernel": "7"}))
+    with open_with_target(cache, TARGET, renamed) as store:
+        assert store.targets() == [renamed]
+
+
+def test_another_build_of_a_runtime_is_the_same_target_and_is_recorded(cache: Cache) -> None:
+    built = replace(TARGET, runtime=replace(TARGET.runtime, build="cp311-linux_x86_64"))
+    assert built.key == TARGET.key
+    with open_with_target(cache, TARGET, built) as store:
+        (found,) = store.targets()
+    assert found == TARGET
+    assert found.runtime.build == "cp311-linux_x86_64"
+    assert "build" not in found.runtime.identity
+
+
+def test_a_decomposition_comes_back_under_the_callers_name(cache: Cache) -> None:
+    made = make_decomposition()
+    with open_with_target(cache) as store:
+        store.save_decomposition(made, TARGET.key)
+    with Store.open(cache) as store:
+        loaded = store.load_plan(made.plan.digest, "executed", TARGET.key, name="other.onnx")
+        assert loaded == (replace(made.plan, model="other.onnx"), 0.25)
+        assert store.load_bricks(made.plan.keys) == made.bricks
+        assert store.load_plan(made.plan.digest, "5", TARGET.key, name="x") is None
+        assert store.load_plan(made.plan.digest, "executed", "t1-none", name="x") is None
+        assert store.load_bricks(["b1-none"]) == {}
+
+
+def test_the_order_of_a_bricks_inputs_and_unknown_flops_survive(cache: Cache) -> None:
+    made = make_decomposition((0,))
+    with open_with_target(cache) as store:
+        store.save_decomposition(made, TARGET.key)
+        brick = store.load_bricks(["b1-0000"])["b1-0000"]
+    assert list(brick.inputs) == ["z", "a"]
+    assert brick == make_brick(0) and brick.flops is None
+
+
+def test_how_heavy_bricks_are_is_known_without_loading_them(cache: Cache) -> None:
+    texts = {"w": TensorType("STRING", (2,)), "v": TensorType("FLOAT", (5,))}
+    made = make_decomposition()
+    bricks = dict(made.bricks)
+    bricks["b1-0002"] = replace(bricks["b1-0002"], weights=texts)
+    with open_with_target(cache) as store:
+        store.save_decomposition(replace(made, bricks=bricks), TARGET.key)
+        found = store.weight_bytes([*made.plan.keys, "b1-none"])
+    assert found == {key: brick.numeric_weight_bytes for key, brick in bricks.items()}
+    assert found["b1-0002"] == 20
+
+
+def test_saving_a_decomposition_again_is_harmless(cache: Cache) -> None:
+    made = make_decomposition()
+    with open_with_target(cache) as store:
+        store.save_decomposition(made, TARGET.key)
+        store.save_decomposition(replace(made, wall_s=0.5), TARGET.key)
+        store.save_decomposition(make_decomposition((2, 3), digest="e" * 64), TARGET.key)
+        stats = store.stats()
+        loaded = store.load_plan(made.plan.digest, "executed", TARGET.key, name="net.onnx")
+    assert (stats.plans, stats.bricks) == (2, 3)
+    assert loaded == (made.plan, 0.5)
+
+
+def test_a_decomposition_for_an_unknown_target_is_refused_whole(cache: Cache) -> None:
+    with Store.open(cache) as store:
+        with pytest.raises(StoreError, match="was its target saved"):
+            store.save_decomposition(make_decomposition(), "t1-unknown")
+        assert store.stats().bricks == 0
+
+
+def test_raw_samples_come_back_bit_for_bit_in_rounds(cache: Cache) -> None:
+    keys = ["b1-0001", "m1-whole", "p1-probe"]
+    rounds = [(0.1 + 0.2, 1e-9), (5e-324, 3.0, 1.7e308), (1 / 3,)]
+    owner = Owner.current()
+    with open_with_target(cache) as store:
+        store.claim(TARGET.key, keys, owner)
+        for samples in rounds:
+            walk = {key: (Round(samples), 0.25) for key in keys}
+            store.append_rounds(TARGET.key, walk, owner)
+        store.append_rounds(TARGET.key, {keys[0]: (Round(()), 1.25)}, owner)
+        assert store.results(TARGET.key, keys) == {}
+        store.finish(TARGET.key, keys, owner)
+    with Store.open(cache) as store:
+        found = store.results(TARGET.key, [*reversed(keys), "b1-none"])
+    assert list(found) == keys[::-1]
+    assert found[keys[0]] == Measurement(keys[0], tuple(map(Round, rounds)), 2.0)
+    assert found[keys[2]] == Measurement(keys[2], tuple(map(Round, rounds)), 0.75)
+
+
+def test_the_conditions_of_a_round_come_back(cache: Cache) -> None:
+    owner = Owner.current()
+    rounds = (Round((0.5,), 0.001, 0.25, 0.002), Round((0.5,), None, 0.0), Round((0.5,)))
+    with open_with_target(cache) as store:
+        store.claim(TARGET.key, ["b1-0001"], owner)
+        for taken in rounds:
+            store.append_rounds(TARGET.key, {"b1-0001": (taken, 1.0)}, owner)
+        store.finish(TARGET.key, ["b1-0001"], owner)
+        (found,) = store.results(TARGET.key, ["b1-0001"]).values()
+    assert found == Measurement("b1-0001", rounds, 3.0)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [(0.0, None), (-1.0, None), (float("inf"), None), (None, -0.1), (None, None, 0.0)],
+)
+def test_conditions_that_cannot_be_are_not_kept(
+    cache: Cache, conditions: tuple[float | None, ...]
+) -> None:
+    owner = Owner.current()
+    with open_with_target(cache) as store:
+        store.claim(TARGET.key, ["b1-0001"], owner)
+        walk = {"b1-0001": (Round((0.5,), *conditions), 1.0)}
+        with pytest.raises(StoreError, match="b1-0001"):
+            store.append_rounds(TARGET.key, walk, owner)
+
+
+def test_what_is_done_can_be_supplemented_by_anybody(cache: Cache) -> None:
+    owner = Owner.current()
+    again = {key: (Round((0.25,), 0.002), 3.0) for key in ("b1-0001", "b1-0002", "b1-0003")}
+    with open_with_target(cache) as store:
+        measure(store, TARGET, ["b1-0001"], 0.5)
+        store.claim(TARGET.key, ["b1-0002"], owner)  # somebody is at it: left alone
+        store.supplement(TARGET.key, again)
+        found = store.results(TARGET.key, sorted(again))
+        assert store.claim(TARGET.key, ["b1-0002"], owner)[0].rounds == ()
+    assert found == {
+        "b1-0001": Measurement("b1-0001", (Round((0.5,)), Round((0.25,), 0.002)), 4.0),
+    }
+
+
+@pytest.mark.parametrize("sample", [0.0, -1.0, float("nan"), float("inf"), True, "0.1"])
+def test_what_is_no_latency_is_not_kept(cache: Cache, sample: float) -> None:
+    owner = Owner.current()
+    with open_with_target(cache) as store:
+        store.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
+        walk = {"b1-0001": (Round((0.5,)), 1.0), "b1-0002": (Round((sample,)), 1.0)}
+        with pytest.raises(StoreError, match="b1-0002: the sample"):
+            store.append_rounds(TARGET.key, walk, owner)
+        assert store.stats().samples == 0
+        with pytest.raises(StoreError, match="no samples"):
+            store.finish(TARGET.key, ["b1-0001"], owner)
+
+
+def test_results_never_mix_targets(cache: Cache) -> None:
+    one, many = make_target(), make_target(threads=4)
+    with open_with_target(cache, one, many) as store:
+        measure(store, one, ["b1-0001"], 0.5)
+        assert store.results(many.key, ["b1-0001"]) == {}
+        measure(store, many, ["b1-0001", "b1-0002"], 0.125)
+        found = [store.results(t.key, ["b1-0001", "b1-0002"]) for t in (one, many)]
+    assert found[0] == {"b1-0001": Measurement("b1-0001", (Round((0.5,)),), 1.0)}
+    assert {m.rounds for m in found[1].values() if isinstance(m, Measurement)} == {
+        (Round((0.125,)),)
+    }
+    assert len(found[1]) == 2
+
+
+def test_results_of_another_protocol_are_not_used(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_with_target(cache) as store:
+        measure(store, TARGET, ["b1-0001"])
+        monkeypatch.setattr(ledger, "PROTOCOL", PROTOCOL + 1)
+        assert store.results(TARGET.key, ["b1-0001"]) == {}
+        assert [c.rounds for c in store.claim(TARGET.key, ["b1-0001"], Owner.current())] == [()]
+
+
+def test_failures_are_reported_and_can_be_forgotten(cache: Cache) -> None:
+    owner = Owner.current()
+    with open_with_target(cache) as store:
+        store.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
+        store.append_rounds(TARGET.key, {"b1-0001": (Round((0.5,)), 1.0)}, owner)
+        store.fail(TARGET.key, "b1-0001", "out of\n  memory", owner)
+        failed = {"b1-0001": Failure("b1-0001", "out of memory")}
+        assert store.results(TARGET.key, ["b1-0001", "b1-0002"]) == failed
+        assert store.claim(TARGET.key, ["b1-0001"], owner) == []
+        assert store.forget_failures(TARGET.key, ["b1-0001", "b1-0002"]) == 1
+        assert store.forget_failures(TARGET.key, ["b1-0001", "b1-0002"]) == 0
+        (claim,) = store.claim(TARGET.key, ["b1-0001"], owner)
+        assert (claim.rounds, claim.wall_s) == ((), 0.0)
+        assert store.stats().samples == 0
+
+
+def test_stats_count_everything(cache: Cache) -> None:
+    owner = Owner.current()
+    with open_with_target(cache) as store:
+        store.save_decomposition(make_decomposition(), TARGET.key)
+        measure(store, TARGET, ["b1-0001", "b1-0002"])
+        store.claim(TARGET.key, ["b1-0003", "b1-0004"], owner)
+        store.fail(TARGET.key, "b1-0003", "no", owner)
+        stats = store.stats()
+    assert stats == CacheStats(
+        path=stats.path,
+        schema_version=SCHEMA_VERSION,
+        size_bytes=stats.size_bytes,
+        systems=1,
+        targets=1,
+        plans=1,
+        bricks=2,
+        measurements=2,
+        failures=1,
+        open_claims=1,
+        samples=2,
+    )
+    assert stats.size_bytes > 4096
+
+
+def test_thousands_of_keys_are_fine_in_one_call(cache: Cache) -> None:
+    keys = keys_up_to(2000)
+    with open_with_target(cache) as store:
+        measure(store, TARGET, keys)
+        assert list(store.results(TARGET.key, keys)) == keys
+        assert store.results(TARGET.key, []) == {}
+        assert store.claim(TARGET.key, [], Owner.current()) == []
+        assert store.forget_failures(TARGET.key, keys) == 0
+
+
+def test_a_folder_is_made_and_the_database_file_lies_in_it(tmp_path: Path) -> None:
+    with open_with_target(tmp_path / "a" / "b") as store:
+        assert store.stats().path == str(tmp_path / "a" / "b" / "bricks.sqlite")
+    assert (tmp_path / "a" / "b" / "bricks.sqlite").is_file()
+
+
+def test_a_database_file_can_be_named_by_url(tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path}/team.db") as store:
+        store.save_target(TARGET)
+        assert store.stats().size_bytes > 0
+    with Store.open(f"sqlite:///{tmp_path}/team.db") as store:
+        assert store.targets() == [TARGET]
+
+
+def test_the_store_loads_no_model_library() -> None:
+    code = (
+        "import sys, bricks.store;"
+        "print({'onnx', 'onnxruntime', 'networkx', 'numpy'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"

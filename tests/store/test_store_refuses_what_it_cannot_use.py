@@ -1,0 +1,275 @@
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+from store_examples import make_decomposition, make_target, measure, open_with_target
+
+from bricks.errors import StoreError
+from bricks.samples.measurement import Measurement, Round
+from bricks.store import SCHEMA_VERSION, Owner, Store, migrations
+
+TARGET, OTHER = make_target(), make_target("other")
+
+
+def set_version(folder: Path, version: object) -> None:
+    with sqlite3.connect(folder / "bricks.sqlite") as connection:
+        connection.execute("UPDATE bricks_cache_info SET value = ?", (str(version),))
+    connection.close()
+
+
+def one_line(error: pytest.ExceptionInfo[StoreError]) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+NEXT = SCHEMA_VERSION + 1
+
+
+def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    open_with_target(tmp_path).close()
+    set_version(tmp_path, 99)
+    with pytest.raises(StoreError) as error:
+        Store.open(tmp_path)
+    text = one_line(error)
+    assert (
+        str(tmp_path / "bricks.sqlite") in text
+        and "99" in text
+        and f"up to {SCHEMA_VERSION}" in text
+    )
+    assert "update bricks" in text
+    set_version(tmp_path, SCHEMA_VERSION)
+    with Store.open(tmp_path) as store:
+        assert store.targets() == [TARGET]
+
+
+def add_note(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE plans ADD COLUMN note TEXT DEFAULT 'old'")
+
+
+def copy_note(connection: Connection) -> None:
+    connection.exec_driver_sql("UPDATE plans SET note = note || ' and migrated'")
+
+
+def notes(folder: Path) -> list[tuple[str]]:
+    connection = sqlite3.connect(folder / "bricks.sqlite")
+    try:
+        return connection.execute("SELECT note FROM plans").fetchall()
+    finally:
+        connection.close()
+
+
+def old_cache(folder: Path) -> None:
+    with open_with_target(folder) as store:
+        store.save_decomposition(make_decomposition(), TARGET.key)
+
+
+def test_an_older_schema_is_migrated_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_cache(tmp_path)
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", NEXT + 1)
+    monkeypatch.setattr(migrations, "MIGRATIONS", {NEXT + 1: copy_note, NEXT: add_note})
+    for _ in range(2):  # the second time there is nothing left to do
+        with Store.open(tmp_path) as store:
+            assert store.targets() == [TARGET]
+            assert store.stats().bricks == 2
+        assert notes(tmp_path) == [("old and migrated",)]
+
+
+def test_a_migration_that_fails_leaves_the_old_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_cache(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "SCHEMA_VERSION", NEXT + 1)
+        patch.setattr(migrations, "MIGRATIONS", {NEXT: add_note, NEXT + 1: add_note})
+        with pytest.raises(StoreError, match="duplicate column"):
+            Store.open(tmp_path)
+    with pytest.raises(sqlite3.OperationalError, match="no such column"):
+        notes(tmp_path)
+    with Store.open(tmp_path) as store:
+        assert store.stats().plans == 1
+
+
+def test_an_older_schema_without_a_way_up_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_cache(tmp_path)
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", NEXT)
+    found = rf"version {SCHEMA_VERSION}, which this bricks \(version {NEXT}\) cannot"
+    with pytest.raises(StoreError, match=found):
+        Store.open(tmp_path)
+
+
+def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
+    with open_with_target(tmp_path) as store:
+        store.save_decomposition(make_decomposition(), TARGET.key)
+        measure(store, TARGET, ["b1-0001"])
+    with closing(sqlite3.connect(tmp_path / "bricks.sqlite")) as connection, connection:
+        for column in ("reference_s", "waited_share", "reference_end_s"):
+            connection.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
+        for table in ("bricks", "plans", "rounds"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        for column in ("round_count", "lease_until_monotonic_s"):
+            connection.execute(f"ALTER TABLE measurements DROP COLUMN {column}")
+        for column in ("given_name", "price_per_hour"):
+            connection.execute(f"ALTER TABLE systems DROP COLUMN {column}")
+    set_version(tmp_path, 1)
+    with Store.open(tmp_path) as store:
+        assert store.stats().schema_version == SCHEMA_VERSION
+        (found,) = store.results(TARGET.key, ["b1-0001"]).values()
+        assert found == Measurement("b1-0001", (Round((0.5,)),), 1.0)
+        assert store.stats().plans == 0  # they said less, and are made anew
+        assert store.verify() == []
+        measure(store, TARGET, ["b1-0002"])
+
+
+@pytest.mark.parametrize("content", [b"not a database, just text\n" * 400, b"\x00\xff" * 5000])
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bricks.sqlite").write_bytes(content)
+    with pytest.raises(StoreError) as error:
+        Store.open(tmp_path)
+    text = one_line(error)
+    assert "is not a bricks cache" in text and "move it away or give another --cache" in text
+    assert (tmp_path / "bricks.sqlite").read_bytes() == content
+
+
+def test_somebody_elses_database_is_refused_and_untouched(tmp_path: Path) -> None:
+    file = tmp_path / "bricks.sqlite"
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE songs (title TEXT)")
+    connection.close()
+    before = file.read_bytes()
+    with pytest.raises(StoreError, match="is not a bricks cache"):
+        Store.open(tmp_path)
+    assert file.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["bricks.sqlite"]
+
+
+def test_a_cache_with_an_unreadable_version_is_refused(tmp_path: Path) -> None:
+    open_with_target(tmp_path).close()
+    set_version(tmp_path, "one")
+    with pytest.raises(StoreError, match="is not a bricks cache"):
+        Store.open(tmp_path)
+
+
+def test_a_damaged_file_is_a_store_error_and_verify_tells(tmp_path: Path) -> None:
+    with open_with_target(tmp_path) as store:
+        store.save_decomposition(make_decomposition(range(1, 200)), TARGET.key)
+    file = tmp_path / "bricks.sqlite"
+    content = bytearray(file.read_bytes())
+    half = len(content) // 2 // 4096 * 4096
+    content[half:] = b"\xff" * (len(content) - half)
+    file.write_bytes(content)
+    with pytest.raises(StoreError, match="the file is damaged") as error, Store.open(tmp_path) as s:
+        assert s.verify()
+        s.load_bricks([f"b1-{number:04x}" for number in range(1, 200)])
+    one_line(error)
+
+
+def test_an_empty_file_becomes_a_cache(tmp_path: Path) -> None:
+    (tmp_path / "bricks.sqlite").touch()
+    with open_with_target(tmp_path) as store:
+        assert store.targets() == [TARGET]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for folder in (tmp_path / "file", tmp_path / "file" / "cache"):
+        with pytest.raises(StoreError, match=f"folder {folder} cannot be created"):
+            Store.open(folder)
+
+
+def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bricks.sqlite").mkdir()
+    with pytest.raises(StoreError, match=r"bricks\.sqlite cannot be opened") as error:
+        Store.open(tmp_path)
+    one_line(error)
+
+
+def test_a_read_only_cache_can_be_read_and_not_written(tmp_path: Path) -> None:
+    open_with_target(tmp_path).close()
+    url = f"sqlite:///file:{tmp_path}/bricks.sqlite?mode=ro&uri=true"
+    with Store.open(url) as store:
+        assert store.targets() == [TARGET]
+        with pytest.raises(StoreError, match="cannot be written: check its permissions"):
+            store.save_target(OTHER)
+
+
+@pytest.mark.parametrize("url", ["nonsense://x", "postgresql+nodriver://host/db"])
+def test_a_url_without_a_driver_is_refused(url: str) -> None:
+    with pytest.raises(StoreError) as error:
+        Store.open(url)
+    scheme = url.partition("://")[0]
+    assert f"a cache cannot be kept on {scheme}://…: give a folder, or" in one_line(error)
+
+
+@pytest.mark.parametrize("end", ["host/db", "host:port/db", "[host/db"])
+def test_a_password_is_not_shown(end: str) -> None:
+    with pytest.raises(StoreError, match=r"nonsense://") as error:
+        Store.open(f"nonsense://me:secret@{end}")
+    assert "secret" not in one_line(error)
+
+
+def test_a_full_disk_loses_the_one_call_and_nothing_before(tmp_path: Path) -> None:
+    owner = Owner.current()
+    with open_with_target(tmp_path) as store:
+        measure(store, TARGET, ["b1-0001"])
+        store.claim(TARGET.key, ["b1-0002"], owner)
+        # The pool hands the same connection to the next caller in this thread.
+        with store._engine.connect() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+        walk = {"b1-0002": (Round((0.5,) * 5000), 1.0)}
+        with pytest.raises(StoreError, match="the disk is full: free some space") as error:
+            store.append_rounds(TARGET.key, walk, owner)
+        one_line(error)
+        assert list(store.results(TARGET.key, ["b1-0001"])) == ["b1-0001"]
+        assert store.stats().samples == 1
+        with store._engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+        store.append_rounds(TARGET.key, walk, owner)
+        assert store.stats().samples == 5001
+
+
+def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    open_with_target(tmp_path).close()
+    other = sqlite3.connect(tmp_path / "bricks.sqlite", isolation_level=None)
+    assert other.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with Store.open(tmp_path, busy_timeout_s=0.05) as store:
+            assert store.targets() == [TARGET]  # readers don't wait for writers
+            with pytest.raises(StoreError, match="is locked by another process"):
+                store.save_target(OTHER)
+            other.execute("ROLLBACK")
+            store.save_target(OTHER)
+    finally:
+        other.close()
+
+
+def test_asking_whether_a_cache_is_there_makes_none(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    assert not Store.exists(folder)
+    assert not Store.exists(str(folder))
+    assert not Store.exists("~nobody-here/cache")
+    assert not folder.exists()
+    folder.mkdir()
+    assert not Store.exists(folder)
+    Store.open(folder).close()
+    assert Store.exists(folder)
+
+
+def test_a_database_url_is_taken_to_exist() -> None:
+    assert Store.exists("postgresql+psycopg://user@nowhere/bricks")
+
+
+def test_a_place_that_cannot_be_looked_at_is_left_to_opening(tmp_path: Path) -> None:
+    location = tmp_path / ("x" * 300)  # longer than file systems allow
+    assert Store.exists(location)
+    with pytest.raises(StoreError, match="cannot be created") as error:
+        Store.open(location)
+    one_line(error)

@@ -1,0 +1,69 @@
+"""Small bricks, plans and targets for the tests of the store; nothing here is a real model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
+from bricks.graph.tensor import TensorType
+from bricks.samples.measurement import Round
+from bricks.store import Owner, Store
+from bricks.system.target import Runtime, System, Target
+
+# Where a cache is: a folder, or the URL of a database.
+Cache = str | Path
+
+
+def make_target(name: str = "lab", threads: int = 1) -> Target:
+    system = System(name, {"cpu": name, "cores": 4}, {"kernel": "6.1", "note": "größer"})
+    return Target(system, Runtime("fake", "1.0", "cpu", threads, "none"))
+
+
+def make_brick(number: int = 1) -> Brick:
+    return Brick(
+        key=f"b1-{number:04x}",
+        model=b"\x08\x00model\xff" + bytes([number % 256]),
+        inputs={"z": TensorType("FLOAT", (1, 3, number)), "a": TensorType("INT64", ())},
+        weights={"w": TensorType("FLOAT16", (3, number))},
+        outputs={"y": TensorType("FLOAT", (1, 3))},
+        operators=("Conv", "com.microsoft.Gelu"),
+        flops=None if number == 0 else 6 * number,
+    )
+
+
+def make_decomposition(
+    numbers: Sequence[int] = (1, 2, 1), name: str = "net.onnx", digest: str = "d" * 64
+) -> Decomposition:
+    kind = TensorType("FLOAT", (1, 3))
+    plan = Plan(
+        model=name,
+        digest=digest,
+        granularity="executed",
+        inputs=(0,),
+        outputs=(len(numbers),),
+        types=(kind,) * (len(numbers) + 1),
+        occurrences=tuple(
+            Occurrence(make_brick(n).key, (i,), (i + 1,), 2, 0 if i else None)
+            for i, n in enumerate(numbers)
+        ),
+    )
+    return Decomposition(plan, {make_brick(n).key: make_brick(n) for n in numbers}, 0.25)
+
+
+def keys_up_to(count: int) -> list[str]:
+    return [f"b1-{number:04x}" for number in range(count)]
+
+
+def open_with_target(cache: Cache, *targets: Target, lease_s: float = 600.0) -> Store:
+    store = Store.open(cache, lease_s=lease_s)
+    for target in targets or (make_target(),):
+        store.save_target(target)
+    return store
+
+
+def measure(store: Store, target: Target, keys: Sequence[str], sample_s: float = 0.5) -> None:
+    owner = Owner.current()
+    store.claim(target.key, keys, owner)
+    store.append_rounds(target.key, {key: (Round((sample_s,)), 1.0) for key in keys}, owner)
+    store.finish(target.key, keys, owner)

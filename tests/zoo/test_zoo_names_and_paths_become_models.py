@@ -1,0 +1,194 @@
+import ast
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bricks.errors import ModelError
+from bricks.zoo import entries, entry, find
+
+REPOSITORY = Path(__file__).parents[2]
+NAMES = [
+    "alexnet",
+    "densenet121",
+    "inception_v1",
+    "inception_v2",
+    "resnet50",
+    "shufflenet",
+    "squeezenet",
+    "vgg19",
+    "zfnet512",
+]
+
+
+def touch(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")
+    return path
+
+
+def zoo_at(monkeypatch: pytest.MonkeyPatch, folder: Path, manifest: str) -> None:
+    (folder / "manifest.json").write_text(manifest)
+    monkeypatch.setenv("BRICKS_ZOO", str(folder))
+
+
+def test_the_zoo_has_the_classifiers_that_users_know() -> None:
+    assert set(NAMES) <= {entry.name for entry in entries()}
+    assert [entry.name for entry in entries()] == sorted(entry.name for entry in entries())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_zoo_name_is_found(name: str) -> None:
+    [(found, path)] = find(name)
+    assert found == name
+    assert path.is_file()
+
+
+def sources_at(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
+    """A zoo of models with these names, all with files."""
+    example = json.loads((REPOSITORY / "models/manifest.json").read_text())[0]
+    items = [{**example, "name": name, "file": f"{name}.onnx"} for name in names]
+    zoo_at(monkeypatch, folder, json.dumps(items))
+    for name in names:
+        touch(folder / f"{name}.onnx")
+
+
+def test_a_name_may_lack_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources_at(monkeypatch, tmp_path, "gluon_a", "mx_b", "c", "gluon_c", "mx_c")
+    for name, meant in {"a": "gluon_a", "b": "mx_b", "c": "c", "mx_c": "mx_c"}.items():
+        assert find(name) == [(meant, tmp_path / f"{meant}.onnx")]
+        assert entry(name).name == meant
+    for name in ("x_b", "luon_a", "_b", "b.onnx", "A"):
+        with pytest.raises(ModelError, match="is called"):
+            find(name)
+
+
+def test_a_name_that_several_sources_have_is_ambiguous(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources_at(monkeypatch, tmp_path, "gluon_a", "mx_a")
+    for asked in (find, entry):
+        with pytest.raises(ModelError, match=r"^'a' may be gluon_a or mx_a: give one of these"):
+            asked("a")
+
+
+def test_models_of_the_zoo_are_found_without_their_source() -> None:
+    names = {each.name for each in entries()}
+    for name in names:
+        short = name.removeprefix("gluon_").removeprefix("mx_")
+        twins = names & {f"gluon_{short}", f"mx_{short}"}
+        if short not in names and len(twins) == 1:
+            assert find(short) == find(name)
+
+
+def test_an_entry_is_written_as_the_manifest_has_it() -> None:
+    manifest = json.loads((REPOSITORY / "models/manifest.json").read_text())
+    assert [entry.to_json() for entry in entries()] == manifest
+
+
+def test_a_file_is_called_after_its_stem(tmp_path: Path) -> None:
+    path = touch(tmp_path / "mine.onnx")
+    assert find(str(path)) == [("mine", path)]
+
+
+def test_a_folder_is_all_its_models_in_order(tmp_path: Path) -> None:
+    for name in ("b.onnx", "a.onnx", "notes.txt", "sub/c.onnx"):
+        touch(tmp_path / name)
+    assert [name for name, _ in find(str(tmp_path))] == ["a", "b"]
+
+
+def test_a_folder_of_folders_names_models_after_their_folder(tmp_path: Path) -> None:
+    for name in ("b/model.onnx", "a/model.onnx", "c/one.onnx", "c/two.onnx", "d/e/deep.onnx"):
+        touch(tmp_path / name)
+    assert [name for name, _ in find(str(tmp_path))] == ["a", "b", "c/one", "c/two"]
+
+
+def test_an_empty_name_is_not_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path / "a.onnx")
+    monkeypatch.chdir(tmp_path)
+    assert [name for name, _ in find(".")] == ["a"]
+    with pytest.raises(ModelError, match="the name of a model is empty"):
+        find("")
+
+
+def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"holds no \.onnx file"):
+        find(str(tmp_path))
+
+
+def test_a_file_of_another_kind_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="not an ONNX file"):
+        find(str(touch(tmp_path / "weights.bin")))
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("resnet5O", "did you mean resnet50?"),
+        ("VGG19", "did you mean vgg19?"),
+        ("qqqq", "the zoo has 128 models, 'bricks zoo list' names them"),
+        ("no/such/model.onnx", "no file or folder is called 'no/such/model.onnx'"),
+        ("resnet50.onnx", "no file or folder is called 'resnet50.onnx'"),
+    ],
+)
+def test_a_name_that_means_nothing_gets_an_answer_of_one_line(
+    typed: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        find(typed)
+    assert answer in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "answer"),
+    [
+        ("[{", "is damaged"),
+        ("{}", "is damaged"),
+        ('[{"name": "x"}]', "entry without 'version'"),
+        ("[1]", "is damaged"),
+        ("3", "is damaged"),
+    ],
+)
+def test_a_damaged_manifest_is_a_model_error(
+    manifest: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo_at(monkeypatch, tmp_path, manifest)
+    with pytest.raises(ModelError, match=answer):
+        entries()
+
+
+def test_a_missing_manifest_is_a_model_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_ZOO", str(tmp_path))
+    with pytest.raises(ModelError, match="cannot be read"):
+        find("resnet50")
+
+
+def test_a_zoo_model_whose_file_is_gone_is_a_model_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo_at(monkeypatch, tmp_path, (REPOSITORY / "models/manifest.json").read_text())
+    with pytest.raises(ModelError, match="is missing"):
+        find("resnet50")
+
+
+def test_finding_a_model_does_not_need_onnx() -> None:
+    for path in (REPOSITORY / "bricks/zoo").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert "onnx" not in {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] != "onnx"
+
+
+def test_an_installed_package_has_the_zoo_beside_the_catalogue() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["sources"]["models"] == "bricks/zoo/models"
+    assert "models" in wheel["only-include"]
