@@ -28,16 +28,16 @@ import onnx
 from bricks import Bench
 from bricks.backends import create
 from bricks.backends.base import Backend, Loaded, Placed, Placement
-from bricks.backends.eviction_read import BALLAST, ballast
+from bricks.backends.eviction_read import EVICTION_READ, eviction_read
 from bricks.backends.filling import filled
 from bricks.backends.reference import REFERENCE, reference
 from bricks.decompose.plan import Decomposition
-from bricks.estimate.recompose import WALKED_CALL
+from bricks.estimate.recompose import IN_WALK_CALL_FACTOR
 from bricks.graph.view import parse_model
 from bricks.measure.overhead_walk import chain
 from bricks.measure.walk import Step, Walk, grounded, walk_of, without_region
 from bricks.samples.call_overhead import LONG, SHORT, call_overhead_s
-from bricks.samples.machine_state import alike
+from bricks.samples.machine_state import same_state
 from bricks.samples.statistics import median
 from bricks.zoo import entries
 
@@ -47,7 +47,7 @@ PAGE = ROOT / "docs" / "measuring.md"
 MARKS = ("<!-- ablations: written by benchmarks/ablations.py -->", "<!-- /ablations -->")
 
 ROUNDS, PASSES = 6, 2
-MOST_BALLAST_BYTES = 64 << 20
+MAX_EVICTION_BYTES = 64 << 20
 
 AS_IT_IS = "as it is"
 WAYS = {
@@ -77,11 +77,11 @@ class Bed:
     """A model's bricks and the model itself, loaded in this process and ready to run."""
 
     def __init__(
-        self, backend: Backend, skeleton: bytes, found: Decomposition, most_ballast_bytes: int
+        self, backend: Backend, skeleton: bytes, found: Decomposition, max_eviction_bytes: int
     ) -> None:
         self.found = found
         self.backend = backend
-        self.most_ballast_bytes = most_ballast_bytes
+        self.max_eviction_bytes = max_eviction_bytes
         self.count = found.plan.counts
         memory = filled(self.walk().region_bytes + 64, seed=0)
         self.region = memory[-memory.ctypes.data % 64 :]
@@ -94,7 +94,7 @@ class Bed:
 
     def walk(self, **changes: int) -> Walk:
         """All bricks, with ``changes`` to how they are walked."""
-        options: dict[str, Any] = {"most_ballast_bytes": self.most_ballast_bytes, **changes}
+        options: dict[str, Any] = {"max_eviction_bytes": self.max_eviction_bytes, **changes}
         return walk_of(self.found, set(self.found.plan.keys), optimize=False, **options)
 
     def ways(self) -> dict[str, tuple[list[Step], Sample]]:
@@ -111,8 +111,8 @@ class Bed:
             "one place": self._in_order(self.walk(places=1)),
             "five places": self._in_order(self.walk(places=5)),
             "weights shared": self._in_order(shared),
-            "no ballast": self._in_order(replace(as_it_is, most_ballast_bytes=0)),
-            "neither": self._in_order(replace(shared, most_ballast_bytes=0)),
+            "no ballast": self._in_order(replace(as_it_is, max_eviction_bytes=0)),
+            "neither": self._in_order(replace(shared, max_eviction_bytes=0)),
             "no lead-in": self._in_order(self.walk(lead_in=0)),
             "five lead in": self._in_order(self.walk(lead_in=5)),
             "own buffers": self._in_order(without_region(as_it_is)),
@@ -153,9 +153,9 @@ class Bed:
     def _in_order(self, walk: Walk, *, own: bool = False) -> tuple[list[Step], Sample]:
         steps = grounded(walk.steps)
         placed = self._placed(walk, steps, own)
-        size_bytes = 0 if own else walk.ballast_bytes(steps)
+        size_bytes = 0 if own else walk.eviction_bytes(steps)
         if size_bytes and size_bytes not in self.ballasts:
-            self.ballasts[size_bytes] = self._companion(ballast(size_bytes), BALLAST)
+            self.ballasts[size_bytes] = self._companion(eviction_read(size_bytes), EVICTION_READ)
 
         def sample() -> list[float]:
             if size_bytes:
@@ -214,9 +214,9 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
             bed.whole.sample()  # all find the caches as the model leaves them
             sample()
             round_s[way] = [sample() for _ in range(PASSES)]
-        if not alike(before_s, reference_s(bed)):
+        if not same_state(before_s, reference_s(bed)):
             continue  # the machine has come into another state
-        if references and not alike(before_s, median(references)):
+        if references and not same_state(before_s, median(references)):
             references, whole, calls, rounds = [], [], [], 0
             taken = {way: [] for way in ways}
         rounds += 1
@@ -227,7 +227,7 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
         short, long = ([one.sample() for _ in range(5)][-1] for one in probes.values())
         calls.append((short, long))
     overhead_s = call_overhead_s(median([c[0] for c in calls]), median([c[1] for c in calls]))
-    less_s = WALKED_CALL * overhead_s
+    less_s = IN_WALK_CALL_FACTOR * overhead_s
     measured_s = median(whole)
 
     def estimate_s(way: str, scale: Sequence[float], less_s: float) -> float:
@@ -255,7 +255,7 @@ def examine_all(names: Sequence[str], threads: int) -> dict[str, dict[str, float
     with tempfile.TemporaryDirectory() as cache, Bench(cache, threads=threads) as bench:
         for name in names:
             model = bench.read(name, batch=1)
-            bed = Bed(backend, model.skeleton, bench.decompose(model), MOST_BALLAST_BYTES)
+            bed = Bed(backend, model.skeleton, bench.decompose(model), MAX_EVICTION_BYTES)
             found[name] = examine(bed, probes)
             print(name, threads, {k: round(v, 3) for k, v in found[name].items()}, file=sys.stderr)
     return found

@@ -25,15 +25,15 @@ from typing import Any
 
 import transfer
 
-from bricks import Bench, Compared, Comparison, Measurement
+from bricks import Bench, Comparison, Measurement, ModelComparison
 from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import WALKED_CALL, recompose, state_of
+from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, recompose, state_of
 from bricks.estimate.uncertainty import CALL_SHARE, STATE_SHARE, composition_s
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.call_overhead import PROBES
-from bricks.samples.machine_state import alike, states
+from bricks.samples.machine_state import same_state, states
 from bricks.samples.statistics import median
 from bricks.zoo import entries
 
@@ -92,9 +92,9 @@ class Case:
         return f"{self.threads} {'thread' if self.threads == 1 else 'threads'}, batch {self.batch}"
 
     @property
-    def rows(self) -> list[Compared]:
+    def rows(self) -> list[ModelComparison]:
         """The models that could be compared."""
-        return [row for row in self.comparison.rows if isinstance(row, Compared)]
+        return [row for row in self.comparison.rows if isinstance(row, ModelComparison)]
 
 
 def main() -> None:
@@ -152,17 +152,17 @@ def fresh(rule: StopRule, **changes: Any) -> Iterator[Bench]:
 
 def states_of(bench: Bench, comparison: Comparison) -> dict[float, int]:
     """The states of the machine that were met, with how many models were run mostly in each."""
-    digests = [row.plan.digest for row in comparison.rows if isinstance(row, Compared)]
+    digests = [row.plan.digest for row in comparison.rows if isinstance(row, ModelComparison)]
     found = bench.store.results(comparison.target.key, digests).values()
     met = [m.state_s for m in found if isinstance(m, Measurement) and m.state_s is not None]
-    return {s: sum(alike(s, one) for one in met) for s in states(met) if s is not None}
+    return {s: sum(same_state(s, one) for one in met) for s in states(met) if s is not None}
 
 
 def ratios_of(bench: Bench, comparison: Comparison) -> dict[str, dict[float, float]]:
     """Estimate over measured latency, by model, for every factor on what a call costs."""
     found = {}
     for row in comparison.rows:
-        if not isinstance(row, Compared):
+        if not isinstance(row, ModelComparison):
             continue
         keys = [*row.plan.keys, row.plan.digest, *PROBES.values()]
         results = bench.store.results(comparison.target.key, keys)
@@ -171,7 +171,7 @@ def ratios_of(bench: Bench, comparison: Comparison) -> dict[str, dict[float, flo
         state_s = state_of(row.plan, results, whole)
         of_model = {}
         for factor in CALLS:
-            estimate = recompose(row.plan, results, state_s, walked_call=factor)
+            estimate = recompose(row.plan, results, state_s, in_walk_call_factor=factor)
             assert isinstance(estimate, Estimate)
             of_model[factor] = estimate.estimate_s / row.measured.median_s
         found[row.model] = of_model
@@ -229,25 +229,25 @@ def overview(cases: Sequence[Case]) -> str:
         " themselves: two series that were sampled in turn, in the same session.",
     ]
     lost = [f"{case.title}: {r.error}" for case in cases for r in case.comparison.rows
-            if not isinstance(r, Compared)]  # fmt: skip
+            if not isinstance(r, ModelComparison)]  # fmt: skip
     return "\n".join([*lines, *(f"\nNot compared: {text}" for text in lost)])
 
 
-def _miss_s(row: Compared) -> float:
+def _miss_s(row: ModelComparison) -> float:
     return row.measured.median_s - row.estimate.estimate_s
 
 
-def _half_s(row: Compared) -> float:
+def _half_s(row: ModelComparison) -> float:
     return (row.estimate.high_s - row.estimate.low_s) / 2
 
 
-def _needed(row: Compared) -> float:
+def _needed(row: ModelComparison) -> float:
     """How many times as wide the composing part of the interval would have to be."""
     part = _composing_s(row)
     return max(0.0, abs(_miss_s(row)) - (_half_s(row) - part)) / part
 
 
-def _composing_s(row: Compared) -> float:
+def _composing_s(row: ModelComparison) -> float:
     estimate = row.estimate
     total_s = estimate.estimate_s - estimate.call_overhead_s
     return composition_s(total_s, len(row.plan.occurrences), estimate.call_overhead_s)
@@ -272,7 +272,9 @@ def calls(cases: Sequence[Case]) -> str:
     chosen = sorted(set(left_out.values()))
     rows = {
         "1, what the probes say": [of[1.0] for _, of in every],
-        f"{number(WALKED_CALL, 1)}, as shipped": [of[WALKED_CALL] for _, of in every],
+        f"{number(IN_WALK_CALL_FACTOR, 1)}, as shipped": [
+            of[IN_WALK_CALL_FACTOR] for _, of in every
+        ],
         f"best for all *other* families ({', '.join(number(f, 1) for f in chosen)})": [
             of[left_out[family]] for family, of in every
         ],
@@ -368,7 +370,7 @@ def section(case: Case) -> str:
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for row in comparison.rows:
-        if isinstance(row, Compared):
+        if isinstance(row, ModelComparison):
             interval = f"{seconds(row.estimate.low_s)} … {seconds(row.estimate.high_s)}"
             cells: tuple[str, ...] = (
                 row.model,

@@ -45,7 +45,7 @@ from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.machine_state import states
-from bricks.session.latency_model import Knowledge
+from bricks.session.latency_model import LatencyModel
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -185,7 +185,7 @@ class Cost:
             target = bench.target.key
             keys = sorted({key for plan in plans.values() for key in plan.keys})
             results = bench.store.results(target, [*keys, *PROBES.values()])
-            predictions = Knowledge(bench.store, target, "executed").predictions(keys)
+            predictions = LatencyModel(bench.store, target, "executed").predictions(keys)
         found = []
         for name, runs in self.truths().items():
             plan = plans[name]

@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bricks import Bench, BricksError, Compared, Measurement, Options
+from bricks import Bench, BricksError, Measurement, ModelComparison, Options
 from bricks.decompose.plan import Plan
-from bricks.estimate.recompose import WALKED_CALL, round_spread
+from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, round_spread
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent
@@ -47,7 +47,7 @@ class Cell:
     """A model at a granularity; ``net_s`` are latencies of bricks by key, a call taken out."""
 
     target: Target
-    row: Compared
+    row: ModelComparison
     net_s: Mapping[str, float]
     latency_s: Mapping[str, float]
 
@@ -76,9 +76,9 @@ def main() -> None:
     parser.add_argument("--max-rounds", type=int, default=12)
     arguments = parser.parse_args()
     rule = StopRule(precision=arguments.precision, max_rounds=arguments.max_rounds)
-    cells, lacking = measured(arguments.models, arguments.runtime, arguments.threads, rule)
+    cells, missing = measured(arguments.models, arguments.runtime, arguments.threads, rule)
     if not cells:
-        raise SystemExit("nothing was compared:\n" + "\n".join(lacking))
+        raise SystemExit("nothing was compared:\n" + "\n".join(missing))
     write_raw(arguments.runtime, cells)
     cuts = {cut for _, cut in cells}
     common = [n for n in arguments.models if all((n, cut) in cells for cut in cuts)]
@@ -93,8 +93,8 @@ def main() -> None:
         f"Over the {len(common)} models that have been compared in all ways:",
         "",
         *summary_table(all_columns({key: c for key, c in cells.items() if key[0] in common})),
-        *([""] if lacking else []),
-        *(f"- Not compared: {line}" for line in lacking),
+        *([""] if missing else []),
+        *(f"- Not compared: {line}" for line in missing),
     ]
     write_page(arguments.runtime, lines)
 
@@ -104,7 +104,7 @@ def measured(
 ) -> tuple[Cells, list[str]]:
     """Every model at every granularity; and a line for each that could not be compared."""
     cells: Cells = {}
-    lacking: list[str] = []
+    missing: list[str] = []
     for name in names:
         for granularity in GRANULARITIES:
             options = Options(runtime, granularity, threads, conditions=Conditions(rule=rule))
@@ -116,24 +116,24 @@ def measured(
                 cells[name, granularity] = cell
                 print(f"{name} {granularity}: {cell.row.ratio:.3f}", flush=True)
             else:
-                lacking.append(f"`{granularity}`: {cell}")
-    return cells, lacking
+                missing.append(f"`{granularity}`: {cell}")
+    return cells, missing
 
 
 def compared(name: str, options: Options) -> Cell | str:
     """A model with the latencies that its estimate stands on; or why there is no estimate."""
     with tempfile.TemporaryDirectory() as cache, Bench(cache, options) as bench:
         (row,) = bench.compare([bench.read(name)]).rows
-        return cell_of(bench, row) if isinstance(row, Compared) else row.error
+        return cell_of(bench, row) if isinstance(row, ModelComparison) else row.error
 
 
-def cell_of(bench: Bench, row: Compared) -> Cell:
+def cell_of(bench: Bench, row: ModelComparison) -> Cell:
     """``row`` with the latencies that its estimate stands on."""
     found = bench.store.results(bench.target.key, row.plan.keys)
     latency_s = {
         key: round_spread(m).median_s for key, m in found.items() if isinstance(m, Measurement)
     }
-    call_s = WALKED_CALL * row.estimate.call_overhead_s
+    call_s = IN_WALK_CALL_FACTOR * row.estimate.call_overhead_s
     net_s = {key: max(0.0, s - call_s) for key, s in latency_s.items()}
     return Cell(bench.target, row, net_s, latency_s)
 

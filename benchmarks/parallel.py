@@ -25,10 +25,10 @@ from bricks import Bench, Estimate, Measurement, StopRule
 from bricks.decompose.streams import streams_of, whole_key
 from bricks.estimate.recompose import recompose, round_spread, state_of
 from bricks.estimate.schedule import Construction
-from bricks.measure.importance import Needs, Shares
+from bricks.measure.importance import Importance, Needs
 from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import Goal, sample_in_turn
-from bricks.measure.sampler import Sampler, Taken
+from bricks.measure.sampler import Sampler, WalkSamples
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.walk import along, single, walk_of
 from bricks.report.tables import number, percent, seconds
@@ -120,18 +120,18 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
     walks = {
         SEQUENCE: single(plan.digest, model.skeleton, **ends),
         STREAMS: along(single(key, model.skeleton, **ends), streams),
-        BRICKS: walk_of(found, set(plan.keys), optimize=False, most_ballast_bytes=64 << 20),
+        BRICKS: walk_of(found, set(plan.keys), optimize=False, max_eviction_bytes=64 << 20),
         CALLS: probe_walk(list(PROBES.values())),
     }
     taken: dict[str, list[Round]] = {}
 
-    def keep(_: str, of_walk: Taken, wall_s: float) -> None:
+    def keep(_: str, of_walk: WalkSamples, wall_s: float) -> None:
         for of_key, one in of_walk.rounds().items():
             taken.setdefault(of_key, []).append(one)
 
     sampler = Sampler(supervisor, walks)
     sampler.prepare()
-    shares = Shares({plan.digest: Needs(plan.counts, dict.fromkeys(plan.counts, 1.0))}, {})
+    shares = Importance({plan.digest: Needs(plan.counts, dict.fromkeys(plan.counts, 1.0))}, {})
     goals = {BRICKS: Goal(shares=shares)}
     sample_in_turn(sampler, rule, goals=goals, deadline=None, on_round=keep)
     if sampler.failures:

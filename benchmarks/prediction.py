@@ -24,17 +24,17 @@ import numpy as np
 
 from bricks import Bench, Measurement
 from bricks.decompose.plan import Brick, Plan
-from bricks.estimate.recompose import WALKED_CALL, round_spread
+from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, round_spread
 from bricks.estimate.uncertainty import composition_s
-from bricks.predict.features import Traits, describe, surroundings
+from bricks.predict.features import BrickFeatures, context_weight_bytes, extract_features
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import learn
 from bricks.predict.roofline import Roofline
 from bricks.report.tables import number, percent
 from bricks.samples.call_overhead import LONG, PROBES, SHORT, call_overhead_s
-from bricks.samples.machine_state import prevailing
+from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Failure
-from bricks.samples.state_correction import Translation
+from bricks.samples.state_correction import StateCorrection
 from bricks.samples.statistics import NORMAL_95, median
 from bricks.zoo import entries
 
@@ -49,7 +49,7 @@ class Zoo:
 
     counts: Mapping[str, Mapping[str, int]]
     family: Mapping[str, str]
-    traits: Mapping[str, Traits]
+    features: Mapping[str, BrickFeatures]
     latency_s: Mapping[str, float]
     half_s: Mapping[str, float]
     whole_s: Mapping[str, float]
@@ -67,21 +67,26 @@ class Zoo:
 
     def net_s(self, latency_s: float) -> float:
         """A brick's latency without what a call costs, as models are recomposed from."""
-        return max(0.0, latency_s - WALKED_CALL * self.call_s)
+        return max(0.0, latency_s - IN_WALK_CALL_FACTOR * self.call_s)
 
 
 # Predicts bricks; the second is what all predictions of a model may be off by together.
 Method = Callable[
-    [Mapping[str, Traits], Mapping[str, float], Mapping[str, set[str]], Mapping[str, Traits]],
+    [
+        Mapping[str, BrickFeatures],
+        Mapping[str, float],
+        Mapping[str, set[str]],
+        Mapping[str, BrickFeatures],
+    ],
     tuple[Mapping[str, Prediction], float],
 ]
 
 
 def learned(
-    known: Mapping[str, Traits],
+    known: Mapping[str, BrickFeatures],
     latency_s: Mapping[str, float],
     groups: Mapping[str, set[str]],
-    wanted: Mapping[str, Traits],
+    wanted: Mapping[str, BrickFeatures],
 ) -> tuple[Mapping[str, Prediction], float]:
     """As the package does it."""
     predictor = learn(known, latency_s, groups)
@@ -90,26 +95,26 @@ def learned(
 
 
 def roofline(
-    known: Mapping[str, Traits],
+    known: Mapping[str, BrickFeatures],
     latency_s: Mapping[str, float],
     groups: Mapping[str, set[str]],
-    wanted: Mapping[str, Traits],
+    wanted: Mapping[str, BrickFeatures],
 ) -> tuple[Mapping[str, Prediction], float]:
     """A call, operations, and bytes at rates of each operator; all are as wrong as the median."""
     keys = sorted(known)
-    traits, seconds = [known[key] for key in keys], np.array([latency_s[key] for key in keys])
-    fitted = Roofline.fit(traits, seconds)
-    log_sd = _sd(np.log(seconds / fitted.seconds(traits)))
+    features, seconds = [known[key] for key in keys], np.array([latency_s[key] for key in keys])
+    fitted = Roofline.fit(features, seconds)
+    log_sd = _sd(np.log(seconds / fitted.seconds(features)))
     names = sorted(wanted)
     found = fitted.seconds([wanted[name] for name in names]) if names else np.zeros(0)
     return {n: Prediction(float(s), log_sd) for n, s in zip(names, found, strict=True)}, 0.0
 
 
 def nearest(
-    known: Mapping[str, Traits],
+    known: Mapping[str, BrickFeatures],
     latency_s: Mapping[str, float],
     groups: Mapping[str, set[str]],
-    wanted: Mapping[str, Traits],
+    wanted: Mapping[str, BrickFeatures],
 ) -> tuple[Mapping[str, Prediction], float]:
     """The most similar measured brick: first by operator, then tags, then sizes."""
     keys = sorted(known)
@@ -125,12 +130,12 @@ def nearest(
     }, 0
 
 
-def _places(traits: Sequence[Traits]) -> tuple[np.ndarray, np.ndarray]:
-    places = np.zeros((len(traits), 10))
-    for row, t in zip(places, traits, strict=True):
+def _places(features: Sequence[BrickFeatures]) -> tuple[np.ndarray, np.ndarray]:
+    places = np.zeros((len(features), 10))
+    for row, t in zip(places, features, strict=True):
         row[: len(t.sizes)] = t.sizes
         row[-2:] = np.log2([t.flops + 1, t.read_bytes + t.written_bytes + t.weight_bytes + 1])
-    names = np.array([[t.kind, t.operator, *t.tags, *[""] * (6 - len(t.tags))] for t in traits])
+    names = np.array([[t.kind, t.operator, *t.tags, *[""] * (6 - len(t.tags))] for t in features])
     return places, names
 
 
@@ -189,14 +194,14 @@ class Foretold:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PredictionError:
     """What a method did with all families: (family, log error) of bricks, and the models."""
 
     bricks: Sequence[tuple[str, float]]
     models: Sequence[Foretold]
 
 
-def left_out(zoo: Zoo, method: Method, *, shared: bool) -> Outcome:
+def left_out(zoo: Zoo, method: Method, *, shared: bool) -> PredictionError:
     """One family after another; with ``shared``, what other families have too is measured."""
     bricks: list[tuple[str, float]] = []
     models: list[Foretold] = []
@@ -207,10 +212,10 @@ def left_out(zoo: Zoo, method: Method, *, shared: bool) -> Outcome:
         known = elsewhere if shared else elsewhere - keys[family]
         wanted = sorted(keys[family] - known)
         predicted, bias = method(
-            {key: zoo.traits[key] for key in sorted(known)},
+            {key: zoo.features[key] for key in sorted(known)},
             zoo.latency_s,
             groups,
-            {key: zoo.traits[key] for key in wanted},
+            {key: zoo.features[key] for key in wanted},
         )
         bricks += [
             (family, math.log(zoo.latency_s[key] / predicted[key].latency_s))
@@ -218,11 +223,13 @@ def left_out(zoo: Zoo, method: Method, *, shared: bool) -> Outcome:
             if key in zoo.latency_s
         ]
         mine = [model for model in zoo.whole_s if zoo.family[model] == family]
-        models += [_foretold(zoo, model, predicted, bias) for model in mine]
-    return Outcome(bricks, models)
+        models += [_predicted_parts(zoo, model, predicted, bias) for model in mine]
+    return PredictionError(bricks, models)
 
 
-def _foretold(zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: float) -> Foretold:
+def _predicted_parts(
+    zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: float
+) -> Foretold:
     counts = zoo.counts[model]
     measured = [(n, key) for key, n in counts.items() if key not in predicted]
     measured_s = [n * zoo.net_s(zoo.latency_s[key]) for n, key in measured]
@@ -272,13 +279,13 @@ def read(bench: Bench, whole: Mapping[str, Sequence[Measurement]] | None = None)
         bricks.update(decomposition.bricks)
         plans[entry.name], family[entry.name] = decomposition.plan, entry.family
     weight_bytes = {key: brick.numeric_weight_bytes for key, brick in bricks.items()}
-    around = surroundings([plan.copies for plan in plans.values()], weight_bytes)
+    around = context_weight_bytes([plan.copies for plan in plans.values()], weight_bytes)
     digests = [plan.digest for plan in plans.values()]
     results = bench.store.results(bench.target.key, [*bricks, *PROBES.values(), *digests])
-    state_s = prevailing(m.state_s for m in results.values() if isinstance(m, Measurement))
+    state_s = dominant_state(m.state_s for m in results.values() if isinstance(m, Measurement))
     measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
-    translation = Translation([m for key, m in measured.items() if key in bricks], state_s)
-    seconds = {key: translation.latency_s(m) for key, m in measured.items()}
+    correction = StateCorrection([m for key, m in measured.items() if key in bricks], state_s)
+    seconds = {key: correction.latency_s(m) for key, m in measured.items()}
     short, long = (_probe(seconds, length) for length in (SHORT, LONG))
     if whole is None:
         whole = {n: [measured[p.digest]] for n, p in plans.items() if p.digest in measured}
@@ -286,7 +293,7 @@ def read(bench: Bench, whole: Mapping[str, Sequence[Measurement]] | None = None)
     return Zoo(
         counts={name: plan.counts for name, plan in plans.items()},
         family=family,
-        traits={key: describe(brick, around[key]) for key, brick in bricks.items()},
+        features={key: extract_features(brick, around[key]) for key, brick in bricks.items()},
         latency_s={key: seconds[key] for key in bricks if key in seconds},
         half_s=_half_widths(results, state_s),
         whole_s={name: took_s(met[name], state_s) for name in plans if name in met},
@@ -357,7 +364,7 @@ def main() -> None:
     with Bench(arguments.cache, threads=arguments.threads) as bench:
         zoo = read(bench)
     measured = [
-        (_foretold(zoo, model, {}, 0.0))
+        (_predicted_parts(zoo, model, {}, 0.0))
         for model, counts in zoo.counts.items()
         if model in zoo.whole_s and all(key in zoo.latency_s for key in counts)
     ]

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from bricks import Bench
 from bricks.analysis.difference import Difference, difference
-from bricks.analysis.target_data import Side
-from bricks.analysis.target_diff import side_of
+from bricks.analysis.target_data import TargetData
+from bricks.analysis.target_diff import target_data
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent
@@ -49,7 +49,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         busy: list[float] = []
-        sides: dict[tuple[int, float], list[Side]] = {way: [] for way in WAYS}
+        sides: dict[tuple[int, float], list[TargetData]] = {way: [] for way in WAYS}
         for number in range(chosen.sessions):  # in turn, so that sessions of one kind are apart
             for threads, precision in WAYS:
                 cache = Path(name) / f"{number}-{threads}-{precision}"
@@ -72,13 +72,13 @@ def main() -> None:
     chosen.page.write_text(before + inside + after, encoding="utf-8")
 
 
-def _side(bench: Bench, number: int) -> Side:
+def _side(bench: Bench, number: int) -> TargetData:
     known = bench.store.plans(bench.target.key, bench.options.granularity)
     plans = {plan.digest: plan for plan, _ in known}
-    return side_of(bench.store, f"session {number}", bench.target, plans, list(plans))
+    return target_data(bench.store, f"session {number}", bench.target, plans, list(plans))
 
 
-def _pairs(sides: Sequence[Side]) -> list[Difference]:
+def _pairs(sides: Sequence[TargetData]) -> list[Difference]:
     return [difference(one, other, list(one.plans)) for one, other in combinations(sides, 2)]
 
 

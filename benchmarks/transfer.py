@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 
 from bricks import Store, Target
-from bricks.predict.features import Traits
+from bricks.predict.features import BrickFeatures
 from bricks.predict.planner import Belief, Planner
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import learn
-from bricks.predict.transfer import Elsewhere, expected, learn_transfer
+from bricks.predict.transfer import SourceTarget, expected, learn_transfer
 from bricks.report.tables import percent
 from bricks.samples.statistics import NORMAL_95
-from bricks.session.latency_model import Knowledge
+from bricks.session.latency_model import LatencyModel
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,19 +43,19 @@ MARKS = ("<!-- transfer: written by benchmarks/transfer.py -->", "<!-- /transfer
 
 COUNTS = (48, 96, 192)
 # A target is reported if so much of the zoo is measured on it.
-_LEAST_MODELS = 50
+_MIN_MODELS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTarget:
     """A target on which the zoo is measured; ``counts`` tells by model how often a brick counts."""
 
     target: Target
     latency_s: Mapping[str, float]
-    traits: Mapping[str, Traits]
+    features: Mapping[str, BrickFeatures]
     families: Mapping[str, set[str]]
     counts: Mapping[str, Mapping[str, int]]
-    elsewhere: Elsewhere
+    elsewhere: SourceTarget
 
     @property
     def name(self) -> str:
@@ -65,22 +65,22 @@ class Known:
         return f"{runtime.backend}, {threads}, optimisation {runtime.optimization}"
 
 
-def read(store: Store) -> list[Known]:
+def read(store: Store) -> list[KnownTarget]:
     """All targets of the cache on which most of the zoo is measured."""
     found = []
     for target in store.targets():
-        knowledge = Knowledge(store, target.key, "executed")
-        elsewhere = knowledge.elsewhere()
+        latency_model = LatencyModel(store, target.key, "executed")
+        elsewhere = latency_model.as_source()
         if elsewhere is None:
             continue
-        latency_s, families = knowledge.known_latencies()
+        latency_s, families = latency_model.known_latencies()
         counts = {}
         for name, counted in store.brick_counts(target.key, "executed").items():
             if counted.keys() <= latency_s.keys():
                 counts[name] = counted
-        if len(counts) >= _LEAST_MODELS:
-            traits = knowledge.traits(list(latency_s))
-            found.append(Known(target, latency_s, traits, families, counts, elsewhere))
+        if len(counts) >= _MIN_MODELS:
+            features = latency_model.features(list(latency_s))
+            found.append(KnownTarget(target, latency_s, features, families, counts, elsewhere))
     return sorted(found, key=lambda known: known.name)
 
 
@@ -91,19 +91,21 @@ def halves() -> dict[str, int]:
     return {model: numbers[name] for model, name in family.items()}
 
 
-def left_out(known: Known, others: Sequence[Elsewhere], half: int, count: int) -> dict[str, Any]:
+def left_out(
+    known: KnownTarget, others: Sequence[SourceTarget], half: int, count: int
+) -> dict[str, Any]:
     """What is predicted of a target of which only probes are known."""
     mine = halves()
     counts = {name: c for name, c in known.counts.items() if mine.get(name) == half}
     keys = sorted({key for counted in counts.values() for key in counted})
-    traits = {key: known.traits[key] for key in keys}
-    beliefs = {key: Belief(s) for key, s in expected(traits, others).items()}
+    features = {key: known.features[key] for key in keys}
+    beliefs = {key: Belief(s) for key, s in expected(features, others).items()}
     familiar = frozenset[str]().union(*(other.kernels for other in others))
-    probes = Planner(counts, traits, beliefs, familiar).choose(0.001, most=count)
+    probes = Planner(counts, features, beliefs, familiar).choose(0.001, most=count)
     measured = {key: known.latency_s[key] for key in probes}
-    rest = {key: t for key, t in traits.items() if key not in measured}
-    transfer = learn_transfer(traits, measured, known.families, others)
-    alone = learn(traits, measured, known.families)
+    rest = {key: t for key, t in features.items() if key not in measured}
+    transfer = learn_transfer(features, measured, known.families, others)
+    alone = learn(features, measured, known.families)
     assert transfer is not None and alone is not None, "too few probes"
     found: dict[str, Any] = {"target": known.name, "half": half, "probes": count}
     found["measuring_s"] = sum(measured.values())

@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__ as __version__
+from bricks._version import warn_of_renaming
 
 if TYPE_CHECKING:
     from bricks.analysis.batch import coverage, decompose_all
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from bricks.analysis.explain import explain
     from bricks.analysis.explanation import Explanation, Part, Peaks
     from bricks.analysis.similarity import Similarity, similarity
-    from bricks.analysis.target_diff import Contrast, side_by_side
+    from bricks.analysis.target_diff import TargetDiff, diff_targets
     from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
     from bricks.errors import (
         BackendError,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from bricks.estimate.advice import PROMISE, per_million, risk
-    from bricks.estimate.comparison import Compared, NotCompared, Summary
+    from bricks.estimate.comparison import ComparisonFailure, ModelComparison, Summary
     from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
     from bricks.estimate.schedule import Place, Rule, anything, not_two_of
     from bricks.graph.model import Model
@@ -60,52 +61,63 @@ if TYPE_CHECKING:
     from bricks.system.target import Runtime, System, Target
 
 _ORIGIN = {
-    "bricks.session.bench": ("Bench",),
-    "bricks.analysis.target_diff": ("Contrast", "side_by_side"),
+    "bricks.analysis.batch": ("coverage", "decompose_all"),
+    "bricks.analysis.coverage": ("Coverage", "Covered", "ZooCoverage"),
+    "bricks.analysis.difference": ("Difference",),
+    "bricks.analysis.explain": ("explain",),
+    "bricks.analysis.explanation": ("Explanation", "Part", "Peaks"),
+    "bricks.analysis.similarity": ("Similarity", "similarity"),
+    "bricks.analysis.target_diff": ("TargetDiff", "diff_targets"),
     "bricks.decompose.plan": ("Brick", "Decomposition", "Occurrence", "Plan"),
     "bricks.errors": (
         "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "SuiteError",
         "UsageError", "WorkerError",
     ),
     "bricks.estimate.advice": ("PROMISE", "per_million", "risk"),
-    "bricks.estimate.comparison": ("Compared", "NotCompared", "Summary"),
-    "bricks.predict.cost": ("Cost", "CostModel"),
-    "bricks.analysis.coverage": ("Coverage", "Covered", "ZooCoverage"),
-    "bricks.analysis.difference": ("Difference",),
+    "bricks.estimate.comparison": ("ComparisonFailure", "ModelComparison", "Summary"),
     "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
-    "bricks.analysis.explanation": ("Explanation", "Part", "Peaks"),
     "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
-    "bricks.analysis.similarity": ("Similarity", "similarity"),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
-    "bricks.analysis.explain": ("explain",),
     "bricks.measure.campaign": ("Conditions",),
-    "bricks.samples.measurement": ("Failure", "Measurement"),
     "bricks.measure.rounds": ("StopRule",),
+    "bricks.predict.cost": ("Cost", "CostModel"),
+    "bricks.samples.measurement": ("Failure", "Measurement"),
+    "bricks.session.bench": ("Bench",),
     "bricks.session.options": ("Options",),
     "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
     "bricks.store.exchange": ("Merged",),
     "bricks.store.store": ("Store",),
     "bricks.suite": ("Suite", "read_suite", "write_suite"),
-    "bricks.analysis.batch": ("coverage", "decompose_all"),
     "bricks.system.target": ("Runtime", "System", "Target"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 
+# What went by another name in the version before.
+_RENAMED = {
+    "Compared": "ModelComparison",
+    "Contrast": "TargetDiff",
+    "NotCompared": "ComparisonFailure",
+    "side_by_side": "diff_targets",
+}
+
 __all__ = [
-    "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Compared", "Comparison",
-    "Conditions", "Contrast", "Cost", "CostModel", "Coverage", "Covered", "Decomposition",
-    "Difference", "Estimate", "Explanation", "Failure", "Gap", "IncompleteEstimate", "Measured",
-    "Measurement", "Merged", "Model", "ModelError", "NotCompared", "Occurrence", "Options", "Part",
-    "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime", "ShapeError", "Share", "Similarity",
-    "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System", "Target",
-    "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all", "explain",
-    "not_two_of", "per_million", "read_model", "read_suite", "risk", "side_by_side", "similarity",
-    "write_suite",
+    "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
+    "Conditions", "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Difference",
+    "Estimate", "Explanation", "Failure", "Gap", "IncompleteEstimate", "Measured", "Measurement",
+    "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "Peaks",
+    "Place", "Plan", "Probed", "Rule", "Runtime", "ShapeError", "Share", "Similarity", "StopRule",
+    "Store", "StoreError", "Suite", "SuiteError", "Summary", "System", "Target", "TargetDiff",
+    "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
+    "diff_targets", "explain", "not_two_of", "per_million", "read_model", "read_suite", "risk",
+    "similarity", "write_suite",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        warn_of_renaming(f"bricks.{name}", _RENAMED[name])
+        return __getattr__(_RENAMED[name])
     if name not in _MODULES:
         raise AttributeError(f"module 'bricks' has no attribute {name!r}")
     value = getattr(import_module(_MODULES[name]), name)

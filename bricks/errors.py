@@ -22,7 +22,7 @@ from collections.abc import Iterable
 _BEGINNING, _END = 700, 300
 
 # A message names all there is, up to so many.
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 
 
 class BricksError(Exception):
@@ -79,8 +79,8 @@ def suggestion(name: str, known: Iterable[str], otherwise: str = "choose one of"
     meant = nearest(name, names)
     if meant is not None:
         return f"did you mean {meant}?"
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{otherwise} {', '.join(names[:_MOST_NAMED])}{more}"
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{otherwise} {', '.join(names[:_MAX_NAMED])}{more}"
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:

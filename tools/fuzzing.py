@@ -54,8 +54,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import factories  # noqa: E402  # found by the path above
 
-MOST_STEP_S = 10.0
-MOST_BYTES = 2 << 30
+MAX_STEP_S = 10.0
+MAX_BYTES = 2 << 30
 START_S = 120.0
 POLL_S = 0.05
 
@@ -180,9 +180,9 @@ def drive(seed: int, cases: Sequence[int], folder: Path, say: Say) -> None:
     """Run the cases in ``folder``, announcing each step."""
     # Where one of them takes everything, it should be this process that fails, and not the host.
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (2 * MOST_BYTES, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_DATA, (2 * MAX_BYTES, resource.RLIM_INFINITY))
     path = folder / "case.onnx"
-    surroundings(folder)
+    context_weight_bytes(folder)
     models = seeds()
     rule = StopRule(min_rounds=1, max_rounds=1, passes=1)
     conditions = Conditions(rule=rule, timeout_s=2.0, budget_s=4.0, exclusive=False)
@@ -213,7 +213,7 @@ def drive(seed: int, cases: Sequence[int], folder: Path, say: Say) -> None:
             say({"case": case, "outcome": one.outcome, "survived": one.survived})
 
 
-def surroundings(folder: Path) -> None:
+def context_weight_bytes(folder: Path) -> None:
     """What a model may try to refer to, in its folder and outside of it."""
     inner = folder / "folder"
     inner.mkdir(exist_ok=True)
@@ -366,12 +366,12 @@ class _Watch:
                     return True
                 continue
             message = json.loads(line)
-            if patience_s == MOST_STEP_S and taken_s > self._report.longest_step_s:
+            if patience_s == MAX_STEP_S and taken_s > self._report.longest_step_s:
                 self._report.longest_step_s = taken_s
-                if taken_s > MOST_STEP_S / 2:
+                if taken_s > MAX_STEP_S / 2:
                     where = f"case {self._case} ({self._what}), {self._step}"
                     self._progress(f"{taken_s:.1f} s: {where}")
-            since, patience_s = time.monotonic(), MOST_STEP_S
+            since, patience_s = time.monotonic(), MAX_STEP_S
             if message.get("through"):
                 return True
             self._take(message)
@@ -399,7 +399,7 @@ class _Watch:
             )
         for who, size in sizes.items():
             self._report.peak_bytes[who] = max(self._report.peak_bytes[who], size)
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 self._find("memory", f"{who} process: {size >> 20} MiB")
                 return True
         return False

@@ -6,7 +6,7 @@ Names of facts:
   ``disturbed``, ``runtimes``, ``models``, ``tasks``, ``frameworks``;
 - of layers: ``layers``, ``unique_layers``, ``unique_share``, ``repeats``, ``shape_only``,
   ``most_repeated`` (operators), ``least_unique`` and ``most_unique`` (a model, its layers, its
-  share), ``alike`` (the pairs of models most alike), ``kin`` (mean similarity within families)
+  share), ``same_state`` (the pairs of models most alike), ``kin`` (mean similarity within families)
   and ``strangers`` (between them);
 - of the paper: ``paper_layers``, ``paper_unique_layers``, ``paper_unique_share``, …;
 - of a runtime, behind its name (``mxnet-unfused_``, ``onnxruntime_``): ``version``, ``best`` (the
@@ -104,7 +104,7 @@ def of_layers(results: Results) -> dict[str, str]:
     ]  # fmt: skip
     kin = [value for value, one, other in pairs if family[one] == family[other]]
     strangers = [value for value, one, other in pairs if family[one] != family[other]]
-    alike = sorted(pairs, key=lambda pair: (-pair[0], pair[1:]))[:3]
+    same_state = sorted(pairs, key=lambda pair: (-pair[0], pair[1:]))[:3]
     repeated = layers.repeated_types(names)
     ranked = sorted(repeated, key=lambda kind: (-repeated[kind], kind))[:4]
     ordered = sorted(names, key=layers.unique_share)
@@ -124,7 +124,7 @@ def of_layers(results: Results) -> dict[str, str]:
         ),
         "least_unique": share_of(ordered[0]),
         "most_unique": share_of(ordered[-1]),
-        "alike": ", ".join(f"{other} and {one} ({value:.2f})" for value, one, other in alike)
+        "alike": ", ".join(f"{other} and {one} ({value:.2f})" for value, one, other in same_state)
         or "none",
         "kin": _mean(kin),
         "strangers": _mean(strangers),

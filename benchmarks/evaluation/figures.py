@@ -53,9 +53,9 @@ RUNTIMES = ((VERMILION, "o"), (BLUE, "s"), (GREEN, "D"), (PINK, "^"))
 # Where `executed` stands on an axis, right of all numbers of layers.
 BESIDE = 2.4
 # Colours of deviations end here; what is further off is as dark.
-MOST_DEVIATION = 0.25
+MAX_DEVIATION = 0.25
 # The axis of ratios ends here: one model far off would leave no room for the others.
-LEAST_RATIO, MOST_RATIO = 0.7, 1.5
+MIN_RATIO, MAX_RATIO = 0.7, 1.5
 
 
 def draw(results: Results, folder: Path) -> dict[str, Path]:
@@ -93,7 +93,7 @@ def models(results: Results) -> Figure | None:
     width = left + sum(panels) + gap * (len(runtimes) - 1) + right
     height = above + head + 0.12 + body + below
     figure = Figure(figsize=(width, height))
-    scale = ScalarMappable(Normalize(-MOST_DEVIATION, MOST_DEVIATION), colormaps["PuOr_r"])
+    scale = ScalarMappable(Normalize(-MAX_DEVIATION, MAX_DEVIATION), colormaps["PuOr_r"])
     for number, (runtime, panel) in enumerate(zip(runtimes, panels, strict=True)):
         cuts = results.cuts_of(runtime)
         x = (left + sum(panels[:number]) + gap * number) / width
@@ -125,7 +125,7 @@ def models(results: Results) -> Figure | None:
         fontsize=7.5, color=SOFT,
     )  # fmt: skip
     bar = figure.add_axes((left / width, 0.25 / height, min(2.6, panels[0]) / width, 0.11 / height))
-    ticks = [-MOST_DEVIATION, -0.1, 0, 0.1, MOST_DEVIATION]
+    ticks = [-MAX_DEVIATION, -0.1, 0, 0.1, MAX_DEVIATION]
     figure.colorbar(scale, cax=bar, orientation="horizontal", ticks=ticks, extend="both")
     bar.set_xticklabels([_signed(t) for t in ticks])
     bar.tick_params(labelsize=7, length=2)
@@ -157,8 +157,8 @@ def geomean(results: Results) -> Figure | None:
         _granularity_axis(axes, results)
     panels[0].set_ylabel("estimate / measured")
     low, high = panels[0].get_ylim()
-    panels[0].set_ylim(max(low, LEAST_RATIO), min(high, MOST_RATIO))
-    beyond = "; some ranges go on beyond the axis" if high > MOST_RATIO or low < LEAST_RATIO else ""
+    panels[0].set_ylim(max(low, MIN_RATIO), min(high, MAX_RATIO))
+    beyond = "; some ranges go on beyond the axis" if high > MAX_RATIO or low < MIN_RATIO else ""
     figure.suptitle(
         "Normalised latency: geometric mean (mark), middle 80 % (thick line) and range (thin line)"
         " of the models.\nGrey: the paper's geometric means on four systems, and its range on"

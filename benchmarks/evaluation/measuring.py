@@ -23,11 +23,11 @@ import psutil
 from bricks import (
     BackendError,
     Bench,
-    Compared,
     Conditions,
     Estimate,
     Measurement,
     Model,
+    ModelComparison,
     ModelError,
     StopRule,
     UsageError,
@@ -50,7 +50,7 @@ from evaluation.results import (
 OF_THE_MODEL = (BackendError, ModelError, WorkerError)
 
 # Workers keep what the largest model took; they are ended when less than this is left for the rest.
-LEAST_FREE_SHARE = 0.5
+MIN_FREE_SHARE = 0.5
 
 Say = Callable[[str], None]
 
@@ -138,7 +138,7 @@ class Benches:
     def relieve(self) -> None:
         """Close all if they hold so much memory that the next could lack it."""
         memory = psutil.virtual_memory()
-        if memory.available < LEAST_FREE_SHARE * memory.total:
+        if memory.available < MIN_FREE_SHARE * memory.total:
             self.close()
 
     def close(self) -> None:
@@ -293,7 +293,7 @@ class Evaluation:
             return Failed(str(error))
         self._fresh_rounds += comparison.rounds
         (row,) = comparison.rows
-        if not isinstance(row, Compared):
+        if not isinstance(row, ModelComparison):
             return Failed(row.error)
         self._count(bench, name, row, (runtime, granularity))
         return Row(
@@ -303,7 +303,7 @@ class Evaluation:
             len(row.plan.keys),
         )
 
-    def _count(self, bench: Bench, name: str, row: Compared, cut: tuple[str, str]) -> None:
+    def _count(self, bench: Bench, name: str, row: ModelComparison, cut: tuple[str, str]) -> None:
         """Add a model and its bricks to those of its runtime and granularity."""
         target, digest = bench.target.key, row.plan.digest
         wholes, bricks = self._wholes.setdefault(cut, {}), self._bricks.setdefault(cut, {})

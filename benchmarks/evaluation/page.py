@@ -68,10 +68,10 @@ def notice(results: Results) -> str:
             f"These were measured with {results.protocol['threads']} threads; what is said of one"
             " thread below does not hold."
         )
-    lacking = len(results.models) - len(results.reached)
-    if lacking:
+    missing = len(results.models) - len(results.reached)
+    if missing:
         lines.append(
-            f"The run was interrupted: {lacking} of {len(results.models)} models were not reached."
+            f"The run was interrupted: {missing} of {len(results.models)} models were not reached."
         )
     if failed := results.failures():
         lines.append(

@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from bricks.analysis.explain import Insight
+from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation, Peaks
 from bricks.analysis.similarity import Similarity, similarity
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.titles import titles
 from bricks.errors import StoreError
-from bricks.estimate.comparison import Compared, Summary, summarise
+from bricks.estimate.comparison import ModelComparison, Summary, summarise
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import Results, round_spread, state_of
 from bricks.samples.measurement import Failure, Measurement
@@ -91,7 +91,7 @@ class TargetView:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class CacheSummary:
     """What a cache knows, target by target: those of which most models are known first.
 
     On those that are ``unmeasured`` models were decomposed, and nothing of them was measured.
@@ -102,13 +102,13 @@ class Overview:
     unmeasured: tuple[Target, ...] = ()
 
 
-def overview(
+def summarise_cache(
     bench: Bench,
     *,
     targets: Sequence[Target] | None = None,
     digests: Collection[str] | None = None,
     peaks: bool = False,
-) -> Overview:
+) -> CacheSummary:
     """What the bench's cache knows of models cut at its granularity.
 
     ``targets`` are by default all that have such models, ``digests`` all models of these. With
@@ -131,13 +131,13 @@ def overview(
             " 'bricks measure' or 'bricks compare' first"
         )
     views.sort(key=lambda view: (-len(view.models), view.target.system.name, view.target.key))
-    return Overview(cut, tuple(views), tuple(unmeasured))
+    return CacheSummary(cut, tuple(views), tuple(unmeasured))
 
 
 def _target(
     bench: Bench, target: Target, plans: Sequence[tuple[Plan, float]], *, peaks: bool
 ) -> TargetView:
-    insight = Insight(bench, target, measure=peaks)
+    insight = Explainer(bench, target, measure=peaks)
     keys = sorted({key for plan, _ in plans for key in plan.keys})
     bricks = bench.store.load_bricks(keys)
     results = bench.store.results(target.key, [*keys, *(plan.digest for plan, _ in plans)])
@@ -162,7 +162,7 @@ def _target(
             )
         )
         if measured is not None and isinstance(estimate, Estimate):
-            compared.append(Compared(title, plan, 0, measured, estimate))
+            compared.append(ModelComparison(title, plan, 0, measured, estimate))
     walls_s = {plan.digest: wall_s for plan, wall_s in plans}
     settled = [results[key] for key in keys if key in results]
     return TargetView(

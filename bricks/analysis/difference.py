@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bricks.analysis.significance import MACHINE_DRIFT, Change, Ratio, judged
-from bricks.analysis.target_data import Known, Side, Taken, states_of
+from bricks.analysis.target_data import BrickLatency, TargetData, TargetLatencies, states_of
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.samples.statistics import NORMAL_95, spread
 from bricks.system.target import Target
@@ -105,7 +105,7 @@ class Incomparable:
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
+class CommonChange:
     """What all bricks have in common: the median of their ratios, with a 95 % interval.
 
     The interval says how well the median is known, and not whether machine or runtime is the cause.
@@ -133,7 +133,7 @@ class Difference:
 
     old: Target
     new: Target
-    common: Common | None
+    common: CommonChange | None
     bricks: tuple[BrickDifference, ...]
     models: tuple[ModelDifference, ...]
     incomparable: tuple[Incomparable, ...]
@@ -160,11 +160,13 @@ class Difference:
         return [m for m in self.models if m.predicted_share > most]
 
 
-def difference(old: Side, new: Side, digests: Iterable[str]) -> Difference:
+def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Difference:
     """``old`` and ``new`` compared over the models of these digests, each known to one of them."""
     digests = list(digests)
     states_s, apart = states_of(old, new)
-    then, now = (Known(side, state_s) for side, state_s in zip((old, new), states_s, strict=True))
+    then, now = (
+        TargetLatencies(data, state_s) for data, state_s in zip((old, new), states_s, strict=True)
+    )
     models: list[tuple[ModelDifference, Change]] = []
     incomparable = []
     for digest in digests:
@@ -190,10 +192,12 @@ def difference(old: Side, new: Side, digests: Iterable[str]) -> Difference:
     )
 
 
-def _bricks(then: Known, now: Known, digests: Sequence[str]) -> list[BrickDifference]:
+def _bricks(
+    then: TargetLatencies, now: TargetLatencies, digests: Sequence[str]
+) -> list[BrickDifference]:
     models: dict[str, list[str]] = {}
     for digest in digests:
-        plans = [known.side.plans.get(digest) for known in (then, now)]
+        plans = [known.data.plans.get(digest) for known in (then, now)]
         for key in sorted(set.intersection(*(set(p.keys if p else ()) for p in plans))):
             models.setdefault(key, []).append(plans[0].model if plans[0] else "")
     shared = [key for key in models if key in then.taken and key in now.taken]
@@ -207,50 +211,54 @@ def _bricks(then: Known, now: Known, digests: Sequence[str]) -> list[BrickDiffer
             ratio=ratio,
             rounds=(before.rounds, after.rounds),
             models=tuple(models[key]),
-            other_state=before.elsewhere or after.elsewhere,
+            other_state=before.other_state or after.other_state,
             disturbed=before.disturbed or after.disturbed,
         )
         for key, (before, after), ratio in zip(shared, pairs, ratios, strict=True)
     ]
 
 
-def _change(before: Taken, after: Taken) -> Change:
+def _change(before: BrickLatency, after: BrickLatency) -> Change:
     both = (before, after)
     return Change(
         math.log(after.latency_s / before.latency_s),
-        math.hypot(*(open_ for t in both for open_ in (t.alone, t.together, MACHINE_DRIFT))),
-        min(t.freedom for t in both),
+        math.hypot(
+            *(open_ for t in both for open_ in (t.independent_sd, t.shared_sd, MACHINE_DRIFT))
+        ),
+        min(t.degrees_of_freedom for t in both),
     )
 
 
-def _common(bricks: Sequence[BrickDifference]) -> Common | None:
+def _common(bricks: Sequence[BrickDifference]) -> CommonChange | None:
     """Of those bricks that were measured in the states that are compared."""
     logs = [math.log(b.ratio.ratio) for b in bricks if not b.other_state]
     if not logs:
         return None
     found = spread(logs)
     middle, low, high = (math.exp(v) for v in (found.median_s, found.low_s, found.high_s))
-    return Common(middle, low, high, found.count)
+    return CommonChange(middle, low, high, found.count)
 
 
-def _model(then: Known, now: Known, digest: str) -> Incomparable | tuple[ModelDifference, Change]:
+def _model(
+    then: TargetLatencies, now: TargetLatencies, digest: str
+) -> Incomparable | tuple[ModelDifference, Change]:
     """What differs in a model, by itself; whether that is noise is for all models together."""
-    plans = [known.side.plans.get(digest) for known in (then, now)]
+    plans = [known.data.plans.get(digest) for known in (then, now)]
     estimates: list[Estimate] = []
     for known, plan, other in zip((then, now), plans, plans[::-1], strict=True):
         if plan is None:
             name = other.model if other else digest
-            namesakes = any(p.model == name for p in known.side.plans.values())
+            namesakes = any(p.model == name for p in known.data.plans.values())
             knows = "knows another model of that name" if namesakes else "does not know it"
-            return Incomparable(name, f"{name}: {known.side.name} {knows}: measure it there first")
+            return Incomparable(name, f"{name}: {known.data.name} {knows}: measure it there first")
         found = known.recomposed(plan)
         if isinstance(found, IncompleteEstimate):
             first, more = found.gaps[0], len(found.gaps) - 1
             others = f" and {more} more" if more else ""
-            lacking = f"{known.side.name} lacks {first.brick} ({first.reason}){others}"
-            return Incomparable(plan.model, f"{plan.model}: {lacking}")
+            missing = f"{known.data.name} lacks {first.brick} ({first.reason}){others}"
+            return Incomparable(plan.model, f"{plan.model}: {missing}")
         if not found.estimate_s > 0:
-            nothing = f"{known.side.name} takes no time for it: there is no ratio"
+            nothing = f"{known.data.name} takes no time for it: there is no ratio"
             return Incomparable(plan.model, f"{plan.model}: {nothing}")
         estimates.append(found)
     (a, b), (before, after) = [plan for plan in plans if plan is not None], estimates

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bricks.analysis.explanation import Explanation, Known, Peaks, same_work
+from bricks.analysis.explanation import BestImplementation, Explanation, Peaks, same_work
 from bricks.analysis.explanation import explain as explained
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
-from bricks.estimate.recompose import WALKED_CALL, Results, call_cost
+from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, Results, call_cost
 from bricks.graph.model import Model
 from bricks.measure.peaks import compute_peak, memory_peak, peak_bricks
 from bricks.samples.call_overhead import PROBES
@@ -35,11 +35,11 @@ def explain(
     With ``measure``, what lacks is measured first, the machine's peaks among it; on another target
     nothing ever is. Raises :class:`~bricks.errors.UsageError` as :meth:`Bench.predict` does.
     """
-    return Insight(bench, target, measure=measure).explain(model)
+    return Explainer(bench, target, measure=measure).explain(model)
 
 
 @dataclass
-class Insight:
+class Explainer:
     """Explanations of several models on one target, which share what they stand on."""
 
     bench: Bench
@@ -47,7 +47,7 @@ class Insight:
     measure: bool = False
     _peaks: Peaks | None = field(default=None, init=False)
     _others: Mapping[str, Mapping[str, int]] | None = field(default=None, init=False)
-    _fastest: dict[tuple[object, ...], Known] | None = field(default=None, init=False)
+    _fastest: dict[tuple[object, ...], BestImplementation] | None = field(default=None, init=False)
     _calls_s: dict[str, float] = field(default_factory=dict, init=False)
 
     def explain(
@@ -63,12 +63,12 @@ class Insight:
         """Where the time of ``estimate`` goes, which was made of ``plan``."""
         bench, target = self.bench, self._target
         bricks = bench.store.load_bricks(plan.keys)
-        traits = bench.knowledge(target).traits(plan.keys)
+        features = bench.latency_model(target).features(plan.keys)
         return explained(
             plan,
             estimate,
             bricks,
-            traits,
+            features,
             peaks=self.peaks,
             models=self._models_with(plan),
             fastest=self._faster(plan, estimate),
@@ -84,8 +84,8 @@ class Insight:
         if self._peaks is None:
             bench, target = self.bench, self._target
             here = target.key == bench.target.key
-            lacking = {b.key for b in peak_bricks()} - self._results([], target).keys()
-            if self.measure and here and lacking:
+            missing = {b.key for b in peak_bricks()} - self._results([], target).keys()
+            if self.measure and here and missing:
                 bench.measure_alone(peak_bricks())
             compute, memory = (self._rate(brick.key, target) for brick in peak_bricks())
             flops, moved = compute_peak().flops, memory_peak().bytes_moved
@@ -116,7 +116,7 @@ class Insight:
             results = self._results([], target)
             probed = all(isinstance(results.get(k), Measurement) for k in PROBES.values())
             # Without, all of it seems slower than it is: never faster than what it is beside.
-            call_s = WALKED_CALL * call_cost(results).median_s if probed else 0.0
+            call_s = IN_WALK_CALL_FACTOR * call_cost(results).median_s if probed else 0.0
             self._calls_s[target.key] = call_s
         return self._calls_s[target.key]
 
@@ -131,20 +131,22 @@ class Insight:
                 found.update(counts.keys() & set(plan.keys))
         return found
 
-    def _faster(self, plan: Plan, estimate: Estimate | IncompleteEstimate) -> dict[str, Known]:
+    def _faster(
+        self, plan: Plan, estimate: Estimate | IncompleteEstimate
+    ) -> dict[str, BestImplementation]:
         """Of each measured brick the fastest implementation of its work, where that is another."""
-        traits = self.bench.knowledge(self._target).traits(plan.keys)
+        features = self.bench.latency_model(self._target).features(plan.keys)
         found = {}
         for share in estimate.shares:
             if share.predicted or share.occurrences <= 0:
                 continue
-            best = self._implementations().get(same_work(traits[share.brick]))
+            best = self._implementations().get(same_work(features[share.brick]))
             own_s = share.latency_s / share.occurrences
             if best is not None and best.latency_s < (1 - _NOTABLE) * own_s:
                 found[share.brick] = best
         return found
 
-    def _implementations(self) -> Mapping[tuple[object, ...], Known]:
+    def _implementations(self) -> Mapping[tuple[object, ...], BestImplementation]:
         """The fastest known of each work, on the system of the target with as many threads."""
         if self._fastest is None:
             self._fastest = {}
@@ -159,11 +161,13 @@ class Insight:
             if same_host and other.runtime.threads == own.runtime.threads:
                 yield other
 
-    def _consider(self, target: Target, fastest: dict[tuple[object, ...], Known]) -> None:
-        knowledge = self.bench.knowledge(target)
-        latency_s, _ = knowledge.known_latencies()
+    def _consider(
+        self, target: Target, fastest: dict[tuple[object, ...], BestImplementation]
+    ) -> None:
+        latency_model = self.bench.latency_model(target)
+        latency_s, _ = latency_model.known_latencies()
         call_s = self._call_s(target)
-        for key, traits in knowledge.traits(sorted(latency_s)).items():
-            work, net_s = same_work(traits), max(0.0, latency_s[key] - call_s)
+        for key, features in latency_model.features(sorted(latency_s)).items():
+            work, net_s = same_work(features), max(0.0, latency_s[key] - call_s)
             if work not in fastest or net_s < fastest[work].latency_s:
-                fastest[work] = Known(key, target.key, net_s)
+                fastest[work] = BestImplementation(key, target.key, net_s)

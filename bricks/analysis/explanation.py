@@ -16,7 +16,7 @@ from bricks.decompose.plan import Brick, Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate, Share
 from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
-from bricks.predict.features import CONVOLUTION, PRODUCT, Traits
+from bricks.predict.features import CONVOLUTION, PRODUCT, BrickFeatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Peaks:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BestImplementation:
     """An implementation of a brick's work that was measured: which brick, where, how long."""
 
     brick: str
@@ -58,7 +58,7 @@ class Part:
     bytes: float
     peaks: Peaks
     models: int
-    fastest: Known | None = None
+    fastest: BestImplementation | None = None
 
     @property
     def operator(self) -> str:
@@ -171,11 +171,11 @@ def explain(
     plan: Plan,
     estimate: Estimate | IncompleteEstimate,
     bricks: Mapping[str, Brick],
-    traits: Mapping[str, Traits],
+    features: Mapping[str, BrickFeatures],
     *,
     peaks: Peaks,
     models: Mapping[str, int],
-    fastest: Mapping[str, Known],
+    fastest: Mapping[str, BestImplementation],
 ) -> Explanation:
     """Where the time of ``estimate`` goes; all mappings go by the key of a brick.
 
@@ -184,7 +184,7 @@ def explain(
     """
 
     def part(share: Share) -> Part:
-        brick, of = bricks[share.brick], traits[share.brick]
+        brick, of = bricks[share.brick], features[share.brick]
         return Part(
             brick=brick.key,
             operators=brick.operators,
@@ -217,19 +217,25 @@ def _shape(type_: ValueType) -> str:
     return sizes if type_.dtype == "FLOAT" else f"{sizes} {type_.dtype.lower()}"
 
 
-def same_work(traits: Traits) -> tuple[object, ...]:
+def same_work(features: BrickFeatures) -> tuple[object, ...]:
     """What bricks have in common that do the same work, in whichever layout or way.
 
     Of convolutions and products the sizes, types and what is fused into them; of all else the
     operator too.
     """
-    kind = traits.kind
-    sizes = tuple(round(size, 6) for size in traits.sizes)
+    kind = features.kind
+    sizes = tuple(round(size, 6) for size in features.sizes)
     if kind == CONVOLUTION:
-        fused = traits.tag("activation"), traits.tag("summed")
-        return (kind, traits.tag("dtype"), *fused, sizes)
+        fused = features.tag("activation"), features.tag("summed")
+        return (kind, features.tag("dtype"), *fused, sizes)
     if kind == PRODUCT:
-        return (kind, traits.tag("dtype"), traits.tag("activation"), traits.tag("weight"), sizes)
-    operator = tuple(name.rpartition(".")[2] for name in traits.operator.split("+"))
-    tags = traits.tag("dtype"), traits.tag("pattern"), traits.tag("mode")
-    return (kind, operator, *tags, sizes, traits.flops)
+        return (
+            kind,
+            features.tag("dtype"),
+            features.tag("activation"),
+            features.tag("weight"),
+            sizes,
+        )
+    operator = tuple(name.rpartition(".")[2] for name in features.operator.split("+"))
+    tags = features.tag("dtype"), features.tag("pattern"), features.tag("mode")
+    return (kind, operator, *tags, sizes, features.flops)

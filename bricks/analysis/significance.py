@@ -59,16 +59,16 @@ class Ratio:
 class Change:
     """The logarithm of a ratio, its standard deviation (never 0), and how well that is known.
 
-    ``freedom`` is that of a Student distribution: the smaller, the more often noise is many
-    deviations; infinite for a normal one.
+    ``degrees_of_freedom`` is that of a Student distribution: the smaller, the more often noise is
+    many deviations; infinite for a normal one.
     """
 
     log_ratio: float
     deviation: float
-    freedom: float = math.inf
+    degrees_of_freedom: float = math.inf
 
 
-def freedom_of(rounds: int) -> float:
+def degrees_of_freedom(rounds: int) -> float:
     """Degrees of freedom of a brick that was sampled in so many rounds, on the side with fewer.
 
     Of one round, 1 % of changes between two sessions are beyond 6 deviations, and 0.1 % beyond 14:
@@ -83,7 +83,9 @@ def judged(changes: Sequence[Change]) -> list[Ratio]:
         return []
     from scipy.special import stdtr  # here: importing it takes as long as all the rest
 
-    chances = [2.0 * float(stdtr(c.freedom, -abs(c.log_ratio) / c.deviation)) for c in changes]
+    chances = [
+        2.0 * float(stdtr(c.degrees_of_freedom, -abs(c.log_ratio) / c.deviation)) for c in changes
+    ]
     level = WRONG * max(1, _found(chances)) / len(changes)
     return [
         _ratio(change, level, beyond_noise=chance <= level)
@@ -102,7 +104,7 @@ def _found(chances: Sequence[float]) -> int:
 def _ratio(change: Change, level: float, *, beyond_noise: bool) -> Ratio:
     from scipy.special import stdtrit
 
-    reach = -float(stdtrit(change.freedom, level / 2)) * change.deviation
+    reach = -float(stdtrit(change.degrees_of_freedom, level / 2)) * change.deviation
     if not beyond_noise:
         reach = min(reach, max(_WIDEST, abs(change.log_ratio)))
     low, high = (math.exp(change.log_ratio + side * reach) for side in (-1, 1))

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bricks.analysis.difference import Difference, Incomparable, difference
-from bricks.analysis.target_data import Side
+from bricks.analysis.target_data import TargetData
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.plan import Plan
 from bricks.decompose.titles import titles
 from bricks.errors import BricksError, StoreError, UsageError
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import PROBES
-from bricks.session.latency_model import Knowledge
+from bricks.session.latency_model import LatencyModel
 from bricks.store import Store
 from bricks.system.names import names_of, target_named
 from bricks.system.target import Target
@@ -25,7 +25,7 @@ from bricks.zoo import find
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class TargetDiff:
     """Two targets of a cache compared, by the names that they go by there.
 
     ``only_old`` and ``only_new`` are the models that were not asked for by name and that the other
@@ -40,14 +40,14 @@ class Contrast:
     only_new: tuple[str, ...]
 
 
-def side_by_side(
+def diff_targets(
     store: Store,
     old: str,
     new: str,
     models: Sequence[str] = (),
     *,
     granularity: str = "executed",
-) -> Contrast:
+) -> TargetDiff:
     """The targets called ``old`` and ``new`` compared over ``models``, or all that both know.
 
     A model is named as the cache does, or as a file, a folder or a zoo model. Raises
@@ -80,14 +80,14 @@ def side_by_side(
                 f"{old_name} and {new_name} have no model in common at granularity {cut}: measure"
                 " the same ones on both"
             )
-    old_side, new_side = (
-        side_of(
+    old_data, new_data = (
+        target_data(
             store, name, target, {d: replace(p, model=labels[d]) for d, p in known.items()}, digests
         )
         for name, target, known in zip((old_name, new_name), both, plans, strict=True)
     )
-    found = difference(old_side, new_side, digests)
-    return Contrast(
+    found = difference(old_data, new_data, digests)
+    return TargetDiff(
         old_name=old_name,
         new_name=new_name,
         granularity=cut,
@@ -107,28 +107,28 @@ def _plans(store: Store, both: tuple[Target, Target], cut: str) -> list[dict[str
     found = [dict(known) for known in own]
     if cut == EXECUTED and not both[0].executes_like(both[1]):
         return found
-    for target, lacking, other in zip(both, found, own[::-1], strict=True):
+    for target, missing, other in zip(both, found, own[::-1], strict=True):
         for digest, plan in other.items():
-            if digest not in lacking and set(store.results(target.key, plan.keys)) == set(
+            if digest not in missing and set(store.results(target.key, plan.keys)) == set(
                 plan.keys
             ):
-                lacking[digest] = plan
+                missing[digest] = plan
     return found
 
 
-def side_of(
+def target_data(
     store: Store, name: str, target: Target, plans: dict[str, Plan], digests: Sequence[str]
-) -> Side:
+) -> TargetData:
     """What is known of a target, and predicted of what the models of these digests lack."""
     keys = list(dict.fromkeys(key for plan in plans.values() for key in plan.keys))
     results = store.results(target.key, [*keys, *PROBES.values()])
     meant = [plans[digest] for digest in digests if digest in plans]
-    lacking = sorted({key for plan in meant for key in plan.keys} - results.keys())
+    missing = sorted({key for plan in meant for key in plan.keys} - results.keys())
     predictions = Predictions()
-    if lacking:  # learning takes a while
+    if missing:  # learning takes a while
         cut = meant[0].granularity
-        predictions = Knowledge(store, target.key, cut).predictions(lacking)
-    return Side(name, target, plans, results, predictions)
+        predictions = LatencyModel(store, target.key, cut).predictions(missing)
+    return TargetData(name, target, plans, results, predictions)
 
 
 def _meant(
@@ -146,8 +146,8 @@ def _meant(
         for title in titles:
             digests += (found := _called(title, labels))
             if not found:
-                lacking = f"{title}: neither of the two knows it: measure it on both first"
-                unknown.append(Incomparable(title, lacking))
+                missing = f"{title}: neither of the two knows it: measure it on both first"
+                unknown.append(Incomparable(title, missing))
     return list(dict.fromkeys(digests)), unknown
 
 

@@ -49,7 +49,7 @@ def describe(name: str) -> BackendInfo:
     Raises :class:`BackendError` if that is not installed, and says what to do.
     """
     if name == "fake":
-        return BackendInfo("fake", "1", "none", real=False, parallel=True)
+        return BackendInfo("fake", "1", "none", timed=False, parallel=True)
     if name == "onnxruntime":
         try:
             version = metadata.version("onnxruntime")
@@ -61,7 +61,7 @@ def describe(name: str) -> BackendInfo:
             "onnxruntime",
             version,
             provider,
-            real=True,
+            timed=True,
             parallel=True,
             levels=levels,
             build=_build("onnxruntime"),
@@ -73,10 +73,10 @@ def describe(name: str) -> BackendInfo:
             name,
             environment.pinned(environment.name),
             "oneDNN",
-            real=True,
+            timed=True,
             brick_optimization="all" if name == "mxnet" else "none",
             python=python,
-            frugal=False,  # it keeps what earlier models took, and crashes where memory lacks
+            bounded_memory=False,  # keeps what earlier models took; crashes where memory is short
         )
     return added.describe(_added(name), name)
 

@@ -14,29 +14,31 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
+from bricks._version import renamed_fields
 from bricks.graph.containers import ValueType
 
 
+@renamed_fields(real="timed", frugal="bounded_memory")
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
     """What is known of a backend without starting it.
 
-    ``real`` is whether it takes real time, ``parallel`` whether it can run nodes side by side.
+    ``timed`` is whether it takes real time, ``parallel`` whether it can run nodes side by side.
     ``brick_optimization`` is which of its optimisations it applies to bricks, ``all`` or ``none``,
     whichever the granularity; None where that decides. ``python`` is the interpreter that the
-    worker needs. ``frugal`` is whether it holds no more memory than what is loaded needs: of others
-    nobody can tell how much a model may take. ``levels`` are those of its optimisation. ``build``
-    is the package that it was installed from, as far as that is known.
+    worker needs. ``bounded_memory`` is whether it holds no more memory than what is loaded needs:
+    of others nobody can tell how much a model may take. ``levels`` are those of its optimisation.
+    ``build`` is the package that it was installed from, as far as that is known.
     """
 
     name: str
     version: str
     provider: str
-    real: bool
+    timed: bool
     parallel: bool = False
     brick_optimization: str | None = None
     python: str = sys.executable
-    frugal: bool = True
+    bounded_memory: bool = True
     levels: tuple[str, ...] = ("all",)
     build: str | None = None
 
@@ -133,7 +135,7 @@ class Backend(Protocol):
 
     loaders: int
 
-    def minds_signs(self, operator: str) -> bool:
+    def sign_sensitive(self, operator: str) -> bool:
         """Whether an operator takes longer where the signs of its input cannot be foreseen."""
         ...
 

@@ -1,4 +1,4 @@
-"""The ballast: memory that is read where a model would read weights that a walk lacks.
+"""The eviction read: memory that is read where a model would read weights that a walk lacks.
 
 A walk over a model's bricks runs few of its occurrences, and so reads few of its weights. What a
 model reads in between is what makes weights cold when they are needed again. So as many bytes are
@@ -10,18 +10,18 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
-BALLAST = "ballast"
+EVICTION_READ = "eviction read"
 
 _ROW = 1024
 ROW_BYTES = 4 * _ROW
 
 
-def ballast(size_bytes: int) -> onnx.ModelProto:
+def eviction_read(size_bytes: int) -> onnx.ModelProto:
     """A model that reads so many bytes (rounded up to 4 KiB), with all threads, and writes few."""
     rows = max(1, -(-size_bytes // ROW_BYTES))
     graph = helper.make_graph(
         [helper.make_node("ReduceMax", ["in"], ["out"], axes=[1], keepdims=0)],
-        "ballast",
+        "eviction_read",
         [helper.make_tensor_value_info("in", TensorProto.FLOAT, [rows, _ROW])],
         [helper.make_tensor_value_info("out", TensorProto.FLOAT, [rows])],
     )

@@ -32,7 +32,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Executed, NodeEvent, Placement
-from bricks.backends.eviction_read import BALLAST
+from bricks.backends.eviction_read import EVICTION_READ
 from bricks.backends.reference import REFERENCE
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
@@ -54,7 +54,7 @@ class FakeBackend:
     def __init__(self) -> None:
         self._loaded: WeakSet[FakeLoaded] = WeakSet()
 
-    def minds_signs(self, operator: str) -> bool:
+    def sign_sensitive(self, operator: str) -> bool:
         """Nothing takes time."""
         return False
 
@@ -89,7 +89,7 @@ class FakeBackend:
         ends_s = [end_s for _, end_s in _along(graph, latencies_s, streams)] if streams else []
         latency_s = CALL_OVERHEAD_S + (max(ends_s) if streams else sum(latencies_s))
         loaded = FakeLoaded(latency_s, _fault(graph), self._loaded)
-        if key not in (REFERENCE, BALLAST):  # they are there whatever else is
+        if key not in (REFERENCE, EVICTION_READ):  # they are there whatever else is
             self._loaded.add(loaded)
         return loaded
 

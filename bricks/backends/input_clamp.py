@@ -11,7 +11,7 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
-TAMING = "taming"
+INPUT_CLAMP = "input clamp"
 
 # Found by running some fifty operators with ONNX Runtime on numbers of magnitudes from 1e-25 to
 # 1e30. Attention is here for the softmax in it.
@@ -27,18 +27,18 @@ _MINDING = frozenset(
 _LIMIT = 1.0
 
 
-def minds_size(operator: str) -> bool:
+def magnitude_sensitive(operator: str) -> bool:
     """Whether ``operator`` may take longer where its input is large."""
     return operator in _MINDING
 
 
-def taming(elements: int) -> onnx.ModelProto:
+def input_clamp(elements: int) -> onnx.ModelProto:
     """A model that brings so many float32 numbers between -1 and 1."""
     shape = [elements]
     limits = {"low": -_LIMIT, "high": _LIMIT}
     graph = helper.make_graph(
         [helper.make_node("Clip", ["in", "low", "high"], ["out"])],
-        "taming",
+        "input_clamp",
         [helper.make_tensor_value_info("in", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("out", TensorProto.FLOAT, shape)],
         initializer=[helper.make_tensor(n, TensorProto.FLOAT, [], [v]) for n, v in limits.items()],

@@ -143,11 +143,11 @@ def _row(
     except BricksError as error:
         return {**row, "error": str(error)}
     if not isinstance(found, Estimate):
-        lacking = len(found.gaps)
+        missing = len(found.gaps)
         return {
             **row,
             "error": f"{model.name} on {target.system.name} with {target.runtime.threads} threads:"
-            f" {lacking} bricks are neither measured nor can they be predicted: measure more there",
+            f" {missing} bricks are neither measured nor can they be predicted: measure more there",
         }
     late, price = risk(found, slo_s), target.system.price_per_hour
     cost = None if price is None else per_million(price, found.estimate_s, _batch(model, size))

@@ -17,7 +17,7 @@ from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 
 if TYPE_CHECKING:
-    from bricks.estimate.comparison import Compared, NotCompared
+    from bricks.estimate.comparison import ComparisonFailure, ModelComparison
     from bricks.session.summaries import Comparison
 
 
@@ -65,14 +65,14 @@ def _nothing(name: str) -> dict[str, Any]:
     return {"model": name, **dict.fromkeys(names)}
 
 
-def _row(row: Compared | NotCompared) -> dict[str, Any]:
-    from bricks.estimate.comparison import NotCompared
+def _row(row: ModelComparison | ComparisonFailure) -> dict[str, Any]:
+    from bricks.estimate.comparison import ComparisonFailure
 
     facts = _nothing(row.model)
     if row.plan is not None:
         facts["nodes"], facts["bricks"] = row.plan.nodes, len(row.plan.keys)
         facts["new_bricks"] = row.new_bricks
-    if isinstance(row, NotCompared):
+    if isinstance(row, ComparisonFailure):
         return {**facts, "coverage": row.coverage, "error": row.error}
     return {
         **facts,
@@ -124,18 +124,18 @@ def _disturbance(result: Comparison) -> list[str]:
         result.rounds,
         result.disturbed_rounds,
         result.remeasured_bricks,
-        result.ballast_short,
+        result.eviction_short,
     )
 
 
 def _doubts(result: Comparison) -> list[str]:
     """What of the estimates was not measured, or in another state: it belongs to them."""
-    from bricks.estimate.comparison import Compared
+    from bricks.estimate.comparison import ModelComparison
     from bricks.report.tables import other_state, predicted
 
     lines = []
     for row in result.rows:
-        if isinstance(row, Compared):
+        if isinstance(row, ModelComparison):
             lines += other_state(row.model, row.estimate.other_state_share)
             lines += predicted(row.model, row.estimate.predicted_share)
     return lines

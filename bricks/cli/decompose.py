@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bricks.cli.options import (
-    Common,
+    CommonOptions,
     Unread,
     decomposed,
     open_bench,
@@ -37,7 +37,7 @@ class _Row:
 
 @takes_options
 def decompose(
-    options: Common,
+    options: CommonOptions,
     verify: Verify = False,
 ) -> None:
     """Split models into bricks, and count how many of them are unique.
@@ -63,7 +63,7 @@ def decompose(
 
 def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
     unknown = dict.fromkeys(("exact", "max_abs_difference")) if verify else {}
-    lacking: dict[str, Any] = {
+    missing: dict[str, Any] = {
         "model": model.name,
         **_nothing(),
         **unknown,
@@ -71,12 +71,12 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
         "denormal_share": None,
     }
     if isinstance(model, Unread):
-        return _Row(None, {**lacking, "error": model.error})
+        return _Row(None, {**missing, "error": model.error})
     try:
         decomposition = bench.decompose(model)
     except BricksError as error:
-        return _Row(None, {**lacking, "error": str(error)})
-    facts = {**lacking, **_counts([decomposition]), "error": None}
+        return _Row(None, {**missing, "error": str(error)})
+    facts = {**missing, **_counts([decomposition]), "error": None}
     facts["assumed"] = _assumed(model, decomposition)
     facts["denormal_share"] = warn_of_denormals(model)
     if verify:

@@ -15,7 +15,7 @@ from bricks.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from bricks.analysis.difference import BrickDifference, Difference, ModelDifference
-    from bricks.analysis.target_diff import Contrast
+    from bricks.analysis.target_diff import TargetDiff
     from bricks.system.target import Target
 
 Old = Annotated[
@@ -57,14 +57,14 @@ def diff(
     Targets are versions of a runtime, numbers of threads, or hosts. Nothing is measured.
     Example: bricks diff onnxruntime-1.23.2 onnxruntime-1.31.1 --fail-on 3%
     """
-    from bricks.analysis.target_diff import side_by_side
+    from bricks.analysis.target_diff import diff_targets
     from bricks.store import Store
 
     most = None if fail_on is None else _share(fail_on)
     if not Store.exists(cache):
         raise StoreError(f"there is no cache in {cache}: give another --cache")
     with Store.open(cache, make=False) as store:
-        found = side_by_side(store, old, new, models or [], granularity=granularity)
+        found = diff_targets(store, old, new, models or [], granularity=granularity)
         operators = {key: brick.operators for key, brick in store.load_bricks(_keys(found)).items()}
     facts = _facts(found, operators, most)
     if json:
@@ -85,14 +85,14 @@ def _share(text: str) -> float:
     return value / 100 if found[2] else value
 
 
-def _keys(found: Contrast) -> list[str]:
+def _keys(found: TargetDiff) -> list[str]:
     difference = found.difference
     keys = [brick.brick for brick in difference.bricks]
     keys += [c.brick for model in difference.models for c in model.contributions]
     return list(dict.fromkeys(keys))
 
 
-def _errors(found: Contrast, most: float | None) -> list[str]:
+def _errors(found: TargetDiff, most: float | None) -> list[str]:
     """Why the exit status is 1: what cannot be compared; with --fail-on, what is slower."""
     d = found.difference
     errors = [model.error for model in d.incomparable]
@@ -143,7 +143,7 @@ def _common(difference: Difference) -> str:
 
 
 def _facts(
-    found: Contrast, operators: dict[str, tuple[str, ...]], most: float | None
+    found: TargetDiff, operators: dict[str, tuple[str, ...]], most: float | None
 ) -> dict[str, Any]:
     """All that is known, for programs; people are shown a part of it."""
     d = found.difference

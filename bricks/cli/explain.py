@@ -15,7 +15,7 @@ from bricks.cli.warnings import warn_of_crowding
 from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
-    from bricks.analysis.explain import Insight
+    from bricks.analysis.explain import Explainer
     from bricks.analysis.explanation import Explanation, Part
     from bricks.graph.model import Model
     from bricks.session.bench import Bench
@@ -49,13 +49,13 @@ def explain(
     Of each brick what it does, the rates that it reaches, how far these are from the machine's
     peaks, and how many other models have it. Example: bricks explain resnet50 --threads 2
     """
-    from bricks.analysis.explain import Insight
+    from bricks.analysis.explain import Explainer
 
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, options.workers)
         measure = not no_measure and system is None
-        insight = Insight(bench, target, measure=measure)
+        insight = Explainer(bench, target, measure=measure)
         models = decomposed(bench, read_all(options))
         if trace is not None and len(models) != 1:
             raise UsageError(
@@ -111,7 +111,7 @@ def _traced(
     return {**facts, "remarks": [text for lines in remarks(found).values() for text in lines]}
 
 
-def _row(insight: Insight, model: Model | Unread) -> dict[str, Any]:
+def _row(insight: Explainer, model: Model | Unread) -> dict[str, Any]:
     nothing: dict[str, Any] = {
         "model": model.name,
         **facts_of(None),

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import Common, Unread, decomposed, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    CommonOptions,
+    Unread,
+    decomposed,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError, UsageError
 from bricks.zoo import entries
@@ -34,7 +41,9 @@ Decoys = Annotated[
 
 
 @takes_options
-def generate(options: Common, out: Out, private: Private = False, decoys: Decoys = 0) -> None:
+def generate(
+    options: CommonOptions, out: Out, private: Private = False, decoys: Decoys = 0
+) -> None:
     """Write the suite of models: all that measuring them elsewhere needs, without weights.
 
     Where it is measured, only this package is needed.

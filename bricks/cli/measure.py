@@ -70,11 +70,11 @@ def measure(
         failed = _failed(bench, done)
         # Not done.unfinished: that counts the probes of the call overhead too, which are no bricks.
         settled = bench.store.results(bench.target.key, sorted(needed)).keys()
-        lacking = len(needed - settled) - done.predicted_bricks
+        missing = len(needed - settled) - done.predicted_bricks
     errors = [row["error"] for row in rows if row["error"] is not None]
     errors += failed
     if done.unfinished:
-        left = f"with {lacking} bricks unfinished" if lacking else "before the overhead of a call"
+        left = f"with {missing} bricks unfinished" if missing else "before the overhead of a call"
         errors.append(
             f"the budget of {options.budget} s ended {left}: run the same command again to go on"
         )
@@ -84,14 +84,14 @@ def measure(
         from bricks.report.tables import disturbance
 
         stand = f"; they stand for {done.occurrences} occurrences in {done.models} models"
-        show(f"{_counted(done, lacking)}{stand if done.models else ''} ({done.wall_s:.1f} s)")
+        show(f"{_counted(done, missing)}{stand if done.models else ''} ({done.wall_s:.1f} s)")
         add(
             *disturbance(
                 done.foreign_cores,
                 done.rounds,
                 done.disturbed_rounds,
                 done.remeasured_bricks,
-                done.ballast_short,
+                done.eviction_short,
             )
         )
     finish(errors)
@@ -110,15 +110,15 @@ def _row(bench: Bench, model: Model | Unread) -> tuple[dict[str, Any], Set[str]]
     return facts, set(plan.keys)
 
 
-def _counted(done: Measured, lacking: int) -> str:
+def _counted(done: Measured, missing: int) -> str:
     """What became of every brick, in words."""
     failed = len(done.failures)
-    known = done.bricks - done.new_bricks - failed - lacking - done.predicted_bricks
+    known = done.bricks - done.new_bricks - failed - missing - done.predicted_bricks
     counts = {
         "measured now": done.new_bricks,
         "known before": known,
         "failed": failed,
-        "left unfinished": lacking,
+        "left unfinished": missing,
         "left to be predicted": done.predicted_bricks,
     }
     said = [f"{count} {what}" for what, count in counts.items() if count]
@@ -148,5 +148,5 @@ def _totals(done: Measured) -> dict[str, Any]:
         "rounds": done.rounds,
         "disturbed_rounds": done.disturbed_rounds,
         "remeasured_bricks": done.remeasured_bricks,
-        "ballast_short": done.ballast_short,
+        "ballast_short": done.eviction_short,
     }

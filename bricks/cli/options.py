@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from bricks.session.bench import Bench
     from bricks.session.options import Options
 
-MOST_THREADS = 1024  # more than any host has cores; starting them would take minutes
-MOST_WORKERS = 64  # no model has so many branches
+MAX_THREADS = 1024  # more than any host has cores; starting them would take minutes
+MAX_WORKERS = 64  # no model has so many branches
 
 
 def _not_empty(text: str) -> str:
@@ -91,7 +91,7 @@ Threads = Annotated[
     int | None,
     typer.Option(
         min=1,
-        max=MOST_THREADS,
+        max=MAX_THREADS,
         metavar="N",
         show_default="physical cores",
         help="Threads of the runtime.",
@@ -186,7 +186,7 @@ Workers = Annotated[
     int,
     typer.Option(
         min=1,
-        max=MOST_WORKERS,
+        max=MAX_WORKERS,
         metavar="N",
         help="Nodes that are run at the same time, where they do not depend on each other.",
         rich_help_panel=_RUNTIME,
@@ -207,7 +207,7 @@ Retry = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
+class CommonOptions:
     """Options of all commands that decompose models."""
 
     models: Models
@@ -226,7 +226,7 @@ class Common:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measuring(Common):
+class Measuring(CommonOptions):
     """Options of all commands that also measure."""
 
     budget: Budget = None
@@ -237,7 +237,7 @@ class Measuring(Common):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surveying(Common):
+class Surveying(CommonOptions):
     """Options of commands about many models; where none is named, about the whole zoo."""
 
     models: ZooModels = field(default_factory=list)
@@ -296,7 +296,7 @@ class Unread:
 
 
 @contextmanager
-def open_bench(options: Common) -> Iterator[Bench]:
+def open_bench(options: CommonOptions) -> Iterator[Bench]:
     """A bench with these options, its progress shown on a terminal."""
     # Here, so that `bricks --help` need not import what measuring needs.
     from bricks.session.bench import Bench
@@ -308,7 +308,7 @@ def open_bench(options: Common) -> Iterator[Bench]:
         yield bench
 
 
-def bench_options(options: Common) -> Options:
+def bench_options(options: CommonOptions) -> Options:
     """How a bench with these options measures."""
     from bricks.measure.campaign import Conditions
     from bricks.measure.rounds import StopRule
@@ -337,7 +337,7 @@ def bench_options(options: Common) -> Options:
     )
 
 
-def read_all(options: Common, alone: list[Brick] | None = None) -> list[Model | Unread]:
+def read_all(options: CommonOptions, alone: list[Brick] | None = None) -> list[Model | Unread]:
     """The models meant, in order; one that cannot be read doesn't stop the others.
 
     What is meant may be a private suite, which holds no models: its bricks come into ``alone``, or
@@ -383,7 +383,9 @@ def _is_suite(name: str) -> bool:
     return name.lower().endswith(".zip")
 
 
-def _of_suite(path: Path, options: Common, alone: list[Brick] | None) -> list[Model | Unread]:
+def _of_suite(
+    path: Path, options: CommonOptions, alone: list[Brick] | None
+) -> list[Model | Unread]:
     """The models of a suite, which fixes their shapes and how they are cut."""
     from bricks.suite import read_suite
 

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import typer
 from rich.console import Console, RenderableType
 
-from bricks.cli.verbosity import Voice, voice
+from bricks.cli.verbosity import Verbosity, verbosity
 from bricks.errors import BricksError, one_line, printable
 
 FAILED = 1
@@ -46,7 +46,7 @@ def show(*parts: RenderableType) -> None:
 
 def add(*lines: str) -> None:
     """As :func:`show`, for remarks on results: not where only these are asked for."""
-    if voice() is not Voice.QUIET:
+    if verbosity() is not Verbosity.QUIET:
         show(*lines)
 
 
@@ -125,7 +125,7 @@ def complain(text: str) -> None:
 
 def remark(text: str) -> None:
     """One line on standard error: what people should know, unless they want to know nothing."""
-    if voice() is not Voice.QUIET:
+    if verbosity() is not Verbosity.QUIET:
         complain(text)
 
 

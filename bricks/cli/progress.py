@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bricks.cli.output import console_of
-from bricks.cli.verbosity import Voice, voice
+from bricks.cli.verbosity import Verbosity, verbosity
 from bricks.errors import printable
 
 _BAR_WIDTH = 40
@@ -61,4 +61,4 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
 def _wanted() -> bool:
     """Whether there is somebody to watch, on something that can draw a line again."""
     dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
-    return sys.stderr.isatty() and not dumb and voice() is not Voice.QUIET
+    return sys.stderr.isatty() and not dumb and verbosity() is not Verbosity.QUIET

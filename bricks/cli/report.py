@@ -17,7 +17,7 @@ from bricks.errors import BricksError, StoreError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bricks.analysis.cache_summary import ModelView, Overview, TargetView
+    from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
     from bricks.session.bench import Bench
     from bricks.system.target import Target
 
@@ -46,7 +46,7 @@ def report(
     peaks of this machine, if they lack. Example: bricks report --out report.html
     """
     from bricks._version import __version__
-    from bricks.analysis.cache_summary import overview
+    from bricks.analysis.cache_summary import summarise_cache
     from bricks.report.page import check_renderer, render
     from bricks.store import Store
 
@@ -63,7 +63,7 @@ def report(
             errors = [model.error for model in read if isinstance(model, Unread)]
             digests = {model.digest for model in read if not isinstance(model, Unread)}
         targets = _targets(bench, system)
-        found = overview(bench, targets=targets, digests=digests, peaks=not no_measure)
+        found = summarise_cache(bench, targets=targets, digests=digests, peaks=not no_measure)
         bench.progress(f"drawing {out}", 1.0)
         page = render(found, version=__version__, made=_today())
     _write(out, page)
@@ -107,7 +107,7 @@ def _write(path: Path, page: str) -> None:
         raise ReportError(f"{path} cannot be written ({exc.strerror}): give another --out") from exc
 
 
-def _facts(found: Overview, out: Path) -> dict[str, Any]:
+def _facts(found: CacheSummary, out: Path) -> dict[str, Any]:
     return {
         "report": str(out),
         "granularity": found.granularity,

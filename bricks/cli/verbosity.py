@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LOGGER = "bricks"
 
 
-class Voice(Enum):
+class Verbosity(Enum):
     """How much is said."""
 
     QUIET = "--quiet"
@@ -32,11 +32,11 @@ class Voice(Enum):
 
 
 # One for the process, not for a thread: threads speak for the command that has started them.
-_chosen = Voice.USUAL
+_chosen = Verbosity.USUAL
 _handler: logging.Handler | None = None
 
 
-def voice() -> Voice:
+def verbosity() -> Verbosity:
     """How much the running command says."""
     return _chosen
 
@@ -51,16 +51,16 @@ def usual() -> Iterator[None]:
         _forget()
 
 
-def _choose(wanted: Voice) -> Callable[[bool], bool]:
+def _choose(wanted: Verbosity) -> Callable[[bool], bool]:
     """What the option does that is called like this voice."""
 
     def choose(asked: bool) -> bool:
         global _chosen
-        if asked and _chosen not in (wanted, Voice.USUAL):
+        if asked and _chosen not in (wanted, Verbosity.USUAL):
             raise typer.BadParameter(f"says the opposite of {_chosen.value}: leave one out")
         if asked:
             _chosen = wanted
-            if wanted is Voice.VERBOSE:
+            if wanted is Verbosity.VERBOSE:
                 _listen()
         return asked
 
@@ -72,7 +72,7 @@ Quiet = Annotated[
     typer.Option(
         "--quiet",
         "-q",
-        callback=_choose(Voice.QUIET),
+        callback=_choose(Verbosity.QUIET),
         help="Print results and errors alone: no progress, no remarks.",
     ),
 ]
@@ -81,7 +81,7 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        callback=_choose(Voice.VERBOSE),
+        callback=_choose(Verbosity.VERBOSE),
         help="Say on standard error what is being done.",
     ),
 ]
@@ -106,7 +106,7 @@ def _listen() -> None:
 
 def _forget() -> None:
     global _chosen, _handler
-    _chosen = Voice.USUAL
+    _chosen = Verbosity.USUAL
     if _handler is not None:
         import logging
 

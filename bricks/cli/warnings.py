@@ -39,7 +39,7 @@ def warn_of_crowding(target: Target, workers: int) -> None:
 
     needed = workers + target.runtime.threads
     there = target.system.processors
-    if workers > 1 and describe(target.runtime.backend).real and needed > there:
+    if workers > 1 and describe(target.runtime.backend).timed and needed > there:
         remark(
             f"warning: {workers} workers with --threads {target.runtime.threads} need {needed}"
             f" processors, one for the thread that waits for them, and {target.system.name} has"

@@ -30,14 +30,14 @@ DEPTH = 150
 
 
 @dataclass
-class Effort:
+class SearchBudget:
     """Visits of vertices that may still be made; below zero, none."""
 
     left: int = VISITS
 
 
 def canonical_order(
-    labels: Sequence[bytes], edges: Sequence[Edge], effort: Effort | None = None
+    labels: Sequence[bytes], edges: Sequence[Edge], effort: SearchBudget | None = None
 ) -> list[int]:
     """The vertices in an order that depends on labels and edges only, not on their numbers.
 
@@ -45,7 +45,7 @@ def canonical_order(
     ``effort``, what is still tied keeps the order of its numbers, so that two isomorphic graphs may
     then come out different (never the other way round).
     """
-    search = _Search(len(labels), edges, effort or Effort())
+    search = _Search(len(labels), edges, effort or SearchBudget())
     start: dict[bytes, int] = {}
     position = 0
     for label, size in sorted(Counter(labels).items()):
@@ -63,7 +63,7 @@ class _Search:
     those absent are told apart already, or lie in other parts.
     """
 
-    def __init__(self, vertices: int, edges: Sequence[Edge], effort: Effort) -> None:
+    def __init__(self, vertices: int, edges: Sequence[Edge], effort: SearchBudget) -> None:
         rank = {label: r for r, label in enumerate(sorted({label for _, _, label in edges}))}
         # Even numbers are edges that leave the vertex, odd ones those that enter it.
         self._adjacent: list[list[tuple[int, int]]] = [[] for _ in range(vertices)]

@@ -56,7 +56,7 @@ from typing import Any
 
 import onnx
 
-from bricks.decompose.canonical import ALL_VISITS, VISITS, Effort
+from bricks.decompose.canonical import ALL_VISITS, VISITS, SearchBudget
 from bricks.decompose.content import (
     DTYPE_NUMBER,
     constant,
@@ -163,7 +163,7 @@ class Cutter:
         content = _Content(self.graph, self._outputs(chosen), self._steered(chosen), self._values)
         rank: dict[Path, int] = {}
         if len(chosen) > 1 or any(True for _ in subgraphs(protos[0])):
-            effort = Effort(min(VISITS, self._visits_left))
+            effort = SearchBudget(min(VISITS, self._visits_left))
             given = effort.left
             rank = ranks(protos, content.label, effort)
             self._visits_left -= given - effort.left

@@ -164,8 +164,8 @@ class Occurrence:
     def from_json(cls, data: Sequence[Any]) -> Occurrence:
         """The inverse of :meth:`to_json`; plans of earlier versions say nothing of weights."""
         brick, inputs, outputs, nodes, in_place, *more = data
-        lacking: list[Any] = [(), None, ()]
-        weights, repeats, hidden = [*more, *lacking[len(more) :]]
+        missing: list[Any] = [(), None, ()]
+        weights, repeats, hidden = [*more, *missing[len(more) :]]
         return cls(
             brick, tuple(inputs), tuple(outputs), nodes, in_place, tuple(weights),
             repeats, tuple((k, value) for k, value in hidden),

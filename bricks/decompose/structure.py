@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 import onnx
 
-from bricks.decompose.canonical import Edge, Effort, canonical_order
+from bricks.decompose.canonical import Edge, SearchBudget, canonical_order
 from bricks.decompose.content import normal_type, plain_attributes
 from bricks.errors import ModelError
 from bricks.graph.topology import default_domain, placed_subgraphs, used_values
@@ -25,7 +25,9 @@ Scope = MutableMapping[str, int]
 
 
 def ranks(
-    nodes: Sequence[onnx.NodeProto], label: Callable[[str], bytes], effort: Effort | None = None
+    nodes: Sequence[onnx.NodeProto],
+    label: Callable[[str], bytes],
+    effort: SearchBudget | None = None,
 ) -> dict[Path, int]:
     """A canonical rank for each of the piece's nodes and for those in their subgraphs.
 

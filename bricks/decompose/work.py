@@ -28,7 +28,7 @@ from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.topology import default_domain
 
-_MOST = 2**63 - 1  # what a database keeps as an integer
+_MAX = 2**63 - 1  # what a database keeps as an integer
 _SOFTMAX = 5
 _NORMALISE = 8
 
@@ -88,7 +88,7 @@ def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
         if work is None:
             return None
         total += work
-    return total if 0 <= total <= _MOST else None
+    return total if 0 <= total <= _MAX else None
 
 
 def _nothing(node: _Node) -> int:

@@ -14,7 +14,7 @@ from bricks.samples.statistics import Spread, median
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ModelComparison:
     """One model's estimate and its whole-model latency on the same target, in seconds."""
 
     model: str
@@ -30,7 +30,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class NotCompared:
+class ComparisonFailure:
     """A model for which there is no comparison, and why, in one line."""
 
     model: str
@@ -67,7 +67,7 @@ class Summary:
 
 
 def summarise(
-    rows: Sequence[Compared],
+    rows: Sequence[ModelComparison],
     results: Results,
     *,
     decompose_s: Mapping[str, float],
@@ -120,12 +120,12 @@ def repeat_error(measurement: Measurement) -> float | None:
     return abs(median(rounds[1::2]) / median(rounds[0::2]) - 1)
 
 
-def incomplete(model: str, plan: Plan, estimate: IncompleteEstimate, new: int) -> NotCompared:
+def incomplete(model: str, plan: Plan, estimate: IncompleteEstimate, new: int) -> ComparisonFailure:
     """Why an incomplete estimate cannot be compared."""
     first = estimate.gaps[0]
     more = f" (and {len(estimate.gaps) - 1} more)" if len(estimate.gaps) > 1 else ""
     error = f"{model}: brick {first.brick} has no measurement: {first.reason}{more}"
-    return NotCompared(model, error, plan, new, estimate.coverage)
+    return ComparisonFailure(model, error, plan, new, estimate.coverage)
 
 
 def _measurement(results: Results, key: str) -> Measurement:

@@ -20,9 +20,9 @@ from bricks.estimate.uncertainty import composition_s
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import LONG, PROBES, SHORT, call_overhead_s
 from bricks.samples.measurement import Failure, Measurement, common_state
-from bricks.samples.state_correction import Factor, Translation
+from bricks.samples.state_correction import Factor, StateCorrection
 from bricks.samples.statistics import (
-    LEAST_RANKED,
+    MIN_RANKED,
     Spread,
     half_width,
     pooled_deviation,
@@ -34,7 +34,7 @@ Results = Mapping[str, Measurement | Failure]
 # What a call costs in a walk, relative to the probes, which run again and again and so find all of
 # the runtime's own code and data near. Chosen once, on a session over the zoo;
 # benchmarks/accuracy.py reports what is best for all families but one, and estimates without it.
-WALKED_CALL = 1.3
+IN_WALK_CALL_FACTOR = 1.3
 
 
 def round_spread(measurement: Measurement, state_s: float | None = None) -> Spread:
@@ -55,7 +55,7 @@ def state_of(
 
     With ``whole``, among the states in which that was measured.
     """
-    parts = _parts(plan, results) | _foretold(plan, results, predictions or Predictions())
+    parts = _parts(plan, results) | _predicted_parts(plan, results, predictions or Predictions())
     anchors = parts.values() if whole is None else [whole]
     return common_state(anchors, parts, plan.counts)
 
@@ -64,22 +64,22 @@ def state_of(
 class Latencies:
     """What each brick of a plan takes in one state of the machine, by key, in seconds.
 
-    A ``call`` of the runtime is in all of ``spreads``, and ``walked_call`` times what it costs is
-    taken out. ``predicted`` are the bricks that were not measured, ``elsewhere`` those that are
-    known in another state only.
+    A ``call`` of the runtime is in all of ``spreads``, and ``in_walk_call_factor`` times what it
+    costs is taken out. ``predicted`` are the bricks that were not measured, ``other_state`` those
+    that are known in another state only.
     """
 
     spreads: Mapping[str, Spread]
     call: Spread
     predicted: frozenset[str]
-    elsewhere: frozenset[str]
-    walked_call: float
+    other_state: frozenset[str]
+    in_walk_call_factor: float
 
     def net_s(self, latency_s: float, call_s: float | None = None) -> float:
         """``latency_s`` without the call, which costs ``call_s`` if that is not the likely cost."""
         call_s = self.call.median_s if call_s is None else call_s
         # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
-        return max(0.0, latency_s - self.walked_call * call_s)
+        return max(0.0, latency_s - self.in_walk_call_factor * call_s)
 
     def net(self, key: str) -> Spread:
         """What an occurrence of a brick counts with in a model."""
@@ -94,25 +94,25 @@ def latencies(
     state_s: float | None = None,
     *,
     predictions: Predictions | None = None,
-    walked_call: float = WALKED_CALL,
+    in_walk_call_factor: float = IN_WALK_CALL_FACTOR,
 ) -> Latencies:
     """What the bricks of ``plan`` take that are measured or predicted; see :func:`recompose`."""
     predictions = predictions or Predictions()
-    parts, predicted = _parts(plan, results), _foretold(plan, results, predictions)
+    parts, predicted = _parts(plan, results), _predicted_parts(plan, results, predictions)
     if state_s is None:
         state_s = state_of(plan, results, predictions=predictions)
-    translation = Translation(parts.values(), state_s)
-    spreads = _spreads(parts, translation)
+    correction = StateCorrection(parts.values(), state_s)
+    spreads = _spreads(parts, correction)
     for key, measurement in predicted.items():
-        factor = translation.factor(measurement)
+        factor = correction.factor(measurement)
         spreads[key] = _translated(predictions.of[key].spread(), factor)
     probed = all(isinstance(results.get(key), Measurement) for key in PROBES.values())
     return Latencies(
         spreads,
         call=call_cost(results) if probed else Spread(0.0, 0.0, 0.0, 0),
         predicted=frozenset(predicted),
-        elsewhere=frozenset(k for k, m in (parts | predicted).items() if not m.known_in(state_s)),
-        walked_call=walked_call,
+        other_state=frozenset(k for k, m in (parts | predicted).items() if not m.known_in(state_s)),
+        in_walk_call_factor=in_walk_call_factor,
     )
 
 
@@ -150,7 +150,7 @@ def recompose(
     state_s: float | None = None,
     *,
     predictions: Predictions | None = None,
-    walked_call: float = WALKED_CALL,
+    in_walk_call_factor: float = IN_WALK_CALL_FACTOR,
     construction: Construction | None = None,
 ) -> Estimate | IncompleteEstimate:
     """The latency of ``plan`` from ``results`` by key, the probes' among them.
@@ -158,9 +158,9 @@ def recompose(
     ``state_s`` is the state of the machine to speak of; if None, the one most is known in. A brick
     that was not measured in that state counts with what it took in another, translated (see
     :mod:`bricks.samples.state_correction`). One that was never measured counts with what
-    ``predictions`` say of it; one that failed is a gap. ``walked_call`` times what the probes say
-    is taken out of each brick. ``construction`` tells how occurrences are run side by side; if
-    None, they follow one another.
+    ``predictions`` say of it; one that failed is a gap. ``in_walk_call_factor`` times what the
+    probes say is taken out of each brick. ``construction`` tells how occurrences are run side by
+    side; if None, they follow one another.
 
     What samples leave open is independent from brick to brick: it adds up as squares do. What all
     bricks have in common is added as it is: what a call costs, how far predictions err together,
@@ -170,9 +170,11 @@ def recompose(
     where nothing overlaps.
     """
     counts, predictions = plan.counts, predictions or Predictions()
-    found = latencies(plan, results, state_s, predictions=predictions, walked_call=walked_call)
+    found = latencies(
+        plan, results, state_s, predictions=predictions, in_walk_call_factor=in_walk_call_factor
+    )
     spreads, net, overhead = found.spreads, found.net_s, found.call
-    predicted, elsewhere = found.predicted, found.elsewhere
+    predicted, other_state = found.predicted, found.other_state
     middles = {key: net(s.median_s) for key, s in spreads.items()}
     known = {key: counts[key] * middle for key, middle in middles.items()}
     total = sum(known.values(), 0.0)
@@ -183,15 +185,15 @@ def recompose(
     measured = spreads.keys() - predicted
     covered = [occurrence.brick in measured for occurrence in plan.occurrences]
     coverage = sum(covered) / len(covered) if covered else 1.0
-    if lacking := gaps(plan, results, predicted):
-        return IncompleteEstimate(plan.model, plan.granularity, total, coverage, lacking, shares)
+    if missing := gaps(plan, results, predicted):
+        return IncompleteEstimate(plan.model, plan.granularity, total, coverage, missing, shares)
 
     def all_s(call_s: float) -> float:
         return call_s + sum(n * net(spreads[key].median_s, call_s) for key, n in counts.items())
 
     below, above = _Width(), _Width()
     for key, s in spreads.items():
-        n, common = counts[key], key in elsewhere
+        n, common = counts[key], key in other_state
         less, more = middles[key] - net(s.low_s), net(s.high_s) - middles[key]
         for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
             width.add(abs(n) * one_s, common=common)
@@ -218,7 +220,7 @@ def recompose(
         high_s=high + common_s,
         critical_path_s=overhead.median_s + path,
         call_overhead_s=overhead.median_s,
-        other_state_share=sum(abs(s.share) for s in shares if s.brick in elsewhere),
+        other_state_share=sum(abs(s.share) for s in shares if s.brick in other_state),
         predicted_share=predicted_s / gross_s if gross_s else 0.0,
         coverage=coverage,
         shares=shares,
@@ -231,7 +233,9 @@ def _parts(plan: Plan, results: Results) -> dict[str, Measurement]:
     return {key: m for key in plan.counts if isinstance(m := results.get(key), Measurement)}
 
 
-def _foretold(plan: Plan, results: Results, predictions: Predictions) -> dict[str, Measurement]:
+def _predicted_parts(
+    plan: Plan, results: Results, predictions: Predictions
+) -> dict[str, Measurement]:
     """Those that are predicted, as if each had been measured."""
     found = (plan.counts.keys() & predictions.of.keys()) - results.keys()
     return {key: predictions.of[key].measurement(key, predictions.state_s) for key in sorted(found)}
@@ -255,19 +259,19 @@ class _Width:
         return self._common_s + math.sqrt(self._squares)
 
 
-def _spreads(parts: Mapping[str, Measurement], translation: Translation) -> dict[str, Spread]:
+def _spreads(parts: Mapping[str, Measurement], correction: StateCorrection) -> dict[str, Spread]:
     """Median and interval of each brick; few rounds deviate as much as those of most bricks do."""
-    rounds_s = {key: translation.rounds_s(m) for key, m in parts.items()}
+    rounds_s = {key: correction.rounds_s(m) for key, m in parts.items()}
     deviation = pooled_deviation(rounds_s.values())
     return {
-        key: _spread_of(of, deviation, translation.factor(parts[key]).reach)
+        key: _spread_of(of, deviation, correction.factor(parts[key]).reach)
         for key, of in rounds_s.items()
     }
 
 
 def _spread_of(rounds_s: Sequence[float], deviation: float, reach: Factor) -> Spread:
     found = spread(rounds_s)
-    if found.count < LEAST_RANKED:
+    if found.count < MIN_RANKED:
         half_s = half_width(rounds_s, deviation)
         low_s = max(0.0, found.median_s - half_s)
         found = replace(found, low_s=low_s, high_s=found.median_s + half_s)

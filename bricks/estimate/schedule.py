@@ -170,16 +170,16 @@ def schedule(
                 left_s[position] = latency_s[plan.occurrences[position].brick]
         coming_s = min((t for p in idle if (t := there_s(p)) > now_s), default=inf)
         speed = construction.speed(len(left_s))
-        least_s = min(left_s.values(), default=inf)
-        if now_s + least_s / speed <= coming_s:
-            now_s += least_s / speed
-            for position in [p for p, left in left_s.items() if left == least_s]:
+        min_s = min(left_s.values(), default=inf)
+        if now_s + min_s / speed <= coming_s:
+            now_s += min_s / speed
+            for position in [p for p, left in left_s.items() if left == min_s]:
                 ends_s[position] = now_s
                 del left_s[position]
         else:
-            least_s = (coming_s - now_s) * speed
+            min_s = (coming_s - now_s) * speed
             now_s = coming_s
-        left_s = {position: left - least_s for position, left in left_s.items()}
+        left_s = {position: left - min_s for position, left in left_s.items()}
         for queue in queues:
             if queue[-1] in ends_s:
                 queue.pop()

@@ -17,7 +17,7 @@ from bricks.samples.statistics import Spread
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """An occurrence that runs: ``position`` is its place in the plan, ``lane`` its worker.
 
     Times are seconds from the beginning. ``latency`` is what one occurrence of the brick counts
@@ -54,7 +54,7 @@ class Deduction:
     predicted: bool
 
 
-Entry = Step | Hole | Deduction
+Entry = TimelineStep | Hole | Deduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Timeline:
     It begins with a call of the runtime, which takes ``call_s``; the first occurrence begins when
     that has passed. All together take ``length_s``: the estimate, and ``excess_s`` more, which
     overlapping bricks would take away beyond what there is to be taken away from.
-    ``lacking`` are the reasons why it is incomplete, by the key of what was not measured.
+    ``missing`` are the reasons why it is incomplete, by the key of what was not measured.
     """
 
     entries: tuple[Entry, ...]
@@ -72,14 +72,14 @@ class Timeline:
     length_s: float
     lanes: int
     excess_s: float
-    lacking: Mapping[str, str]
+    missing: Mapping[str, str]
 
 
 def timeline(basis: Basis) -> Timeline:
     """When each occurrence runs, as ``basis`` has it."""
     plan, construction = basis.plan, basis.construction
     found = latencies(plan, basis.results, basis.state_s, predictions=basis.predictions)
-    lacking = {gap.brick: gap.reason for gap in gaps(plan, basis.results, found.predicted)}
+    missing = {gap.brick: gap.reason for gap in gaps(plan, basis.results, found.predicted)}
     nets = {key: found.net(key) for key in found.spreads}
     net_s = {key: nets[key].median_s if key in nets else 0.0 for key in plan.keys}
     if construction is None:
@@ -93,19 +93,19 @@ def timeline(basis: Basis) -> Timeline:
     for i, (occurrence, run) in enumerate(zip(plan.occurrences, runs, strict=True)):
         key, lane = occurrence.brick, lanes[i]
         begin_s, end_s, predicted = call_s + run.begin_s, call_s + run.end_s, key in found.predicted
-        if key in lacking:
-            entries.append(Hole(i, lane, begin_s, lacking[key]))
+        if key in missing:
+            entries.append(Hole(i, lane, begin_s, missing[key]))
         elif occurrence.repeats is not None:
             entries.append(Deduction(i, lane, begin_s, nets[key], predicted))
         else:
-            entries.append(Step(i, lane, begin_s, end_s, nets[key], predicted))
+            entries.append(TimelineStep(i, lane, begin_s, end_s, nets[key], predicted))
     return Timeline(
         tuple(entries),
         call_s=call_s,
         length_s=call_s + max((run.end_s for run in runs), default=0.0),
         lanes=max(lanes, default=0) + 1,
         excess_s=excess_s,
-        lacking=lacking,
+        missing=missing,
     )
 
 

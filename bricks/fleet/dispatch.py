@@ -24,7 +24,7 @@ from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Decomposition
 from bricks.errors import FleetError, StoreError, first_line
 from bricks.fleet import host as there
-from bricks.fleet.host import Parcel, Portion, Ready
+from bricks.fleet.host import BatchResult, ModelPayload, Ready
 from bricks.fleet.report import FleetMeasured, HostReport, TargetReport
 from bricks.graph.model import Model
 from bricks.measure.campaign import Progress
@@ -36,7 +36,7 @@ from bricks.system import Target
 
 # Bricks of a portion: so many that loading and sampling them takes seconds, and few enough that
 # hosts which are alike end together. One model's bricks are not parted.
-_FEWEST, _MOST, _PARTS = 10, 100, 8
+_FEWEST, _MAX, _PARTS = 10, 100, 8
 
 # How often a portion is tried: what takes down one host after the other is to blame itself.
 _TRIES = 3
@@ -44,7 +44,7 @@ _TRIES = 3
 _LOOK_S = 0.1
 
 # Keys of bricks; None: all, as the options say.
-Share = tuple[str, ...] | None
+KeyBatch = tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _Host:
     phase: _Phase = _Phase.GREETING
     call: Call | None = None
     target: Target | None = None
-    share: Share = None
+    share: KeyBatch = None
     left: str | None = None
     new_bricks: int = 0
     portions: int = 0
@@ -125,10 +125,10 @@ class _Work:
     target: Target
     keys: frozenset[str]
     errors: Mapping[str, str]
-    queue: deque[Share]
+    queue: deque[KeyBatch]
     out: int = 0
     new_bricks: int = 0
-    tries: Counter[Share] = field(default_factory=Counter)
+    tries: Counter[KeyBatch] = field(default_factory=Counter)
     given_up: list[str] = field(default_factory=list)
 
     @property
@@ -158,7 +158,7 @@ class Fleet:
         self._cluster = cluster
         self._store = store
         self._models = list({model.digest: model for model in models}.values())
-        self._parcels = [Parcel.of(model) for model in self._models]
+        self._parcels = [ModelPayload.of(model) for model in self._models]
         self._options = options
         self._patience_s = patience_s
         self._progress = progress
@@ -321,7 +321,7 @@ class Fleet:
         if ready.target.key not in self._works:
             self._works[ready.target.key] = self._work(ready)
 
-    def _measured(self, host: _Host, portion: Portion) -> None:
+    def _measured(self, host: _Host, portion: BatchResult) -> None:
         assert host.target is not None
         work = self._works[host.target.key]
         differ = host.target.system.differences(portion.system)
@@ -347,7 +347,7 @@ class Fleet:
         host.phase, host.share = _Phase.IDLE, None
         host.portions += 1
         host.new_bricks += portion.new_bricks
-        if portion.ballast_short:
+        if portion.eviction_short:
             host.changed["memory"] = "memory was short: bricks of large models may be too fast"
         host.rounds += portion.rounds
         host.disturbed_rounds += portion.disturbed_rounds
@@ -386,18 +386,18 @@ class Fleet:
             jobs.append(Job(model, Decomposition(plan, bricks, known[1]), whole=False))
         keys = sorted({key for job in jobs for key in job.keys})
         settled = self._store.results(target.key, keys)
-        lacking = {
+        missing = {
             key
             for key in keys
             if key not in settled or (self._options.retry and isinstance(settled[key], Failure))
         }
-        shares: list[Share] = []
-        if lacking and not self._parted:
+        shares: list[KeyBatch] = []
+        if missing and not self._parted:
             shares = [None]
-        elif lacking:
-            most = min(_MOST, max(_FEWEST, math.ceil(len(lacking) / _PARTS)))
-            parts = batches(spread_out(jobs, lacking, needs_of(jobs)), lacking, most)
-            shares = [tuple(sorted(lacking.intersection(part.keys))) for part in parts]
+        elif missing:
+            most = min(_MAX, max(_FEWEST, math.ceil(len(missing) / _PARTS)))
+            parts = batches(spread_out(jobs, missing, needs_of(jobs)), missing, most)
+            shares = [tuple(sorted(missing.intersection(part.keys))) for part in parts]
         return _Work(target, frozenset(keys), ready.errors, deque(shares))
 
     def _merge(self, results: bytes) -> None:
@@ -412,14 +412,14 @@ class Fleet:
 
     def _reported(self, work: _Work) -> TargetReport:
         settled = self._store.results(work.target.key, sorted(work.keys))
-        lacking = len(work.keys) - len(settled)
-        predicted = lacking if work.over and not self._parted and not work.given_up else 0
+        missing = len(work.keys) - len(settled)
+        predicted = missing if work.over and not self._parted and not work.given_up else 0
         return TargetReport(
             target=work.target,
             bricks=len(work.keys),
             new_bricks=work.new_bricks,
             predicted_bricks=predicted,
-            unfinished=lacking - predicted,
+            unfinished=missing - predicted,
             failures=tuple(r for r in settled.values() if isinstance(r, Failure)),
             errors=work.errors,
             given_up=tuple(work.given_up),

@@ -32,7 +32,7 @@ _IDLE_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ModelPayload:
     """A model as it travels: its name and digest, and the compressed file without weights."""
 
     name: str
@@ -40,7 +40,7 @@ class Parcel:
     skeleton: bytes
 
     @classmethod
-    def of(cls, model: Model) -> Parcel:
+    def of(cls, model: Model) -> ModelPayload:
         """What is sent of ``model``."""
         return cls(model.name, model.digest, zlib.compress(pack_model(model)))
 
@@ -63,10 +63,10 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class BatchResult:
     """What measuring some bricks came to; ``results`` is a file, ``system`` the host afterwards.
 
-    ``foreign_cores``, ``rounds``, ``disturbed_rounds`` and ``ballast_short`` are as in
+    ``foreign_cores``, ``rounds``, ``disturbed_rounds`` and ``eviction_short`` are as in
     :class:`bricks.Measured`.
     """
 
@@ -76,7 +76,7 @@ class Portion:
     foreign_cores: float | None
     rounds: int
     disturbed_rounds: int
-    ballast_short: bool
+    eviction_short: bool
     wall_s: float
 
 
@@ -108,7 +108,7 @@ def greet() -> dict[str, Any]:
     return {"package": __version__}
 
 
-def prepare(request: str, options: Options, parcels: Sequence[Parcel]) -> Ready:
+def prepare(request: str, options: Options, parcels: Sequence[ModelPayload]) -> Ready:
     """Take in the models of a request, and decompose them; anything under its name is forgotten."""
     _end_idle()
     finish(request)
@@ -135,7 +135,7 @@ def prepare(request: str, options: Options, parcels: Sequence[Parcel]) -> Ready:
     return Ready(bench.target, made.errors, results)
 
 
-def measure(request: str, keys: Sequence[str] | None) -> Portion:
+def measure(request: str, keys: Sequence[str] | None) -> BatchResult:
     """Measure the bricks ``keys`` of a request's models; None: as its options say, of all."""
     with _lock:
         known = _requests.get(request)
@@ -145,14 +145,14 @@ def measure(request: str, keys: Sequence[str] | None) -> Portion:
     done = known.bench.measure(known.models, only=keys)
     known.used_s = time.monotonic()
     every = {key for model in known.models for key in known.bench.decompose(model).plan.keys}
-    return Portion(
+    return BatchResult(
         known.export(sorted(every) if keys is None else keys),
         fingerprint(),
         done.new_bricks,
         done.foreign_cores,
         done.rounds,
         done.disturbed_rounds,
-        done.ballast_short,
+        done.eviction_short,
         done.wall_s,
     )
 

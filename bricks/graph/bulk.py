@@ -17,14 +17,14 @@ from bricks.graph.wire import DAMAGED, LENGTH_DELIMITED, MAX_DEPTH, fields
 
 # Large real models have some ten thousand nodes, with a few attributes each: those are gone over
 # again and again. Of other parts (types, dimensions, notes) they have more, which cost less.
-MOST_NODES, MOST_PARTS = 250_000, 2_000_000
+MAX_NODES, MAX_PARTS = 250_000, 2_000_000
 _GONE_OVER = frozenset({"NodeProto", "AttributeProto", "TensorProto"})
 # Less than this cannot hold too many.
-SMALL_BYTES = 2 * MOST_NODES
+SMALL_BYTES = 2 * MAX_NODES
 
 
 def check_bulk(skeleton: bytes, file: str) -> None:
-    """Raise :class:`ModelError` for a model of more than MOST_NODES or MOST_PARTS messages."""
+    """Raise :class:`ModelError` for a model of more than MAX_NODES or MAX_PARTS messages."""
     if len(skeleton) <= SMALL_BYTES:
         return
     try:
@@ -45,10 +45,10 @@ def _count(skeleton: bytes, file: str) -> None:
                 continue
             parts += 1
             nodes += kind.name in _GONE_OVER
-            if nodes > MOST_NODES or parts > MOST_PARTS:
+            if nodes > MAX_NODES or parts > MAX_PARTS:
                 raise ModelError(
-                    f"{file} is made of more than {MOST_NODES} nodes, attributes and tensors, or"
-                    f" {MOST_PARTS} parts of any kind: refused; models are far smaller"
+                    f"{file} is made of more than {MAX_NODES} nodes, attributes and tensors, or"
+                    f" {MAX_PARTS} parts of any kind: refused; models are far smaller"
                 )
             if field.end > field.body:
                 walks.append((_known(kind), fields(skeleton, field.body, field.end)))

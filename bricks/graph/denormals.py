@@ -24,7 +24,7 @@ _GREATEST: dict[str, tuple[type[np.unsignedinteger], int]] = {
     "DOUBLE": (np.uint64, (1 << 52) - 1),
     "BFLOAT16": (np.uint16, (1 << 7) - 1),
 }
-_PIECE_BYTES = 16 << 20
+PIECE_BYTES = 16 << 20
 
 
 def denormal_share(model: Model) -> float | None:
@@ -59,6 +59,6 @@ def _pieces(
     path: Path, offset: int, size_bytes: int, kind: type[np.unsignedinteger]
 ) -> Iterator[np.ndarray]:
     width = np.dtype(kind).itemsize
-    for start in range(0, size_bytes, _PIECE_BYTES):
-        count = min(_PIECE_BYTES, size_bytes - start) // width
+    for start in range(0, size_bytes, PIECE_BYTES):
+        count = min(PIECE_BYTES, size_bytes - start) // width
         yield np.fromfile(path, kind, count, offset=offset + start)

@@ -92,7 +92,7 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
     return said
 
 
-def made_up(graph: Graph, given: Collection[str] = ()) -> list[str]:
+def synthetic_inputs(graph: Graph, given: Collection[str] = ()) -> list[str]:
     """Integer inputs whose values were not ``given``, though none is safe to assume."""
     names = [n for n in graph.inputs if n not in given and "INT" in graph.types[n].dtype]
     safe = integer_ranges(graph, names)

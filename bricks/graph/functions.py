@@ -17,9 +17,9 @@ from bricks.errors import ModelError, first_line
 from bricks.graph.topology import default_domain, label, subgraphs
 
 # What inlining may add, besides as many times what the file holds itself.
-MOST_NODES, MOST_BYTES, MOST_TIMES = 10_000, 64 << 20, 100
+MAX_NODES, MAX_BYTES, MAX_TIMES = 10_000, 64 << 20, 100
 # Functions in functions, and graphs in graphs: real models have a few; protobuf reads 33 graphs.
-MOST_CALLS, MOST_GRAPHS = 60, 30
+MAX_CALLS, MAX_GRAPHS = 60, 30
 
 Key = tuple[str, str, str]
 
@@ -55,9 +55,9 @@ def _check(proto: onnx.ModelProto, file: str) -> None:
     size = functions.size_of(proto.graph.node)
     held = sum(1 for _ in _walk(proto.graph.node))
     held += sum(1 for function in proto.functions for _ in _walk(function.node))
-    if size.graphs > MOST_GRAPHS or size.calls > MOST_CALLS:
+    if size.graphs > MAX_GRAPHS or size.calls > MAX_CALLS:
         raise ModelError(f"{file}: its functions are nested too deep: inline them before")
-    if size.nodes > MOST_NODES + MOST_TIMES * held or size.size_bytes > MOST_BYTES:
+    if size.nodes > MAX_NODES + MAX_TIMES * held or size.size_bytes > MAX_BYTES:
         raise ModelError(
             f"{file}: inlining its functions would make {size.nodes} nodes"
             f" ({size.size_bytes >> 20} MiB) of {held}: refused; inline them before"
@@ -105,7 +105,7 @@ class _Functions:
             return self._known[key]
         if key in self._within:
             raise ModelError(f"{self._file}: function {key[1]} calls itself: refused")
-        if len(self._within) > MOST_CALLS:
+        if len(self._within) > MAX_CALLS:
             raise ModelError(f"{self._file}: its functions are nested too deep: inline them before")
         self._within[key] = None
         function = self._bodies[key]

@@ -18,7 +18,7 @@ from bricks.graph.sizes import LARGEST_DIM, RANGE
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 # Containers in containers: an optional sequence of maps is as much as any runtime takes.
-_MOST_DEPTH = 3
+_MAX_DEPTH = 3
 _Dim = onnx.TensorShapeProto.Dimension
 
 
@@ -68,7 +68,7 @@ def assumed_container(proto: onnx.TypeProto, depth: int = 0) -> ValueType:
     have one element.
     """
     kind = proto.WhichOneof("value")
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         raise ModelError(f"{notation(proto)} with more around it is not supported")
     if kind == "sequence_type":
         item = assumed_container(proto.sequence_type.elem_type, depth + 1)

@@ -25,7 +25,7 @@ from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import subgraphs
 
 # A few numbers may claim to be a huge matrix; dense ones are held in memory.
-MOST_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 
 
 def make_dense(graph: onnx.GraphProto, folder: Path, file: str) -> None:
@@ -49,7 +49,7 @@ def _dense(sparse: onnx.SparseTensorProto, folder: Path, file: str) -> onnx.Tens
     kind = TensorType(type_of(sparse.values).dtype, dims)
     if ELEMENT_BITS.get(kind.dtype, 0) < 8:
         raise ModelError(f"{what} holds {kind.dtype}: not supported")
-    if kind.size_bytes > MOST_BYTES:
+    if kind.size_bytes > MAX_BYTES:
         raise ModelError(
             f"{what} takes {kind.size_bytes} bytes when dense: make it dense in the file"
         )

@@ -20,7 +20,7 @@ ELEMENT_BITS = {
 }  # fmt: skip
 
 # No host holds a value of more, and numpy knows no more dimensions.
-MOST_BYTES, MOST_DIMS = 1 << 40, 32
+MAX_BYTES, MAX_DIMS = 1 << 40, 32
 
 FLOATING = frozenset(name for name in ELEMENT_BITS if "FLOAT" in name or name == "DOUBLE")
 
@@ -48,7 +48,7 @@ class TensorType:
         bits = ELEMENT_BITS.get(self.dtype, 8)
         # A dimension of zero must not hide the others: what computes with them overflows.
         elements = math.prod(dim or 1 for dim in self.shape)
-        return len(self.shape) <= MOST_DIMS and elements * bits <= 8 * MOST_BYTES
+        return len(self.shape) <= MAX_DIMS and elements * bits <= 8 * MAX_BYTES
 
     @property
     def floating(self) -> bool:

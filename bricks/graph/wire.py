@@ -22,7 +22,7 @@ STEERING_BYTES = 1 << 20  # integers up to here are copied: their values may ste
 MAX_DEPTH = 100  # protobuf's own limit
 
 # What is left without weights: a real model has a few megabytes, of some hundred thousand fields.
-MOST_BYTES, MOST_FIELDS = 64 << 20, 4_000_000
+MAX_BYTES, MAX_FIELDS = 64 << 20, 4_000_000
 
 _VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5
 LENGTH_DELIMITED = _LEN
@@ -104,7 +104,7 @@ def _skim(path: Path, data: mmap.mmap, attributes: bool) -> bytes:
 def _check_outline(data: mmap.mmap) -> bool:
     """Whether the outermost message holds a graph; raises if it is not a whole model."""
     seen = graph = False
-    outermost = islice(fields(data, 0, len(data)), MOST_FIELDS)
+    outermost = islice(fields(data, 0, len(data)), MAX_FIELDS)
     while True:
         try:
             field = next(outermost, None)
@@ -129,7 +129,7 @@ class _Skimmer:
         self._attributes = attributes
         self._file = location
         self._location = location.encode()
-        self._bytes_left, self._fields_left = MOST_BYTES, MOST_FIELDS
+        self._bytes_left, self._fields_left = MAX_BYTES, MAX_FIELDS
 
     def message(self, kind: str, start: int, end: int, depth: int) -> bytes:
         """The message at ``start:end`` with its large payloads replaced by references."""
@@ -161,7 +161,7 @@ class _Skimmer:
         self._bytes_left -= end - start
         if self._bytes_left < 0:
             raise ModelError(
-                f"{self._file} holds more than {MOST_BYTES >> 20} MiB besides raw weights: refused;"
+                f"{self._file} holds more than {MAX_BYTES >> 20} MiB besides raw weights: refused;"
                 " store its weights raw, or beside the model"
             )
         return self._data[start:end]
@@ -192,7 +192,7 @@ class _Skimmer:
                 self._fields_left -= 1
                 if self._fields_left < 0:
                     raise ModelError(
-                        f"{self._file} holds more than {MOST_FIELDS} fields: refused; models are"
+                        f"{self._file} holds more than {MAX_FIELDS} fields: refused; models are"
                         " far smaller"
                     )
                 yield field

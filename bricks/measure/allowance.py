@@ -18,15 +18,15 @@ from bricks.graph.tensor import ELEMENT_BITS
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, without_values
 
-MOST_S = 600.0
+MAX_S = 600.0
 
 # A host that is ten times slower than any that this was tried on stays within all of these.
-_LEAST_S = 5.0
+MIN_S = 5.0
 _NODE_S = 0.002
 _WEIGHT_BYTES_PER_S = 50e6
 _FLOPS = 5e9
 
-_LEAST_BYTES = 1 << 30
+_MIN_BYTES = 1 << 30
 # Times the weights: what a runtime folds or reorders it writes anew.
 _COPIES = 2
 # For the activations of one run, by element of an input: a few hundred channels of some bytes.
@@ -34,7 +34,7 @@ _BYTES_PER_ELEMENT = 1 << 12
 
 
 def allowed_s(proto: onnx.ModelProto, *, times: int = 1) -> float:
-    """Seconds for one request about ``proto``, a model without weights, at most MOST_S.
+    """Seconds for one request about ``proto``, a model without weights, at most MAX_S.
 
     ``times`` is how often the request goes over the model.
     """
@@ -43,16 +43,16 @@ def allowed_s(proto: onnx.ModelProto, *, times: int = 1) -> float:
     # Each weight takes part once for each position: a token, or a row of an image.
     positions = sum(map(_positions, _inputs(proto)))
     flops = 2 * positions * sum(type_.elements for type_ in weights)
-    seconds = _LEAST_S + _NODE_S * nodes
+    seconds = MIN_S + _NODE_S * nodes
     seconds += _bytes(weights) / _WEIGHT_BYTES_PER_S + flops / _FLOPS
-    return min(MOST_S, times * seconds)
+    return min(MAX_S, times * seconds)
 
 
 def allowed_bytes(proto: onnx.ModelProto) -> int:
     """Bytes that one request about ``proto``, a model without weights, may take on top."""
     elements = sum(type_.elements for type_ in _inputs(proto))
     weights = _bytes(without_values(proto).values())
-    return _LEAST_BYTES + _COPIES * weights + _BYTES_PER_ELEMENT * elements
+    return _MIN_BYTES + _COPIES * weights + _BYTES_PER_ELEMENT * elements
 
 
 def _inputs(proto: onnx.ModelProto) -> list[ValueType]:

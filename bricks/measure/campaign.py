@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from bricks.measure.importance import Needs, Shares
+from bricks._version import renamed_fields
+from bricks.measure.importance import Importance, Needs
 from bricks.measure.jobs import (
-    MOST_BRICKS,
-    MOST_WEIGHT_BYTES,
+    MAX_BRICKS,
+    MAX_WEIGHT_BYTES,
     Batch,
     Job,
     batches,
@@ -25,13 +26,13 @@ from bricks.measure.jobs import (
 )
 from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import Goal, StopRule, sample_in_turn
-from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, Taken
+from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, WalkSamples
 from bricks.measure.supervisor import Supervisor
-from bricks.measure.timing_lock import WAITING, timing_turn
+from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.measure.walk import Walk, alone, along, single, walk_of
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Failure, Measurement, Round, common_state
-from bricks.samples.state_correction import Translation
+from bricks.samples.state_correction import StateCorrection
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
 
@@ -41,7 +42,7 @@ _logger = logging.getLogger(__name__)
 _LOADING = 0.25
 
 # How often a model whose bricks are known in different states of the machine is gone over again.
-_MOST_VISITS = 2
+_MAX_VISITS = 2
 
 # Seconds after which rounds are put into the store: each time costs some milliseconds.
 _KEEP_S = 0.25
@@ -61,12 +62,17 @@ BRICKS, WHOLE, OVERHEAD = "bricks", "whole model", "call overhead"
 Progress = Callable[[str, float], None]
 
 
+@renamed_fields(
+    most_ballast_bytes="max_eviction_bytes",
+    most_bricks="max_bricks",
+    most_weight_bytes="max_weight_bytes",
+)
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """How to measure: when to stop, how long a step may take, and the time there is for all.
 
-    ``most_ballast_bytes`` is the most that is read in place of weights that a walk lacks: more than
-    the caches hold is in vain. ``most_bricks`` of ``most_weight_bytes`` are measured side by side:
+    ``max_eviction_bytes`` is the most that is read in place of weights that a walk lacks: more than
+    the caches hold is in vain. ``max_bricks`` of ``max_weight_bytes`` are measured side by side:
     the more of them, the longer is the time over which the rounds of each are spread; fewer bytes
     where memory is scarce. What is known in another state of the machine is measured again where
     some model may be off by more than ``leeway`` through it, relative to its latency. None: half of
@@ -77,9 +83,9 @@ class Conditions:
     timeout_s: float = DEFAULT_TIMEOUT_S
     budget_s: float | None = None
     exclusive: bool = True
-    most_ballast_bytes: int = 1 << 28
-    most_bricks: int = MOST_BRICKS
-    most_weight_bytes: int = MOST_WEIGHT_BYTES
+    max_eviction_bytes: int = 1 << 28
+    max_bricks: int = MAX_BRICKS
+    max_weight_bytes: int = MAX_WEIGHT_BYTES
     leeway: float | None = None
 
 
@@ -102,13 +108,13 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CampaignResult:
     """What a campaign did: keys newly measured by model digest, failures, and what is left.
 
     ``again`` are those that had been measured, and were again, in another state of the machine.
     ``foreign_cores`` is how many cores other processes kept busy meanwhile; None if nothing was
     timed. ``disturbed`` of the ``rounds`` met such load, or the machine changed in them.
-    ``ballast_short``: memory lacked for all that should be read in place of a model's weights.
+    ``eviction_short``: memory lacked for all that should be read in place of a model's weights.
     """
 
     measured: Mapping[str, frozenset[str]]
@@ -118,7 +124,7 @@ class Outcome:
     foreign_cores: float | None
     rounds: int = 0
     disturbed: int = 0
-    ballast_short: bool = False
+    eviction_short: bool = False
 
 
 class Campaign:
@@ -144,26 +150,26 @@ class Campaign:
         self._unfinished: set[str] = set()
         self._needs: Mapping[str, Needs] = {}
         self._rounds_taken = self._disturbed = 0
-        self._ballast_short = False
+        self._eviction_short = False
         self._renewed = time.monotonic()
 
-    def run(self, jobs: Sequence[Job]) -> Outcome:
+    def run(self, jobs: Sequence[Job]) -> CampaignResult:
         """Measure what the store lacks for ``jobs``, as many models at once as fit."""
         foreign_cores = None
         wanted = [*PROBES.values(), *(key for job in jobs for key in job.keys)]
-        lacking = self._lacking(wanted)
-        _logger.info("measurements wanted: %d, lacking: %d", len(set(wanted)), len(lacking))
-        if jobs and lacking:
+        missing = self._lacking(wanted)
+        _logger.info("measurements wanted: %d, lacking: %d", len(set(wanted)), len(missing))
+        if jobs and missing:
             self._store.refuse_damage()  # what cannot be found would be measured twice
             exclusive = self._conditions.exclusive
             self._needs = needs_of(jobs)
-            with timing_turn(lambda: self._progress(WAITING, 0.0)) if exclusive else nullcontext():
+            with timing_lock(lambda: self._progress(WAITING, 0.0)) if exclusive else nullcontext():
                 load = ForeignLoad(self._supervisor.processor_s)
-                self._run(jobs, lacking)
+                self._run(jobs, missing)
                 foreign_cores = load.cores() if exclusive else None
         measured = {digest: frozenset(keys) for digest, keys in self._measured.items()}
         unfinished = frozenset(self._unfinished)
-        return Outcome(
+        return CampaignResult(
             measured,
             frozenset(self._again),
             tuple(self._failures),
@@ -171,10 +177,10 @@ class Campaign:
             foreign_cores,
             self._rounds_taken,
             self._disturbed,
-            self._ballast_short,
+            self._eviction_short,
         )
 
-    def _run(self, jobs: Sequence[Job], lacking: Collection[str]) -> None:
+    def _run(self, jobs: Sequence[Job], missing: Collection[str]) -> None:
         budget_s = self._conditions.budget_s
         deadline = None if budget_s is None else time.monotonic() + budget_s
         for claims in self._claims(list(PROBES.values()), deadline):
@@ -183,10 +189,10 @@ class Campaign:
                 continue
             with self._holding(claims):
                 self._probe(claims, deadline)
-        jobs = spread_out(jobs, lacking, self._needs)
-        limits = self._conditions.most_bricks, self._conditions.most_weight_bytes
-        parts = list(batches(jobs, lacking, *limits))
-        sizes = [sum(key in lacking for key in batch.keys) for batch in parts]
+        jobs = spread_out(jobs, missing, self._needs)
+        limits = self._conditions.max_bricks, self._conditions.max_weight_bytes
+        parts = list(batches(jobs, missing, *limits))
+        sizes = [sum(key in missing for key in batch.keys) for batch in parts]
         spans = [
             (sum(sizes[:number]) / sum(sizes), sum(sizes[: number + 1]) / sum(sizes))
             for number in range(len(parts))
@@ -218,7 +224,7 @@ class Campaign:
                 stale = self._stale(batch, self._state_now())
                 self._measure(batch, claims, stale, deadline, span)
                 new |= {claim.key for claim in claims}
-        for _ in range(_MOST_VISITS if new else 0):
+        for _ in range(_MAX_VISITS if new else 0):
             stale = self._stale(batch, self._state_of(batch, new))
             if not stale or (deadline is not None and time.monotonic() >= deadline):
                 break
@@ -238,11 +244,11 @@ class Campaign:
 
         None, again and again, while others hold all that is left.
         """
-        while lacking := self._lacking(keys):
+        while missing := self._lacking(keys):
             if deadline is not None and time.monotonic() >= deadline:
-                self._unfinished |= lacking
+                self._unfinished |= missing
                 return
-            yield self._store.claim(self._target, sorted(lacking), self._owner)
+            yield self._store.claim(self._target, sorted(missing), self._owner)
 
     def _wait_for_others(self, what: str, share: float) -> None:
         self._progress(f"{what}: another process measures the rest", share)
@@ -274,15 +280,15 @@ class Campaign:
         known = self._known([key for job in batch.jobs for key in job.decomposition.plan.keys])
         if all(m.known_in(state_s) for m in known.values()):
             return set()
-        translation = Translation(known.values(), state_s)
-        shares = Shares(self._needs, {}).of({key: m.latency_s() for key, m in known.items()})
+        correction = StateCorrection(known.values(), state_s)
+        shares = Importance(self._needs, {}).of({key: m.latency_s() for key, m in known.items()})
         leeway = self._conditions.leeway
         most = self._conditions.rule.precision / 2 if leeway is None else leeway
         return {
             key
             for key, measurement in known.items()
             if not measurement.known_in(state_s)
-            and shares[key] * translation.factor(measurement).open_share > most
+            and shares[key] * correction.factor(measurement).relative_uncertainty > most
         }
 
     def _known(self, keys: Sequence[str]) -> dict[str, Measurement]:
@@ -324,7 +330,7 @@ class Campaign:
         }
         rounds = {claim.key: claim.rounds for claim in claims}
         # Beside the model itself, bricks are sampled as often as it: so all meet the same drift.
-        shares = None if WHOLE in walks else Shares(self._needs, known_s)
+        shares = None if WHOLE in walks else Importance(self._needs, known_s)
         goals = {name: Goal(rounds, shares) for name in walks}
         task = Task(batch.name, walks, claims, self._conditions.rule, deadline, goals, span)
         done = self._sample(task)
@@ -339,7 +345,7 @@ class Campaign:
             wanted,
             optimize=job.decomposition.plan.granularity != "executed",
             avoid=avoid,
-            most_ballast_bytes=self._conditions.most_ballast_bytes,
+            max_eviction_bytes=self._conditions.max_eviction_bytes,
         )
 
     def _sample(self, task: Task) -> set[str]:
@@ -357,7 +363,7 @@ class Campaign:
         before = self._rounds_taken
         known = self._rounds(sampler, task)
         _logger.info("%s: rounds taken: %d", task.what, self._rounds_taken - before)
-        self._ballast_short |= sampler.ballast_short
+        self._eviction_short |= sampler.eviction_short
         claimed = task.claimed
         for key in sorted(claimed & sampler.failures.keys()):
             self._store.fail(self._target, key, sampler.failures[key], self._owner)
@@ -375,19 +381,19 @@ class Campaign:
         preparing = sampler.prepare()
         unbooked: dict[str, float] = {}  # what preparing cost, until it is part of a round
         for name, wall_s in preparing.items():
-            unbooked |= _spread_out(wall_s, sampler, name)
+            unbooked |= span_of_walks(wall_s, sampler, name)
 
         unkept: list[Mapping[str, tuple[Round, float]]] = []
         kept_at = time.monotonic()
 
         def keep() -> None:
             nonlocal kept_at
-            for booked in _together(unkept):
+            for booked in coalesced(unkept):
                 self._keep(task, booked)
             unkept.clear()
             kept_at = time.monotonic()
 
-        def book(name: str, taken: Taken, wall_s: float) -> None:
+        def book(name: str, taken: WalkSamples, wall_s: float) -> None:
             prepare_s = {key: unbooked.pop(key, 0.0) for key in taken.samples}
             booked = _booked(taken, wall_s, prepare_s)
             self._rounds_taken += 1
@@ -444,7 +450,7 @@ def _alone(task: Task, key: str) -> Task:
     return replace(task, walks=walks, claims=claims, span=(task.span[1], task.span[1]))
 
 
-def _spread_out(wall_s: float, sampler: Sampler, name: str) -> dict[str, float]:
+def span_of_walks(wall_s: float, sampler: Sampler, name: str) -> dict[str, float]:
     """The seconds that preparing a walk took, by the keys that they were spent for.
 
     Loading a key is its own; what leads in, placing and rehearsing are for all alike.
@@ -454,7 +460,7 @@ def _spread_out(wall_s: float, sampler: Sampler, name: str) -> dict[str, float]:
     return {key: own_s[key] + max(0.0, wall_s - sum(own_s.values())) / len(keys) for key in keys}
 
 
-def _together(
+def coalesced(
     walks: Iterable[Mapping[str, tuple[Round, float]]],
 ) -> Iterator[dict[str, tuple[Round, float]]]:
     """``walks`` in order, some of them together, of which no two have a round of the same key."""
@@ -469,7 +475,7 @@ def _together(
 
 
 def _booked(
-    taken: Taken, wall_s: float, prepare_s: Mapping[str, float]
+    taken: WalkSamples, wall_s: float, prepare_s: Mapping[str, float]
 ) -> dict[str, tuple[Round, float]]:
     """A round of each key, with the wall time that it has to answer for."""
     total = sum(map(sum, taken.samples.values())) or 1.0

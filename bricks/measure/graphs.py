@@ -22,7 +22,7 @@ from bricks.graph.model import Model
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
-from bricks.measure.failure_hints import given, hints
+from bricks.measure.failure_hints import explain_failure, given_inputs
 from bricks.measure.jobs import Job
 from bricks.measure.protocol import pack, unpack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
@@ -69,7 +69,7 @@ class Graphs:
             groups=found.groups,
             in_place=found.in_place,
             steering=self._steering_values(model, found),
-            assumed=observations(found.graph, set(found.observed), given=given(model)),
+            assumed=observations(found.graph, set(found.observed), given=given_inputs(model)),
             started=started,
         )
         return decomposition, found.graph
@@ -82,7 +82,7 @@ class Graphs:
             return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)
         except WorkerError as error:
             text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
-            raise WorkerError(f"{of.name}: {text}{hints(of, text)}") from error
+            raise WorkerError(f"{of.name}: {text}{explain_failure(of, text)}") from error
 
     def profile(self, job: Job) -> Profile:
         """What the runtime itself says of a run of the job's whole model."""

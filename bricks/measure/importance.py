@@ -19,7 +19,7 @@ class Needs:
     works: Mapping[str, float]
 
 
-class Shares:
+class Importance:
     """The greatest share that each latency has of any model's.
 
     ``known_s`` holds latencies that were measured before, in seconds by key.

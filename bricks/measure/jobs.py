@@ -17,8 +17,8 @@ from bricks.measure.walk import places_of
 
 # Most bricks in a batch, and bytes of their weights; so many fewer where memory is scarce. One
 # model's are never parted.
-MOST_BRICKS = 2000
-MOST_WEIGHT_BYTES = 2 << 30
+MAX_BRICKS = 2000
+MAX_WEIGHT_BYTES = 2 << 30
 
 # What measuring may hold beyond the weights of the heaviest model, and what packing them takes.
 _ROOM_BYTES = 1 << 30
@@ -106,31 +106,31 @@ def hosted(
 
 
 def spread_out(
-    jobs: Sequence[Job], lacking: Collection[str], needs: Mapping[str, Needs]
+    jobs: Sequence[Job], missing: Collection[str], needs: Mapping[str, Needs]
 ) -> list[Job]:
-    """``jobs``, each with those bricks alone that are ``lacking`` and measured in its model.
+    """``jobs``, each with those bricks alone that are ``missing`` and measured in its model.
 
     As they are, where a model itself is run too: then its bricks are measured beside it.
     """
     if any(job.whole for job in jobs):
         return list(jobs)
-    wanted = {key for job in jobs for key in job.bricks}.intersection(lacking)
+    wanted = {key for job in jobs for key in job.bricks}.intersection(missing)
     found = zip(jobs, hosted(jobs, wanted, needs), strict=True)
     return [replace(job, chosen=frozenset(mine)) for job, mine in found]
 
 
 def batches(
     jobs: Sequence[Job],
-    lacking: Collection[str],
-    most_bricks: int = MOST_BRICKS,
-    most_weight_bytes: int = MOST_WEIGHT_BYTES,
+    missing: Collection[str],
+    max_bricks: int = MAX_BRICKS,
+    max_weight_bytes: int = MAX_WEIGHT_BYTES,
 ) -> Iterator[Batch]:
-    """Batches of those ``jobs`` that need something which is ``lacking``, in order."""
+    """Batches of those ``jobs`` that need something which is ``missing``, in order."""
     together: list[Job] = []
     seen: set[str] = set()
     count = weight_bytes = 0
     for job in jobs:
-        new = [key for key in job.keys if key in lacking and key not in seen]
+        new = [key for key in job.keys if key in missing and key not in seen]
         if not new:
             continue
         seen.update(new)
@@ -138,7 +138,7 @@ def batches(
             yield Batch((job,))
             continue
         more_bytes = _weight_bytes(job, new)
-        full = count + len(new) > most_bricks or weight_bytes + more_bytes > most_weight_bytes
+        full = count + len(new) > max_bricks or weight_bytes + more_bytes > max_weight_bytes
         if together and full:
             yield Batch(tuple(together))
             together, count, weight_bytes = [], 0, 0
@@ -159,7 +159,7 @@ def _weight_bytes(job: Job, keys: Collection[str]) -> int:
     )
 
 
-def memory_bytes(jobs: Sequence[Job], most_weight_bytes: int = MOST_WEIGHT_BYTES) -> int:
+def memory_bytes(jobs: Sequence[Job], max_weight_bytes: int = MAX_WEIGHT_BYTES) -> int:
     """The memory that measuring ``jobs`` may take, in batches of so many bytes of weights.
 
     Weights are held as they are and packed; while one is packed, it is held twice more.
@@ -167,7 +167,7 @@ def memory_bytes(jobs: Sequence[Job], most_weight_bytes: int = MOST_WEIGHT_BYTES
     found = [job.decomposition for job in jobs]
     heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
     together = sum(job.decomposition.weight_bytes for job in jobs if not job.whole)
-    return 2 * max(heaviest, min(together, most_weight_bytes)) + _ROOM_BYTES
+    return 2 * max(heaviest, min(together, max_weight_bytes)) + _ROOM_BYTES
 
 
 def needs_of(jobs: Sequence[Job]) -> dict[str, Needs]:

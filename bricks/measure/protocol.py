@@ -14,8 +14,8 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     load     id, key, model, optimize, streams?        → {}
     place    place, id, inputs, outputs                → {}
     walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
-             announce, ballast_bytes?                    reference_s, reference_end_s,
-                                                         waited_share, ballast_short
+             announce, eviction_bytes?                    reference_s, reference_end_s,
+                                                         waited_share, eviction_short
     reference {}                                       → reference_s
     unload   {}                                        → {}
     profile  key, model, streams?                      → runs_s, typical, nodes: [[name, operator,

@@ -14,11 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bricks.measure.importance import Shares
-from bricks.measure.sampler import Sampler, Taken
-from bricks.samples.machine_state import alike, prevailing
+from bricks._version import warn_of_renaming
+from bricks.measure.importance import Importance
+from bricks.measure.sampler import Sampler, WalkSamples
+from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.measurement import Round
-from bricks.samples.statistics import LEAST_RANKED, half_width, median, pooled_deviation
+from bricks.samples.statistics import MIN_RANKED, half_width, median, pooled_deviation
 
 # Rounds between two looks at the precision, once there are so many that must be there.
 _LOOK_EVERY = 4
@@ -55,17 +56,27 @@ class StopRule:
     max_rounds: int = 24
     passes: int = 2
 
-    def least_rounds(self, share: float) -> int:
+    def min_rounds_for(self, share: float) -> int:
         """Rounds that a share of a model's latency needs, however narrow its interval is."""
         return max(1, math.ceil(self.min_rounds * share))
 
-    def most_rounds(self, share: float) -> int:
+    def max_rounds_for(self, share: float) -> int:
         """Rounds that it gets, however wide its interval is."""
         return min(self.max_rounds, max(_FEW, math.ceil(self.max_rounds * share)))
 
+    def least_rounds(self, share: float) -> int:
+        """Now called :meth:`min_rounds_for`."""
+        warn_of_renaming("StopRule.least_rounds", "min_rounds_for")
+        return self.min_rounds_for(share)
+
+    def most_rounds(self, share: float) -> int:
+        """Now called :meth:`max_rounds_for`."""
+        warn_of_renaming("StopRule.most_rounds", "max_rounds_for")
+        return self.max_rounds_for(share)
+
     def given_up(self, rounds: int, share: float) -> bool:
         """Whether so many rounds are too many, however disturbed they were."""
-        most = self.most_rounds(share)
+        most = self.max_rounds_for(share)
         return rounds >= most + max(_PATIENCE, most // 2)
 
     def met(self, medians: Sequence[float], share: float, deviation: float) -> bool:
@@ -73,10 +84,10 @@ class StopRule:
 
         ``deviation`` is how far rounds of such latencies are apart, relative to their median.
         """
-        count, least = len(medians), self.least_rounds(share)
-        if count >= self.most_rounds(share):
+        count, least = len(medians), self.min_rounds_for(share)
+        if count >= self.max_rounds_for(share):
             return True
-        if count < least or (count >= LEAST_RANKED and (count - least) % _LOOK_EVERY):
+        if count < least or (count >= MIN_RANKED and (count - least) % _LOOK_EVERY):
             return False
         if count == 1:
             deviation = max(deviation, _SINGLE_DEVIATION)
@@ -93,7 +104,7 @@ class Goal:
     """
 
     before: Mapping[str, Sequence[Round]] = field(default_factory=dict)
-    shares: Shares | None = None
+    shares: Importance | None = None
 
 
 class Progressing:
@@ -131,7 +142,7 @@ class Progressing:
         """The states in which the undisturbed rounds were taken."""
         return [state_s for of_key in self._quiet.values() for state_s, _ in of_key]
 
-    def advance(self, taken: Taken) -> None:
+    def advance(self, taken: WalkSamples) -> None:
         """Take a round into account."""
         self.rounds += 1
         rounds = taken.rounds()
@@ -147,7 +158,7 @@ class Progressing:
     def look(self, state_s: float | None) -> None:
         """Let those keys rest that are known well enough in this state of the machine."""
         medians = {
-            key: [value for round_state_s, value in of_key if alike(round_state_s, state_s)]
+            key: [value for round_state_s, value in of_key if same_state(round_state_s, state_s)]
             for key, of_key in self._quiet.items()
         }
         known = {key: values for key, values in medians.items() if values}
@@ -159,7 +170,7 @@ class Progressing:
             if not self._rule.given_up(self._taken[key], share)
             and (key not in known or not self._rule.met(known[key], share, deviation))
         }
-        self.least = max(map(self._rule.least_rounds, share_of.values()), default=self.least)
+        self.least = max(map(self._rule.min_rounds_for, share_of.values()), default=self.least)
 
     def _shares(self) -> dict[str, float]:
         """What each key is of a model, by whatever was seen of it: nothing, if nothing was."""
@@ -178,7 +189,7 @@ def sample_in_turn(
     *,
     goals: Mapping[str, Goal],
     deadline: float | None,
-    on_round: Callable[[str, Taken, float], None],
+    on_round: Callable[[str, WalkSamples, float], None],
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> set[str]:
     """Sample the sampler's walks in turn, until ``deadline``; the keys known well enough then.
@@ -204,7 +215,7 @@ def sample_in_turn(
             if taken.samples:
                 on_round(walk.name, taken, wall_s)
             walk.advance(taken)
-        state_s = prevailing(s for walk in walks for s in walk.states)
+        state_s = dominant_state(s for walk in walks for s in walk.states)
         for walk in walks:
             walk.look(state_s)
         walks = [walk for walk in reversed(walks) if walk.runs and not walk.content]

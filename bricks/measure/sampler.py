@@ -35,7 +35,7 @@ class Lost(WorkerDied):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class WalkSamples:
     """What one walk yields: seconds by key, of the timed steps, and the conditions as they were.
 
     The conditions are as in :class:`~bricks.samples.measurement.Round`.
@@ -58,9 +58,9 @@ class Sampler:
     """What is loaded in the worker for one model, and the failures met so far.
 
     ``failures`` maps keys to reasons, and so does ``crowded``: keys that lacked memory while others
-    were loaded. ``load_s`` maps keys to the seconds that loading them took. ``ballast_short`` says
-    whether there was memory for a part of the ballast only. ``on_load`` is told the share of what
-    is loaded, ``on_step`` that a step is about to run, announced.
+    were loaded. ``load_s`` maps keys to the seconds that loading them took. ``eviction_short`` says
+    whether there was memory for a part of the eviction read only. ``on_load`` is told the share of
+    what is loaded, ``on_step`` that a step is about to run, announced.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Sampler:
         self.failures: dict[str, str] = {}
         self.crowded: dict[str, str] = {}
         self.load_s: dict[str, float] = {}
-        self.ballast_short = False
+        self.eviction_short = False
 
     def prepare(self) -> dict[str, float]:
         """Load and place everything; seconds spent on each walk, by name."""
@@ -109,7 +109,7 @@ class Sampler:
         """The steps of a walk that have not failed."""
         return grounded(s for s in self._walks[name].steps if self._runs(s.key))
 
-    def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> Taken:
+    def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> WalkSamples:
         """Passes to warm up and ``passes`` timed ones; of ``keys`` alone, if they are given.
 
         The first time, the steps are run once before, announced: that warms up as well.
@@ -125,7 +125,7 @@ class Sampler:
             if keys is not None:
                 steps = grounded(narrowed(steps, keys))
             if not any(step.timed for step in steps):
-                return Taken({})
+                return WalkSamples({})
             started = time.perf_counter()
             try:
                 limit_s = self._limit_s(name, passes)
@@ -142,9 +142,9 @@ class Sampler:
                 continue
             if keys is None:
                 self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
-            self.ballast_short |= answer["ballast_short"]
-            samples = _by_key(steps, answer["samples"])
-            return Taken(
+            self.eviction_short |= answer["eviction_short"]
+            samples = by_key(steps, answer["samples"])
+            return WalkSamples(
                 samples,
                 answer["reference_s"],
                 answer["waited_share"],
@@ -228,7 +228,9 @@ class Sampler:
         self._supervisor.ask_afresh(
             "region",
             size_bytes=self._region_bytes,
-            ballast_bytes=max((walk.ballast_bytes(()) for walk in self._walks.values()), default=0),
+            eviction_bytes=max(
+                (walk.eviction_bytes(()) for walk in self._walks.values()), default=0
+            ),
             timeout_s=self._timeout_s,
         )
 
@@ -279,8 +281,8 @@ class Sampler:
     def _place_all(self, name: str) -> bool:
         """Place the steps that lie elsewhere, or nowhere yet; whether the worker still lives."""
         # Where one fails, those that would have overwritten its result go elsewhere.
-        while lacking := [s for s in self.steps(name) if self._placed.get(s.place) != s]:
-            for step in lacking:
+        while missing := [s for s in self.steps(name) if self._placed.get(s.place) != s]:
+            for step in missing:
                 if self._runs(step.key) and not self._place(step):
                     return False
                 self._placed[step.place] = step
@@ -353,7 +355,7 @@ class Sampler:
             timeout_s=timeout_s,
             on_step=on_step,
             steps=[[step.place, step.timed] for step in steps],
-            ballast_bytes=self._walks[name].ballast_bytes(steps),
+            eviction_bytes=self._walks[name].eviction_bytes(steps),
             passes=passes,
             announce=on_step is not None,
             region_bytes=self._walks[name].region_bytes,
@@ -384,7 +386,7 @@ def _fields(load: Load) -> dict[str, Any]:
     }
 
 
-def _by_key(
+def by_key(
     steps: Sequence[Step], columns: Sequence[Sequence[float]]
 ) -> dict[str, tuple[float, ...]]:
     """Samples by key: in each pass, the mean over the occurrences that its places stand for."""

@@ -31,7 +31,7 @@ START_TIMEOUT_S = 120.0
 # How often a worker that is killed from outside is taken for an accident.
 PATIENCE = 3
 # Models travel without weights; what is larger than this would fill the parent's memory.
-MOST_ANSWER_BYTES = 256 << 20
+MAX_ANSWER_BYTES = 256 << 20
 
 # What tells glibc's allocator to keep what is freed, in one heap. Large pages would cost more to
 # fill than they spare.
@@ -216,7 +216,7 @@ class Supervisor:
         self._log.seek(0)
         self._log.truncate()
         self._pending = bytearray()
-        self._oom_kills = _oom_kills()
+        self._oom_kills = oom_kills()
         # Nobody writes to it: it ends when this process does, however that comes about.
         watched, self._lifeline = os.pipe()
         environment[LIFELINE] = str(watched)
@@ -297,8 +297,8 @@ class Supervisor:
         searched = 0
         while (end := self._pending.find(b"\n", searched)) < 0:
             searched = len(self._pending)
-            if searched > MOST_ANSWER_BYTES:
-                raise WorkerDied(f"it said more than {MOST_ANSWER_BYTES >> 20} MiB at once")
+            if searched > MAX_ANSWER_BYTES:
+                raise WorkerDied(f"it said more than {MAX_ANSWER_BYTES >> 20} MiB at once")
             _wait([pipe], [], deadline, timeout_s)
             chunk = os.read(pipe, 1 << 20)
             if not chunk:
@@ -320,7 +320,7 @@ class Supervisor:
             name = _signal_name(-code)
             if -code != signal.SIGKILL:
                 return WorkerDied(f"it crashed the process ({name})")
-            if (_oom_kills() or 0) > (self._oom_kills or 0):
+            if (oom_kills() or 0) > (self._oom_kills or 0):
                 return WorkerDied(f"it crashed the process ({name}, for lack of memory)")
             return WorkerKilled(f"its process was killed ({name}), maybe for lack of memory")
         said = f": {tail[-1][:200]}" if tail else ""
@@ -354,7 +354,7 @@ def _wait(readable: list[int], writable: list[int], deadline: float, timeout_s: 
     raise WorkerDied(f"it did not finish within {timeout_s:.0f} s")
 
 
-def _oom_kills() -> int | None:
+def oom_kills() -> int | None:
     """How many processes the kernel has killed for lack of memory; None if it doesn't tell."""
     with suppress(OSError, ValueError), open("/proc/vmstat", encoding="ascii") as lines:
         for line in lines:

@@ -20,7 +20,7 @@ WAITING = "waiting for another process that is measuring on this host"
 
 
 @contextmanager
-def timing_turn(on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+def timing_lock(on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold this host's right to time; ``on_wait`` is called once if another process has it."""
     try:
         import fcntl

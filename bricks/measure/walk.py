@@ -37,9 +37,9 @@ LEAD_IN = 2
 # is so short that their state is no longer that of the whole (estimates rose by a percent).
 LONG_LEAD_IN = 8
 # Nothing with more bytes of weights is run along: having them costs far more than a lead-in tells.
-# The ballast is read in their place. Of long bricks, only the last is run along: nothing of what
+# Other memory is read in their place. Of long bricks, only the last is run along: nothing of what
 # was near before it is left.
-_MOST_LEAD_IN_BYTES = 1 << 24
+_MAX_LEAD_IN_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def name_of(key: str, copy: int) -> str:
 class Walk:
     """Steps in order, what they need loaded, and the size of the region they share.
 
-    ``weight_bytes`` is what the whole model has of weights, ``most_ballast_bytes`` the most that is
+    ``weight_bytes`` is what the whole model has of weights, ``max_eviction_bytes`` the most that is
     worth reading in place of those that the walk lacks.
     """
 
@@ -106,14 +106,14 @@ class Walk:
     steps: tuple[Step, ...]
     region_bytes: int = 0
     weight_bytes: int = 0
-    most_ballast_bytes: int = 0
+    max_eviction_bytes: int = 0
 
-    def ballast_bytes(self, steps: Iterable[Step]) -> int:
+    def eviction_bytes(self, steps: Iterable[Step]) -> int:
         """Bytes to read before a pass over ``steps``, for the weights that they lack."""
         run = {step.load for step in steps}
         held = sum(load.weight_bytes for load in self.loads if load.name in run)
-        lacking = max(0, self.weight_bytes - held)
-        return min(lacking, self.most_ballast_bytes) if lacking >= _HEAVY_BYTES else 0
+        missing = max(0, self.weight_bytes - held)
+        return min(missing, self.max_eviction_bytes) if missing >= _HEAVY_BYTES else 0
 
 
 def walk_of(
@@ -125,7 +125,7 @@ def walk_of(
     lead_in: int = LEAD_IN,
     places: int = PLACES,
     long_places: int = LONG_PLACES,
-    most_ballast_bytes: int = 0,
+    max_eviction_bytes: int = 0,
 ) -> Walk:
     """The walk that times the ``wanted`` bricks; ``avoid`` are known not to run.
 
@@ -172,7 +172,7 @@ def walk_of(
         for k, copy in dict.fromkeys((step.key, step.copy) for step in steps)
     )
     weight_bytes = decomposition.weight_bytes + decomposition.unseen_weight_bytes
-    return Walk(loads, tuple(steps), arena.size_bytes, weight_bytes, most_ballast_bytes)
+    return Walk(loads, tuple(steps), arena.size_bytes, weight_bytes, max_eviction_bytes)
 
 
 def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:
@@ -181,7 +181,7 @@ def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int)
     for i in timed:
         for j in range(i - 1, max(-1, i - 1 - lead_in), -1):
             brick = bricks[of[j].brick]
-            if brick.numeric_weight_bytes <= _MOST_LEAD_IN_BYTES:
+            if brick.numeric_weight_bytes <= _MAX_LEAD_IN_BYTES:
                 yield j
             if _long(brick):
                 break

@@ -16,7 +16,7 @@ from bricks.decompose.plan import Brick
 from bricks.samples.statistics import median
 
 # Fewer measured bricks than this say too little of others.
-LEAST = 10
+MIN = 10
 
 # What measuring a brick takes: seconds until it is loaded, with those that lead in, and more for
 # each byte of weights, which are copied and packed into memory that is filled for the first time;
@@ -98,11 +98,11 @@ class CostModel:
 def fit(measured: Sequence[tuple[Brick, float]]) -> CostModel | None:
     """Learn from bricks and the seconds that measuring them took, in the order of measuring.
 
-    None if they are fewer than ``LEAST``. How well it does is found by cross-validation: a tenth
+    None if they are fewer than ``MIN``. How well it does is found by cross-validation: a tenth
     that was measured in one go (so about the bricks of one model) is estimated from the rest.
     """
     costs = [(brick, wall_s) for brick, wall_s in measured if wall_s > 0]
-    if len(costs) < LEAST:
+    if len(costs) < MIN:
         return None
     outcomes: list[tuple[float, float]] = []
     for part in np.array_split(np.arange(len(costs)), _PARTS):
@@ -128,12 +128,12 @@ def _factors(features: np.ndarray, seconds: np.ndarray) -> tuple[float, ...]:
     What a brick costs varies by about the root of it, as sums do, so that is how much it counts.
     Each costs something: a tenth of the cheapest that was measured at least.
     """
-    least_s = 0.1 * seconds.min()
+    min_s = 0.1 * seconds.min()
     expected = np.full(len(seconds), seconds.mean())
     for _ in range(_STEPS):
         weights = 1 / np.sqrt(expected)
-        factors = _least_squares(features * weights[:, None], (seconds - least_s) * weights)
-        factors[0] += least_s
+        factors = _least_squares(features * weights[:, None], (seconds - min_s) * weights)
+        factors[0] += min_s
         expected = features @ factors
     return tuple(map(float, factors * seconds.sum() / expected.sum()))
 

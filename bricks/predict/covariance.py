@@ -12,13 +12,13 @@ from zlib import crc32
 
 import numpy as np
 
-from bricks.predict.features import CONVOLUTION, PRODUCT, STREAM, Traits
+from bricks.predict.features import CONVOLUTION, PRODUCT, STREAM, BrickFeatures
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class CovarianceParams:
     """How alike the residuals of two bricks of a kind are; variances are of log-latencies.
 
     Residuals have in common what all bricks of a kind have (``common``), what those with the same
@@ -47,16 +47,16 @@ class Likeness:
 
 # Found once, on half of the families of the zoo (see benchmarks/prediction.py): with these, bricks
 # of left-out families are foretold best. How wide intervals are is learned anew each time.
-LIKENESS = {
-    CONVOLUTION: Likeness(
+COVARIANCE_PARAMS = {
+    CONVOLUTION: CovarianceParams(
         lengths=(18, 13, 2.2, 9, 0.8, 5.5, 10, 4.5, 4.7, 30, 24), apart=(1.8, 3.5, 0.7, 0.05, 0.05),
         other=1.4, common=0.1, mean=0.01, wide=0.07, near=0.015, ratio=2.0, noise=0.03,
     ),
-    PRODUCT: Likeness(
+    PRODUCT: CovarianceParams(
         lengths=(7.5, 7.5, 6, 2, 12, 12, 6), apart=(0.1, 0.7, 0.05, 0.1, 0.2),
         other=0.1, common=0.02, mean=0.016, wide=0.02, near=0.02, ratio=2.0, noise=0.06,
     ),
-    STREAM: Likeness(
+    STREAM: CovarianceParams(
         lengths=(15, 33, 0.8, 10, 0.5, 33, 13, 24), apart=(5.5, 0.7, 1.2, 1.7),
         other=0.5, common=0.1, mean=0.5, wide=0.07, near=0.05, ratio=13.0, noise=0.15,
     ),
@@ -65,25 +65,27 @@ LIKENESS = {
 _NOISE_S = 0.3e-6
 
 # More weights around than this are all the same: no processor keeps them near.
-_MOST_AROUND_BYTES = 2.0**30
+_MAX_AROUND_BYTES = 2.0**30
 
 # Rows of a matrix that are computed at once.
 STRIPE = 128
 
 
-def places(traits: Sequence[Traits], roof_s: Array, like: Likeness) -> Array:
+def feature_matrix(
+    features: Sequence[BrickFeatures], roof_s: Array, params: CovarianceParams
+) -> Array:
     """A row for each brick: sizes in units of their ranges, and checksums of tags and operator."""
-    moved = np.array([t.read_bytes + t.written_bytes + t.weight_bytes for t in traits])
-    sizes = np.array([t.sizes for t in traits])
-    around = np.minimum([t.around_bytes for t in traits], _MOST_AROUND_BYTES)
+    moved = np.array([t.read_bytes + t.written_bytes + t.weight_bytes for t in features])
+    sizes = np.array([t.sizes for t in features])
+    around = np.minimum([t.around_bytes for t in features], _MAX_AROUND_BYTES)
     derived = np.stack([np.log2(moved + 64), np.log2(roof_s), np.log2(around + 1024)], axis=1)
-    lengths = np.concatenate([sizes, derived], axis=1) / like.lengths
-    names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in traits]
+    lengths = np.concatenate([sizes, derived], axis=1) / params.lengths
+    names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in features]
     return np.concatenate([lengths, np.array(names, float)], axis=1)
 
 
-def covariance(a: Array, b: Array, like: Likeness, *, lower: bool = False) -> Array:
-    """Of the residuals of all of ``a`` with all of ``b``, as :func:`places` writes them.
+def covariance(a: Array, b: Array, params: CovarianceParams, *, lower: bool = False) -> Array:
+    """Of the residuals of all of ``a`` with all of ``b``, as :func:`feature_matrix` writes them.
 
     ``lower`` leaves out what is above the diagonal, or most of it. It is made in stripes, since
     what leaves a processor's cache takes far longer.
@@ -92,37 +94,37 @@ def covariance(a: Array, b: Array, like: Likeness, *, lower: bool = False) -> Ar
     for begin in range(0, len(a), STRIPE):
         end = min(begin + STRIPE, len(a))
         width = end if lower else len(b)
-        found[begin:end, :width] = _stripe(a[begin:end], b[:width], like)
+        found[begin:end, :width] = _stripe(a[begin:end], b[:width], params)
     return found
 
 
-def _stripe(a: Array, b: Array, like: Likeness) -> Array:
-    count = len(like.lengths)
+def _stripe(a: Array, b: Array, params: CovarianceParams) -> Array:
+    count = len(params.lengths)
     far = np.zeros((len(a), len(b)))
-    weights = (*like.apart, like.other)
+    weights = (*params.apart, params.other)
     for mine, theirs, weight in zip(a.T[count:], b.T[count:], weights, strict=True):
         far += weight * (mine[:, None] != theirs[None, :])
     x, y = a[:, :count], b[:, :count]
     squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :]
     squares -= 2 * x @ y.T
     distance = np.sqrt(3 * np.maximum(squares, 0.0))
-    alike: Array = like.mean + like.wide * (1 + distance) * np.exp(-distance)
-    distance *= like.ratio
-    alike += like.near * (1 + distance) * np.exp(-distance)
-    alike *= np.exp(-far)
-    alike += like.common
-    return alike
+    similarity: Array = params.mean + params.wide * (1 + distance) * np.exp(-distance)
+    distance *= params.ratio
+    similarity += params.near * (1 + distance) * np.exp(-distance)
+    similarity *= np.exp(-far)
+    similarity += params.common
+    return similarity
 
 
-def noise_of(like: Likeness, latency_s: Array) -> Array:
+def noise_of(params: CovarianceParams, latency_s: Array) -> Array:
     """The variance of what no other brick tells of bricks with these latencies."""
-    noise: Array = like.noise**2 + (_NOISE_S / latency_s) ** 2
+    noise: Array = params.noise**2 + (_NOISE_S / latency_s) ** 2
     return noise
 
 
-def by_kind(traits: Mapping[str, Traits], keys: Collection[str]) -> dict[str, list[str]]:
+def by_kind(features: Mapping[str, BrickFeatures], keys: Collection[str]) -> dict[str, list[str]]:
     """Those of ``keys`` that are of each kind."""
     kinds: dict[str, list[str]] = {}
     for key in keys:
-        kinds.setdefault(traits[key].kind, []).append(key)
+        kinds.setdefault(features[key].kind, []).append(key)
     return dict(sorted(kinds.items()))

@@ -58,12 +58,12 @@ _BROADCASTING = frozenset(
     " LessOrEqual Max Mean Min Mod Mul Or PRelu Pow QLinearAdd QLinearMul Sub Sum Where Xor".split()
 )
 # Windows of more rows are no windows; nothing is counted there.
-_MOST_ROWS = 1 << 16
+_MAX_ROWS = 1 << 16
 _MODES = ("mode", "reduction", "coordinate_transformation_mode", "nearest_mode", "direction")
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class BrickFeatures:
     """What is known of one brick; ``sizes`` and ``tags`` are as ``SIZES`` and ``TAGS`` say.
 
     ``operator`` is its operator, or all of them joined by ``+``. ``flops`` is 0 where the work is
@@ -94,7 +94,7 @@ class Traits:
         return self.operator if way is None else f"{self.operator} {self.tag(way)}"
 
 
-def describe(brick: Brick, around_bytes: float = math.inf) -> Traits:
+def extract_features(brick: Brick, around_bytes: float = math.inf) -> BrickFeatures:
     """The traits of ``brick``. Of several nodes, the one that is likely to take longest counts.
 
     Where no model is known, its weights are taken for more than any cache holds.
@@ -105,7 +105,7 @@ def describe(brick: Brick, around_bytes: float = math.inf) -> Traits:
     tags, sizes = _DESCRIBED[kind](node)
     read, written, weights = _bytes(brick, node.operator)
     pieces = max(sizes[:2]) / max(1.0, sizes[2]) if kind == STREAM else 0.0
-    return Traits(
+    return BrickFeatures(
         kind=kind,
         operator="+".join(brick.operators),
         tags=tags,
@@ -119,7 +119,7 @@ def describe(brick: Brick, around_bytes: float = math.inf) -> Traits:
     )
 
 
-def surroundings(
+def context_weight_bytes(
     models: Iterable[Mapping[str, int]], weight_bytes: Mapping[str, int], beside_bytes: int = 0
 ) -> dict[str, float]:
     """The bytes of weights around each brick: of that model with the fewest that has it.
@@ -301,7 +301,7 @@ def _reaching(node: _Node, data: Sequence[int], window: Sequence[int]) -> float:
     space = node.output[2:]
     given = node.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     known = given and min(map(len, (strides, dilations, pads, data, space))) >= rank
-    if not known or max(window, default=0) > _MOST_ROWS:
+    if not known or max(window, default=0) > _MAX_ROWS:
         return float(math.prod(window))
     reaching = float(window[-1]) if window else 1.0
     outer = zip(window[:-1], strides, dilations, pads, data, space, strict=False)

@@ -20,8 +20,14 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from bricks.predict.cost import usual_s
-from bricks.predict.covariance import LIKENESS, by_kind, covariance, noise_of, places
-from bricks.predict.features import Traits
+from bricks.predict.covariance import (
+    COVARIANCE_PARAMS,
+    by_kind,
+    covariance,
+    feature_matrix,
+    noise_of,
+)
+from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
 
@@ -52,14 +58,14 @@ class Planner:
     def __init__(
         self,
         counts: Mapping[str, Mapping[str, int]],
-        traits: Mapping[str, Traits],
+        features: Mapping[str, BrickFeatures],
         beliefs: Mapping[str, Belief],
         familiar: Collection[str] = (),
     ) -> None:
         self._counts = [counts[model] for model in sorted(counts)]
         self._kinds = [
-            _Kind(kind, keys, traits, beliefs, familiar)
-            for kind, keys in by_kind(traits, sorted(beliefs)).items()
+            _Kind(kind, keys, features, beliefs, familiar)
+            for kind, keys in by_kind(features, sorted(beliefs)).items()
         ]
         self._variances = np.zeros(len(counts))
         self.believe(beliefs)
@@ -86,19 +92,19 @@ class Planner:
         return float(np.quantile(self.deviations(), share, method="lower"))
 
     def choose(
-        self, goal: float, *, least: int = 0, most: int | None = None, most_s: float = math.inf
+        self, goal: float, *, least: int = 0, most: int | None = None, max_s: float = math.inf
     ) -> list[str]:
         """The bricks to measure, the most worthwhile first, until the ``goal`` is met.
 
         That is a relative standard deviation (:meth:`meets`); at zero all are chosen. Not fewer
-        than ``least``, if there are so many; not more than ``most``, nor than take about ``most_s``
+        than ``least``, if there are so many; not more than ``most``, nor than take about ``max_s``
         seconds, but one.
         """
         chosen: list[str] = []
         spent_s = 0.0
         for key, cost_s in self._worthwhile(goal, least):
             spent_s += cost_s
-            if chosen and (spent_s > most_s or len(chosen) == most):
+            if chosen and (spent_s > max_s or len(chosen) == most):
                 break
             chosen.append(key)
         return chosen
@@ -161,21 +167,21 @@ class _Kind:
         self,
         kind: str,
         keys: list[str],
-        traits: Mapping[str, Traits],
+        features: Mapping[str, BrickFeatures],
         beliefs: Mapping[str, Belief],
         familiar: Collection[str],
     ) -> None:
         self._keys = keys
-        self._like = LIKENESS[kind]
+        self._like = COVARIANCE_PARAMS[kind]
         self._open = np.array([not beliefs[key].measured for key in keys])
         # Of nodes that are cut out together, the operators say little by their names.
-        kernels = [traits[key].kernel for key in keys]
+        kernels = [features[key].kernel for key in keys]
         self._kernels = np.array(["" if "+" in name else name for name in kernels])
         self.strange = set(self._kernels) - {"", *familiar, *self._kernels[~self._open]}
         latency_s = np.array([max(beliefs[key].latency_s, 1e-7) for key in keys])
         self._noise = noise_of(self._like, latency_s)
-        self._weight_bytes = np.array([traits[key].weight_bytes for key in keys])
-        self._places = places([traits[key] for key in keys], latency_s, self._like)
+        self._weight_bytes = np.array([features[key].weight_bytes for key in keys])
+        self._places = feature_matrix([features[key] for key in keys], latency_s, self._like)
         half = covariance(self._places, self._places, self._like, lower=True).astype(np.float32)
         self._prior = np.tril(half)
         self._prior += np.tril(half, -1).T

@@ -21,26 +21,26 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
 from bricks.predict.covariance import (
-    LIKENESS,
+    COVARIANCE_PARAMS,
     STRIPE,
-    Likeness,
+    CovarianceParams,
     by_kind,
     covariance,
+    feature_matrix,
     noise_of,
-    places,
 )
-from bricks.predict.features import Traits
+from bricks.predict.features import BrickFeatures
 from bricks.predict.prediction import Prediction
 from bricks.predict.roofline import Roofline
 
 Array = np.ndarray
 
 # Fewer measured bricks than this say too little of others.
-LEAST = 30
+MIN = 30
 
 # More bricks of a kind than this are not learned from: the effort grows with their third power.
 # Keys are digests, so the first of them are as good as drawn by lot.
-MOST = 3000
+MAX = 3000
 
 
 # How far off kernels are of which nothing was measured: a standard deviation of logarithms, found
@@ -58,16 +58,16 @@ _FEW, _WORST = 10, 5.0
 class Alike(Kernel):  # type: ignore[misc]  # the library has no types
     """The covariance of residuals, of bricks as :func:`_places` writes them."""
 
-    def __init__(self, like: Likeness) -> None:
-        self.like = like
+    def __init__(self, params: CovarianceParams) -> None:
+        self.params = params
 
     def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Array:
         """Of all of ``X`` with all of ``Y``, or with each other: then the lower half of it."""
-        return covariance(X, X if Y is None else Y, self.like, lower=Y is None)
+        return covariance(X, X if Y is None else Y, self.params, lower=Y is None)
 
     def diag(self, X: Array) -> Array:
         """Of each with itself."""
-        return np.full(len(X), self.like.prior)
+        return np.full(len(X), self.params.prior)
 
     def is_stationary(self) -> bool:
         """Whether only distances count: they do, once tags are told apart."""
@@ -83,7 +83,7 @@ class _Field:
     ``kernels`` are those that were measured.
     """
 
-    like: Likeness
+    params: CovarianceParams
     roofline: Roofline
     process: GaussianProcessRegressor
     residuals: Array
@@ -91,28 +91,30 @@ class _Field:
     kernels: frozenset[str]
 
     @classmethod
-    def fit(cls, traits: Sequence[Traits], roofline: Roofline, like: Likeness) -> _Field:
+    def fit(
+        cls, features: Sequence[BrickFeatures], roofline: Roofline, params: CovarianceParams
+    ) -> _Field:
         """``roofline`` was fitted to the same bricks."""
-        roof_s = roofline.seconds(traits)
-        noise = noise_of(like, roofline.latency_s)
+        roof_s = roofline.seconds(features)
+        noise = noise_of(params, roofline.latency_s)
         # What decides how alike bricks are was found once: nothing is to be optimised here.
-        process = GaussianProcessRegressor(Alike(like), alpha=noise, optimizer=None)
+        process = GaussianProcessRegressor(Alike(params), alpha=noise, optimizer=None)
         residuals = np.log(roofline.latency_s / roof_s)
-        process.fit(places(traits, roof_s, like), residuals)
-        kernels = frozenset(t.kernel for t in traits)
-        return cls(like, roofline, process, residuals, {"": 1.0}, kernels)
+        process.fit(feature_matrix(features, roof_s, params), residuals)
+        kernels = frozenset(t.kernel for t in features)
+        return cls(params, roofline, process, residuals, {"": 1.0}, kernels)
 
-    def predict(self, traits: Sequence[Traits]) -> tuple[Array, Array]:
+    def predict(self, features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
         """Logarithms of latencies, and their standard deviations."""
-        roof_s = self.roofline.seconds(traits)
-        at = places(traits, roof_s, self.like)
+        roof_s = self.roofline.seconds(features)
+        at = feature_matrix(features, roof_s, self.params)
         with warnings.catch_warnings():  # where a brick is just like a measured one, rounding shows
             warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
             found, deviations = self.process.predict(at, return_std=True)
         logs = np.log(roof_s) + found
-        noise = noise_of(self.like, np.exp(logs))
-        scale = [self.scales.get(t.kernel, self.scales[""]) for t in traits]
-        least = [0.0 if t.kernel in self.kernels else _STRANGE_SD for t in traits]
+        noise = noise_of(self.params, np.exp(logs))
+        scale = [self.scales.get(t.kernel, self.scales[""]) for t in features]
+        least = [0.0 if t.kernel in self.kernels else _STRANGE_SD for t in features]
         return logs, np.maximum(np.array(scale) * np.sqrt(deviations**2 + noise), least)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
@@ -150,50 +152,52 @@ class Predictor:
     _fields: Mapping[str, _Field]
     _general: Roofline
 
-    def predict(self, traits: Mapping[str, Traits]) -> dict[str, Prediction]:
-        """The latency of each brick, by the keys of ``traits``."""
+    def predict(self, features: Mapping[str, BrickFeatures]) -> dict[str, Prediction]:
+        """The latency of each brick, by the keys of ``features``."""
         found: dict[str, Prediction] = {}
-        for kind, keys in by_kind(traits, sorted(traits)).items():
+        for kind, keys in by_kind(features, sorted(features)).items():
             for begin in range(0, len(keys), STRIPE):
                 some = keys[begin : begin + STRIPE]
-                logs, sds = self._predict(kind, [traits[key] for key in some])
+                logs, sds = self._predict(kind, [features[key] for key in some])
                 for key, log, sd in zip(some, logs, sds, strict=True):
                     found[key] = Prediction(math.exp(log), float(sd))
-        return {key: found[key] for key in traits}
+        return {key: found[key] for key in features}
 
-    def scale(self, traits: Traits) -> float:
+    def scale(self, features: BrickFeatures) -> float:
         """How far off predictions of such a brick are, compared to what the process expects."""
-        field = self._fields.get(traits.kind)
-        return 1.0 if field is None else field.scales.get(traits.kernel, field.scales[""])
+        field = self._fields.get(features.kind)
+        return 1.0 if field is None else field.scales.get(features.kernel, field.scales[""])
 
-    def _predict(self, kind: str, traits: Sequence[Traits]) -> tuple[Array, Array]:
+    def _predict(self, kind: str, features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
         if kind in self._fields:
-            return self._fields[kind].predict(traits)
-        return np.log(self._general.seconds(traits)), np.full(len(traits), _STRANGE_SD)
+            return self._fields[kind].predict(features)
+        return np.log(self._general.seconds(features)), np.full(len(features), _STRANGE_SD)
 
 
 def learn(
-    traits: Mapping[str, Traits],
+    features: Mapping[str, BrickFeatures],
     latency_s: Mapping[str, float],
     groups: Mapping[str, Collection[str]],
 ) -> Predictor | None:
-    """Learn from the bricks that are in both ``traits`` and ``latency_s``; None if too few are.
+    """Learn from the bricks that are in both ``features`` and ``latency_s``; None if too few are.
 
     Latencies are all of one state of the machine, with a call's cost in them. ``groups`` are the
     keys of the bricks of each family of models (or of each model): a brick that only one of them
     has tells how far off predictions for another one will be. The order of mappings does not
     matter, and nothing is drawn by lot.
     """
-    known = sorted(key for key in traits if latency_s.get(key, 0.0) > 0)
-    if len(known) < LEAST:
+    known = sorted(key for key in features if latency_s.get(key, 0.0) > 0)
+    if len(known) < MIN:
         return None
-    general = Roofline.fit([traits[key] for key in known], _array(latency_s, known))
+    general = Roofline.fit([features[key] for key in known], _array(latency_s, known))
     fields, outcomes = {}, []
     owners = _owners(groups, known)
-    for kind, keys in by_kind(traits, known).items():
-        chosen = keys[:MOST]
-        mine, seconds = [traits[key] for key in chosen], _array(latency_s, chosen)
-        field = _Field.fit(mine, Roofline.fit(mine, seconds, general.factors), LIKENESS[kind])
+    for kind, keys in by_kind(features, known).items():
+        chosen = keys[:MAX]
+        mine, seconds = [features[key] for key in chosen], _array(latency_s, chosen)
+        field = _Field.fit(
+            mine, Roofline.fit(mine, seconds, general.factors), COVARIANCE_PARAMS[kind]
+        )
         found = _outcomes(field, [owners.get(key) for key in chosen])
         scales = scales_of(found)
         fields[kind] = replace(field, scales=scales)
@@ -202,7 +206,7 @@ def learn(
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HeldOutError:
     """A measured brick that was left out with its group; ``error`` is log(measured / predicted)."""
 
     group: str
@@ -212,12 +216,12 @@ class Outcome:
     log_sd: float
 
 
-def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[Outcome]:
-    places: dict[str, list[int]] = {}
+def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[HeldOutError]:
+    feature_matrix: dict[str, list[int]] = {}
     for i, owner in enumerate(owners):
         if owner is not None:
-            places.setdefault(owner, []).append(i)
-    groups = {name: np.array(places[name]) for name in sorted(places)}
+            feature_matrix.setdefault(owner, []).append(i)
+    groups = {name: np.array(feature_matrix[name]) for name in sorted(feature_matrix)}
     groups = {name: mine for name, mine in groups.items() if len(mine) < len(owners)}
     found = []
     measured = Counter(field.roofline.classes)
@@ -231,14 +235,14 @@ def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[Outcome]:
             own = Counter(names)
             # What is said of kernels that no other group has is no prediction, and known as such.
             found += [
-                Outcome(group, str(name), *map(float, row))
+                HeldOutError(group, str(name), *map(float, row))
                 for name, *row in rows
                 if own[name] < measured[name]
             ]
     return found
 
 
-def scales_of(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def scales_of(outcomes: Sequence[HeldOutError]) -> dict[str, float]:
     """What standard deviations are to be multiplied by, of each class as far as it tells."""
     if not outcomes:
         return {"": 1.0}
@@ -256,7 +260,7 @@ def scales_of(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return scales
 
 
-def _bias(outcomes: Sequence[Outcome]) -> float:
+def _bias(outcomes: Sequence[HeldOutError]) -> float:
     """What groups are likely to be off by, beyond what independent errors of bricks explain.
 
     The mean over all that is possible, each as likely as it is usual and makes what was found. The

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bricks.predict.features import Traits
+from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
 
@@ -51,10 +51,10 @@ class Roofline:
 
     @classmethod
     def fit(
-        cls, traits: Sequence[Traits], latency_s: Array, prior: Array | None = None
+        cls, features: Sequence[BrickFeatures], latency_s: Array, prior: Array | None = None
     ) -> Roofline:
         """Fitted to measured bricks; ``prior`` are the factors of what is like them."""
-        parts, classes = _parts(traits), np.array([t.kernel for t in traits])
+        parts, classes = _parts(features), np.array([t.kernel for t in features])
         factors = _factors(parts, latency_s, _START if prior is None else prior, _FREEDOM)
         bare = cls(factors, {}, classes, parts, latency_s)
         return replace(bare, own={c: bare._own(classes == c) for c in sorted(set(classes))})
@@ -65,10 +65,10 @@ class Roofline:
         nothing = np.zeros((0, len(_START)))
         return cls(_START, {}, np.array([], str), nothing, np.array([]))
 
-    def seconds(self, traits: Sequence[Traits]) -> Array:
+    def seconds(self, features: Sequence[BrickFeatures]) -> Array:
         """The latency of each brick."""
-        factors = np.array([self.own.get(t.kernel, self.factors) for t in traits])
-        return _seconds(_parts(traits), factors)
+        factors = np.array([self.own.get(t.kernel, self.factors) for t in features])
+        return _seconds(_parts(features), factors)
 
     def seconds_without(self, left_out: Array) -> Array:
         """Of the bricks it was fitted to, had those at these positions not been there.
@@ -90,15 +90,15 @@ class Roofline:
         return _factors(self.parts[mine], self.latency_s[mine], self.factors, _OWN_FREEDOM)
 
 
-def _parts(traits: Sequence[Traits]) -> Array:
-    around = np.array([max(1.0, t.around_bytes) for t in traits])
+def _parts(features: Sequence[BrickFeatures]) -> Array:
+    around = np.array([max(1.0, t.around_bytes) for t in features])
     far = np.clip((np.log2(around) - _NEAR) / (_FAR - _NEAR), 0.0, 1.0)
     rows = [
         (
             1.0, t.flops, t.read_bytes + t.written_bytes,
             t.weight_bytes * share, t.weight_bytes * (1 - share), t.pieces,
         )
-        for t, share in zip(traits, far, strict=True)
+        for t, share in zip(features, far, strict=True)
     ]  # fmt: skip
     return np.array(rows).reshape(-1, len(_START))
 

@@ -19,12 +19,12 @@ import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import Ridge
 
-from bricks.predict.covariance import LIKENESS, noise_of, places
-from bricks.predict.features import Traits
+from bricks.predict.covariance import COVARIANCE_PARAMS, feature_matrix, noise_of
+from bricks.predict.features import BrickFeatures
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import (
     Alike,
-    Outcome,
+    HeldOutError,
     Predictor,
     learn,
     scales_of,
@@ -32,7 +32,7 @@ from bricks.predict.predictor import (
 
 Array = np.ndarray
 
-_KINDS = tuple(LIKENESS)
+_KINDS = tuple(COVARIANCE_PARAMS)
 
 # How strongly the regression is held back, and by how much less alike residuals are than those of
 # rooflines. Found on half of the families, with targets that are in no report.
@@ -51,7 +51,7 @@ _FOLDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class SourceTarget:
     """What is known of another target: bricks that were measured there, and what that teaches.
 
     ``kernels`` are those of which something was measured.
@@ -62,15 +62,15 @@ class Elsewhere:
     predictor: Predictor
     kernels: frozenset[str] = frozenset()
 
-    def logs(self, traits: Mapping[str, Traits]) -> tuple[Array, Array]:
+    def logs(self, features: Mapping[str, BrickFeatures]) -> tuple[Array, Array]:
         """Logarithms of the latencies there, measured or predicted, and standard deviations."""
-        lacking = {key: t for key, t in traits.items() if self.latency_s.get(key, 0.0) <= 0.0}
-        predicted = self.predictor.predict(lacking)
+        missing = {key: t for key, t in features.items() if self.latency_s.get(key, 0.0) <= 0.0}
+        predicted = self.predictor.predict(missing)
         found = [
             (math.log(predicted[key].latency_s), predicted[key].log_sd)
             if key in predicted
             else (math.log(self.latency_s[key]), _MEASURED_SD)
-            for key in traits
+            for key in features
         ]
         logs, sds = zip(*found, strict=True) if found else ((), ())
         return np.array(logs), np.array(sds)
@@ -83,26 +83,29 @@ class _Seen:
     ``trust`` is how much each target counts.
     """
 
-    traits: Sequence[Traits]
+    features: Sequence[BrickFeatures]
     logs: Array
     sds: Array
     trust: Array
 
     @classmethod
     def of(
-        cls, traits: Mapping[str, Traits], others: Sequence[Elsewhere], trust: Array | None = None
+        cls,
+        features: Mapping[str, BrickFeatures],
+        others: Sequence[SourceTarget],
+        trust: Array | None = None,
     ) -> _Seen:
-        columns = [other.logs(traits) for other in others]
+        columns = [other.logs(features) for other in others]
         logs = np.stack([log for log, _ in columns], axis=1)
         sds = np.stack([sd for _, sd in columns], axis=1)
         return cls(
-            list(traits.values()), logs, sds, np.ones(len(others)) if trust is None else trust
+            list(features.values()), logs, sds, np.ones(len(others)) if trust is None else trust
         )
 
     def part(self, rows: Array) -> _Seen:
         """Some of the bricks."""
-        traits = [self.traits[i] for i in rows]
-        return _Seen(traits, self.logs[rows], self.sds[rows], self.trust)
+        features = [self.features[i] for i in rows]
+        return _Seen(features, self.logs[rows], self.sds[rows], self.trust)
 
     def trusted(self, logs: Array) -> _Seen:
         """The same, each target trusted as far as it foretells what was measured here.
@@ -126,7 +129,7 @@ class _Seen:
 
     def of_kind(self, kind: str) -> Array:
         """The rows of the bricks of a kind."""
-        return np.array([i for i, t in enumerate(self.traits) if t.kind == kind], int)
+        return np.array([i for i, t in enumerate(self.features) if t.kind == kind], int)
 
     @property
     def weights(self) -> Array:
@@ -147,7 +150,7 @@ class _Seen:
 
         Where a target has not measured a brick, it counts the less the less sure it is.
         """
-        kinds = np.array([[t.kind == kind for kind in _KINDS] for t in self.traits], float)
+        kinds = np.array([[t.kind == kind for kind in _KINDS] for t in self.features], float)
         middle = self.middle
         size = np.clip((middle - math.log(1e-4)) / 2.0, -2.5, 2.5)[:, None]
         sure = 1.0 / (1.0 + (self.sds / 0.1) ** 2)
@@ -176,10 +179,10 @@ class _Fit:
             mine = seen.of_kind(kind)
             if not len(mine):
                 continue
-            like = LIKENESS[kind]
-            at = places([seen.traits[i] for i in mine], np.exp(seen.middle[mine]), like)
+            params = COVARIANCE_PARAMS[kind]
+            at = feature_matrix([seen.features[i] for i in mine], np.exp(seen.middle[mine]), params)
             process = GaussianProcessRegressor(
-                Alike(like), alpha=noise[mine] / _SHRINK, optimizer=None
+                Alike(params), alpha=noise[mine] / _SHRINK, optimizer=None
             )
             process.fit(at, residuals[mine])
             processes[kind] = process
@@ -194,11 +197,11 @@ class _Fit:
             mine = seen.of_kind(kind)
             if not len(mine):
                 continue
-            like = LIKENESS[kind]
+            params = COVARIANCE_PARAMS[kind]
             if kind not in self.processes:
-                variances[mine] = _SHRINK * like.prior
+                variances[mine] = _SHRINK * params.prior
                 continue
-            at = places([seen.traits[i] for i in mine], np.exp(middle[mine]), like)
+            at = feature_matrix([seen.features[i] for i in mine], np.exp(middle[mine]), params)
             with warnings.catch_warnings():  # where bricks are just alike, rounding shows
                 warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
                 found, sds = self.processes[kind].predict(at, return_std=True)
@@ -213,7 +216,7 @@ def _noise(seen: _Seen, logs: Array) -> Array:
     of_kind = np.zeros(len(logs))
     for kind in _KINDS:
         mine = seen.of_kind(kind)
-        of_kind[mine] = noise_of(LIKENESS[kind], np.exp(logs[mine]))
+        of_kind[mine] = noise_of(COVARIANCE_PARAMS[kind], np.exp(logs[mine]))
     weights = seen.weights / seen.weights.sum(axis=1)[:, None]
     found: Array = of_kind + ((weights * seen.sds) ** 2).sum(axis=1)
     return found
@@ -228,26 +231,26 @@ class Transfer:
 
     own: Predictor
     bias: float
-    _others: Sequence[Elsewhere]
+    _others: Sequence[SourceTarget]
     _trust: Array
     _fit: _Fit
     _scales: Mapping[str, float]
 
-    def predict(self, traits: Mapping[str, Traits]) -> dict[str, Prediction]:
-        """The latency of each brick, by the keys of ``traits``."""
-        if not traits:
+    def predict(self, features: Mapping[str, BrickFeatures]) -> dict[str, Prediction]:
+        """The latency of each brick, by the keys of ``features``."""
+        if not features:
             return {}
-        own = self.own.predict(traits)
-        logs, sds = self._fit.predict(_Seen.of(traits, self._others, self._trust))
+        own = self.own.predict(features)
+        logs, sds = self._fit.predict(_Seen.of(features, self._others, self._trust))
         found = {}
-        for key, log, sd in zip(traits, logs, sds, strict=True):
-            scale = self._scales.get(traits[key].kind, self._scales[""])
+        for key, log, sd in zip(features, logs, sds, strict=True):
+            scale = self._scales.get(features[key].kind, self._scales[""])
             found[key] = _both(own[key], Prediction(math.exp(log), float(sd) * scale))
         return found
 
-    def scale(self, traits: Traits) -> float:
+    def scale(self, features: BrickFeatures) -> float:
         """How far off predictions of such a brick are, compared to what the process expects."""
-        return self.own.scale(traits)
+        return self.own.scale(features)
 
 
 def _both(one: Prediction, other: Prediction) -> Prediction:
@@ -258,39 +261,41 @@ def _both(one: Prediction, other: Prediction) -> Prediction:
     return Prediction(math.exp(log), math.sqrt(mine**2 + theirs**2 + 2 * _ALIKE * mine * theirs))
 
 
-def expected(traits: Mapping[str, Traits], others: Sequence[Elsewhere]) -> dict[str, float]:
+def expected(
+    features: Mapping[str, BrickFeatures], others: Sequence[SourceTarget]
+) -> dict[str, float]:
     """What the others make expect of each brick before anything is measured here, in seconds."""
-    if not traits:
+    if not features:
         return {}
-    middle = np.exp(_Seen.of(traits, others).middle)
-    return {key: float(s) for key, s in zip(traits, middle, strict=True)}
+    middle = np.exp(_Seen.of(features, others).middle)
+    return {key: float(s) for key, s in zip(features, middle, strict=True)}
 
 
 def learn_transfer(
-    traits: Mapping[str, Traits],
+    features: Mapping[str, BrickFeatures],
     latency_s: Mapping[str, float],
     groups: Mapping[str, Collection[str]],
-    others: Sequence[Elsewhere],
+    others: Sequence[SourceTarget],
 ) -> Transfer | None:
     """Learn from bricks that are measured here, and what is known of ``others``.
 
     None if too few are measured, or there are no others. Arguments are as those of
     :func:`bricks.predict.predictor.learn`.
     """
-    own = learn(traits, latency_s, groups) if others else None
+    own = learn(features, latency_s, groups) if others else None
     if own is None:
         return None
-    known = sorted(key for key in traits if latency_s.get(key, 0.0) > 0)
+    known = sorted(key for key in features if latency_s.get(key, 0.0) > 0)
     logs = np.log([latency_s[key] for key in known])
-    seen = _Seen.of({key: traits[key] for key in known}, others).trusted(logs)
-    outcomes: list[Outcome] = []
+    seen = _Seen.of({key: features[key] for key in known}, others).trusted(logs)
+    outcomes: list[HeldOutError] = []
     folds = np.arange(len(known)) % _FOLDS
     for fold in range(_FOLDS):
         kept, left = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         found, sds = _Fit.of(seen.part(kept), logs[kept]).predict(seen.part(left))
         outcomes += [
-            Outcome(
-                "", seen.traits[int(i)].kind, math.exp(logs[i]), float(logs[i] - log), float(sd)
+            HeldOutError(
+                "", seen.features[int(i)].kind, math.exp(logs[i]), float(logs[i] - log), float(sd)
             )
             for i, log, sd in zip(left, found, sds, strict=True)
         ]

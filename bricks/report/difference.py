@@ -16,7 +16,7 @@ from bricks.report.tables import NOTABLE_SHARE, percent, seconds
 Row = Mapping[str, Any]
 
 # So many are shown; ``--json`` has all.
-_MOST_BRICKS, _MOST_PARTS, _MOST_MODELS = 10, 5, 3
+_MAX_BRICKS, _MAX_PARTS, _MAX_MODELS = 10, 5, 3
 
 
 def difference_parts(facts: Row) -> list[RenderableType]:
@@ -31,14 +31,14 @@ def difference_parts(facts: Row) -> list[RenderableType]:
     ):
         if of:
             parts += ["", _bricks_table(of)]
-        if len(of) > _MOST_BRICKS:
-            parts.append(f"… and {len(of) - _MOST_BRICKS} more that are {direction}: --json tells.")
+        if len(of) > _MAX_BRICKS:
+            parts.append(f"… and {len(of) - _MAX_BRICKS} more that are {direction}: --json tells.")
     notable = [m for m in facts["models"] if m["beyond_noise"] or m["gone_s"] or m["come_s"]]
     notable.sort(key=lambda model: -abs(math.log(model["ratio"])))
-    for model in notable[:_MOST_MODELS]:
+    for model in notable[:_MAX_MODELS]:
         parts += ["", f"Where the difference of {model['model']} comes from:", _parts(model)]
-    if len(notable) > _MOST_MODELS:
-        parts.append(f"… and of {len(notable) - _MOST_MODELS} more models: --json tells.")
+    if len(notable) > _MAX_MODELS:
+        parts.append(f"… and of {len(notable) - _MAX_MODELS} more models: --json tells.")
     return parts
 
 
@@ -88,7 +88,7 @@ def _head(facts: Row) -> Iterator[str]:
         )
     for side, names in (("old", facts["only_old"]), ("new", facts["only_new"])):
         if names:
-            yield f"Only {side} knows, and nothing is compared of: {_few(names, _MOST_PARTS)}."
+            yield f"Only {side} knows, and nothing is compared of: {_few(names, _MAX_PARTS)}."
 
 
 def _models_table(models: Sequence[Row], common: Row | None) -> Table:
@@ -142,9 +142,9 @@ def _remarks(models: Sequence[Row]) -> Iterator[str]:
             )
 
 
-def _bricks_of(row: Row, lacking: str) -> str:
+def _bricks_of(row: Row, missing: str) -> str:
     """How many bricks a side lacks, in words."""
-    count = sum(not part[f"{lacking}_occurrences"] for part in row["contributions"])
+    count = sum(not part[f"{missing}_occurrences"] for part in row["contributions"])
     return "1 brick" if count == 1 else f"{count} bricks"
 
 
@@ -152,16 +152,16 @@ def _bricks_table(bricks: Sequence[Row]) -> Table:
     """What is beyond noise, the slowest first."""
     table = _table("brick", "operators", "old", "new", "ratio", "interval", "rounds", "models",
                    left=("operators", "models"))  # fmt: skip
-    for row in bricks[:_MOST_BRICKS]:
+    for row in bricks[:_MAX_BRICKS]:
         table.add_row(
             Text(row["brick"] + "*" * row["other_state"]),
-            Text(printable(_few(row["operators"], _MOST_PARTS))),
+            Text(printable(_few(row["operators"], _MAX_PARTS))),
             seconds(row["old_s"]),
             seconds(row["new_s"]),
             f"{row['ratio']:.3f}",
             _interval(row),
             "/".join(map(str, row["rounds"])),
-            Text(printable(_few(row["models"], _MOST_MODELS))),
+            Text(printable(_few(row["models"], _MAX_MODELS))),
         )
     return table
 
@@ -170,20 +170,20 @@ def _parts(model: Row) -> Table:
     """What most of a model's difference comes from."""
     table = _table("brick", "operators", "occurrences", "old", "new", "difference", "",
                    left=("operators", ""))  # fmt: skip
-    for part in model["contributions"][:_MOST_PARTS]:
+    for part in model["contributions"][:_MAX_PARTS]:
         remarks = ["only old"] * (not part["new_occurrences"])
         remarks += ["only new"] * (not part["old_occurrences"]) + ["predicted"] * part["predicted"]
         counts = dict.fromkeys((part["old_occurrences"], part["new_occurrences"]))
         table.add_row(
             Text(part["brick"]),
-            Text(printable(_few(part["operators"], _MOST_PARTS))),
+            Text(printable(_few(part["operators"], _MAX_PARTS))),
             " → ".join(map(str, counts)),
             seconds(part["old_s"]),
             seconds(part["new_s"]),
             _signed(part["difference_s"]),
             ", ".join(remarks),
         )
-    rest_s = sum(part["difference_s"] for part in model["contributions"][_MOST_PARTS:])
+    rest_s = sum(part["difference_s"] for part in model["contributions"][_MAX_PARTS:])
     rest_s += model["call_overhead_difference_s"]
     table.add_row("all else", "", "", "", "", _signed(rest_s), "")
     return table

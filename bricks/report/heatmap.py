@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".png")
 
 _DPI = 160
-_MOST_WITH_NUMBERS = 16  # squares large enough to be written into
+_MAX_WITH_NUMBERS = 16  # squares large enough to be written into
 _GRID = 6.5  # inches; squares are smaller than that allows only down to what can be read
 _SMALLEST, _LARGEST = 0.125, 0.5  # inches a square
 _MARKS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 1.0)
@@ -122,7 +122,7 @@ def _squares(axes: Axes, similarity: Similarity, order: list[int], points: float
     own = [_corners(i, i) for i in range(len(order))]
     axes.add_collection(PolyCollection(own, facecolors="0.85", **lines))
     axes.set(xlim=(0, len(order)), ylim=(len(order), 0), aspect="equal")
-    if len(order) <= _MOST_WITH_NUMBERS:
+    if len(order) <= _MAX_WITH_NUMBERS:
         for (row, column), value in found.items():
             colour = "white" if value > 0.25 else "black"
             text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": points * 0.85}

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bricks.analysis.cache_summary import ModelView, Overview, TargetView
+from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.errors import UsageError, printable
 from bricks.estimate.estimate import IncompleteEstimate
 from bricks.report.page_data import page_data
@@ -21,7 +21,7 @@ from bricks.report.tables import percent, seconds, size
 _TEMPLATES = Path(__file__).with_name("templates")
 
 # Bricks of the table of those that cost a zoo most.
-_MOST_COSTLY = 100
+_MAX_COSTLY = 100
 
 
 def check_renderer() -> None:
@@ -36,19 +36,19 @@ def check_renderer() -> None:
         ) from exc
 
 
-def render(overview: Overview, *, version: str, made: str) -> str:
+def render(summary: CacheSummary, *, version: str, made: str) -> str:
     """The page; ``version`` is that of this package, ``made`` says when the page was."""
     import jinja2
 
     from bricks.report import charts
 
-    labels = [target_label(view) for view in overview.targets]
+    labels = [target_label(view) for view in summary.targets]
     specs = {
         "normalised": charts.normalised(),
         "estimates": charts.estimates(),
         "against": charts.against(),
         "errors": charts.errors(),
-        "similarity": [charts.similarity(len(view.models)) for view in overview.targets],
+        "similarity": [charts.similarity(len(view.models)) for view in summary.targets],
         "costly": charts.costly(),
         "systems": charts.systems(),
         "breakdown": charts.breakdown(),
@@ -71,12 +71,12 @@ def render(overview: Overview, *, version: str, made: str) -> str:
         "millions": _millions,
     }
     return environment.get_template("report.html.jinja").render(
-        overview=overview,
+        summary=summary,
         labels=labels,
-        targets=[_target(view) for view in overview.targets],
+        targets=[_target(view) for view in summary.targets],
         version=version,
         made=made,
-        data=_in_script(page_data(overview, labels)),
+        data=_in_script(page_data(summary, labels)),
         specs=_in_script(specs),
         library=_library(),
         script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
@@ -108,8 +108,8 @@ def _target(view: TargetView) -> dict[str, Any]:
             "target": view.target.key,
         },
         "models": [_model(model) for model in view.models],
-        "costly": view.costly[:_MOST_COSTLY],
-        "left": max(0, len(view.costly) - _MOST_COSTLY),
+        "costly": view.costly[:_MAX_COSTLY],
+        "left": max(0, len(view.costly) - _MAX_COSTLY),
         "occurrences": sum(len(model.plan.occurrences) for model in view.models),
         "estimated": sum(model.estimate is not None for model in view.models),
         "ran": view.summary.models,

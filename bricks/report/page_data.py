@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from bricks.analysis.cache_summary import ModelView, Overview, TargetView
+from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.analysis.explanation import Part
 from bricks.errors import printable
 from bricks.report.lanes import lanes
@@ -20,11 +20,11 @@ from bricks.report.tables import percent, seconds
 Facts = dict[str, Any]
 
 
-def page_data(overview: Overview, labels: Sequence[str]) -> Facts:
+def page_data(summary: CacheSummary, labels: Sequence[str]) -> Facts:
     """All data of the page; ``labels`` say what the targets are called, in their order."""
     return {
-        "targets": [_target(view) for view in overview.targets],
-        "systems": _systems(overview, labels) if len(overview.targets) > 1 else [],
+        "targets": [_target(view) for view in summary.targets],
+        "systems": _systems(summary, labels) if len(summary.targets) > 1 else [],
     }
 
 
@@ -137,12 +137,12 @@ def _colored(view: TargetView, most: int = 6) -> list[str]:
     return sorted(total_s, key=lambda operator: -total_s[operator])[:most]
 
 
-def _systems(overview: Overview, labels: Sequence[str]) -> list[Facts]:
+def _systems(summary: CacheSummary, labels: Sequence[str]) -> list[Facts]:
     """Latencies of the models that more than one target knows, the slowest first."""
-    held = Counter(model.plan.digest for view in overview.targets for model in view.models
+    held = Counter(model.plan.digest for view in summary.targets for model in view.models
                    if model.estimate is not None)  # fmt: skip
     rows: list[tuple[str, float, Facts]] = []
-    for view, label in zip(overview.targets, labels, strict=True):
+    for view, label in zip(summary.targets, labels, strict=True):
         for model in view.models:
             estimate = model.estimate
             if estimate is None or held[model.plan.digest] < 2:

@@ -56,7 +56,7 @@ def disturbance(
     rounds: int,
     disturbed_rounds: int,
     remeasured_bricks: int,
-    ballast_short: bool = False,
+    eviction_short: bool = False,
 ) -> list[str]:
     """Lines for people if the host was not quiet while something was measured; else none."""
     lines = []
@@ -70,7 +70,7 @@ def disturbance(
             f"{remeasured_bricks} bricks that had been measured were measured again: the machine"
             " had come into another state, in which latencies are others."
         )
-    if ballast_short:
+    if eviction_short:
         lines.append(
             "There was too little memory to make weights as cold as they are in large models: their"
             " bricks may be too fast. Free some, or raise the limit."

@@ -16,7 +16,7 @@ from typing import Any
 from bricks.analysis.traced import Traced
 from bricks.errors import printable
 from bricks.estimate.estimate import Estimate
-from bricks.estimate.timeline import Deduction, Entry, Hole, Step, Timeline
+from bricks.estimate.timeline import Deduction, Entry, Hole, Timeline, TimelineStep
 from bricks.samples.profile import NodeRun, NoProfile, Profile
 
 RECOMPOSED, MEASURED = "recomposed from bricks", "measured by the runtime's own profiler"
@@ -30,7 +30,7 @@ _PROCESSES = {RECOMPOSED: 1, MEASURED: 2}
 _WHOLE, _FIRST_LANE, _HOLES, _DEDUCTIONS, _FIRST_REMARK = 0, 1, 700, 800, 900
 # As many operators as have room in a slice, as many reasons as somebody reads, and as much of a
 # name: models may call nodes what they like, at any length.
-_MOST_OPERATORS, _MOST_REASONS, _MOST_CHARACTERS = 3, 3, 120
+_MAX_OPERATORS, _MAX_REASONS, _MAX_CHARACTERS = 3, 3, 120
 
 Event = dict[str, Any]
 Placed = tuple[int, tuple[int, int]]
@@ -51,17 +51,17 @@ def remarks(of: Traced) -> dict[str, list[str]]:
 
 
 def _of_recomposed(of: Traced) -> Iterator[str]:
-    entries, lacking = of.recomposed.entries, of.recomposed.lacking
+    entries, missing = of.recomposed.entries, of.recomposed.missing
     holes = [entry for entry in entries if isinstance(entry, Hole)]
     if holes:
         reasons = dict.fromkeys(f"{_key(of, hole)}: {hole.reason}" for hole in holes)
-        named = "; ".join([*reasons][:_MOST_REASONS])
-        more = f"; and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
+        named = "; ".join([*reasons][:_MAX_REASONS])
+        more = f"; and {len(reasons) - _MAX_REASONS} more" if len(reasons) > _MAX_REASONS else ""
         yield (
             f"incomplete: {len(holes)} of {len(entries)} occurrences have no measurement,"
             f" and no duration here ({named}{more})"
         )
-    if lacking.keys() - of.bricks.keys():
+    if missing.keys() - of.bricks.keys():
         yield "incomplete: what a call costs was not measured; it is in each occurrence"
     if of.recomposed.excess_s:
         yield (
@@ -169,7 +169,7 @@ def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
         node = nodes.get(entry.position)
         facts, name = _facts(of, entry, node), _name(of, entry)
         match entry:
-            case Step():
+            case TimelineStep():
                 event = _slice(RECOMPOSED, thread, name, span, facts)
                 yield _joined(event, entry.position, flows, RECOMPOSED)
             case Hole():
@@ -212,7 +212,7 @@ def _laid(found: Timeline) -> Iterator[Placed]:
     rows = _Rows()
     for entry in found.entries:
         match entry:
-            case Step():
+            case TimelineStep():
                 thread = _FIRST_LANE + entry.lane
                 yield thread, rows.place(thread, entry.begin_s, entry.end_s)
             case Hole():
@@ -244,7 +244,7 @@ def _flows(of: Traced) -> dict[int, str]:
     return {
         entry.position: RECOMPOSED if span[0] <= begins[entry.position] else MEASURED
         for entry, (_, span) in zip(of.recomposed.entries, _laid(of.recomposed), strict=True)
-        if isinstance(entry, Step) and entry.position in begins
+        if isinstance(entry, TimelineStep) and entry.position in begins
     }
 
 
@@ -313,8 +313,8 @@ def _key(of: Traced, entry: Entry) -> str:
 def _name(of: Traced, entry: Entry) -> str:
     """The operators of an occurrence, as far as there is room."""
     names = [name.rpartition(".")[2] for name in of.bricks[_key(of, entry)].operators]
-    more = len(names) - _MOST_OPERATORS
-    return "+".join(names[:_MOST_OPERATORS]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_OPERATORS
+    return "+".join(names[:_MAX_OPERATORS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _labels(
@@ -359,7 +359,7 @@ def _track(process: str, thread: int) -> Event:
 
 def _short(name: str) -> str:
     text = printable(name)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
 def _ns(seconds: float) -> int:

@@ -13,22 +13,22 @@ from collections.abc import Iterable
 
 # Rounds whose references are within this factor are of one state. Ordinary drift stays well below;
 # cores that share a cache and cores that don't are a factor of two apart.
-ALIKE = 1.25
+SAME_STATE_FACTOR = 1.25
 
 
-def alike(one_s: float | None, other_s: float | None) -> bool:
+def same_state(one_s: float | None, other_s: float | None) -> bool:
     """Whether two reference latencies are of one state."""
     if one_s is None or other_s is None:
         return True
-    return max(one_s, other_s) <= ALIKE * min(one_s, other_s)
+    return max(one_s, other_s) <= SAME_STATE_FACTOR * min(one_s, other_s)
 
 
-def prevailing(references_s: Iterable[float | None]) -> float | None:
+def dominant_state(references_s: Iterable[float | None]) -> float | None:
     """The state in which most of the rounds were taken; None if none says."""
     known = sorted(s for s in references_s if s is not None)
     first, last = 0, 0
     for i, low_s in enumerate(known):
-        end = bisect_right(known, low_s * ALIKE)
+        end = bisect_right(known, low_s * SAME_STATE_FACTOR)
         if end - i > last - first:
             first, last = i, end
     return known[(first + last) // 2] if known else None
@@ -39,7 +39,7 @@ def states(references_s: Iterable[float | None]) -> list[float | None]:
     left = [s for s in references_s if s is not None]
     found: list[float | None] = []
     while left:
-        state_s = prevailing(left)
+        state_s = dominant_state(left)
         found.append(state_s)
-        left = [s for s in left if not alike(s, state_s)]
+        left = [s for s in left if not same_state(s, state_s)]
     return found or [None]

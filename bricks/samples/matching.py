@@ -60,14 +60,14 @@ def match(
     in that is ``known`` of some, by their place among those that ran.
     """
     plan = decomposition.plan
-    alike = counterparts(afresh, plan)
-    if alike is None:
+    same_state = counterparts(afresh, plan)
+    if same_state is None:
         return Matching(problem="the runtime now executes another graph than the plan's")
     wanted = [
         "+".join(map(_bare, decomposition.bricks[occurrence.brick].operators))
         for occurrence in plan.occurrences
     ]
-    same, twins = alike
+    same, twins = same_state
     unsure = sum(position in twins for position in known.values())
     found = {same[position]: i for i, position in known.items()}
     left = sorted({*range(len(ran))} - known.keys(), key=lambda i: ran[i].begin_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bricks.samples.machine_state import ALIKE, alike, prevailing, states
+from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
 from bricks.samples.statistics import median
 
 # Bumped whenever samples taken before and after a change must not be mixed.
@@ -16,7 +16,7 @@ PROTOCOL = 3
 DISTURBED_SHARE = 0.02
 
 # Fewer rounds than this are too few to draw conclusions from, where there are others.
-_LEAST = 2
+_MIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Round:
     def disturbed(self) -> bool:
         """Whether others kept the worker from running, or the machine changed meanwhile."""
         waited = self.waited_share is not None and self.waited_share > DISTURBED_SHARE
-        return waited or not alike(self.reference_s, self.reference_end_s)
+        return waited or not same_state(self.reference_s, self.reference_end_s)
 
     @property
     def latency_s(self) -> float:
@@ -46,8 +46,8 @@ class Round:
         Those are further from the fastest than the machine is within one state. With few samples,
         as a round has, one of them would be half of what the round says.
         """
-        most_s = ALIKE * min(self.samples)
-        return median([s for s in self.samples if s <= most_s])
+        max_s = SAME_STATE_FACTOR * min(self.samples)
+        return median([s for s in self.samples if s <= max_s])
 
     @property
     def state_s(self) -> float | None:
@@ -77,12 +77,12 @@ class Measurement:
     def quiet_rounds(self) -> tuple[Round, ...]:
         """The undisturbed rounds, or all if those are too few."""
         quiet = tuple(r for r in self.rounds if not r.disturbed)
-        return quiet if len(quiet) >= min(_LEAST, len(self.rounds)) else self.rounds
+        return quiet if len(quiet) >= min(_MIN, len(self.rounds)) else self.rounds
 
     @property
     def state_s(self) -> float | None:
         """The state of the machine in which most of it was taken."""
-        return prevailing(r.state_s for r in self.quiet_rounds)
+        return dominant_state(r.state_s for r in self.quiet_rounds)
 
     def used_rounds(self, state_s: float | None = None) -> tuple[Round, ...]:
         """The rounds to draw conclusions from: those of one state, where they are enough.
@@ -102,10 +102,10 @@ class Measurement:
 
     def _near(self, state_s: float | None) -> tuple[Round, ...]:
         wanted_s = self.state_s if state_s is None else state_s
-        return tuple(r for r in self.quiet_rounds if alike(r.state_s, wanted_s))
+        return tuple(r for r in self.quiet_rounds if same_state(r.state_s, wanted_s))
 
     def _enough(self, rounds: tuple[Round, ...]) -> bool:
-        return len(rounds) >= min(_LEAST, len(self.quiet_rounds))
+        return len(rounds) >= min(_MIN, len(self.quiet_rounds))
 
 
 def common_state(

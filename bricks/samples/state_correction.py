@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bricks.samples.machine_state import prevailing
+from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
 from bricks.samples.statistics import NORMAL_95, median
 
@@ -24,10 +24,10 @@ _USUAL, _DEVIATION = 0.25, 0.4
 _APART = math.log(2) ** 2 / 2  # the sum of squares of such logarithms about their mean
 
 # A measurement whose rounds are less apart than this tells nothing: two, by 15 %.
-_LEAST_APART = 0.01
+_MIN_APART = 0.01
 
 # What lies beyond is noise.
-_LEAST, _MOST = -1.0, 2.0
+_MIN, _MAX = -1.0, 2.0
 
 # No clock tells shorter latencies apart.
 _BRIEF_S = 1e-9
@@ -47,7 +47,7 @@ class Factor:
     high: float = 1.0
 
     @property
-    def open_share(self) -> float:
+    def relative_uncertainty(self) -> float:
         """How far off a latency may be after it was multiplied, relative to it."""
         return max(self.high - self.middle, self.middle - self.low) / self.middle
 
@@ -69,7 +69,7 @@ class _Slope:
     weight: float
 
 
-class Translation:
+class StateCorrection:
     """Into the state ``state_s`` of the machine, learned from ``measurements``.
 
     With None for a state nothing needs to be translated.
@@ -98,7 +98,7 @@ class Translation:
 
     def factor(self, measurement: Measurement) -> Factor:
         """From the state that a measurement's rounds were mostly taken in."""
-        own_s = prevailing(r.state_s for r in measurement.used_rounds(self._state_s))
+        own_s = dominant_state(r.state_s for r in measurement.used_rounds(self._state_s))
         if own_s is None or self._state_s is None:
             return Factor()
         power, deviation = self._power(measurement)
@@ -135,7 +135,7 @@ def _slope(measurement: Measurement) -> _Slope | None:
         return None
     middle, level = (sum(values) / len(found) for values in zip(*found, strict=True))
     apart = sum((x - middle) ** 2 for x, _ in found)
-    if apart < _LEAST_APART:
+    if apart < _MIN_APART:
         return None
     power = sum((x - middle) * (y - level) for x, y in found) / apart
-    return _Slope(level, min(_MOST, max(_LEAST, power)), min(1.0, apart / _APART))
+    return _Slope(level, min(_MAX, max(_MIN, power)), min(1.0, apart / _APART))

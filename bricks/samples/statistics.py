@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 # Of so many values, an interval between two of them covers the median with 95 %.
-LEAST_RANKED = 6
+MIN_RANKED = 6
 
 # How far apart the largest and the smallest of so many values are expected, in standard deviations
 # (of a normal distribution; the d2 of control charts).
@@ -64,7 +64,7 @@ def half_width(values: Sequence[float], deviation: float) -> float:
     own deviation or by ``deviation``, relative to the median, which others of their kind have;
     whichever is larger.
     """
-    if len(values) >= LEAST_RANKED:
+    if len(values) >= MIN_RANKED:
         found = spread(values)
         return (found.high_s - found.low_s) / 2
     relative = max(deviation, relative_deviation(values) or 0.0)

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.measure.campaign import Outcome, Progress
-from bricks.measure.importance import Shares
+from bricks.measure.campaign import CampaignResult, Progress
+from bricks.measure.importance import Importance
 from bricks.measure.jobs import Job, needs_of
 from bricks.predict.effort import Effort
 from bricks.samples.statistics import NORMAL_95, median
-from bricks.session.latency_model import Knowledge
+from bricks.session.latency_model import LatencyModel
 
 if TYPE_CHECKING:
     from bricks.predict.planner import Belief, Planner
 
 # What measuring takes no longer than this, about, on a machine of which nothing is known: learning
 # which of it to measure would take as long, most of it to import what predictions stand on.
-_SOON_S = 2.0
+SOON_S = 2.0
 
 # Bricks that the first predictions are learned from; from then on at most so many times as many.
 _FIRST, _GROWTH = 120, 2.0
@@ -46,42 +46,42 @@ _LAST, _ONE_OF_SEVERAL = 0.9, 0.3
 _WELL = 0.001
 
 # Runs a campaign over jobs, which may take so many seconds.
-Run = Callable[[Sequence[Job], float | None, Progress], Outcome]
+Run = Callable[[Sequence[Job], float | None, Progress], CampaignResult]
 
 
-class Spending:
+class AdaptiveMeasurement:
     """Spends an effort, and a budget in seconds if there is one, on ``jobs``."""
 
     def __init__(
         self,
         jobs: Sequence[Job],
-        knowledge: Knowledge,
+        latency_model: LatencyModel,
         effort: Effort,
         budget_s: float | None,
         progress: Progress,
     ) -> None:
         self._jobs = jobs
-        self._knowledge = knowledge
+        self._latency_model = latency_model
         self._effort = effort
         self._budget_s = budget_s
         self._progress = progress
         self._started = time.monotonic()
         self._keys = _keys(jobs)
         for job in jobs:  # at hand: they need not be loaded again
-            knowledge.meet(job.decomposition)
+            latency_model.add_model(job.decomposition)
         self._span = 0.0, 0.0  # the next stage's part of all progress
         self._planner: Planner | None = None
 
     @property
     def untried(self) -> bool:
         """Whether none of the bricks was measured yet: then some are likely to be."""
-        return bool(self._keys) and not self._knowledge.settled(self._keys)
+        return bool(self._keys) and not self._latency_model.resolved(self._keys)
 
-    def run(self, run: Run) -> Outcome:
+    def run(self, run: Run) -> CampaignResult:
         """Measure stage by stage; what all stages did."""
         if self._soon_done():
             return run(self._jobs, None, self._progress)
-        done: list[Outcome] = []
+        done: list[CampaignResult] = []
         whole = any(job.whole for job in self._jobs)
         while whole or not done or not self._over():
             chosen, said = self._choose()
@@ -92,7 +92,7 @@ class Spending:
                 for job in self._jobs
             ]
             outcome = run(jobs, self._left_s(), self._shown(said))
-            self._knowledge.outdate()
+            self._latency_model.invalidate()
             done.append(outcome)
             whole = False
             if outcome.unfinished:
@@ -106,33 +106,33 @@ class Spending:
         """
         if self._budget_s is not None or any(job.whole for job in self._jobs):
             return False
-        unknown = self._keys - self._knowledge.settled(self._keys)
-        return _usual_s(self._jobs, self._knowledge, unknown) <= _SOON_S
+        unknown = self._keys - self._latency_model.resolved(self._keys)
+        return _usual_s(self._jobs, self._latency_model, unknown) <= SOON_S
 
-    def _unfinished(self, done: Sequence[Outcome]) -> frozenset[str]:
+    def _unfinished(self, done: Sequence[CampaignResult]) -> frozenset[str]:
         """What there was no time for: of all bricks, or of those that were chosen."""
         if self._effort.complete:
-            return frozenset(self._keys - self._knowledge.settled(self._keys))
+            return frozenset(self._keys - self._latency_model.resolved(self._keys))
         return done[-1].unfinished if done else frozenset()
 
     def _choose(self) -> tuple[list[str], str]:
         """The bricks of the next stage, and how well the models are known before it."""
-        beliefs = self._knowledge.beliefs(self._keys)
+        beliefs = self._latency_model.beliefs(self._keys)
         if self._planner is None:
-            self._planner = _planner(self._jobs, self._knowledge, beliefs)
+            self._planner = _planner(self._jobs, self._latency_model, beliefs)
         else:
             self._planner.believe(beliefs)
         measured, goal = sum(b.measured for b in beliefs.values()), self._effort.deviation
         typical = NORMAL_95 * median([float(d) for d in self._planner.deviations()])
         left_s, chosen = self._left_s(), list[str]()
-        least = self._knowledge.lacking  # else what is left to be predicted could not be
+        least = self._latency_model.missing_count  # else what is left to be predicted could not be
         known = not self._effort.complete and self._planner.meets(goal, _NEARLY)
         if least or not measured or not known:
             chosen = self._planner.choose(
                 goal,
                 least=least,
                 most=max(_FIRST, int(_GROWTH * measured)),
-                most_s=math.inf if left_s is None else max(1.0, _AHEAD * left_s),
+                max_s=math.inf if left_s is None else max(1.0, _AHEAD * left_s),
             )
         begin = self._span[1]
         part = _LAST if self._planner.meets(goal, _NEARLY) else _ONE_OF_SEVERAL
@@ -159,29 +159,31 @@ class Spending:
         return show
 
 
-def probes(jobs: Sequence[Job], knowledge: Knowledge, most: int) -> list[str]:
+def probes(jobs: Sequence[Job], latency_model: LatencyModel, most: int) -> list[str]:
     """The ``most`` bricks of ``jobs`` that tell most of a target, given what others tell of it."""
-    return _planner(jobs, knowledge, knowledge.beliefs(_keys(jobs))).choose(_WELL, most=most)
+    return _planner(jobs, latency_model, latency_model.beliefs(_keys(jobs))).choose(
+        _WELL, most=most
+    )
 
 
-def deviation(jobs: Sequence[Job], knowledge: Knowledge) -> float | None:
+def deviation(jobs: Sequence[Job], latency_model: LatencyModel) -> float | None:
     """The median of the relative standard deviations of the models' estimates; None without any."""
-    if knowledge.lacking or not jobs:
+    if latency_model.missing_count or not jobs:
         return None
-    planner = _planner(jobs, knowledge, knowledge.beliefs(_keys(jobs)))
+    planner = _planner(jobs, latency_model, latency_model.beliefs(_keys(jobs)))
     return median([float(d) for d in planner.deviations()])
 
 
-def _usual_s(jobs: Sequence[Job], knowledge: Knowledge, keys: Collection[str]) -> float:
+def _usual_s(jobs: Sequence[Job], latency_model: LatencyModel, keys: Collection[str]) -> float:
     """About how many seconds measuring ``keys`` takes on a machine of which nothing is known."""
     if not keys:
         return 0.0
     from bricks.predict.cost import usual_s
 
-    latency_s = knowledge.usual_s(_keys(jobs))
-    shares = Shares(needs_of(jobs), {}).of(latency_s)
-    traits = knowledge.traits(sorted(keys))
-    rows = [(each.weight_bytes, latency_s[key], shares[key]) for key, each in traits.items()]
+    latency_s = latency_model.usual_s(_keys(jobs))
+    shares = Importance(needs_of(jobs), {}).of(latency_s)
+    features = latency_model.features(sorted(keys))
+    rows = [(each.weight_bytes, latency_s[key], shares[key]) for key, each in features.items()]
     return float(usual_s(*np.array(rows).T).sum())
 
 
@@ -189,25 +191,27 @@ def _keys(jobs: Sequence[Job]) -> set[str]:
     return {key for job in jobs for key in job.decomposition.plan.keys}
 
 
-def _planner(jobs: Sequence[Job], knowledge: Knowledge, beliefs: Mapping[str, Belief]) -> Planner:
+def _planner(
+    jobs: Sequence[Job], latency_model: LatencyModel, beliefs: Mapping[str, Belief]
+) -> Planner:
     """One that goes on from what is believed now."""
     # Here, since what it stands on takes a second to import.
     from bricks.predict.planner import Planner
 
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
-    traits = knowledge.traits(sorted(beliefs))
-    familiar = frozenset[str]().union(*(other.kernels for other in knowledge.others))
-    return Planner(counts, traits, beliefs, familiar)
+    features = latency_model.features(sorted(beliefs))
+    familiar = frozenset[str]().union(*(other.kernels for other in latency_model.others))
+    return Planner(counts, features, beliefs, familiar)
 
 
-def _together(outcomes: Sequence[Outcome]) -> Outcome:
+def _together(outcomes: Sequence[CampaignResult]) -> CampaignResult:
     """What several campaigns did, as if they had been one."""
     measured: dict[str, frozenset[str]] = {}
     for outcome in outcomes:
         for digest, keys in outcome.measured.items():
             measured[digest] = measured.get(digest, frozenset()) | keys
     foreign = [o.foreign_cores for o in outcomes if o.foreign_cores is not None]
-    return Outcome(
+    return CampaignResult(
         measured,
         frozenset(key for o in outcomes for key in o.again),
         tuple(failure for o in outcomes for failure in o.failures),
@@ -215,5 +219,5 @@ def _together(outcomes: Sequence[Outcome]) -> Outcome:
         max(foreign, default=None),
         sum(o.rounds for o in outcomes),
         sum(o.disturbed for o in outcomes),
-        any(o.ballast_short for o in outcomes),
+        any(o.eviction_short for o in outcomes),
     )

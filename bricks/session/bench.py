@@ -17,30 +17,31 @@ from types import TracebackType
 from typing import Any
 
 from bricks import backends
+from bricks._version import warn_of_renaming
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition, Plan, by_itself
 from bricks.decompose.streams import streams_of
 from bricks.errors import BackendError, ModelError, UsageError, WorkerError
-from bricks.estimate.comparison import Compared, NotCompared, incomplete, summarise
+from bricks.estimate.comparison import ComparisonFailure, ModelComparison, incomplete, summarise
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Basis, Results, recompose, round_spread, state_of
 from bricks.estimate.schedule import Construction
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
-from bricks.measure.campaign import Campaign, Outcome, Progress
-from bricks.measure.failure_hints import hints
+from bricks.measure.campaign import Campaign, CampaignResult, Progress
+from bricks.measure.failure_hints import explain_failure
 from bricks.measure.graphs import Decomposer, Graphs
 from bricks.measure.jobs import Job, memory_bytes
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
-from bricks.measure.timing_lock import WAITING, timing_turn
+from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.profile import Profile
-from bricks.session.adaptive import Spending, deviation, probes
-from bricks.session.latency_model import Knowledge
+from bricks.session.adaptive import AdaptiveMeasurement, deviation, probes
+from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options, conditions_of, effort_of, runtime_of
 from bricks.session.plans import Plans
 from bricks.session.summaries import Comparison, Measured, Probed
@@ -94,7 +95,7 @@ class Bench:
             "the target is %s with %s %s, threads: %d",
             self.target.system.name, info.name, info.version, self.runtime.threads,
         )  # fmt: skip
-        self._timed, self._frugal = info.real, info.frugal
+        self._timed, self._bounded_memory = info.timed, info.bounded_memory
         command = (info.python, "-m", "bricks.measure.worker")
         self._settings = WorkerSettings(
             info.name,
@@ -108,7 +109,7 @@ class Bench:
         self._supervisor = Supervisor(self._settings)
         self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
         self._plans = Plans(self.store, self.target, self._granularity, self._cut)
-        self._known: dict[str, Knowledge] = {}  # by target
+        self._known: dict[str, LatencyModel] = {}  # by target
 
     def __enter__(self) -> Bench:
         return self
@@ -187,12 +188,17 @@ class Bench:
         """
         return self._plans.on(model, self.target if target is None else target)
 
-    def knowledge(self, target: Target | None = None) -> Knowledge:
+    def latency_model(self, target: Target | None = None) -> LatencyModel:
         """What is known of bricks on ``target``, by default this one, and expected of others."""
         key = (self.target if target is None else target).key
         if key not in self._known:
-            self._known[key] = Knowledge(self.store, key, str(self._granularity))
+            self._known[key] = LatencyModel(self.store, key, str(self._granularity))
         return self._known[key]
+
+    def knowledge(self, target: Target | None = None) -> LatencyModel:
+        """Now called :meth:`latency_model`."""
+        warn_of_renaming("Bench.knowledge", "latency_model")
+        return self.latency_model(target)
 
     def verify(self, model: Model) -> dict[str, Any]:
         """Chain the model's bricks and compare with the whole model.
@@ -249,7 +255,7 @@ class Bench:
             rounds=outcome.rounds,
             disturbed_rounds=outcome.disturbed,
             remeasured_bricks=len(outcome.again),
-            ballast_short=outcome.ballast_short,
+            eviction_short=outcome.eviction_short,
         )
 
     def probe(self, models: Iterable[Model], *, bricks: int = 96, budget_s: float = 60.0) -> Probed:
@@ -261,13 +267,13 @@ class Bench:
         """
         started = time.perf_counter()
         jobs = [Job(model, self.decompose(model), whole=False) for model in models]
-        knowledge = self.knowledge()
+        latency_model = self.latency_model()
         for job in jobs:
-            knowledge.meet(job.decomposition)
+            latency_model.add_model(job.decomposition)
         keys = {key for job in jobs for key in job.keys}
         chosen: list[str] = []
         if keys:
-            chosen = probes(jobs, knowledge, bricks)
+            chosen = probes(jobs, latency_model, bricks)
             picked = [replace(job, chosen=frozenset(chosen)) for job in jobs]
             self._campaign([job for job in picked if job.keys], budget_s, self._progress)
         results = self.store.results(self.target.key, sorted(keys))
@@ -277,13 +283,13 @@ class Bench:
             bricks=len(keys),
             probes=len(results.keys() & set(chosen)),
             measured=sum(isinstance(result, Measurement) for result in results.values()),
-            teachers=tuple(others[other.target_key] for other in knowledge.others),
-            deviation=deviation(jobs, knowledge),
+            teachers=tuple(others[other.target_key] for other in latency_model.others),
+            deviation=deviation(jobs, latency_model),
             failures=tuple(r for k, r in results.items() if isinstance(r, Failure) and k in chosen),
             wall_s=time.perf_counter() - started,
         )
 
-    def measure_alone(self, bricks: Iterable[Brick]) -> Outcome:
+    def measure_alone(self, bricks: Iterable[Brick]) -> CampaignResult:
         """Measure ``bricks``, each by itself, whatever the effort; what the cache has stays."""
         bricks = list(bricks)
         self.store.save_bricks(bricks)
@@ -294,7 +300,7 @@ class Bench:
         nothing = Model(brick.key, Path(), b"", (), decomposition.plan.digest)
         return Job(nothing, decomposition, whole=False)
 
-    def run(self, models: Iterable[Model]) -> Outcome:
+    def run(self, models: Iterable[Model]) -> CampaignResult:
         """Measure whole ``models``, and none of their bricks: what anyone would do without them."""
         jobs = [replace(self._whole_job(model), chosen=frozenset()) for model in models]
         return self._campaign(jobs, self._conditions.budget_s, self._progress)
@@ -318,10 +324,10 @@ class Bench:
         elsewhere = target.key != self.target.key
         plan = self.plan(model, target=target)
         results = self._results(plan.keys, target.key)
-        settled = len(results) == len({*plan.keys, *PROBES.values()})
+        resolved = len(results) == len({*plan.keys, *PROBES.values()})
         if self.options.retry and any(isinstance(r, Failure) for r in results.values()):
-            settled = False
-        if measure and not elsewhere and not settled:
+            resolved = False
+        if measure and not elsewhere and not resolved:
             self._spend([Job(model, self.decompose(model), whole=False)])
             results = self._results(plan.keys, target.key)
         return self._basis(plan, results, target)
@@ -356,7 +362,7 @@ class Bench:
         """
         job = self._whole_job(model)
         on_wait = partial(self._progress, WAITING, 0.0)
-        turn = timing_turn(on_wait) if self._conditions.exclusive else nullcontext()
+        turn = timing_lock(on_wait) if self._conditions.exclusive else nullcontext()
         # What other models have left in a worker would count against the memory of this one.
         self._supervisor.reset()
         with turn, self._memory_for([job]):
@@ -380,13 +386,13 @@ class Bench:
         runs nothing.
         """
         models = list(models)
-        rows: dict[int, Compared | NotCompared] = {}
+        rows: dict[int, ModelComparison | ComparisonFailure] = {}
         jobs: dict[int, Job] = {}
         for number, model in enumerate(models):
             try:
                 jobs[number] = self._whole_job(model)
             except (BackendError, ModelError, WorkerError) as error:
-                rows[number] = NotCompared(model.name, str(error))
+                rows[number] = ComparisonFailure(model.name, str(error))
         outcome = self._spend(list(jobs.values()))
         keys = {k for job in jobs.values() for k in (*job.decomposition.plan.keys, job.whole_key)}
         found = dict(self._results(sorted(keys), self.target.key))
@@ -397,7 +403,7 @@ class Bench:
             rows[number] = self._row(job, results, predictions, outcome)
         ordered = tuple(rows[number] for number in sorted(rows))
         summary = summarise(
-            [row for row in ordered if isinstance(row, Compared)],
+            [row for row in ordered if isinstance(row, ModelComparison)],
             results,
             decompose_s={j.model.digest: j.decomposition.wall_s for j in jobs.values()},
             read_s={j.model.digest: j.model.read_s for j in jobs.values()},
@@ -413,12 +419,12 @@ class Bench:
             rounds=outcome.rounds,
             disturbed_rounds=outcome.disturbed,
             remeasured_bricks=len(outcome.again),
-            ballast_short=outcome.ballast_short,
+            eviction_short=outcome.eviction_short,
         )
 
     def _row(
-        self, job: Job, results: Results, predictions: Predictions, outcome: Outcome
-    ) -> Compared | NotCompared:
+        self, job: Job, results: Results, predictions: Predictions, outcome: CampaignResult
+    ) -> ModelComparison | ComparisonFailure:
         plan, name = job.decomposition.plan, job.model.name
         new = len(outcome.measured.get(plan.digest, frozenset()) & set(plan.keys))
         whole = results.get(plan.digest)
@@ -431,13 +437,15 @@ class Bench:
             plan, results, state_s, predictions=predictions, construction=construction
         )
         if isinstance(estimate, IncompleteEstimate):
-            lacking = incomplete(name, plan, estimate, new)
-            return replace(lacking, error=lacking.error + hints(job.model, lacking.error))
+            missing = incomplete(name, plan, estimate, new)
+            return replace(missing, error=missing.error + explain_failure(job.model, missing.error))
         if not isinstance(whole, Measurement):
             reason = "not measured within the budget" if whole is None else whole.reason
-            error = f"{name}: the whole model was not run: {reason}{hints(job.model, reason)}"
-            return NotCompared(name, error, plan, new)
-        return Compared(name, plan, new, round_spread(whole, state_s), estimate)
+            error = (
+                f"{name}: the whole model was not run: {reason}{explain_failure(job.model, reason)}"
+            )
+            return ComparisonFailure(name, error, plan, new)
+        return ModelComparison(name, plan, new, round_spread(whole, state_s), estimate)
 
     def _whole_job(self, model: Model) -> Job:
         decomposition, workers = self.decompose(model), self.options.workers
@@ -461,47 +469,51 @@ class Bench:
             processors=target.system.processors if self._timed else None,
         )
 
-    def _spend(self, jobs: Sequence[Job]) -> Outcome:
+    def _spend(self, jobs: Sequence[Job]) -> CampaignResult:
         """Measure for ``jobs`` what the cache lacks: all of it, or what is worth it."""
         budget_s = self._conditions.budget_s
         whole = any(job.whole for job in jobs)
         if not jobs or (self._effort.complete and (whole or budget_s is None)):
             return self._campaign(jobs, budget_s, self._progress)
-        spending = Spending(jobs, self.knowledge(), self._effort, budget_s, self._progress)
-        if spending.untried:
+        adaptive = AdaptiveMeasurement(
+            jobs, self.latency_model(), self._effort, budget_s, self._progress
+        )
+        if adaptive.untried:
             self._supervisor.awaken()  # while it is decided what to measure first
-        return spending.run(self._campaign)
+        return adaptive.run(self._campaign)
 
-    def _campaign(self, jobs: Sequence[Job], budget_s: float | None, progress: Progress) -> Outcome:
+    def _campaign(
+        self, jobs: Sequence[Job], budget_s: float | None, progress: Progress
+    ) -> CampaignResult:
         self._plans.save_target()
         if self.options.retry:
             keys = {key for job in jobs for key in job.keys}
             self.store.forget_failures(self.target.key, sorted(keys | set(PROBES.values())))
         conditions = replace(self._conditions, budget_s=budget_s)
         if budget_s is not None:  # time is up sooner than many are loaded
-            conditions = replace(conditions, most_bricks=min(conditions.most_bricks, _FEW_BRICKS))
+            conditions = replace(conditions, max_bricks=min(conditions.max_bricks, _FEW_BRICKS))
         campaign = Campaign(self.store, self._supervisor, self.target.key, conditions, progress)
         with self._memory_for(jobs):
             outcome = campaign.run(jobs)
-        self.knowledge().outdate()
+        self.latency_model().invalidate()
         return outcome
 
     def _memory_for(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
         """The memory that measuring ``jobs`` may take, and no more of it."""
-        if self.options.memory_bytes is not None or not self._frugal:
+        if self.options.memory_bytes is not None or not self._bounded_memory:
             return nullcontext()
         return self._supervisor.memory_limited(
-            memory_bytes(jobs, self._conditions.most_weight_bytes)
+            memory_bytes(jobs, self._conditions.max_weight_bytes)
         )
 
     def _predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
         """What is to be expected of those bricks that were not tried."""
         if all(key in results for key in keys):
             return Predictions()  # at once: looking through all of the cache takes a while
-        knowledge = self.knowledge(target)
+        latency_model = self.latency_model(target)
         for decomposition in self._plans.met():
-            knowledge.meet(decomposition)
-        return knowledge.predictions(keys)
+            latency_model.add_model(decomposition)
+        return latency_model.predictions(keys)
 
     def _results(self, keys: Sequence[str], target_key: str) -> Results:
         return self.store.results(target_key, [*keys, *PROBES.values()])

@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.predict.prediction import Predictions
-from bricks.samples.machine_state import prevailing
+from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Failure, Measurement
-from bricks.samples.state_correction import Translation
+from bricks.samples.state_correction import StateCorrection
 from bricks.store import Store
 from bricks.zoo import entries
 
 if TYPE_CHECKING:
-    from bricks.predict.features import Traits
+    from bricks.predict.features import BrickFeatures
     from bricks.predict.planner import Belief
     from bricks.predict.predictor import Predictor
-    from bricks.predict.transfer import Elsewhere, Transfer
+    from bricks.predict.transfer import SourceTarget, Transfer
 
 # From so many measured bricks on, a target tells more of itself than others do.
 WELL_KNOWN = 300
 
 # Of other targets, so many that know most are asked; and of what is not measured there, each
 # learns from so many bricks. Keys are digests: the first are as good as drawn by lot.
-_MOST_OTHERS, _ENOUGH = 4, 800
+_MAX_OTHERS, _ENOUGH = 4, 800
 
 
-class Knowledge:
+class LatencyModel:
     """Of bricks on one target of ``store``, for models cut at ``granularity``.
 
     ``bricks`` are those that were loaded already; what is loaded later is added to them.
@@ -53,26 +53,26 @@ class Knowledge:
         self._measured: dict[str, Measurement] = {}
         self._failed: set[str] = set()
         self._bricks: dict[str, Brick] = {} if bricks is None else bricks
-        self._traits: dict[str, Traits] = {}
+        self._features: dict[str, BrickFeatures] = {}
         self._around_bytes: dict[str, float] = {}
         self._predictor: Predictor | Transfer | None = None
-        self._elsewhere: list[Elsewhere] | None = None
-        self._lacking = 0  # bricks, to learn from
+        self._sources: list[SourceTarget] | None = None
+        self._missing_count = 0  # bricks, to learn from
         self._state_s: float | None = None  # of the machine, in which most is known
-        self._translation = Translation((), None)
-        self._outdated = True
+        self._correction = StateCorrection((), None)
+        self._stale = True
 
-    def outdate(self) -> None:
+    def invalidate(self) -> None:
         """More is measured by now: learn again when something is asked."""
         self._failed.clear()
-        self._outdated = True
+        self._stale = True
 
-    def meet(self, decomposition: Decomposition) -> None:
+    def add_model(self, decomposition: Decomposition) -> None:
         """Know this model's bricks, also where the cache could not take them."""
         self._bricks.update(decomposition.bricks)
-        self._surround([decomposition.plan.copies], decomposition.unseen_weight_bytes)
+        self._note_context([decomposition.plan.copies], decomposition.unseen_weight_bytes)
 
-    def settled(self, keys: Collection[str]) -> set[str]:
+    def resolved(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
         open_keys = [k for k in keys if k not in self._measured and k not in self._failed]
         for key, result in self._store.results(self._target, open_keys).items():
@@ -83,18 +83,18 @@ class Knowledge:
         return {k for k in keys if k in self._measured or k in self._failed}
 
     @property
-    def lacking(self) -> int:
+    def missing_count(self) -> int:
         """How many bricks more must be measured before any can be predicted."""
-        self._learned()
-        return self._lacking
+        self.learned()
+        return self._missing_count
 
     def predictions(self, keys: Collection[str]) -> Predictions:
         """What is to be expected of those ``keys`` that are not settled; nothing of too little."""
-        wanted = sorted(set(keys) - self.settled(keys))
-        predictor = self._learned() if wanted else None
+        wanted = sorted(set(keys) - self.resolved(keys))
+        predictor = self.learned() if wanted else None
         if predictor is None:
             return Predictions()
-        return Predictions(predictor.predict(self.traits(wanted)), predictor.bias, self._state_s)
+        return Predictions(predictor.predict(self.features(wanted)), predictor.bias, self._state_s)
 
     def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
         """What is believed of each of ``keys``, and of all that is measured, which tells of them.
@@ -104,111 +104,111 @@ class Knowledge:
         from bricks.predict.planner import Belief
         from bricks.predict.transfer import expected
 
-        predictor = self._learned()
-        settled = self.settled(keys) | self._measured.keys()
-        found = {key: Belief(self._latency_s(key), measured=True) for key in settled}
-        traits = self.traits(sorted(set(keys) - settled))
+        predictor = self.learned()
+        resolved = self.resolved(keys) | self._measured.keys()
+        found = {key: Belief(self._latency_s(key), measured=True) for key in resolved}
+        features = self.features(sorted(set(keys) - resolved))
         if predictor is not None:
-            for key, prediction in predictor.predict(traits).items():
-                scale = predictor.scale(traits[key])
+            for key, prediction in predictor.predict(features).items():
+                scale = predictor.scale(features[key])
                 found[key] = Belief(prediction.latency_s, scale=scale)
-        elif traits and self.others:
-            found |= {k: Belief(s) for k, s in expected(traits, self.others).items()}
-        elif traits:
-            found |= {k: Belief(s) for k, s in self.usual_s(traits).items()}
+        elif features and self.others:
+            found |= {k: Belief(s) for k, s in expected(features, self.others).items()}
+        elif features:
+            found |= {k: Belief(s) for k, s in self.usual_s(features).items()}
         return found
 
     def usual_s(self, keys: Collection[str]) -> dict[str, float]:
         """What each of ``keys`` takes in seconds, on a machine of which nothing is known."""
         from bricks.predict.roofline import Roofline
 
-        traits = self.traits(sorted(keys))
-        seconds = Roofline.usual().seconds([*traits.values()])
-        return dict(zip(traits, map(float, seconds), strict=True))
+        features = self.features(sorted(keys))
+        seconds = Roofline.usual().seconds([*features.values()])
+        return dict(zip(features, map(float, seconds), strict=True))
 
     @property
-    def others(self) -> Sequence[Elsewhere]:
+    def others(self) -> Sequence[SourceTarget]:
         """What other targets tell of this one, as long as too little is measured here."""
         if len(self._measured) >= WELL_KNOWN:
             return ()
-        if self._elsewhere is None:
+        if self._sources is None:
             keys = [t.key for t in self._store.targets() if t.key != self._target]
             keys.sort(key=lambda key: (-len(self._store.costs(key)), key))
             known = (
-                Knowledge(self._store, key, self._granularity, self._bricks)
-                for key in keys[:_MOST_OTHERS]
+                LatencyModel(self._store, key, self._granularity, self._bricks)
+                for key in keys[:_MAX_OTHERS]
             )
-            found = [each.elsewhere() for each in known]
-            self._elsewhere = [each for each in found if each is not None]
-        return self._elsewhere
+            found = [each.as_source() for each in known]
+            self._sources = [each for each in found if each is not None]
+        return self._sources
 
-    def elsewhere(self) -> Elsewhere | None:
+    def as_source(self) -> SourceTarget | None:
         """What is known here, for a target of which less is known; None if it is too little."""
         from bricks.predict.predictor import learn
-        from bricks.predict.transfer import Elsewhere
+        from bricks.predict.transfer import SourceTarget
 
         latency_s, families = self.known_latencies()
-        traits = self.traits(sorted(latency_s)[:_ENOUGH])
-        predictor = learn(traits, latency_s, families)
+        features = self.features(sorted(latency_s)[:_ENOUGH])
+        predictor = learn(features, latency_s, families)
         if predictor is None:
             return None
-        kernels = frozenset(traits.kernel for traits in traits.values())
-        return Elsewhere(self._target, latency_s, predictor, kernels)
+        kernels = frozenset(features.kernel for features in features.values())
+        return SourceTarget(self._target, latency_s, predictor, kernels)
 
-    def _learned(self) -> Predictor | Transfer | None:
+    def learned(self) -> Predictor | Transfer | None:
         """Learned from all that is measured now; None if that is too little."""
-        if self._outdated:
+        if self._stale:
             # Here, since what it stands on takes a second to import.
-            from bricks.predict.predictor import LEAST, learn
+            from bricks.predict.predictor import MIN, learn
             from bricks.predict.transfer import learn_transfer
 
             self._store.refuse_damage()  # what cannot be found would be predicted
             latency_s, families = self.known_latencies()
-            traits = self.traits(list(latency_s))
-            transfer = learn_transfer(traits, latency_s, families, self.others)
-            self._predictor = transfer or learn(traits, latency_s, families)
-            self._lacking = 0 if self._predictor else max(1, LEAST - len(latency_s))
-            self._outdated = False
+            features = self.features(list(latency_s))
+            transfer = learn_transfer(features, latency_s, families, self.others)
+            self._predictor = transfer or learn(features, latency_s, families)
+            self._missing_count = 0 if self._predictor else max(1, MIN - len(latency_s))
+            self._stale = False
         return self._predictor
 
     def known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
         """Latencies of all that is measured, in one state, and the bricks of each family."""
         models = self._store.brick_copies(self._target, self._granularity)
         every = sorted({key for _, copies in models for key in copies})
-        self._surround([copies for _, copies in models])
-        self.settled(every)
+        self._note_context([copies for _, copies in models])
+        self.resolved(every)
         known = {key: self._measured[key] for key in every if key in self._measured}
         # Latencies of two states of the machine would tell nothing together.
-        self._state_s = prevailing(m.state_s for m in known.values())
-        self._translation = Translation(known.values(), self._state_s)
-        latency_s = {key: self._translation.latency_s(m) for key, m in known.items()}
+        self._state_s = dominant_state(m.state_s for m in known.values())
+        self._correction = StateCorrection(known.values(), self._state_s)
+        latency_s = {key: self._correction.latency_s(m) for key, m in known.items()}
         return latency_s, _families(models)
 
     def _latency_s(self, key: str) -> float:
         known = self._measured.get(key)
-        return 0.0 if known is None else self._translation.latency_s(known)
+        return 0.0 if known is None else self._correction.latency_s(known)
 
-    def traits(self, keys: Collection[str]) -> dict[str, Traits]:
+    def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
         """What predictions stand on, of each of ``keys``."""
-        from bricks.predict.features import describe
+        from bricks.predict.features import extract_features
 
-        lacking = [key for key in keys if key not in self._traits]
-        for key, brick in self._load(lacking).items():
-            self._traits[key] = describe(brick, self._around_bytes.get(key, math.inf))
-        return {key: self._traits[key] for key in keys if key in self._traits}
+        missing_count = [key for key in keys if key not in self._features]
+        for key, brick in self._load(missing_count).items():
+            self._features[key] = extract_features(brick, self._around_bytes.get(key, math.inf))
+        return {key: self._features[key] for key in keys if key in self._features}
 
-    def _surround(self, models: Sequence[Mapping[str, int]], beside_bytes: int = 0) -> None:
-        """Know how much is around the bricks of these models: see ``surroundings``."""
-        from bricks.predict.features import surroundings
+    def _note_context(self, models: Sequence[Mapping[str, int]], beside_bytes: int = 0) -> None:
+        """Know how much is around the bricks of these models: see ``context_weight_bytes``."""
+        from bricks.predict.features import context_weight_bytes
 
         keys = {key for copies in models for key in copies}
         weight_bytes = self._store.weight_bytes([key for key in keys if key not in self._bricks])
         for key in keys & self._bricks.keys():
             weight_bytes[key] = self._bricks[key].numeric_weight_bytes
-        for key, around_bytes in surroundings(models, weight_bytes, beside_bytes).items():
+        for key, around_bytes in context_weight_bytes(models, weight_bytes, beside_bytes).items():
             if around_bytes < self._around_bytes.get(key, math.inf):
                 self._around_bytes[key] = around_bytes
-                self._traits.pop(key, None)
+                self._features.pop(key, None)
 
     def _load(self, keys: Collection[str]) -> dict[str, Brick]:
         self._bricks |= self._store.load_bricks([key for key in keys if key not in self._bricks])

@@ -9,16 +9,16 @@ from bricks.backends import BackendInfo
 from bricks.decompose.granularity import Granularity
 from bricks.errors import UsageError, suggestion
 from bricks.estimate.schedule import Rule, anything
-from bricks.measure.allowance import MOST_S
+from bricks.measure.allowance import MAX_S
 from bricks.measure.campaign import Conditions
 from bricks.predict.effort import EFFORTS, Effort
 from bricks.system import Runtime, Target, available_memory_bytes, physical_cores
 
-MOST_THREADS = 1024
-MOST_WORKERS = 64  # no model has so many branches
+MAX_THREADS = 1024
+MAX_WORKERS = 64  # no model has so many branches
 
 # Bytes of weights that are measured side by side also where memory is scarce.
-_LEAST_WEIGHT_BYTES = 512 << 20
+_MIN_WEIGHT_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Options:
     conditions: Conditions = field(default_factory=Conditions)
     retry: bool = False
     memory_bytes: int | None = None
-    graph_timeout_s: float = MOST_S
+    graph_timeout_s: float = MAX_S
     workers: int = 1
     may_overlap: Rule = anything
     effort: str = "full"
@@ -68,8 +68,8 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
     """The runtime as it is asked for; :class:`UsageError` where it cannot be had so."""
     granularity = Granularity.parse(options.granularity)
     threads = physical_cores() if options.threads is None else options.threads
-    if not 1 <= threads <= MOST_THREADS:
-        raise UsageError(f"{threads} threads cannot be had: give 1 to {MOST_THREADS}")
+    if not 1 <= threads <= MAX_THREADS:
+        raise UsageError(f"{threads} threads cannot be had: give 1 to {MAX_THREADS}")
     _refuse_workers(options.workers, info, granularity)
     level = options.optimization
     if level not in info.levels:
@@ -94,17 +94,17 @@ def conditions_of(options: Options, info: BackendInfo, target: Target) -> Condit
         leeway = max(given.rule.precision / 2, effort_of(options).deviation / 4)
     return replace(
         given,
-        exclusive=info.real and given.exclusive,
-        most_ballast_bytes=_most_ballast_bytes(target, given.most_ballast_bytes),
-        most_weight_bytes=_most_weight_bytes(available_memory_bytes(), given.most_weight_bytes),
+        exclusive=info.timed and given.exclusive,
+        max_eviction_bytes=_max_eviction_bytes(target, given.max_eviction_bytes),
+        max_weight_bytes=_max_weight_bytes(available_memory_bytes(), given.max_weight_bytes),
         leeway=leeway,
     )
 
 
 def _refuse_workers(workers: int, info: BackendInfo, granularity: Granularity) -> None:
     """:class:`UsageError` where so many nodes cannot be run side by side, or not be foretold."""
-    if not 1 <= workers <= MOST_WORKERS:
-        raise UsageError(f"{workers} workers cannot be had: give 1 to {MOST_WORKERS}")
+    if not 1 <= workers <= MAX_WORKERS:
+        raise UsageError(f"{workers} workers cannot be had: give 1 to {MAX_WORKERS}")
     if workers > 1 and not info.parallel:
         raise UsageError(f"runtime {info.name} runs one node at a time: give --workers 1")
     if workers > 1 and not granularity.executed:
@@ -114,13 +114,13 @@ def _refuse_workers(workers: int, info: BackendInfo, granularity: Granularity) -
         )
 
 
-def _most_weight_bytes(available_bytes: int, most_bytes: int) -> int:
-    """A tenth of the memory there is, or ``most_bytes`` if that is less; some it must be."""
-    return min(most_bytes, max(_LEAST_WEIGHT_BYTES, available_bytes // 10))
+def _max_weight_bytes(available_bytes: int, max_bytes: int) -> int:
+    """A tenth of the memory there is, or ``max_bytes`` if that is less; some it must be."""
+    return min(max_bytes, max(_MIN_WEIGHT_BYTES, available_bytes // 10))
 
 
-def _most_ballast_bytes(target: Target, most_bytes: int) -> int:
-    """Twice what all caches hold, or ``most_bytes`` if that is less, or they are not known."""
+def _max_eviction_bytes(target: Target, max_bytes: int) -> int:
+    """Twice what all caches hold, or ``max_bytes`` if that is less, or they are not known."""
     sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
     known = [size for size in sizes.values() if size is not None]
-    return min(most_bytes, 2 * sum(known)) if known else most_bytes
+    return min(max_bytes, 2 * sum(known)) if known else max_bytes

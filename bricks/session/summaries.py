@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bricks.estimate.comparison import Compared, NotCompared, Summary
+from bricks.estimate.comparison import ComparisonFailure, ModelComparison, Summary
 from bricks.samples.measurement import Failure
 from bricks.system import Target
 
@@ -18,7 +18,7 @@ class Measured:
     those in which the worker itself was kept from running, or the machine changed.
     ``remeasured_bricks`` had been measured, but in another state of the machine.
     ``predicted_bricks`` are left to be predicted: measuring them is not worth the effort asked for.
-    ``ballast_short``: there was not memory enough to make weights as cold as in their models.
+    ``eviction_short``: there was not memory enough to make weights as cold as in their models.
     """
 
     models: int
@@ -33,7 +33,7 @@ class Measured:
     rounds: int
     disturbed_rounds: int
     remeasured_bricks: int
-    ballast_short: bool = False
+    eviction_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ class Probed:
 class Comparison:
     """Estimates beside whole-model runs on one target; ``new_models`` were run for it.
 
-    ``foreign_cores``, ``rounds``, ``disturbed_rounds``, ``remeasured_bricks`` and ``ballast_short``
-    are as in :class:`Measured`.
+    ``foreign_cores``, ``rounds``, ``disturbed_rounds``, ``remeasured_bricks`` and
+    ``eviction_short`` are as in :class:`Measured`.
     """
 
     target: Target
     granularity: str
-    rows: tuple[Compared | NotCompared, ...]
+    rows: tuple[ModelComparison | ComparisonFailure, ...]
     summary: Summary
     new_models: int
     foreign_cores: float | None
     rounds: int
     disturbed_rounds: int
     remeasured_bricks: int
-    ballast_short: bool = False
+    eviction_short: bool = False

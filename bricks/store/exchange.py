@@ -283,9 +283,9 @@ def _take_plans(connection: Connection, merged: Merged, records: list[dict[str, 
 
 def _check(connection: Connection, plan: Plan) -> None:
     """ValueError unless a plan's values and bricks are there."""
-    lacking = set(plan.keys) - _known_bricks(connection, plan.keys)
-    if lacking:
-        raise ValueError(f"the plan of {plan.model} names {min(lacking)}, which is nowhere")
+    missing = set(plan.keys) - _known_bricks(connection, plan.keys)
+    if missing:
+        raise ValueError(f"the plan of {plan.model} names {min(missing)}, which is nowhere")
     problem = plan.problem(_loaded(connection, plan.keys))
     if problem is not None:
         raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
@@ -411,10 +411,10 @@ def _refuse_strangers(connection: Connection, target_key: str, keys: Collection[
     query = select(targets.c.key).where(targets.c.key == target_key)
     if connection.execute(query).one_or_none() is None:
         raise ValueError(f"it has measurements on the target {target_key}, which is nowhere")
-    lacking = {key for key in keys if key.startswith(BRICK_PREFIX)}
-    lacking -= _known_bricks(connection, lacking)
-    if lacking:
-        raise ValueError(f"it has a measurement of {min(lacking)}, which is nowhere")
+    missing = {key for key in keys if key.startswith(BRICK_PREFIX)}
+    missing -= _known_bricks(connection, missing)
+    if missing:
+        raise ValueError(f"it has a measurement of {min(missing)}, which is nowhere")
 
 
 def _loaded(connection: Connection, keys: Collection[str]) -> dict[str, Brick]:

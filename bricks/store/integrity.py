@@ -19,7 +19,7 @@ from bricks.errors import StoreError, first_line
 from bricks.store.engine import DAMAGED, origin
 
 # Of each table no more lines than this: one damaged page brings forth dozens.
-_MOST_LINES = 5
+_MAX_LINES = 5
 
 _HEADER_BYTES = 100
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
@@ -73,7 +73,7 @@ def integrity_problems(connection: Connection) -> Iterator[str]:
     if connection.dialect.name != "sqlite":
         return
     if whole := list(_lines(connection, "PRAGMA integrity_check")):
-        yield from _of_tables(connection) or (f"database: {line}" for line in whole[:_MOST_LINES])
+        yield from _of_tables(connection) or (f"database: {line}" for line in whole[:_MAX_LINES])
     try:
         for row in connection.exec_driver_sql("PRAGMA foreign_key_check").all():
             yield f"database: row {row[1]} of {row[0]} refers to a missing row of {row[2]}"
@@ -90,8 +90,8 @@ def _of_tables(connection: Connection) -> list[str]:
         return found
     for name in names:
         lines = list(_lines(connection, f'PRAGMA integrity_check("{name}")'))
-        if len(lines) > _MOST_LINES:
-            lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
+        if len(lines) > _MAX_LINES:
+            lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more"]
         if lines:
             lines.append(_readable(connection, name))
         found += [f"database: table {name}: {line}" for line in lines]

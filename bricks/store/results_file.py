@@ -21,7 +21,7 @@ from bricks.errors import ModelError, StoreError, first_line
 FORMAT, VERSION = "bricks-results", 1
 
 # No line is longer: a brick's model holds no weights.
-_MOST_LINE_BYTES = 64 << 20
+MAX_LINE_BYTES = 64 << 20
 
 Record = tuple[str, dict[str, Any]]
 
@@ -115,10 +115,10 @@ def _told(line: bytes) -> tuple[int, str] | None:
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    while line := file.readline(_MOST_LINE_BYTES + 1):
-        if len(line) > _MOST_LINE_BYTES:
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
             raise StoreError(
-                f"{path} has a line of more than {_MOST_LINE_BYTES >> 20} MiB: it holds no results"
+                f"{path} has a line of more than {MAX_LINE_BYTES >> 20} MiB: it holds no results"
             )
         yield line
 

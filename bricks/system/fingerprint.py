@@ -21,7 +21,7 @@ from bricks.system.processor import Processor, count_cores, read_processor
 from bricks.system.target import System, digest_of
 
 _GIB = 1 << 30
-_ROOT = Path("/")
+ROOT = Path("/")
 
 
 def fingerprint(name: str | None = None) -> System:
@@ -30,12 +30,12 @@ def fingerprint(name: str | None = None) -> System:
     Takes milliseconds on Linux and up to seconds elsewhere. A fact that can't be read is None.
     """
     cpus = logical_cpus()
-    processor = read_processor(_ROOT)
-    cores = count_cores(cpus, _ROOT) or psutil.cpu_count(logical=False)
+    processor = read_processor(ROOT)
+    cores = count_cores(cpus, ROOT) or psutil.cpu_count(logical=False)
     return System(
         name=name or _default_name(processor, cores or len(cpus)),
         identity=_identity(processor, cores, len(cpus)),
-        recorded=_recorded(processor, _ROOT),
+        recorded=_recorded(processor, ROOT),
     )
 
 
@@ -46,21 +46,21 @@ def physical_cores() -> int:
     waits for its quota would be measured as a slow one.
     """
     cpus = logical_cpus()
-    cores = count_cores(cpus, _ROOT) or psutil.cpu_count(logical=False) or len(cpus)
-    quota = cpu_quota(_ROOT)
+    cores = count_cores(cpus, ROOT) or psutil.cpu_count(logical=False) or len(cpus)
+    quota = cpu_quota(ROOT)
     allowed = cores if quota is None else min(cores, int(quota))
     return max(1, min(allowed, len(cpus)))
 
 
 def available_memory_bytes() -> int:
     """Bytes that can be allocated now without swapping and within the limits of a container."""
-    free = [limit.limit_bytes - limit.used_bytes for limit in memory_limits(_ROOT)]
+    free = [limit.limit_bytes - limit.used_bytes for limit in memory_limits(ROOT)]
     return max(0, min([int(psutil.virtual_memory().available), *free]))
 
 
 def _identity(processor: Processor, cores: int | None, logical: int) -> dict[str, Any]:
     total = psutil.virtual_memory().total
-    limits = [limit.limit_bytes for limit in memory_limits(_ROOT) if limit.limit_bytes < total]
+    limits = [limit.limit_bytes for limit in memory_limits(ROOT) if limit.limit_bytes < total]
     sets = processor.instruction_sets
     return {
         "cpu": processor.name,
@@ -73,7 +73,7 @@ def _identity(processor: Processor, cores: int | None, logical: int) -> dict[str
         "cache_bytes": dict(processor.cache_bytes),
         "physical_cores": cores,
         "logical_cpus": logical,
-        "cpu_quota": cpu_quota(_ROOT),
+        "cpu_quota": cpu_quota(ROOT),
         # Rounded: firmware and kernel each take a little, and not always the same.
         "memory_gib": round(total / _GIB),
         "memory_limit_gib": round(min(limits) / _GIB, 1) if limits else None,

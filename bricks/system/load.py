@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-_TASKS = Path("/proc/self/task")
+TASKS = Path("/proc/self/task")
 
 
 class ForeignLoad:
@@ -26,19 +26,20 @@ class ForeignLoad:
     def __init__(self, live_s: Callable[[], float] = lambda: 0.0) -> None:
         self._live_s = live_s
         self._wall_s = time.monotonic()
-        self._all_s, self._own_s = _busy_s(), self._own()
+        self._all_s, self._own_s = busy_s(), self._own()
 
     def cores(self) -> float:
         """How many cores others kept busy on average; stolen time of a virtual machine counts."""
         wall_s = max(time.monotonic() - self._wall_s, 1e-3)
-        foreign_s = (_busy_s() - self._all_s) - (self._own() - self._own_s)
+        foreign_s = (busy_s() - self._all_s) - (self._own() - self._own_s)
         return max(0.0, foreign_s / wall_s)
 
     def _own(self) -> float:
         return sum(os.times()[:4]) + self._live_s()  # with children that have ended
 
 
-def _busy_s() -> float:
+def busy_s() -> float:
+    """Seconds for which the processors of this host were busy since it started, all added up."""
     times = psutil.cpu_times()
     return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
 
@@ -66,7 +67,7 @@ def _kept_s() -> float | None:
     """Seconds for which threads could have run and did not; None if the system doesn't tell."""
     waited_ns, known = 0, False
     try:
-        for task in _TASKS.iterdir():
+        for task in TASKS.iterdir():
             fields = (task / "schedstat").read_text(encoding="ascii").split()
             waited_ns += int(fields[1])  # time on a run queue; proc(5)
             known = True

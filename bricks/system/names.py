@@ -16,7 +16,7 @@ from bricks.system.target import Target
 SEPARATOR = "/"
 
 # Messages name so many targets; 'bricks systems' names all.
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 def names_of(targets: Sequence[Target]) -> dict[str, str]:
@@ -101,6 +101,6 @@ def _plain(name: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    listed = ", ".join(sorted(names)[:_MOST_NAMED])
+    more = len(names) - _MAX_NAMED
+    listed = ", ".join(sorted(names)[:_MAX_NAMED])
     return f"{listed} and {more} more ('bricks systems')" if more > 0 else listed

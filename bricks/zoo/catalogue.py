@@ -26,7 +26,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2] / "models"
 _SOURCES = ("gluon_", "mx_")
 
 # A message names all there is, up to so many.
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _hint(name: str, zoo: Iterable[str]) -> str:
     meant = nearest(name, names)
     if meant is not None:
         return f"did you mean {meant}?"
-    if len(names) > _MOST_NAMED:
+    if len(names) > _MAX_NAMED:
         return f"the zoo has {len(names)} models, 'bricks zoo list' names them"
     return f"the zoo has {', '.join(names)}"
 

@@ -22,7 +22,7 @@ from bricks.system.environments import Environment, install
 
 # What recipes run in, by the first word of their names: the Python of an environment of its own,
 # which MXNet's last release needs to be that one; or this environment.
-_PYTHONS = {"mxnet": "3.11", "torch": "3.11"}
+PYTHONS = {"mxnet": "3.11", "torch": "3.11"}
 _HERE = "onnx"
 _NEEDED_HERE = "onnx_graphsurgeon"
 
@@ -49,7 +49,7 @@ class NotBuilt:
 
 def recipes(zoo: Path) -> list[str]:
     """Names of the recipes beside a zoo, sorted; raises :class:`ModelError` if there are none."""
-    kinds = (*_PYTHONS, _HERE)
+    kinds = (*PYTHONS, _HERE)
     found = sorted(p.stem for k in kinds for p in (zoo / "recipes").glob(f"{k}_*.py"))
     if not found:
         raise ModelError(
@@ -67,7 +67,7 @@ def environment_of(zoo: Path, recipe: str) -> Environment | None:
     lock = zoo / "recipes" / f"requirements-{kind}.lock"
     if not lock.is_file():
         raise ModelError(f"the recipe {recipe!r} needs {lock}, which is missing: restore it")
-    return Environment(f"recipes-{kind}", lock, _PYTHONS[kind], "bricks zoo build NAME installs it")
+    return Environment(f"recipes-{kind}", lock, PYTHONS[kind], "bricks zoo build NAME installs it")
 
 
 def build(

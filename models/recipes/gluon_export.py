@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from gluon_operators import OPSET, Declared, rewritten
 from mxnet.onnx.mx2onnx._export_onnx import MXNetGraph
-from zoo_files import MOST_KEPT, Shipped, leave_out_notes, leave_out_values
+from zoo_files import MAX_KEPT, Shipped, leave_out_notes, leave_out_values
 
 IMAGE = (1, 3, 224, 224)
 
@@ -121,7 +121,7 @@ def parameters(network: Network, block: Any, symbol: Any) -> dict[str, Declared]
             continue  # an input
         shape = tuple(shapes[name])
         kept: tuple[float, ...] = ()
-        if math.prod(shape) <= MOST_KEPT:
+        if math.prod(shape) <= MAX_KEPT:
             parameter = held[name]
             parameter.shape = shape
             parameter.initialize(init=parameter.init or mx.init.Uniform(), force_reinit=True)

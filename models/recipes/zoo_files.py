@@ -22,7 +22,7 @@ MOST_REPEATED = 4096
 
 # Floating-point constants of so few numbers (an epsilon, a scale) are part of what a network
 # computes, and stay.
-MOST_KEPT = 16
+MAX_KEPT = 16
 
 _FLOATS = {
     onnx.TensorProto.FLOAT: 4,
@@ -50,7 +50,7 @@ class Shipped:
     build: Callable[[], onnx.ModelProto]
 
 
-def leave_out_values(model: onnx.ModelProto, location: str, *, most_kept: int = MOST_KEPT) -> None:
+def leave_out_values(model: onnx.ModelProto, location: str, *, most_kept: int = MAX_KEPT) -> None:
     """Replace the values of floating-point weights by a place in the file ``location``.
 
     Weights of up to ``most_kept`` numbers stay, and so do integers, for they steer shapes. Places

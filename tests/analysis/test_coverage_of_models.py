@@ -11,7 +11,7 @@ from plans import plan, results
 from bricks.analysis.coverage import coverage
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.tensor import TensorType
-from bricks.predict.cost import LEAST, CostModel, fit
+from bricks.predict.cost import MIN, CostModel, fit
 
 PER_BRICK_S, PER_FLOP_S, PER_BYTE_S = 1e-3, 2e-9, 1e-8
 
@@ -44,7 +44,7 @@ def model(name: str, keys: str) -> Plan:
 
 
 BRICKS = {key: brick(key, flops, width=16) for key, flops in zip("abcd", (6, 3, 1, 0), strict=True)}
-FLAT = CostModel((1.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), ((1.0, 1.0),) * LEAST)
+FLAT = CostModel((1.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), ((1.0, 1.0),) * MIN)
 
 
 def test_coverage_counts_places_and_weighs_work() -> None:
@@ -116,7 +116,7 @@ def test_where_nothing_is_measured_nothing_is_known_of_costs() -> None:
 
 
 def test_few_measured_bricks_say_nothing_of_others() -> None:
-    measured = [(each, seconds(each)) for each in some(LEAST)]
+    measured = [(each, seconds(each)) for each in some(MIN)]
     assert fit(measured[1:]) is None
     assert fit(measured) is not None
 

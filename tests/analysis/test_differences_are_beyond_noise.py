@@ -18,10 +18,10 @@ from bricks.analysis.significance import (
     MACHINE_DRIFT,
     WRONG,
     Change,
-    freedom_of,
+    degrees_of_freedom,
     judged,
 )
-from bricks.analysis.target_data import Side
+from bricks.analysis.target_data import TargetData
 from bricks.decompose.plan import Plan
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Failure, Measurement, Round
@@ -67,15 +67,15 @@ def latencies(count: int = 200) -> dict[str, float]:
     return {key: 1e-5 * (1 + i) for i, key in enumerate(KEYS[:count])}
 
 
-def side(
+def data(
     name: str,
     target: Target,
     parts: Mapping[str, Measurement | Failure],
     plans: Mapping[str, Plan] | None = None,
     predictions: Predictions | None = None,
-) -> Side:
+) -> TargetData:
     known = plans or {"net": chain_plan("net", list(parts))}
-    return Side(name, target, known, {**parts, **results({})}, predictions or Predictions())
+    return TargetData(name, target, known, {**parts, **results({})}, predictions or Predictions())
 
 
 def compared(
@@ -83,7 +83,7 @@ def compared(
     new: Mapping[str, Measurement | Failure],
     targets: tuple[Target, Target] = (OLD, NEW),
 ) -> Difference:
-    return difference(side("old", targets[0], old), side("new", targets[1], new), ["net"])
+    return difference(data("old", targets[0], old), data("new", targets[1], new), ["net"])
 
 
 def steady(latency_s: float, *states_s: float | None, key: str = "b000") -> Measurement:
@@ -183,12 +183,18 @@ def test_changes_are_judged_by_benjamini_and_hochberg() -> None:
     assert WRONG == 0.05
 
 
-@pytest.mark.parametrize("freedom", [freedom_of(1), freedom_of(3), math.inf])
-def test_intervals_leave_out_one_exactly_where_something_is_found(freedom: float) -> None:
+@pytest.mark.parametrize(
+    "degrees_of_freedom", [degrees_of_freedom(1), degrees_of_freedom(3), math.inf]
+)
+def test_intervals_leave_out_one_exactly_where_something_is_found(
+    degrees_of_freedom: float,
+) -> None:
     lot = random.Random(2)
-    changes = [Change(lot.gauss(0, 0.1) + (i % 3 == 0), 0.1, freedom) for i in range(300)]
-    found = judged([*changes, Change(20.0, 10.0, freedom)])
-    assert any(r.slower for r in found) or freedom == freedom_of(1)
+    changes = [
+        Change(lot.gauss(0, 0.1) + (i % 3 == 0), 0.1, degrees_of_freedom) for i in range(300)
+    ]
+    found = judged([*changes, Change(20.0, 10.0, degrees_of_freedom)])
+    assert any(r.slower for r in found) or degrees_of_freedom == degrees_of_freedom(1)
     for ratio in found:
         assert ratio.low <= ratio.ratio <= ratio.high
         assert ratio.beyond_noise == (not ratio.low <= 1 <= ratio.high)
@@ -209,8 +215,8 @@ def test_contributions_and_overhead_add_up_to_the_difference() -> None:
 
 def test_where_executed_graphs_differ_what_was_replaced_is_told() -> None:
     parts = {key: steady(1e-3 * (i + 1), key=key) for i, key in enumerate("abcd")}
-    old = side("old", OLD, {k: parts[k] for k in "abc"}, {"net": chain_plan("net", list("abbc"))})
-    new = side("new", NEW, {k: parts[k] for k in "abd"}, {"net": chain_plan("net", list("abd"))})
+    old = data("old", OLD, {k: parts[k] for k in "abc"}, {"net": chain_plan("net", list("abbc"))})
+    new = data("new", NEW, {k: parts[k] for k in "abd"}, {"net": chain_plan("net", list("abd"))})
     found = difference(old, new, ["net"])
     (model,) = found.models
     assert model.gone_s == pytest.approx(3e-3, rel=0.01)
@@ -230,16 +236,16 @@ def test_what_lacks_on_one_side_is_named() -> None:
     assert failed.models == ()
     assert failed.incomparable[0].error == "net: new lacks b (it crashed)"
     plans = {"net": chain_plan("net", list("ab"))}
-    missing = difference(side("old", OLD, {}, plans), side("new", NEW, parts), ["net"])
+    missing = difference(data("old", OLD, {}, plans), data("new", NEW, parts), ["net"])
     assert missing.incomparable[0].error == (
         "net: old lacks a (not measured on this target) and 1 more"
     )
     unknown = difference(
-        side("old", OLD, parts), side("new", NEW, parts, {"other": chain_plan("x", ["a"])}), ["net"]
+        data("old", OLD, parts), data("new", NEW, parts, {"other": chain_plan("x", ["a"])}), ["net"]
     )
     assert unknown.incomparable[0].error == "net: new does not know it: measure it there first"
     edited = difference(
-        side("old", OLD, parts), side("new", NEW, parts, {"e": chain_plan("net", ["a"])}), ["net"]
+        data("old", OLD, parts), data("new", NEW, parts, {"e": chain_plan("net", ["a"])}), ["net"]
     )
     assert "new knows another model of that name" in edited.incomparable[0].error
 
@@ -248,8 +254,8 @@ def test_what_is_predicted_is_marked_and_proves_nothing() -> None:
     parts = {key: steady(1e-3, key=key) for key in "ab"}
     plans = {"net": chain_plan("net", list("ab"))}
     predictions = Predictions({"b": Prediction(5e-3, 0.5)}, bias=0.1)
-    new = side("new", NEW, {"a": parts["a"]}, plans, predictions)
-    found = difference(side("old", OLD, parts), new, ["net"])
+    new = data("new", NEW, {"a": parts["a"]}, plans, predictions)
+    found = difference(data("old", OLD, parts), new, ["net"])
     (model,) = found.models
     assert model.ratio.ratio == pytest.approx(3, rel=0.01)
     assert model.ratio.high / model.ratio.low > 5

@@ -13,9 +13,9 @@ from factories import conv_net, mlp, model, node, save, value
 from store_examples import measure
 
 import bricks
-from bricks.analysis.explanation import Known, Part, Peaks, same_work
+from bricks.analysis.explanation import BestImplementation, Part, Peaks, same_work
 from bricks.measure.peaks import compute_peak, memory_peak, peak_bricks
-from bricks.predict.features import describe
+from bricks.predict.features import extract_features
 
 PEAKS = Peaks(flops_per_s=100e9, bytes_per_s=10e9)
 
@@ -45,11 +45,11 @@ def test_the_lower_roof_is_the_one_that_binds() -> None:
 
 
 @pytest.mark.parametrize(
-    "lacking",
+    "missing",
     [{"flops": None}, {"peaks": Peaks()}, {"peaks": Peaks(flops_per_s=1e9)}],
 )
-def test_what_is_not_known_of_work_or_machine_is_not_made_up(lacking: dict[str, Any]) -> None:
-    found = part(**lacking)
+def test_what_is_not_known_of_work_or_machine_is_not_made_up(missing: dict[str, Any]) -> None:
+    found = part(**missing)
     assert (found.roof_s, found.peak_share, found.bound) == (None, None, None)
 
 
@@ -59,8 +59,8 @@ def test_a_brick_that_takes_no_time_has_no_rates() -> None:
 
 
 def test_what_is_lost_is_lost_at_every_place() -> None:
-    assert part(fastest=Known("b1-b", "t1-a", 0.5e-3)).lost_s == pytest.approx(3e-3)
-    assert part(fastest=Known("b1-b", "t1-a", 5e-3)).lost_s == 0
+    assert part(fastest=BestImplementation("b1-b", "t1-a", 0.5e-3)).lost_s == pytest.approx(3e-3)
+    assert part(fastest=BestImplementation("b1-b", "t1-a", 5e-3)).lost_s == 0
     assert part().lost_s == 0
 
 
@@ -134,7 +134,7 @@ def test_layouts_do_the_same_work(tmp_path: Path) -> None:
         with bricks.Bench(tmp_path / "cache", threads=1, optimization=level) as bench:
             bricks_of = bench.decompose(bench.read("squeezenet")).bricks.values()
             convs = [brick for brick in bricks_of if "Conv" in brick.operators[0]]
-            found[level] = {same_work(describe(brick)) for brick in convs}
+            found[level] = {same_work(extract_features(brick)) for brick in convs}
             assert len(found[level]) == len(convs)  # and no two bricks of one model do
     # The last one's channels are no whole number of blocks.
     assert len(found["all"] & found["extended"]) == len(found["all"]) - 1
@@ -160,7 +160,9 @@ def test_the_fastest_implementation_is_that_of_any_runtime_on_the_same_system(
     with bricks.Bench(tmp_path / "cache", runtime="fake", threads=1) as later:
         found = bricks.explain(later, read)
     parts = {part.brick: part for part in found.parts}
-    assert parts[first.brick].fastest == Known(first.brick, newer.key, first.latency_s / 4)
+    assert parts[first.brick].fastest == BestImplementation(
+        first.brick, newer.key, first.latency_s / 4
+    )
     assert [key for key, part in parts.items() if part.fastest] == [first.brick]
     lost_s = first.total_s * 3 / 4
     assert found.fastest_s == pytest.approx(found.estimate.estimate_s - lost_s)
@@ -190,12 +192,12 @@ def test_the_command_tells_the_same_to_programs_and_to_people(here: Here, tmp_pa
 
 def test_what_lacks_is_named(here: Here, tmp_path: Path) -> None:
     path = save(conv_net(), tmp_path, "conv.onnx")
-    lacking = here("explain", path, "--no-measure", "--json")
-    assert lacking.status == 1
-    (row,) = lacking.json["models"]
+    missing = here("explain", path, "--no-measure", "--json")
+    assert missing.status == 1
+    (row,) = missing.json["models"]
     assert row["bricks"] == [] and len(row["missing"]) > 0
     assert "no estimate without" in row["error"]
-    assert row["error"] in lacking.err.replace("bricks: ", "")
+    assert row["error"] in missing.err.replace("bricks: ", "")
     none = here("explain", "squeezenat")
     assert none.status == 1
     assert "squeezenet" in none.complaint

@@ -49,7 +49,7 @@ Supervisor._welcome = killed
 """
 
 
-def side_by_side(
+def diff_targets(
     cache: Path, runtime: str, cut: str, paths: Sequence[Path], sabotage: str = ""
 ) -> Any:
     """Decompose in two processes; what progress was told, and which processes are left."""
@@ -77,7 +77,7 @@ def paths(tmp_path: Path) -> list[Path]:
 def test_side_by_side_gives_the_same_plans_and_bricks(
     paths: list[Path], tmp_path: Path, runtime: str, cut: str
 ) -> None:
-    facts = side_by_side(tmp_path / "2", runtime, cut, [*paths, paths[0]])
+    facts = diff_targets(tmp_path / "2", runtime, cut, [*paths, paths[0]])
     assert facts["left"] == []  # nothing that would run beside what is timed next
     assert {what for what, _ in facts["told"]} == {"decomposing 5 models"}  # one is named twice
     shares = [share for _, share in facts["told"]]
@@ -97,7 +97,7 @@ def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path
     strange = model([node("Strange", ["x"], ["y"], domain="org.x")], [value("x", [1])],
                     [value("y", [1])], domains=["org.x"])  # fmt: skip
     paths = [save(strange, tmp_path, "strange.onnx"), *paths]
-    side_by_side(tmp_path / "cache", "fake", "executed", paths)
+    diff_targets(tmp_path / "cache", "fake", "executed", paths)
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         models = [bench.read(path) for path in paths]
         assert [bench.knows(each) for each in models] == [False, *[True] * (len(paths) - 1)]
@@ -106,7 +106,7 @@ def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path
 
 
 def test_what_a_killed_process_had_is_left_to_the_bench(paths: list[Path], tmp_path: Path) -> None:
-    facts = side_by_side(tmp_path / "cache", "fake", "executed", paths, KILLED)
+    facts = diff_targets(tmp_path / "cache", "fake", "executed", paths, KILLED)
     assert facts["left"] == []
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         model = bench.read(paths[0])

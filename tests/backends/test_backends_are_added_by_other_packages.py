@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from commands import Here, Outcome, bricks, chain
+from commands import CommandResult, Here, bricks, chain
 from factories import save
 
 from bricks import backends
@@ -16,7 +16,7 @@ from bricks.backends.fake import FakeBackend
 
 
 def describe():
-    return BackendInfo("mine", "3", "none", real=False)
+    return BackendInfo("mine", "3", "none", timed=False)
 
 
 def create(*, threads, seed, workers, optimization):
@@ -44,7 +44,7 @@ def installed(site: Path, module: str, source: str, name: str = "mine") -> None:
     (facts / "entry_points.txt").write_text(f"[bricks.backends]\n{name} = {module}\n")
 
 
-def measured(site: Path, cache: Path) -> Outcome:
+def measured(site: Path, cache: Path) -> CommandResult:
     model = save(chain("Relu", "Neg"), site, "pair.onnx")
     return bricks("measure", model, "--cache", cache, "--runtime", "mine")
 
@@ -95,7 +95,7 @@ def test_a_module_that_cannot_be_imported_is_one_line(here: Here, site: Path) ->
     [
         (
             "other",
-            "BackendInfo('onnxruntime', '3', 'none', real=True)",
+            "BackendInfo('onnxruntime', '3', 'none', timed=True)",
             "describes itself as 'onnxruntime'",
         ),
         ("nothing", "None", "describes itself as NoneType"),
@@ -109,7 +109,7 @@ def test_a_module_that_cannot_be_imported_is_one_line(here: Here, site: Path) ->
 def test_a_description_that_cannot_be_meant_is_refused(
     site: Path, module: str, said: str, complaint: str
 ) -> None:
-    source = GOOD.replace('BackendInfo("mine", "3", "none", real=False)', said)
+    source = GOOD.replace('BackendInfo("mine", "3", "none", timed=False)', said)
     installed(site, module, source)
     with pytest.raises(BackendError, match=complaint):
         backends.describe("mine")

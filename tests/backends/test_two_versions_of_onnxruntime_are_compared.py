@@ -9,7 +9,7 @@ from pathlib import Path
 
 import older_onnxruntime
 import pytest
-from commands import ROOT, Outcome, bricks
+from commands import ROOT, CommandResult, bricks
 
 MODELS = ("squeezenet", "mobilenet_v2", "bert_mini")
 NEWER = version("onnxruntime")
@@ -25,7 +25,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def diff(older: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
+def diff(older: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., CommandResult]:
     """``bricks diff`` on a cache into which both versions have measured a few models."""
     cache = tmp_path_factory.mktemp("versions")
     for path in (os.pathsep.join(map(str, (older, ROOT))), str(ROOT)):
@@ -40,7 +40,9 @@ def diff(older: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...,
 OLD_WORD, NEW_WORD = f"onnxruntime-{older_onnxruntime.VERSION}", f"onnxruntime-{NEWER}"
 
 
-def test_both_are_targets_that_are_named_by_their_versions(diff: Callable[..., Outcome]) -> None:
+def test_both_are_targets_that_are_named_by_their_versions(
+    diff: Callable[..., CommandResult],
+) -> None:
     facts = diff(OLD_WORD, NEW_WORD, "--json").json
     assert facts["old"]["runtime"]["version"] == older_onnxruntime.VERSION
     assert facts["new"]["runtime"]["version"] == NEWER
@@ -50,7 +52,7 @@ def test_both_are_targets_that_are_named_by_their_versions(diff: Callable[..., O
     assert facts["common"]["bricks"] > 20
 
 
-def test_every_second_of_a_difference_has_its_brick(diff: Callable[..., Outcome]) -> None:
+def test_every_second_of_a_difference_has_its_brick(diff: Callable[..., CommandResult]) -> None:
     for model in diff(OLD_WORD, NEW_WORD, "--json").json["models"]:
         parts = model["contributions"]
         added = sum(part["difference_s"] for part in parts) + model["call_overhead_difference_s"]
@@ -64,7 +66,7 @@ def test_every_second_of_a_difference_has_its_brick(diff: Callable[..., Outcome]
         assert model["beyond_noise"] == (not model["low"] <= 1 <= model["high"])
 
 
-def test_the_other_way_round_is_the_inverse(diff: Callable[..., Outcome]) -> None:
+def test_the_other_way_round_is_the_inverse(diff: Callable[..., CommandResult]) -> None:
     there = {m["model"]: m for m in diff(OLD_WORD, NEW_WORD, "--json").json["models"]}
     back = {m["model"]: m for m in diff(NEW_WORD, OLD_WORD, "--json").json["models"]}
     for name, model in there.items():
@@ -73,7 +75,7 @@ def test_the_other_way_round_is_the_inverse(diff: Callable[..., Outcome]) -> Non
 
 
 def test_one_of_the_two_directions_fails_where_a_model_is_beyond_noise(
-    diff: Callable[..., Outcome],
+    diff: Callable[..., CommandResult],
 ) -> None:
     """Whichever version is faster: what fails is exactly what is slower."""
     for words in ((OLD_WORD, NEW_WORD), (NEW_WORD, OLD_WORD)):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import COMMAND, PATIENCE_S, Outcome
+from commands import COMMAND, PATIENCE_S, CommandResult
 from terminals import plain, terminal
 
 from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
@@ -84,11 +84,11 @@ def rename(cache: Path, name: str, *, measure: bool = False) -> None:
     assert run("systems", "set", key, "--name", name, "--cache", str(cache)).status == 0
 
 
-def run(*words: str, **variables: str) -> Outcome:
+def run(*words: str, **variables: str) -> CommandResult:
     done = subprocess.run(
         [*COMMAND, *words], capture_output=True, text=True, env=plain(**variables)
     )
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 def test_commands_and_options(complete: Complete) -> None:
@@ -269,7 +269,7 @@ def test_a_line_is_completed_where_it_is_typed(
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_are_answered_too(shell: str, known: Path) -> None:
-    def ask(line: str) -> Outcome:
+    def ask(line: str) -> CommandResult:
         return run(
             _BRICKS_COMPLETE=f"complete_{shell}",
             _TYPER_COMPLETE_ARGS=line,

@@ -7,7 +7,8 @@ import pytest
 from commands import Here, chain
 from factories import save
 
-from bricks import Bench, survey
+from bricks import Bench
+from bricks.analysis import batch
 from bricks.graph.model import Model
 
 
@@ -15,14 +16,14 @@ from bricks.graph.model import Model
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The models, by name, that were decomposed side by side."""
     calls: list[list[str]] = []
-    decompose_all = survey.decompose_all
+    decompose_all = batch.decompose_all
 
     def noted(bench: Bench, models: Sequence[Model]) -> None:
         calls.append([model.name for model in models])
         decompose_all(bench, models, processes=2)
         assert all(map(bench.knows, models))
 
-    monkeypatch.setattr(survey, "decompose_all", noted)
+    monkeypatch.setattr(batch, "decompose_all", noted)
     return calls
 
 

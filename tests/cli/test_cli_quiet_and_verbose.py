@@ -11,7 +11,7 @@ from factories import mlp, save
 from terminals import shown
 
 import bricks.report.tables as tables
-import bricks.session.adaptive as spending
+from bricks.session import adaptive
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_quiet_keeps_what_an_estimate_stands_on(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That a part of it is predicted is no remark: it says what the figure is."""
-    monkeypatch.setattr(spending, "_SOON_S", 0.0)  # else what is so small is all measured
+    monkeypatch.setattr(adaptive, "SOON_S", 0.0)  # else what is so small is all measured
     words = ("predict", "squeezenet", "--effort", "quick", "-q")
     assert "of the estimate is predicted from bricks" in here(*words).out
 

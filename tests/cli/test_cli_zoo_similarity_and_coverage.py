@@ -82,9 +82,9 @@ def test_a_model_that_is_not_there_stops_no_other(
     done = here("zoo", command, "none.onnx", models[0], "--json")
     assert done.status == 1
     assert done.complaint == "no file or folder is called 'none.onnx': check the path"
-    lacking, there = done.json["models"]
-    assert lacking.keys() == there.keys()
-    assert (lacking["error"], there["error"]) == (done.complaint, None)
+    missing, there = done.json["models"]
+    assert missing.keys() == there.keys()
+    assert (missing["error"], there["error"]) == (done.complaint, None)
     if command == "similarity":
         assert done.json["grid"] == {"models": ["conv"], "similarity": [[1.0]]}
     else:

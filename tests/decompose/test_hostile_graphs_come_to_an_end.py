@@ -211,7 +211,7 @@ def test_functions_as_exporters_write_them_are_inlined(tmp_path: Path) -> None:
 def test_an_answer_that_would_fill_the_memory_is_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bricks.measure.supervisor.MOST_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr("bricks.measure.supervisor.MAX_ANSWER_BYTES", 1 << 20)
     program = "print('x' * (4 << 20), flush=True); input()"
     with (
         Supervisor(WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program))) as one,
@@ -243,7 +243,7 @@ def test_a_loop_without_end_is_ended(
     with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
         hostile = bench.read(path)
         with monkeypatch.context() as impatient:
-            impatient.setattr(allowance, "_LEAST_S", 1.0)
+            impatient.setattr(allowance, "MIN_S", 1.0)
             with pytest.raises(WorkerError, match="model: it did not finish within 1 s"):
                 bench.decompose(hostile)
         bench.decompose(bench.read(save(mlp(), tmp_path, "next.onnx")))
@@ -262,7 +262,7 @@ def test_what_work_on_a_graph_may_take_grows_with_the_model() -> None:
     assert tiny[1] < 1.1 * 2**30
     assert tiny[0] < deep[0]
     assert tiny < wide < batched
-    assert allowed(1 << 10, 1 << 14, batch=1 << 30)[0] == allowance.MOST_S
+    assert allowed(1 << 10, 1 << 14, batch=1 << 30)[0] == allowance.MAX_S
 
 
 INFLATING = {

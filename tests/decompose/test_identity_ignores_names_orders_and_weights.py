@@ -11,7 +11,7 @@ from graphs import FLOATS, Maker, adds, cut, disguised, isomorphic, one_node, ra
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bricks.decompose.canonical import Effort, canonical_order
+from bricks.decompose.canonical import SearchBudget, canonical_order
 from bricks.decompose.identity import Cutter, key_of
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
@@ -118,14 +118,14 @@ def test_ordering_interchangeable_branches_takes_few_visits() -> None:
         (kinds, chains),
         (mixed, [(numbers[a], numbers[b], label) for a, b, label in chains]),
     ):
-        rank = {v: r for r, v in enumerate(canonical_order(labels, edges, Effort(500)))}
+        rank = {v: r for r, v in enumerate(canonical_order(labels, edges, SearchBudget(500)))}
         forms.append(sorted((rank[a], rank[b]) for a, b, _ in edges))
     assert forms[0] == forms[1]
 
 
 def test_a_search_cut_short_still_yields_every_vertex() -> None:
     edges = [(i, (i + 1) % 12, "") for i in range(12)]
-    assert sorted(canonical_order([b""] * 12, edges, Effort(0))) == list(range(12))
+    assert sorted(canonical_order([b""] * 12, edges, SearchBudget(0))) == list(range(12))
 
 
 def test_order_of_attributes_and_how_a_tensor_is_written_do_not_count() -> None:

@@ -3,21 +3,21 @@ from __future__ import annotations
 import pytest
 from plans import measurement, plan, results
 
-from bricks.estimate.comparison import Compared, repeat_error, summarise
+from bricks.estimate.comparison import ModelComparison, repeat_error, summarise
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import recompose, round_spread
 
 PLAN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 
 
-def compared(whole_s: float, latencies: dict[str, float]) -> tuple[Compared, dict]:
+def compared(whole_s: float, latencies: dict[str, float]) -> tuple[ModelComparison, dict]:
     found = results(latencies)
     rounds = [whole_s, whole_s * 1.01] * 4
     found[PLAN.digest] = measurement(PLAN.digest, *rounds, wall_s=6.0)
     estimate = recompose(PLAN, found)
     assert isinstance(estimate, Estimate)
     whole = found[PLAN.digest]
-    return Compared("net", PLAN, 2, round_spread(whole), estimate), found
+    return ModelComparison("net", PLAN, 2, round_spread(whole), estimate), found
 
 
 def test_the_summary_is_what_its_names_say() -> None:

@@ -17,8 +17,8 @@ CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
 
 
-def estimate(*args: object, walked_call: float = 1.0) -> Estimate:
-    result = recompose(*args, walked_call=walked_call)
+def estimate(*args: object, in_walk_call_factor: float = 1.0) -> Estimate:
+    result = recompose(*args, in_walk_call_factor=in_walk_call_factor)
     assert isinstance(result, Estimate)
     return result
 
@@ -37,7 +37,9 @@ def test_the_overhead_of_a_call_counts_once_for_a_model() -> None:
 
 
 def test_a_call_costs_more_in_a_walk_than_in_a_probe() -> None:
-    found = estimate(CHAIN, results({"a": 12e-6, "b": 15e-6}, overhead_s=2e-6), walked_call=1.5)
+    found = estimate(
+        CHAIN, results({"a": 12e-6, "b": 15e-6}, overhead_s=2e-6), in_walk_call_factor=1.5
+    )
     assert found.call_overhead_s == pytest.approx(2e-6)
     assert found.estimate_s == pytest.approx(2 * 9e-6 + 12e-6 + 2e-6)
 
@@ -143,7 +145,7 @@ def test_the_critical_path_is_the_longest_way_through_the_plan(seed: int) -> Non
 
 def test_what_was_never_measured_counts_as_it_is_predicted() -> None:
     predictions = Predictions({"b": Prediction(5e-3, 0.1), "x": Prediction(1.0, 0.1)}, bias=0.05)
-    found = recompose(CHAIN, results({"a": 2e-3}), predictions=predictions, walked_call=1.0)
+    found = recompose(CHAIN, results({"a": 2e-3}), predictions=predictions, in_walk_call_factor=1.0)
     assert isinstance(found, Estimate)
     assert found.estimate_s == pytest.approx(9e-3)
     assert found.predicted_share == pytest.approx(5 / 9)

@@ -152,7 +152,7 @@ def test_occurrences_that_overlap_share_the_threads_that_help_them() -> None:
 
 def parallel(of: Plan, workers: int, **changes: int | None) -> Estimate:
     found = construction(of, workers, LATENCIES, **changes)
-    estimate = recompose(of, results(LATENCIES), walked_call=1.0, construction=found)
+    estimate = recompose(of, results(LATENCIES), in_walk_call_factor=1.0, construction=found)
     assert isinstance(estimate, Estimate)
     return estimate
 

@@ -10,10 +10,10 @@ from factories import branches, save
 import bricks
 from bricks import backends
 from bricks.backends.fake import CALL_OVERHEAD_S, node_latency_s
-from bricks.cli.options import MOST_WORKERS as MOST_ON_THE_COMMAND_LINE
+from bricks.cli.options import MAX_WORKERS as MAX_ON_THE_COMMAND_LINE
 from bricks.cli.warnings import warn_of_crowding
 from bricks.decompose.streams import streams_of, whole_key
-from bricks.session.options import MOST_WORKERS
+from bricks.session.options import MAX_WORKERS
 
 # No latency is looked at: others may measure meanwhile.
 QUICK = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)
@@ -30,7 +30,7 @@ def test_an_estimate_is_what_a_run_of_several_workers_takes(diamond: Path, tmp_p
         of = bench.read(diamond)
         plan = bench.decompose(of).plan
         (row,) = bench.compare([of]).rows
-    assert isinstance(row, bricks.Compared)
+    assert isinstance(row, bricks.ModelComparison)
     a, b0, b, c0, c, y = (node_latency_s(o.brick) for o in plan.occurrences)
     expected = CALL_OVERHEAD_S + a + max(b0 + b, c0 + c) + y
     assert row.measured.median_s == pytest.approx(expected, rel=0.005)
@@ -45,7 +45,7 @@ def test_workers_share_the_bricks_and_not_the_whole_models(diamond: Path, tmp_pa
             of = bench.read(diamond)
             done = bench.compare([of])
             (row,) = done.rows
-            assert isinstance(row, bricks.Compared)
+            assert isinstance(row, bricks.ModelComparison)
             first = workers not in found
             assert row.new_bricks == (0 if found else len(row.plan.keys))
             assert done.new_models == (1 if first else 0)
@@ -99,7 +99,7 @@ def test_a_runtime_that_runs_one_node_at_a_time_has_one_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def describe(name: str) -> backends.BackendInfo:
-        return backends.BackendInfo(name, "1", "none", real=False)
+        return backends.BackendInfo(name, "1", "none", timed=False)
 
     monkeypatch.setattr(backends, "describe", describe)
     with pytest.raises(bricks.UsageError, match="runs one node at a time: give --workers 1"):
@@ -107,9 +107,9 @@ def test_a_runtime_that_runs_one_node_at_a_time_has_one_worker(
 
 
 def test_as_many_workers_as_can_be_had(here: Here, diamond: Path, tmp_path: Path) -> None:
-    assert MOST_ON_THE_COMMAND_LINE == MOST_WORKERS
-    assert here("predict", diamond, "--workers", MOST_WORKERS).status == 0
-    for workers in (0, MOST_WORKERS + 1):
+    assert MAX_ON_THE_COMMAND_LINE == MAX_WORKERS
+    assert here("predict", diamond, "--workers", MAX_WORKERS).status == 0
+    for workers in (0, MAX_WORKERS + 1):
         assert here("predict", diamond, "--workers", workers).status == 2
         with pytest.raises(bricks.UsageError, match="workers cannot be had"):
             bricks.Bench(tmp_path / "other", runtime="fake", workers=workers)
@@ -128,8 +128,8 @@ def test_the_runtime_runs_streams_side_by_side_and_measures_them_once(
         kept = bench.store.results(bench.target.key, keys)
     assert len(set(streams)) == 2
     (row,), (again,) = first.rows, second.rows
-    assert isinstance(row, bricks.Compared), row
-    assert isinstance(again, bricks.Compared)
+    assert isinstance(row, bricks.ModelComparison), row
+    assert isinstance(again, bricks.ModelComparison)
     assert row.measured == again.measured
     assert (first.new_models, second.new_models, second.rounds) == (1, 0, 0)
     assert list(kept) == keys[:1]

@@ -10,9 +10,9 @@ from plans import decomposed, plan, results
 from bricks.decompose.plan import Occurrence, Plan
 from bricks.decompose.streams import streams_of
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
-from bricks.estimate.recompose import WALKED_CALL, Basis
+from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, Basis
 from bricks.estimate.schedule import Construction
-from bricks.estimate.timeline import Deduction, Hole, Step, Timeline, timeline
+from bricks.estimate.timeline import Deduction, Hole, Timeline, TimelineStep, timeline
 from bricks.predict.prediction import Prediction, Predictions
 
 CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
@@ -26,8 +26,8 @@ def complete(basis: Basis) -> tuple[Estimate, Timeline]:
     return estimate, timeline(basis)
 
 
-def steps(found: Timeline) -> list[Step]:
-    return [entry for entry in found.entries if isinstance(entry, Step)]
+def steps(found: Timeline) -> list[TimelineStep]:
+    return [entry for entry in found.entries if isinstance(entry, TimelineStep)]
 
 
 def test_occurrences_follow_one_another_from_the_end_of_the_call() -> None:
@@ -38,7 +38,7 @@ def test_occurrences_follow_one_another_from_the_end_of_the_call() -> None:
     assert [step.end_s for step in laid[:-1]] == [step.begin_s for step in laid[1:]]
     assert laid[-1].end_s == found.length_s
     took = [step.end_s - step.begin_s for step in laid]
-    assert took == pytest.approx([TIMES[key] - WALKED_CALL * 1e-4 for key in "aba"])
+    assert took == pytest.approx([TIMES[key] - IN_WALK_CALL_FACTOR * 1e-4 for key in "aba"])
 
 
 def test_all_of_it_is_as_long_as_the_estimate() -> None:
@@ -48,7 +48,7 @@ def test_all_of_it_is_as_long_as_the_estimate() -> None:
     shares_s = sum(share.latency_s for share in estimate.shares)
     took_s = sum(step.end_s - step.begin_s for step in steps(found))
     assert took_s == pytest.approx(shares_s, rel=1e-12)
-    assert (found.excess_s, found.lacking, found.lanes) == (0.0, {}, 1)
+    assert (found.excess_s, found.missing, found.lanes) == (0.0, {}, 1)
 
 
 def test_a_step_has_the_interval_of_its_brick() -> None:
@@ -74,7 +74,7 @@ def test_what_has_no_measurement_has_a_place_and_a_reason_and_no_duration() -> N
     first, hole, last = found.entries
     assert hole == Hole(1, 0, first.end_s, "it crashed the process")
     assert last.begin_s == first.end_s
-    assert found.lacking == {"b": "it crashed the process"}
+    assert found.missing == {"b": "it crashed the process"}
 
 
 def test_without_probes_nothing_is_taken_out_and_their_lack_is_told() -> None:
@@ -82,8 +82,8 @@ def test_without_probes_nothing_is_taken_out_and_their_lack_is_told() -> None:
     found = timeline(Basis(CHAIN, known))
     assert found.call_s == 0
     assert found.length_s == pytest.approx(7e-3)
-    assert set(found.lacking.values()) == {"not measured on this target"}
-    assert len(found.lacking) == 2
+    assert set(found.missing.values()) == {"not measured on this target"}
+    assert len(found.missing) == 2
 
 
 def overlapping() -> Plan:

@@ -14,7 +14,7 @@ from factories import branching_net, conv_net, mlp, save
 from bricks.errors import BackendError, FleetError, ModelError
 from bricks.fleet import host as there
 from bricks.fleet.dispatch import Fleet, Seen
-from bricks.fleet.host import Portion
+from bricks.fleet.host import BatchResult
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.measure.campaign import Conditions
@@ -145,8 +145,8 @@ def test_another_version_is_left_out(store: Store, models: list[Model]) -> None:
 
 
 def test_a_host_without_the_runtime_is_left_out(store: Store, models: list[Model]) -> None:
-    lacking = failing(there.prepare, BackendError("runtime fake is not installed"))
-    done = fleet(Hosts(lacking=lacking, a=good), store, models).run()
+    missing = failing(there.prepare, BackendError("runtime fake is not installed"))
+    done = fleet(Hosts(missing=missing, a=good), store, models).run()
     assert done.targets[0].unfinished == 0
     (left,) = [host.left for host in done.hosts if host.left]
     assert left == "cannot measure: runtime fake is not installed"
@@ -212,7 +212,7 @@ def test_a_model_that_cannot_be_decomposed_there_does_not_stop_the_others(
 def test_settings_that_change_meanwhile_are_reported(store: Store, models: list[Model]) -> None:
     def tuned(function: Callable[..., Any], usual: Callable[[], Any]) -> Any:
         result = usual()
-        if isinstance(result, Portion):
+        if isinstance(result, BatchResult):
             recorded = {**result.system.recorded, "governor": "powersave"}
             result = replace(result, system=replace(result.system, recorded=recorded))
         return result
@@ -230,7 +230,7 @@ def test_results_that_are_not_whole_are_not_taken(
 ) -> None:
     def liar(function: Callable[..., Any], usual: Callable[[], Any]) -> Any:
         result = usual()
-        if isinstance(result, Portion):
+        if isinstance(result, BatchResult):
             return replace(result, results=damage(result.results))
         return result
 

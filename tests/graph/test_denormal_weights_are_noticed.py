@@ -53,7 +53,7 @@ def test_weights_that_are_not_there_are_not_said_to_be_ordinary(tmp_path: Path) 
 
 
 def test_a_large_weight_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bricks.graph.denormals._PIECE_BYTES", 1000)
+    monkeypatch.setattr("bricks.graph.denormals.PIECE_BYTES", 1000)
     found = denormal_share(read_model(net(tmp_path, weights(300))))
     assert found == pytest.approx(300 / SIDE**2)
 

@@ -10,10 +10,10 @@ import pytest
 
 from bricks.errors import WorkerError
 from bricks.measure import timing_lock as turn
-from bricks.measure.campaign import _spread_out
-from bricks.measure.importance import Needs, Shares
+from bricks.measure.campaign import span_of_walks
+from bricks.measure.importance import Importance, Needs
 from bricks.measure.rounds import Goal, Progressing, StopRule, sample_in_turn
-from bricks.measure.sampler import Taken
+from bricks.measure.sampler import WalkSamples
 from bricks.measure.walk import Step
 from bricks.samples.measurement import Round
 
@@ -35,10 +35,10 @@ class Walks:
     def steps(self, name: str) -> list[Step]:
         return [Step(name, name, (), (), timed=True)]
 
-    def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> Taken:
+    def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> WalkSamples:
         self.order.append(name)
         if name == "broken":
-            return Taken({})
+            return WalkSamples({})
         turn = self.order.count(name)
         samples = {}
         for key in name.partition("-")[2] or [name]:
@@ -48,7 +48,7 @@ class Walks:
                 self.rounds[key] += 1
         waited = 0.5 if name.startswith("busy") and turn % 2 else 0.0
         reference_s = 1e-3 if turn < self.turns_at else 2e-3
-        return Taken(samples, reference_s, waited, reference_s)
+        return WalkSamples(samples, reference_s, waited, reference_s)
 
     def sample(self, rule: StopRule, **goals: Goal) -> Counter[str]:
         """How many rounds each walk got."""
@@ -57,9 +57,9 @@ class Walks:
         return Counter(self.order)
 
 
-def model(**counts: int) -> Shares:
+def model(**counts: int) -> Importance:
     """Shares of one model with so much of each brick, all of them with equal work."""
-    return Shares({"model": Needs(counts, dict.fromkeys(counts, 1.0))}, {})
+    return Importance({"model": Needs(counts, dict.fromkeys(counts, 1.0))}, {})
 
 
 def test_each_walk_ends_when_it_is_known() -> None:
@@ -104,15 +104,15 @@ def test_what_counts_is_the_model_that_needs_a_brick_most() -> None:
         "large": Needs({"a": 1, "b": 99}, {"a": 1.0, "b": 1.0}),
         "small": Needs({"a": 1}, {"a": 1.0}),
     }
-    assert Shares(needs, {}).of({"a": 2.0, "b": 2.0}) == {"a": 1.0, "b": 0.99}
+    assert Importance(needs, {}).of({"a": 2.0, "b": 2.0}) == {"a": 1.0, "b": 0.99}
     del needs["small"]
-    assert Shares(needs, {}).of({"a": 2.0, "b": 2.0})["a"] == pytest.approx(0.01)
-    assert Shares(needs, {"b": 2.0}).of({"a": 2.0})["a"] == pytest.approx(0.01)
+    assert Importance(needs, {}).of({"a": 2.0, "b": 2.0})["a"] == pytest.approx(0.01)
+    assert Importance(needs, {"b": 2.0}).of({"a": 2.0})["a"] == pytest.approx(0.01)
 
 
 def test_what_is_not_measured_yet_is_guessed_from_its_work() -> None:
     needs = {"net": Needs({"a": 1, "b": 1}, {"a": 1.0, "b": 3.0})}
-    assert Shares(needs, {}).of({"a": 1.0}) == {"a": 0.25}
+    assert Importance(needs, {}).of({"a": 1.0}) == {"a": 0.25}
 
 
 def test_the_shares_of_a_model_need_together_what_it_needs() -> None:
@@ -150,8 +150,8 @@ def test_rounds_count_in_the_state_that_prevails() -> None:
 
 
 def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None:
-    def taken(state_s: float, *keys: str) -> Taken:
-        return Taken(dict.fromkeys(keys, (1.0,)), state_s, 0.0, state_s)
+    def taken(state_s: float, *keys: str) -> WalkSamples:
+        return WalkSamples(dict.fromkeys(keys, (1.0,)), state_s, 0.0, state_s)
 
     walk = Progressing("net", Goal(), StopRule())
     for _ in range(8):
@@ -169,18 +169,18 @@ def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:
     sampler: Any = SimpleNamespace(
         steps=lambda name: steps, load_s={"lead": 2.0, "a": 1.0, "b": 3.0}
     )
-    assert _spread_out(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}
+    assert span_of_walks(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}
 
 
 def test_the_lock_is_no_link_to_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turn.tempfile, "gettempdir", lambda: str(tmp_path))
-    with turn.timing_turn():
+    with turn.timing_lock():
         (lock,) = tmp_path.iterdir()
         assert lock.stat().st_mode & 0o777 == 0o600
     lock.unlink()
     lock.symlink_to(tmp_path / "victim")
-    with pytest.raises(WorkerError, match="lock file"), turn.timing_turn():
+    with pytest.raises(WorkerError, match="lock file"), turn.timing_lock():
         pass
     assert not (tmp_path / "victim").exists()

@@ -23,7 +23,7 @@ def names(found: Any) -> list[list[str]]:
 
 def test_models_come_together_until_there_are_enough_bricks() -> None:
     jobs = [job("one", "abc"), job("two", "bcd"), job("three", "efg"), job("four", "h")]
-    assert names(batches(jobs, set("abcdefgh"), most_bricks=5)) == [
+    assert names(batches(jobs, set("abcdefgh"), max_bricks=5)) == [
         ["one", "two"],
         ["three", "four"],
     ]
@@ -38,18 +38,18 @@ def test_a_model_of_which_nothing_lacks_is_in_no_batch() -> None:
 
 
 def test_one_models_bricks_are_never_parted() -> None:
-    assert names(batches([job("one", "abcdef")], set("abcdef"), most_bricks=2)) == [["one"]]
+    assert names(batches([job("one", "abcdef")], set("abcdef"), max_bricks=2)) == [["one"]]
 
 
 def test_a_model_that_is_run_itself_is_alone() -> None:
     jobs = [job("one", "ab"), job("two", "cd", whole=True), job("three", "ef")]
-    lacking = {*"abcdef", *jobs[1].keys}
-    assert sorted(names(batches(jobs, lacking))) == [["one", "three"], ["two"]]
+    missing = {*"abcdef", *jobs[1].keys}
+    assert sorted(names(batches(jobs, missing))) == [["one", "three"], ["two"]]
 
 
 def test_weights_are_a_limit_too() -> None:
     jobs = [job("one", "ab", heavy="ab"), job("two", "cd", heavy="cd"), job("three", "e")]
-    found = batches(jobs, set("abcde"), most_weight_bytes=3 * HEAVY.size_bytes)
+    found = batches(jobs, set("abcde"), max_weight_bytes=3 * HEAVY.size_bytes)
     assert names(found) == [["one"], ["two", "three"]]
 
 
@@ -59,7 +59,7 @@ def test_so_many_weights_are_measured_side_by_side_as_memory_allows(
 ) -> None:
     monkeypatch.setattr("bricks.session.options.available_memory_bytes", lambda: available << 20)
     with Bench(tmp_path / "cache", runtime="fake") as bench:
-        assert bench._conditions.most_weight_bytes >> 20 == most
+        assert bench._conditions.max_weight_bytes >> 20 == most
 
 
 def test_a_brick_is_measured_in_the_model_of_which_it_is_most() -> None:
@@ -75,7 +75,7 @@ def test_bricks_come_into_the_batch_of_the_model_that_they_are_measured_in() -> 
     jobs = [job("one", "abcde"), job("two", "cf"), job("three", "ab")]
     jobs = spread_out(jobs, set("abcf"), needs_of(jobs))
     assert [one.keys for one in jobs] == [[], ["c", "f"], ["a", "b"]]
-    assert names(batches(jobs, set("abcf"), most_bricks=2)) == [["two"], ["three"]]
+    assert names(batches(jobs, set("abcf"), max_bricks=2)) == [["two"], ["three"]]
 
 
 def test_beside_a_model_itself_all_of_its_bricks_are_measured() -> None:

@@ -11,7 +11,7 @@ from factories import model, node, value
 from onnx import TensorProto
 
 from bricks import Bench
-from bricks.estimate.comparison import Compared, NotCompared
+from bricks.estimate.comparison import ComparisonFailure, ModelComparison
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 
@@ -47,7 +47,7 @@ def test_a_model_and_its_bricks_take_twice_its_weights(tmp_path: Path) -> None:
         done = bench.compare([bench.read(wide(tmp_path))])
         (worker,) = psutil.Process().children()
         status = Path(f"/proc/{worker.pid}/status").read_text(encoding="ascii")
-    assert isinstance(done.rows[0], Compared)
+    assert isinstance(done.rows[0], ModelComparison)
     (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
     assert int(peak) * 1024 < 2 * LAYERS * 64 * MIB + 512 * MIB
 
@@ -75,7 +75,7 @@ def test_a_lack_of_memory_is_not_blamed_on_another_batch_size(tmp_path: Path) ->
     path = wide(tmp_path, rows=1)
     with Bench(tmp_path / "c", threads=1, conditions=QUICK, memory_bytes=300 * MIB) as bench:
         (row,) = bench.compare([bench.read(path, batch=4)]).rows
-    assert isinstance(row, NotCompared)
+    assert isinstance(row, ComparisonFailure)
     assert "memory" in row.error
     assert "batch size" not in row.error
 

@@ -135,7 +135,7 @@ def test_what_fits_into_memory_only_alone_is_measured_alone(
     assert (facts["new_bricks"], facts["unfinished"]) == (3, 0)
     assert [f["reason"] for f in facts["failures"]] == [REASONS["Exp"]]
     # Rounds that other processes disturbed do not count, and more are taken for them.
-    assert all(len(kept) >= StopRule().least_rounds(0.0) for kept in rounds(here.cache).values())
+    assert all(len(kept) >= StopRule().min_rounds_for(0.0) for kept in rounds(here.cache).values())
 
 
 class Together:
@@ -203,7 +203,7 @@ class Killed(Together):
             raise WorkerKilled("its process was killed (SIGKILL)")
         conditions = dict.fromkeys(("reference_s", "reference_end_s", "waited_share"))
         samples: list[list[float]] = [[] for _ in fields.get("steps", ())]
-        return {"samples": samples, "ballast_short": False, **conditions}
+        return {"samples": samples, "eviction_short": False, **conditions}
 
 
 @pytest.mark.parametrize("kills", [2, 3])

@@ -10,7 +10,7 @@ from plans import HEAVY, decomposed, plan
 from bricks.decompose.plan import Decomposition, Occurrence, Plan
 from bricks.graph.tensor import TensorType
 from bricks.measure.arena import arrange
-from bricks.measure.sampler import _by_key
+from bricks.measure.sampler import by_key
 from bricks.measure.walk import Step, Walk, alone, grounded, narrowed, walk_of
 
 REPEATED = plan([(key, [i], [i + 1]) for i, key in enumerate("abcabdabcd")])
@@ -96,16 +96,16 @@ def test_what_leads_in_does_not_warm_the_weights_of_what_is_timed() -> None:
     assert len({step.load for step in others}) == 1  # one copy is enough for all of them
 
 
-def test_weights_that_a_walk_lacks_are_replaced_by_ballast() -> None:
+def test_weights_that_a_walk_lacks_are_replaced_by_an_eviction_read() -> None:
     places = [Occurrence("a", (i,), (i + 1,), weights=(i,)) for i in range(8)]
     one = Decomposition(plan(places), decomposed(plan(places), heavy="a").bricks, 0.0)
     assert one.weight_bytes == 8 * HEAVY.size_bytes
-    walk = walk_of(one, "a", optimize=False, lead_in=0, places=3, most_ballast_bytes=1 << 30)
-    assert walk.ballast_bytes(walk.steps) == 5 * HEAVY.size_bytes
-    assert walk.ballast_bytes(walk.steps[:1]) == 7 * HEAVY.size_bytes
-    assert replace(walk, most_ballast_bytes=1000).ballast_bytes(walk.steps) == 1000
-    every = walk_of(one, "a", optimize=False, places=8, most_ballast_bytes=1 << 30)
-    assert every.ballast_bytes(every.steps) == 0
+    walk = walk_of(one, "a", optimize=False, lead_in=0, places=3, max_eviction_bytes=1 << 30)
+    assert walk.eviction_bytes(walk.steps) == 5 * HEAVY.size_bytes
+    assert walk.eviction_bytes(walk.steps[:1]) == 7 * HEAVY.size_bytes
+    assert replace(walk, max_eviction_bytes=1000).eviction_bytes(walk.steps) == 1000
+    every = walk_of(one, "a", optimize=False, places=8, max_eviction_bytes=1 << 30)
+    assert every.eviction_bytes(every.steps) == 0
 
 
 def test_weights_that_places_share_count_once() -> None:
@@ -133,7 +133,7 @@ def test_what_is_timed_at_several_places_counts_with_their_mean() -> None:
         for i, (key, weight) in enumerate(zip("axab", weights, strict=True))
     ]
     columns = [[1.0, 2.0], [], [3.0, 6.0], [5.0, 7.0]]
-    assert _by_key(steps, columns) == {"a": (1.5, 3.0), "b": (5.0, 7.0)}
+    assert by_key(steps, columns) == {"a": (1.5, 3.0), "b": (5.0, 7.0)}
 
 
 def test_integers_keep_buffers_of_their_own() -> None:

@@ -202,12 +202,12 @@ def test_the_run_in_the_middle_is_the_typical_one() -> None:
 
 def test_a_model_that_takes_long_is_run_less_often() -> None:
     found = typical_run(Runs(*[profiling.ENOUGH_S] * 9))
-    assert len(found["runs_s"]) == profiling.LEAST_RUNS
+    assert len(found["runs_s"]) == profiling.MIN_RUNS
 
 
 def test_of_countless_inner_nodes_some_are_left_out_and_counted() -> None:
-    found = typical_run(Runs(*[0.1] * 9, nodes=2, inner=profiling.MOST_INNER + 5))
-    assert len(found["nodes"]) == 2 + profiling.MOST_INNER
+    found = typical_run(Runs(*[0.1] * 9, nodes=2, inner=profiling.MAX_INNER + 5))
+    assert len(found["nodes"]) == 2 + profiling.MAX_INNER
     assert found["omitted"] == 5
 
 

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from bricks.backends.base import Placed
-from bricks.measure.worker.reference_timer import Gauge
+from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.worker import Worker
 
 
@@ -37,7 +37,7 @@ class Counting:
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    monkeypatch.setattr("bricks.measure.worker.time.perf_counter", CLOCK)
+    monkeypatch.setattr("bricks.measure.worker.worker.time.perf_counter", CLOCK)
     one = Worker(lambda message: None)
     one.answer({"op": "hello", "backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None})
     return one
@@ -102,7 +102,7 @@ def test_what_is_loaded_anew_was_never_run(worker: Worker) -> None:
 
 def test_the_machine_is_looked_at_once_between_two_walks(worker: Worker) -> None:
     steps, reference = [("a", Counting())], Counting()
-    worker._gauge = Gauge(lambda model, key: cast(Placed, reference))
+    worker._gauge = ReferenceTimer(lambda model, key: cast(Placed, reference))
     runs(worker, steps)
     both = reference.runs
     runs(worker, steps)

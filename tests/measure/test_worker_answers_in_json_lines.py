@@ -160,7 +160,7 @@ def test_a_worker_that_the_kernel_kills_for_lack_of_memory_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kills = iter(range(9))
-    monkeypatch.setattr(supervising, "_oom_kills", lambda: next(kills))
+    monkeypatch.setattr(supervising, "oom_kills", lambda: next(kills))
     command = (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
     with (
         Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
@@ -335,23 +335,23 @@ def test_several_are_loaded_at_once_and_each_is_said() -> None:
         worker.answer({"op": "place", "place": name, "id": name, "inputs": [None], "outputs": [0]})
 
 
-def test_the_ballast_stays_for_what_is_loaded_next() -> None:
+def test_what_is_read_to_evict_stays_for_what_is_loaded_next() -> None:
     worker = Worker(lambda message: None)
     worker.answer(dict(HELLO))
-    worker.answer({"op": "region", "size_bytes": 0, "ballast_bytes": 3000})
-    worker._reader.of(1000)
-    first = worker._reader._memory
+    worker.answer({"op": "region", "size_bytes": 0, "eviction_bytes": 3000})
+    worker._evictor.of(1000)
+    first = worker._evictor._memory
     assert len(first) >= 3000
-    worker._reader.of(2000)
+    worker._evictor.of(2000)
     worker.answer({"op": "unload"})
-    worker.answer({"op": "region", "size_bytes": 0, "ballast_bytes": 2000})
-    worker._reader.of(2000)
-    assert worker._reader._memory is first
-    worker._reader.of(5000)
-    assert len(worker._reader._memory) >= 5000
+    worker.answer({"op": "region", "size_bytes": 0, "eviction_bytes": 2000})
+    worker._evictor.of(2000)
+    assert worker._evictor._memory is first
+    worker._evictor.of(5000)
+    assert len(worker._evictor._memory) >= 5000
 
 
-def test_it_is_said_where_there_is_too_little_memory_for_the_ballast(
+def test_it_is_said_where_there_is_too_little_memory_to_evict_the_caches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ones = np.ones
@@ -365,21 +365,21 @@ def test_it_is_said_where_there_is_too_little_memory_for_the_ballast(
     worker = Worker(lambda message: None)
     worker.answer(dict(HELLO))
     relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
-    worker.answer({"op": "region", "size_bytes": 64, "ballast_bytes": 8 << 20})
+    worker.answer({"op": "region", "size_bytes": 64, "eviction_bytes": 8 << 20})
     load = {"op": "load", "id": "a", "key": "k", "optimize": False}
     worker.answer({**load, "model": pack(relu.SerializeToString())})
     worker.answer({"op": "place", "place": "a", "id": "a", "inputs": [None], "outputs": [0]})
     walk = {"op": "walk", "steps": [["a", True]], "passes": 1, "announce": False}
-    assert worker.answer({**walk, "ballast_bytes": 8 << 20})["ballast_short"]
-    assert not worker.answer({**walk, "ballast_bytes": 1 << 20})["ballast_short"]
-    assert not worker.answer(dict(walk))["ballast_short"]
+    assert worker.answer({**walk, "eviction_bytes": 8 << 20})["eviction_short"]
+    assert not worker.answer({**walk, "eviction_bytes": 1 << 20})["eviction_short"]
+    assert not worker.answer(dict(walk))["eviction_short"]
 
 
-def test_numbers_have_both_signs_where_something_loaded_minds_signs(
+def test_numbers_have_both_signs_where_something_loaded_is_sign_sensitive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     minding = {"Relu"}
-    monkeypatch.setattr(FakeBackend, "minds_signs", lambda self, operator: operator in minding)
+    monkeypatch.setattr(FakeBackend, "sign_sensitive", lambda self, operator: operator in minding)
     worker = Worker(lambda message: None)
     worker.answer(dict(HELLO))
     worker.answer({"op": "region", "size_bytes": 100_000})

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import Outcome, bricks
+from commands import CommandResult, bricks
 from pages import DOCS, blocks, commands
 
 PAGE = DOCS / "backends.md"
@@ -29,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def said(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+def said(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CommandResult]:
     """What each command of the page says, in order, on one cache."""
     cache = tmp_path_factory.mktemp("cache")
     paths = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
@@ -48,29 +48,29 @@ def test_each_backend_is_as_short_as_the_page_says() -> None:
 
 
 @pytest.mark.parametrize("line", commands(PAGE))
-def test_each_command(line: str, said: dict[str, Outcome]) -> None:
+def test_each_command(line: str, said: dict[str, CommandResult]) -> None:
     assert line.startswith("bricks ")
     assert (said[line].status, said[line].err) == (0, "")
 
 
-def test_both_are_listed(said: dict[str, Outcome]) -> None:
+def test_both_are_listed(said: dict[str, CommandResult]) -> None:
     listed = said["bricks backends list"].out
     assert re.search(r"^numpy .* installed$", listed.replace("  ", " "), re.MULTILINE)
     assert re.search(r"^pretend .* installed$", listed.replace("  ", " "), re.MULTILINE)
 
 
-def test_bricks_of_the_one_that_computes_nothing_add_up(said: dict[str, Outcome]) -> None:
+def test_bricks_of_the_one_that_computes_nothing_add_up(said: dict[str, CommandResult]) -> None:
     (line,) = (line for line in said if "pretend" in line)
     (row,) = re.findall(r"^gluon_cifar_resnet20_v1 .* (\d\.\d+)$", said[line].out, re.MULTILINE)
     assert float(row) == pytest.approx(1, abs=0.01)
 
 
-def test_bricks_of_the_one_that_computes_are_exact(said: dict[str, Outcome]) -> None:
+def test_bricks_of_the_one_that_computes_are_exact(said: dict[str, CommandResult]) -> None:
     (line,) = (line for line in said if "--verify" in line)
     assert "chained bricks equal the model bit by bit" in said[line].out
 
 
-def test_what_the_page_shows_has_the_columns_of_today(said: dict[str, Outcome]) -> None:
+def test_what_the_page_shows_has_the_columns_of_today(said: dict[str, CommandResult]) -> None:
     shown = [block.text for block in blocks(PAGE) if block.language == "text"]
     compared = [outcome.out for line, outcome in said.items() if " compare " in line]
     for page, out in zip(shown, compared, strict=True):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import environment
 
-from bricks.analysis.difference import Common
+from bricks.analysis.difference import CommonChange
 from bricks.analysis.significance import BRICK_DRIFT, MACHINE_DRIFT, WRONG, Change, judged
 from bricks.cli.main import run
 
@@ -55,8 +55,8 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert f"by {100 * BRICK_DRIFT:g} % a session for each brick" in text
     assert f"by {100 * MACHINE_DRIFT:g} % for all together" in text
     assert f"{100 * WRONG:g} % may be wrong" in text
-    assert not Common(1.054, 1, 2, 9).unusual
-    assert Common(1.058, 1, 2, 9).unusual
+    assert not CommonChange(1.054, 1, 2, 9).unusual
+    assert CommonChange(1.058, 1, 2, 9).unusual
     assert "Where it is more than 5.5 %" in text
     least = [judged([Change(math.log(r), math.sqrt(2) * MACHINE_DRIFT)])[0] for r in (1.055, 1.058)]
     assert [ratio.slower for ratio in least] == [False, True]

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
-MOST_BYTES = 500_000
+MAX_BYTES = 500_000
 
 _spec = importlib.util.spec_from_file_location("execute", FOLDER / "execute.py")
 assert _spec is not None and _spec.loader is not None
@@ -65,7 +65,7 @@ def test_what_is_committed_shows_pictures_and_tells_nothing_of_a_machine(name: s
     notebook = read(FOLDER / name)
     pictures = [output for output in outputs(notebook) if "image/png" in output.get("data", {})]
     assert len(pictures) >= 3
-    assert (FOLDER / name).stat().st_size < MOST_BYTES
+    assert (FOLDER / name).stat().st_size < MAX_BYTES
     assert execute.told(notebook) == []
     assert notebook.metadata.keys() == {"bricks", "kernelspec", "language_info"}
     assert all(cell.metadata == {} for cell in notebook.cells)

@@ -7,7 +7,7 @@ import pytest
 from brick_examples import conv, ideal_s, mixture, unary
 
 from bricks.predict.effort import EFFORTS
-from bricks.predict.features import Traits, describe
+from bricks.predict.features import BrickFeatures, extract_features
 from bricks.predict.planner import Belief, Planner
 
 BRICKS = mixture()
@@ -15,18 +15,18 @@ KEYS = sorted(BRICKS)
 
 
 def beliefs(
-    traits: Mapping[str, Traits] = BRICKS, measured: Collection[str] = ()
+    features: Mapping[str, BrickFeatures] = BRICKS, measured: Collection[str] = ()
 ) -> dict[str, Belief]:
-    return {key: Belief(ideal_s(t), key in measured) for key, t in traits.items()}
+    return {key: Belief(ideal_s(t), key in measured) for key, t in features.items()}
 
 
 def planner(
     counts: Mapping[str, Mapping[str, int]],
-    traits: Mapping[str, Traits] = BRICKS,
+    features: Mapping[str, BrickFeatures] = BRICKS,
     measured: Collection[str] = (),
 ) -> Planner:
     keys = {key for count in counts.values() for key in count}
-    mine = {key: traits[key] for key in keys}
+    mine = {key: features[key] for key in keys}
     return Planner(counts, mine, beliefs(mine, measured))
 
 
@@ -74,9 +74,9 @@ def test_what_is_measured_is_not_chosen() -> None:
 def test_what_costs_less_and_tells_as_much_comes_first() -> None:
     """Of two that are as good as equal, the one of a small share of every model."""
     small, large, known = conv(16, 32, 28), conv(16, 33, 28), conv(16, 512, 7)
-    traits = {b.key: describe(b) for b in (small, large, known)}
+    features = {b.key: extract_features(b) for b in (small, large, known)}
     counts = {"net": {small.key: 1, large.key: 60, known.key: 1}}
-    chosen = planner(counts, traits, measured=[known.key]).choose(0.12)
+    chosen = planner(counts, features, measured=[known.key]).choose(0.12)
     assert chosen == [small.key]
 
 
@@ -84,31 +84,31 @@ def test_something_of_every_operator_is_measured_first() -> None:
     """However little of any model it is believed to be: that is a guess as long as none was."""
     convs = [conv(16, 32, size) for size in (14, 28, 56)]
     rare = [unary("Exp", 100), unary("Exp", 200), unary("Sin", 100)]
-    traits = {b.key: describe(b) for b in (*convs, *rare)}
-    counts = {"net": dict.fromkeys(traits, 1)}
-    fresh = planner(counts, traits)
+    features = {b.key: extract_features(b) for b in (*convs, *rare)}
+    counts = {"net": dict.fromkeys(features, 1)}
+    fresh = planner(counts, features)
     assert not fresh.meets(1e3)
     chosen = fresh.choose(1e3)
     assert fresh.meets(1e3)
-    assert sorted(traits[key].operator for key in chosen) == ["Conv", "Exp", "Sin"]
+    assert sorted(features[key].operator for key in chosen) == ["Conv", "Exp", "Sin"]
     assert {rare[1].key, rare[2].key} < set(chosen)  # the larger one of those with Exp
-    assert planner(counts, traits, measured=chosen).choose(1e3) == []
+    assert planner(counts, features, measured=chosen).choose(1e3) == []
 
 
 def test_something_of_every_kernel_is_measured_first() -> None:
     dense, deep = conv(16, 32, 28), conv(32, 32, 28, group=32)
-    traits = {brick.key: describe(brick) for brick in (dense, deep)}
-    fresh = planner({"net": {dense.key: 100, deep.key: 1}}, traits)
-    assert set(fresh.choose(1e3)) == set(traits)
+    features = {brick.key: extract_features(brick) for brick in (dense, deep)}
+    fresh = planner({"net": {dense.key: 100, deep.key: 1}}, features)
+    assert set(fresh.choose(1e3)) == set(features)
 
 
 def test_nothing_of_one_kind_tells_of_another() -> None:
     a, b = conv(16, 32, 28), unary("Exp", 40_000)
-    traits = {brick.key: describe(brick) for brick in (a, b)}
+    features = {brick.key: extract_features(brick) for brick in (a, b)}
     counts = {"net": {a.key: 1}}
-    alone = planner(counts, traits)
+    alone = planner(counts, features)
     (before,) = alone.deviations()
-    both = Planner(counts, traits, beliefs(traits, measured={b.key}))
+    both = Planner(counts, features, beliefs(features, measured={b.key}))
     assert both.deviations() == pytest.approx([before])
 
 
@@ -124,32 +124,32 @@ def test_so_many_are_chosen_at_least_where_there_are() -> None:
 def test_time_and_number_are_limits() -> None:
     every = planner(zoo()).choose(0.0)
     assert planner(zoo()).choose(0.0, most=7) == every[:7]
-    assert planner(zoo()).choose(0.0, most_s=1e-9) == every[:1]  # some progress
+    assert planner(zoo()).choose(0.0, max_s=1e-9) == every[:1]  # some progress
 
 
 def test_the_last_few_models_do_not_keep_all_others_waiting() -> None:
     strange = conv(640, 640, 56, taps=7)
-    traits = {**BRICKS, strange.key: describe(strange)}
+    features = {**BRICKS, strange.key: extract_features(strange)}
     counts = {**zoo(30), "strange": {strange.key: 1}}
-    assert strange.key not in planner(counts, traits).choose(0.1)
-    assert planner({"strange": {strange.key: 1}}, traits).choose(0.1) == [strange.key]
+    assert strange.key not in planner(counts, features).choose(0.1)
+    assert planner({"strange": {strange.key: 1}}, features).choose(0.1) == [strange.key]
 
 
 def test_a_dear_brick_of_one_model_comes_late_however_little_is_known_of_it() -> None:
     """The goal is met without it; until then, each model's way to the goal counts alike."""
     cheap = [conv(2**i, 2**j, 14) for i in range(3, 9) for j in range(3, 9)]
     dear, known = unary("Exp", 1 << 24), [conv(16, 512, 7), unary("Exp", 100)]
-    traits = {brick.key: describe(brick) for brick in (*cheap, dear, *known)}
+    features = {brick.key: extract_features(brick) for brick in (*cheap, dear, *known)}
     counts = {f"m{i}": {brick.key: 1 for brick in cheap[i::9]} for i in range(9)}
     counts |= {"dear": {dear.key: 1}, "known": {brick.key: 1 for brick in known}}
     believed = {brick.key: Belief(1e-4) for brick in cheap}
     believed |= {dear.key: Belief(0.02, scale=20.0)}
     believed |= {brick.key: Belief(1e-4, measured=True) for brick in known}
-    fresh = Planner(counts, traits, believed)
+    fresh = Planner(counts, features, believed)
     chosen = fresh.choose(0.1)
     assert fresh.meets(0.1)
     assert chosen and dear.key not in chosen
-    assert dear.key in Planner(counts, traits, believed).choose(0.0)
+    assert dear.key in Planner(counts, features, believed).choose(0.0)
 
 
 def test_more_effort_leaves_less_open() -> None:

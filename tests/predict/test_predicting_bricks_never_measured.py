@@ -30,31 +30,31 @@ from bricks.predict.features import (
     SIZES,
     STREAM,
     TAGS,
-    Traits,
-    describe,
-    surroundings,
+    BrickFeatures,
+    context_weight_bytes,
+    extract_features,
 )
-from bricks.predict.predictor import LEAST, Outcome, _bias, learn
+from bricks.predict.predictor import MIN, HeldOutError, _bias, learn
 from bricks.predict.roofline import Roofline
 
 # The domain of what works on channels in blocks.
 NCHWC = "com.microsoft.nchwc"
 
 
-def transposed(shape: tuple[int, ...], perm: tuple[int, ...]) -> Traits:
+def transposed(shape: tuple[int, ...], perm: tuple[int, ...]) -> BrickFeatures:
     maker = Maker()
     kinds = [tensor(*(shape[axis] for axis in perm))]
     ports = [maker.input("x", tensor(*shape))]
     maker.outputs.append(maker.node("Transpose", ports, ["y"], kinds, perm=perm))
-    return describe(whole(maker))
+    return extract_features(whole(maker))
 
 
-def size(traits: Traits, name: str) -> float:
-    return 2 ** traits.sizes[SIZES[traits.kind].index(name)]
+def size(features: BrickFeatures, name: str) -> float:
+    return 2 ** features.sizes[SIZES[features.kind].index(name)]
 
 
 def test_traits_of_a_convolution_are_what_its_loops_see() -> None:
-    found = describe(conv(32, 48, 14))
+    found = extract_features(conv(32, 48, 14))
     assert found.kind == CONVOLUTION
     named = {name: size(found, name) for name in SIZES[CONVOLUTION]}
     assert named == pytest.approx(
@@ -80,7 +80,7 @@ def test_traits_of_a_convolution_are_what_its_loops_see() -> None:
     ],
 )
 def test_convolutions_are_told_apart_by_their_form(brick: Brick, form: str) -> None:
-    assert describe(brick).tag("form") == form
+    assert extract_features(brick).tag("form") == form
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_convolutions_are_told_apart_by_their_form(brick: Brick, form: str) -> N
     ],
 )
 def test_rows_of_taps_in_the_padding_are_no_work(brick: Brick, taps: float) -> None:
-    assert size(describe(brick), "taps") == pytest.approx(taps)
-    assert describe(brick).flops == pytest.approx(
-        2 * taps * 8 * 8 * size(describe(brick), "pixels")
+    assert size(extract_features(brick), "taps") == pytest.approx(taps)
+    assert extract_features(brick).flops == pytest.approx(
+        2 * taps * 8 * 8 * size(extract_features(brick), "pixels")
     )
 
 
 def test_traits_of_a_product_are_its_three_sizes() -> None:
-    found = describe(dense(16, 100, 200))
+    found = extract_features(dense(16, 100, 200))
     assert found.kind == PRODUCT
     assert [size(found, name) for name in ("rows", "columns", "terms")] == pytest.approx(
         [16, 200, 100]
@@ -129,7 +129,7 @@ def test_of_several_nodes_the_heaviest_is_described_and_all_are_named() -> None:
     ports = [maker.input("x", tensor(16, 100)), weight(maker, "w", 100, 200)]
     maker.node("MatMul", ports, ["h"], [tensor(16, 200)])
     maker.outputs.append(maker.node("Relu", ["h"], ["y"], [tensor(16, 200)]))
-    found = describe(whole(maker))
+    found = extract_features(whole(maker))
     assert (found.kind, found.operator) == (PRODUCT, "MatMul+Relu")
     assert size(found, "columns") == pytest.approx(200)
 
@@ -141,22 +141,22 @@ def test_traits_stand_where_their_names_say() -> None:
 
 
 def test_a_roofline_finds_the_rates_of_a_machine_that_has_them() -> None:
-    traits = [t for t in mixture().values() if t.kind == STREAM]
-    fitted = Roofline.fit(traits, np.array([ideal_s(t) for t in traits]))
-    unseen = [describe(unary("Relu", n)) for n in (2000, 20_000, 200_000)]
+    features = [t for t in mixture().values() if t.kind == STREAM]
+    fitted = Roofline.fit(features, np.array([ideal_s(t) for t in features]))
+    unseen = [extract_features(unary("Relu", n)) for n in (2000, 20_000, 200_000)]
     assert fitted.seconds(unseen) == pytest.approx([ideal_s(t) for t in unseen], rel=0.1)
 
 
 def test_weights_of_small_models_are_near() -> None:
     bricks = [dense(1, terms, 1000) for terms in range(100, 2000, 100)]
     surroundings_bytes = 1e6, 1e8
-    traits = [describe(b, around) for b in bricks for around in surroundings_bytes]
+    features = [extract_features(b, around) for b in bricks for around in surroundings_bytes]
     rates = {1e6: 1e-11, 1e8: 2e-10}
-    seconds = np.array([5e-6 + t.weight_bytes * rates[t.around_bytes] for t in traits])
-    unseen = [describe(dense(1, 1234, 1000), around) for around in surroundings_bytes]
-    near_s, far_s = Roofline.fit(traits, seconds).seconds(unseen)
+    seconds = np.array([5e-6 + t.weight_bytes * rates[t.around_bytes] for t in features])
+    unseen = [extract_features(dense(1, 1234, 1000), around) for around in surroundings_bytes]
+    near_s, far_s = Roofline.fit(features, seconds).seconds(unseen)
     assert near_s < far_s / 5
-    (unknown_s,) = Roofline.fit(traits, seconds).seconds([describe(dense(1, 1234, 1000))])
+    (unknown_s,) = Roofline.fit(features, seconds).seconds([extract_features(dense(1, 1234, 1000))])
     assert unknown_s == pytest.approx(far_s, rel=1e-6)
 
 
@@ -164,10 +164,10 @@ def test_around_a_brick_are_the_weights_of_the_smallest_model_that_has_it() -> N
     small, large = dense(1, 100, 10), dense(1, 100, 1000)
     weight_bytes = {brick.key: brick.numeric_weight_bytes for brick in (small, large)}
     models = [{small.key: 2}, {small.key: 1, large.key: 3}]
-    found = surroundings(models, weight_bytes)
+    found = context_weight_bytes(models, weight_bytes)
     assert found == {small.key: 2 * 4000, large.key: 4000 + 3 * 400_000}
-    assert surroundings(reversed(models), weight_bytes) == found
-    assert surroundings(models[:1], weight_bytes, 5)[small.key] == 2 * 4000 + 5
+    assert context_weight_bytes(reversed(models), weight_bytes) == found
+    assert context_weight_bytes(models[:1], weight_bytes, 5)[small.key] == 2 * 4000 + 5
 
 
 def test_copies_of_a_brick_are_its_sets_of_weights() -> None:
@@ -222,7 +222,7 @@ def test_the_same_again_gives_the_same_to_the_last_digit() -> None:
 
 def test_an_operator_that_was_never_measured_has_a_wide_interval() -> None:
     predictor = learned(mixture(), latencies(mixture()))
-    known, strange = describe(unary("Relu", 20_300)), describe(unary("Erf", 20_300))
+    known, strange = extract_features(unary("Relu", 20_300)), extract_features(unary("Erf", 20_300))
     found = predictor.predict({"known": known, "strange": strange})
     assert found["strange"].latency_s > 0
     assert found["strange"].log_sd >= 0.7 > 2 * found["known"].log_sd
@@ -230,7 +230,10 @@ def test_an_operator_that_was_never_measured_has_a_wide_interval() -> None:
 
 def test_a_kernel_that_was_never_measured_has_a_wide_interval() -> None:
     predictor = learned(mixture(), latencies(mixture()))
-    dense, depthwise = describe(conv(32, 32, 20)), describe(conv(32, 32, 20, group=32))
+    dense, depthwise = (
+        extract_features(conv(32, 32, 20)),
+        extract_features(conv(32, 32, 20, group=32)),
+    )
     found = predictor.predict({"dense": dense, "depthwise": depthwise})
     assert found["depthwise"].log_sd >= 0.7 > 2 * found["dense"].log_sd
 
@@ -248,14 +251,14 @@ def test_a_kernel_that_one_family_alone_has_tells_nothing_of_how_far_families_ar
 
 def test_a_kind_of_which_nothing_was_measured_has_a_wide_interval() -> None:
     streams = {key: t for key, t in mixture().items() if t.kind == STREAM}
-    found = learned(streams, latencies(streams)).predict({"c": describe(conv(32, 32, 14))})
+    found = learned(streams, latencies(streams)).predict({"c": extract_features(conv(32, 32, 14))})
     assert found["c"].latency_s > 0
     assert found["c"].log_sd >= 0.7
 
 
 def test_what_is_near_a_measured_brick_is_surer_than_what_is_far_from_all() -> None:
     predictor = learned(mixture(), latencies(mixture()))
-    near, far = describe(conv(32, 40, 28)), describe(conv(1024, 512, 500, taps=1))
+    near, far = extract_features(conv(32, 40, 28)), extract_features(conv(1024, 512, 500, taps=1))
     found = predictor.predict({"near": near, "far": far})
     assert found["near"].log_sd < found["far"].log_sd
 
@@ -290,11 +293,11 @@ def test_what_bricks_of_a_group_have_in_common_is_found() -> None:
 def test_a_few_groups_that_are_right_do_not_widen_intervals() -> None:
     """Where each group's own bricks may be off by much, all could be off together, and are not."""
     few = [
-        Outcome(f"group {i}", "Conv", 1.0, error, log_sd=1.0)
+        HeldOutError(f"group {i}", "Conv", 1.0, error, log_sd=1.0)
         for i, error in enumerate((0.05, -0.05) * 3)
     ]
     off = [
-        Outcome(f"group {i}", "Conv", 1.0, error, log_sd=0.4)
+        HeldOutError(f"group {i}", "Conv", 1.0, error, log_sd=0.4)
         for i, error in enumerate((0.8, -0.9) * 12)
     ]
     assert _bias(few) < 0.15 < 0.3 < _bias(off)
@@ -308,7 +311,7 @@ def test_bricks_that_several_groups_have_are_left_out_with_none() -> None:
 
 
 def test_too_few_bricks_are_not_learned_from() -> None:
-    few = dict([*mixture().items()][: LEAST - 1])
+    few = dict([*mixture().items()][: MIN - 1])
     assert learn(few, latencies(few), groups_of(few, 3)) is None
     assert learn(mixture(), latencies(few), groups_of(few, 3)) is None
 

@@ -15,7 +15,7 @@ from commands import Here, bricks
 from factories import branching_net, conv_net, embedding_net, mlp, save
 
 from bricks import Bench
-from bricks.analysis.cache_summary import Overview, overview
+from bricks.analysis.cache_summary import CacheSummary, summarise_cache
 from bricks.analysis.similarity import similarity
 from bricks.report import page as pages
 from bricks.report.lanes import lanes
@@ -228,12 +228,12 @@ def test_what_lacks_is_named(folder: Path) -> None:
     assert "The peaks of this machine are not measured" in written
 
 
-def many(folder: Path, models: int) -> Overview:
+def many(folder: Path, models: int) -> CacheSummary:
     """So many models, each with bricks of its own, as large as those of the zoo are on average."""
     names = ("densenet121", "squeezenet", "mobilenet_v2", "resnet50", "inception_v2")
     with Bench(folder / "cache", runtime="fake", threads=1) as bench:
         bench.measure([bench.read(name) for name in names])
-        (found,) = overview(bench).targets
+        (found,) = summarise_cache(bench).targets
     views = []
     for number in range(models):
         view = found.models[number % len(names)]
@@ -252,7 +252,7 @@ def many(folder: Path, models: int) -> Overview:
     everything = replace(
         found, models=tuple(views), similarity=similarity([view.plan for view in views])
     )
-    return Overview("executed", (everything,))
+    return CacheSummary("executed", (everything,))
 
 
 def test_a_hundred_models_are_less_than_five_megabytes(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import bricks
 import bricks.analysis.trace
 from bricks.analysis.traced import Traced
 from bricks.errors import printable
-from bricks.estimate.timeline import Step
+from bricks.estimate.timeline import TimelineStep
 from bricks.report.trace import BACKSLASH, MEASURED, RECOMPOSED, remarks, trace_text
 from bricks.samples.profile import NoProfile, Profile
 
@@ -110,7 +110,7 @@ def test_both_timelines_of_a_model_are_there_and_joined(name: str, tmp_path: Pat
     assert [s.name for s in laid] == [s.name for s in ran]
     assert {s.depth for s in trace.slices} == {0}
     for at, (s, entry) in enumerate(zip(laid, of.recomposed.entries, strict=True)):
-        assert isinstance(entry, Step)
+        assert isinstance(entry, TimelineStep)
         assert (s.ts, s.dur) == pytest.approx(
             (ns(entry.begin_s), ns(entry.end_s) - ns(entry.begin_s)), abs=1 + at
         )

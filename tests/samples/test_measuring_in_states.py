@@ -11,9 +11,9 @@ from plans import plan, results
 
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import recompose, state_of
-from bricks.samples.machine_state import alike, prevailing, states
+from bricks.samples.machine_state import dominant_state, same_state, states
 from bricks.samples.measurement import Measurement, Round, common_state
-from bricks.samples.state_correction import Translation
+from bricks.samples.state_correction import StateCorrection
 
 NEAR, FAR = 1e-4, 2e-4
 
@@ -24,11 +24,11 @@ def taken(key: str, *rounds: tuple[float, float], wall_s: float = 1.0) -> Measur
 
 
 def test_states_are_told_apart_by_the_reference() -> None:
-    assert alike(1.0, 1.2) and alike(1.2, 1.0) and not alike(1.0, 1.3)
-    assert alike(None, 1.0) and alike(1.0, None)
-    assert prevailing([None, 1.0, 2.0, 2.1, 1.9]) == 2.0
-    assert prevailing([None]) is None
-    assert prevailing([]) is None
+    assert same_state(1.0, 1.2) and same_state(1.2, 1.0) and not same_state(1.0, 1.3)
+    assert same_state(None, 1.0) and same_state(1.0, None)
+    assert dominant_state([None, 1.0, 2.0, 2.1, 1.9]) == 2.0
+    assert dominant_state([None]) is None
+    assert dominant_state([]) is None
     assert states([1.0, 2.0, 2.1, 1.9, 1.05, None]) == [2.0, 1.05]
     assert states([None, None]) == [None]
 
@@ -86,12 +86,14 @@ def test_latencies_are_translated_as_those_were_that_are_known_in_both_states() 
         for s, factor in ((2e-5 * 1.02**i, 1.6), (1e-2 * 1.02**i, 1.0))
     ]
     short, long = taken("a", *[(3e-5, NEAR)] * 3), taken("b", *[(2e-2, NEAR)] * 3)
-    found = Translation([*many, short, long], FAR)
+    found = StateCorrection([*many, short, long], FAR)
     assert found.latency_s(short) == pytest.approx(1.6 * 3e-5, rel=0.02)
     assert found.latency_s(long) == pytest.approx(2e-2, rel=0.02)
     assert found.factor(short).low < 1.6 < found.factor(short).high
-    assert found.factor(long).open_share < 0.2
-    assert Translation([], FAR).factor(long).open_share > 0.5  # nothing known: far from sure
+    assert found.factor(long).relative_uncertainty < 0.2
+    assert (
+        StateCorrection([], FAR).factor(long).relative_uncertainty > 0.5
+    )  # nothing known: far from sure
 
 
 def test_drift_within_a_state_is_translated_as_far_as_latencies_follow_it() -> None:
@@ -99,13 +101,13 @@ def test_drift_within_a_state_is_translated_as_far_as_latencies_follow_it() -> N
     following = [taken(str(i), (2e-5, NEAR), (2.4e-5, slow)) for i in range(200)]
     steady = [taken(f"s{i}", (2e-2, NEAR), (2e-2, slow)) for i in range(200)]
     short, long = taken("a", *[(2.4e-5, slow)] * 2), taken("b", *[(2e-2, slow)] * 2)
-    found = Translation([*following, *steady], NEAR)
+    found = StateCorrection([*following, *steady], NEAR)
     assert short.known_in(NEAR)
     assert found.latency_s(short) == pytest.approx(2e-5, rel=0.03)
     assert found.rounds_s(short) == [found.latency_s(short)] * 2
     assert found.latency_s(long) == pytest.approx(2e-2, rel=0.03)
     assert found.factor(short).reach.middle == 1.0
-    assert 0.0 < found.factor(short).reach.open_share < 0.1
+    assert 0.0 < found.factor(short).reach.relative_uncertainty < 0.1
 
 
 def test_a_sample_that_was_held_up_does_not_count() -> None:
@@ -118,10 +120,10 @@ def test_a_sample_that_was_held_up_does_not_count() -> None:
 def test_what_is_known_in_the_state_or_in_none_is_not_translated() -> None:
     near, nowhere = taken("a", *[(1.0, NEAR)] * 3), Measurement("b", (Round((1.0,)),), 1.0)
     for state_s in (NEAR, None):
-        assert Translation([near], state_s).latency_s(near) == 1.0
-        assert Translation([near], state_s).factor(near).open_share == 0.0
-    assert Translation([near], FAR).factor(near).open_share > 0.0
-    assert Translation([near], FAR).latency_s(nowhere) == 1.0
+        assert StateCorrection([near], state_s).latency_s(near) == 1.0
+        assert StateCorrection([near], state_s).factor(near).relative_uncertainty == 0.0
+    assert StateCorrection([near], FAR).factor(near).relative_uncertainty > 0.0
+    assert StateCorrection([near], FAR).latency_s(nowhere) == 1.0
 
 
 def test_what_was_measured_in_another_state_is_measured_again(

@@ -7,8 +7,8 @@ from commands import Here, chain, rounds
 from factories import save
 
 import bricks
-from bricks.predict.predictor import LEAST
-from bricks.session import adaptive as spending
+from bricks.predict.predictor import MIN
+from bricks.session import adaptive
 
 OPERATORS = (
     "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
@@ -22,7 +22,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     They are small: it is as if learning took no time, so that not just all are measured.
     """
-    monkeypatch.setattr(spending, "_SOON_S", 0.0)
+    monkeypatch.setattr(adaptive, "SOON_S", 0.0)
     return [save(chain(*OPERATORS, width=64 + i), tmp_path, f"{i}.onnx") for i in range(16)]
 
 
@@ -51,7 +51,7 @@ def test_few_models_are_measured_until_the_rest_can_be_predicted(
 ) -> None:
     """However soon they would be known well enough: else there were no estimates at all."""
     done = here("measure", *models[:3], "--effort", "quick", "--json").json
-    assert LEAST <= done["new_bricks"] < done["bricks"] == 60
+    assert MIN <= done["new_bricks"] < done["bricks"] == 60
     rows = here("predict", *models[:3], "--no-measure", "--json").json["models"]
     assert [row["error"] for row in rows] == [None] * 3
     (few,) = here("measure", models[3], "--effort", "quick", "--json").json["models"]
@@ -146,8 +146,8 @@ def test_whole_models_can_be_run_without_their_bricks(tmp_path: Path, models: li
         done = bench.run(read)
         digests = {model.digest for model in read}
         assert set().union(*done.measured.values()) == digests
-        settled = bench.store.results(bench.target.key, [*digests, *bench.plan(read[0]).keys])
-    assert settled.keys() == digests
+        resolved = bench.store.results(bench.target.key, [*digests, *bench.plan(read[0]).keys])
+    assert resolved.keys() == digests
 
 
 def test_progress_says_how_well_models_are_known(tmp_path: Path, models: list[Path]) -> None:

@@ -21,7 +21,7 @@ def test_the_five_calls(tmp_path: Path) -> None:
     assert measured.new_bricks == len(decomposition.bricks)
     assert isinstance(estimate, bricks.Estimate)
     (row,) = comparison.rows
-    assert isinstance(row, bricks.Compared)
+    assert isinstance(row, bricks.ModelComparison)
     assert row.ratio == pytest.approx(1, abs=0.02)
     assert psutil.Process().children() == []
 

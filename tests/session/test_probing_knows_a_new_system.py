@@ -12,9 +12,9 @@ from brick_examples import ideal_s, mixture
 from commands import Here, chain
 from factories import save
 
-from bricks.predict.features import CONVOLUTION, Traits
-from bricks.predict.predictor import LEAST, learn
-from bricks.predict.transfer import Elsewhere, expected, learn_transfer
+from bricks.predict.features import CONVOLUTION, BrickFeatures
+from bricks.predict.predictor import MIN, learn
+from bricks.predict.transfer import SourceTarget, expected, learn_transfer
 
 BRICKS = mixture()
 KEYS = sorted(BRICKS)
@@ -29,21 +29,21 @@ def hash_of(key: str) -> float:
     return float(sum(ord(letter) * (i + 1) for i, letter in enumerate(key)))
 
 
-def there(traits: Mapping[str, Traits] = BRICKS) -> dict[str, float]:
+def there(features: Mapping[str, BrickFeatures] = BRICKS) -> dict[str, float]:
     """Latencies on a system that is known well: not just what sizes suggest."""
-    return {key: ideal_s(t) * math.exp(0.5 * math.sin(hash_of(key))) for key, t in traits.items()}
+    return {key: ideal_s(t) * math.exp(0.5 * math.sin(hash_of(key))) for key, t in features.items()}
 
 
-def here_s(key: str, t: Traits, elsewhere_s: float) -> float:
+def here_s(key: str, t: BrickFeatures, elsewhere_s: float) -> float:
     """On the new one, convolutions take 0.4 times as long, and others 1.5 times."""
     return elsewhere_s * (0.4 if t.kind == CONVOLUTION else 1.5) * noise(key)
 
 
-def other(latency_s: Mapping[str, float], name: str = "other") -> Elsewhere:
+def other(latency_s: Mapping[str, float], name: str = "other") -> SourceTarget:
     known = {key: t for key, t in BRICKS.items() if key in latency_s}
     predictor = learn(known, latency_s, GROUPS)
     assert predictor is not None
-    return Elsewhere(name, latency_s, predictor, frozenset(t.operator for t in known.values()))
+    return SourceTarget(name, latency_s, predictor, frozenset(t.operator for t in known.values()))
 
 
 def errors(found: Mapping[str, float], truth: Mapping[str, float]) -> np.ndarray:
@@ -107,7 +107,7 @@ def test_bricks_that_nobody_measured_are_predicted_less_surely() -> None:
 
 def test_too_few_bricks_or_no_other_target_teach_nothing() -> None:
     elsewhere_s = there()
-    few = {key: elsewhere_s[key] for key in KEYS[: LEAST - 1]}
+    few = {key: elsewhere_s[key] for key in KEYS[: MIN - 1]}
     assert learn_transfer(BRICKS, few, GROUPS, [other(elsewhere_s)]) is None
     assert learn_transfer(BRICKS, elsewhere_s, GROUPS, []) is None
     assert expected({}, [other(elsewhere_s)]) == {}

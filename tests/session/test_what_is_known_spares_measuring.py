@@ -14,13 +14,12 @@ from plans import plan
 from store_examples import make_target, measure, open_with_target
 
 from bricks.decompose.plan import Brick, Decomposition
-from bricks.measure.campaign import Outcome, Progress
+from bricks.measure.campaign import CampaignResult, Progress
 from bricks.measure.jobs import Job
 from bricks.predict.effort import EFFORTS
-from bricks.predict.features import describe
-from bricks.session import adaptive as spending
-from bricks.session.adaptive import Spending
-from bricks.session.latency_model import Knowledge
+from bricks.predict.features import extract_features
+from bricks.session import adaptive
+from bricks.session.latency_model import LatencyModel
 from bricks.store import Store
 
 TARGET = make_target()
@@ -41,7 +40,7 @@ def decomposition(number: int, found: Sequence[Brick]) -> Decomposition:
 
 def take(store: Store, made: Decomposition, keys: Collection[str]) -> None:
     for key in keys:
-        measure(store, TARGET, [key], ideal_s(describe(made.bricks[key])))
+        measure(store, TARGET, [key], ideal_s(extract_features(made.bricks[key])))
 
 
 @pytest.fixture
@@ -62,16 +61,18 @@ def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
     model: Any = SimpleNamespace(name="net99", digest=made.plan.digest)
     done = set[str]()
 
-    def run(jobs: Sequence[Job], _left_s: float | None, _progress: Progress) -> Outcome:
+    def run(jobs: Sequence[Job], _left_s: float | None, _progress: Progress) -> CampaignResult:
         (job,) = jobs
         known = store.results(TARGET.key, job.bricks)
         take(store, made, new := set(job.bricks) - known.keys())
         done.update(new)
-        return Outcome({}, frozenset(), (), frozenset(), None)
+        return CampaignResult({}, frozenset(), (), frozenset(), None)
 
-    knowledge = Knowledge(store, TARGET.key, "executed")
+    latency_model = LatencyModel(store, TARGET.key, "executed")
     job = Job(model, made, whole=False)
-    Spending([job], knowledge, EFFORTS[effort], None, lambda *_: None).run(run)
+    adaptive.AdaptiveMeasurement([job], latency_model, EFFORTS[effort], None, lambda *_: None).run(
+        run
+    )
     return done
 
 
@@ -80,7 +81,7 @@ def test_a_model_like_others_is_added_with_hardly_a_brick(
     store: Store, effort: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though it shares none with them: theirs tell of its own."""
-    monkeypatch.setattr(spending, "_SOON_S", 0.0)
+    monkeypatch.setattr(adaptive, "SOON_S", 0.0)
     assert len(measured(store, network(30), effort)) <= 2
 
 
@@ -91,7 +92,7 @@ def test_all_of_it_is_measured_where_nothing_is_to_be_predicted(store: Store) ->
 def test_of_a_kernel_that_nobody_knows_something_is_measured(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spending, "_SOON_S", 0.0)
+    monkeypatch.setattr(adaptive, "SOON_S", 0.0)
     strange = unary("Sin", 10)
     assert strange.key in measured(store, [*network(30), strange], "quick")
 
@@ -101,7 +102,7 @@ def test_what_is_soon_measured_is_measured_and_nothing_learned(
     store: Store, effort: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Learning takes longer than measuring a few small bricks, and would know them less well."""
-    monkeypatch.setattr(Knowledge, "_learned", refuse)
+    monkeypatch.setattr(LatencyModel, "learned", refuse)
     small = [unary("Sin", 10), unary("Exp", 30)]
     assert measured(store, small, effort) == {brick.key for brick in small}
     assert measured(store, small, effort) == set()
@@ -112,5 +113,5 @@ def test_what_takes_long_is_not_all_measured(store: Store) -> None:
     assert len(measured(store, large, "quick")) < len(large)
 
 
-def refuse(_: Knowledge) -> None:
+def refuse(_: LatencyModel) -> None:
     raise AssertionError("nothing is to be learned")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import PATIENCE_S, Here, Outcome, bricks, ended, started, until
+from commands import PATIENCE_S, CommandResult, Here, bricks, ended, started, until
 from database_server import Server
 from factories import branching_net, conv_net, embedding_net, mlp, save
 from store_examples import (
@@ -35,14 +35,14 @@ def url(postgresql: Server) -> str:
 
 
 @pytest.fixture
-def run(url: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def run(url: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandResult]:
     """Commands in this process, on the server's cache."""
 
-    def run(*arguments: object, cache: str = url) -> Outcome:
+    def run(*arguments: object, cache: str = url) -> CommandResult:
         capsys.readouterr()
         status = main.run([*map(str, arguments), "--cache", cache])
         captured = capsys.readouterr()
-        return Outcome(status, captured.out, captured.err)
+        return CommandResult(status, captured.out, captured.err)
 
     return run
 
@@ -76,7 +76,7 @@ def counts(server: Server, url: str) -> tuple[int, int]:
 
 
 def test_everything_goes_as_in_a_folder(
-    run: Callable[..., Outcome], here: Here, models: list[Path], tmp_path: Path
+    run: Callable[..., CommandResult], here: Here, models: list[Path], tmp_path: Path
 ) -> None:
     fake = ("--runtime", "fake")
     first = run("measure", *models, *fake, "--json").json
@@ -190,7 +190,7 @@ def test_a_reader_sees_one_moment(url: str) -> None:
 
 
 def test_who_may_only_read_can_look_and_is_told_why_not_more(
-    run: Callable[..., Outcome], url: str, postgresql: Server, models: list[Path]
+    run: Callable[..., CommandResult], url: str, postgresql: Server, models: list[Path]
 ) -> None:
     assert run("measure", models[0], "--runtime", "fake").status == 0
     name = url.rpartition("/")[2]
@@ -203,7 +203,7 @@ def test_who_may_only_read_can_look_and_is_told_why_not_more(
 
 @pytest.mark.parametrize("command", [("cache", "stats"), ("measure", "squeezenet"), ("systems",)])
 def test_what_cannot_be_reached_is_one_line_without_the_password(
-    run: Callable[..., Outcome], command: tuple[str, ...], postgresql: Server
+    run: Callable[..., CommandResult], command: tuple[str, ...], postgresql: Server
 ) -> None:
     with socket.socket() as taken:  # bound, and not listening: whoever connects is refused
         taken.bind(("127.0.0.1", 0))
@@ -235,7 +235,7 @@ def test_what_cannot_be_reached_is_one_line_without_the_password(
     ],
 )
 def test_no_form_of_url_shows_its_password(
-    run: Callable[..., Outcome], form: str, caplog: pytest.LogCaptureFixture
+    run: Callable[..., CommandResult], form: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         done = run("cache", "stats", cache=form.format(PASSWORD))
@@ -245,7 +245,7 @@ def test_no_form_of_url_shows_its_password(
 
 
 def test_nothing_that_is_printed_shows_the_password(
-    run: Callable[..., Outcome],
+    run: Callable[..., CommandResult],
     url: str,
     postgresql: Server,
     models: list[Path],
@@ -274,7 +274,7 @@ def test_nothing_that_is_printed_shows_the_password(
 
 
 def test_a_database_of_something_else_is_left_alone(
-    run: Callable[..., Outcome], url: str, postgresql: Server
+    run: Callable[..., CommandResult], url: str, postgresql: Server
 ) -> None:
     name = url.rpartition("/")[2]
     postgresql.run("CREATE TABLE customers (id integer)", database=name)
@@ -288,7 +288,7 @@ def test_a_database_of_something_else_is_left_alone(
 
 
 def test_an_empty_database_is_not_filled_by_looking(
-    run: Callable[..., Outcome], url: str, postgresql: Server
+    run: Callable[..., CommandResult], url: str, postgresql: Server
 ) -> None:
     done = run("cache", "stats")
     assert (done.status, "is empty" in done.complaint) == (1, True)

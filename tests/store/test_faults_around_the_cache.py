@@ -24,7 +24,7 @@ from caches import (
     problems,
     with_bricks,
 )
-from commands import Here, Outcome, chain, environment
+from commands import CommandResult, Here, chain, environment
 from factories import save
 
 from bricks.samples.measurement import Round
@@ -163,10 +163,10 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 
-def unprivileged(*words: object) -> Outcome:
+def unprivileged(*words: object) -> CommandResult:
     command = [sys.executable, "-c", UNPRIVILEGED, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def lock(cache: Path) -> None:
     assert "PermissionError" in tried.err, "this test can make no folder that cannot be written"
 
 
-def in_locked(cache: Path, *words: object) -> Outcome:
+def in_locked(cache: Path, *words: object) -> CommandResult:
     runtime = () if words[0] in ("cache", "systems") else ("--runtime", "fake")
     return unprivileged("-m", "bricks.cli.main", *words, *runtime, "--cache", cache)
 

@@ -18,7 +18,7 @@ from caches import FILE, NO_HARM, Kept, Tally, kept, problems
 from commands import (
     COMMAND,
     PATIENCE_S,
-    Outcome,
+    CommandResult,
     bricks,
     chain,
     ended,
@@ -237,7 +237,7 @@ def test_four_processes_at_once_measure_each_brick_once(tmp_path: Path) -> None:
 
 
 def measured_once(
-    done: list[Outcome],
+    done: list[CommandResult],
     cache: Path,
     bricks_in_all: int,
     each: Sequence[int] = (),
@@ -288,11 +288,11 @@ class Disk:
             words = ["mount", "-o", f"remount,size={size_bytes}", str(self.folder)]
             subprocess.run([*self._inside, *words], check=True)
 
-    def __call__(self, *arguments: object) -> Outcome:
+    def __call__(self, *arguments: object) -> CommandResult:
         prefix = self._inside if self.real else ["prlimit", f"--fsize={self._limit_bytes}"]
         words = [*prefix, *COMMAND, *map(str, arguments), "--cache", str(self.folder / "cache")]
         done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=60)
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Here, Outcome
+from commands import CommandResult, Here
 from factories import conv_net, mlp, save
 
 import bricks.session.bench
@@ -43,7 +43,7 @@ def results(here: Here, conv: Path, tmp_path: Path) -> Path:
     return path
 
 
-def exported(here: Here, path: Path, *options: str) -> Outcome:
+def exported(here: Here, path: Path, *options: str) -> CommandResult:
     done = here("cache", "export", path, *options, runtime=None)
     assert (done.status, done.err) == (0, "")
     return done
@@ -330,7 +330,7 @@ def test_what_is_no_file_of_results_is_refused(
     assert "has version 2 of its format" in refused(there, other)
     assert "No such file" in refused(there, tmp_path / "missing.jsonl")
     assert "directory" in refused(there, tmp_path)
-    monkeypatch.setattr(file_format, "_MOST_LINE_BYTES", 1 << 10)
+    monkeypatch.setattr(file_format, "MAX_LINE_BYTES", 1 << 10)
     assert "holds no results" in refused(there, results)
 
 

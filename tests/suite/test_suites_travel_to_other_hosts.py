@@ -333,7 +333,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(
     monkeypatch.setattr(zipfile.ZipFile, "read", lambda *_: pytest.fail("it was read"))
     assert "that is no suite, for those have no weights" in refusal(other, path)
     monkeypatch.undo()
-    monkeypatch.setattr(archive, "_MOST_FILES", 3)
+    monkeypatch.setattr(archive, "MAX_FILES", 3)
     with pytest.raises(SuiteError, match="that is no suite"):
         read_suite(suite)
 

@@ -10,7 +10,7 @@ from graphs import Maker, cut
 
 from bricks.decompose.plan import Brick
 from bricks.graph.tensor import TensorType
-from bricks.predict.features import CONVOLUTION, Traits, describe
+from bricks.predict.features import CONVOLUTION, BrickFeatures, extract_features
 from bricks.predict.predictor import Predictor, learn
 
 
@@ -62,12 +62,12 @@ def conv(
     return whole(maker)
 
 
-def traits_of(bricks: Iterable[Brick]) -> dict[str, Traits]:
-    return {brick.key: describe(brick) for brick in bricks}
+def traits_of(bricks: Iterable[Brick]) -> dict[str, BrickFeatures]:
+    return {brick.key: extract_features(brick) for brick in bricks}
 
 
 @cache
-def mixture() -> Mapping[str, Traits]:
+def mixture() -> Mapping[str, BrickFeatures]:
     """A few hundred bricks of three kinds."""
     sides = (7, 14, 28, 56)
     return traits_of(
@@ -79,15 +79,15 @@ def mixture() -> Mapping[str, Traits]:
     )
 
 
-def ideal_s(t: Traits) -> float:
+def ideal_s(t: BrickFeatures) -> float:
     """A machine that is as simple as can be, but for convolutions of few channels."""
     rate = 2e10 * (1 if t.kind != CONVOLUTION else 0.3 + t.sizes[2] / 8)
     moved = t.read_bytes + t.written_bytes + t.weight_bytes
     return 3e-6 + t.flops / rate + moved / 5e9
 
 
-def latencies(traits: Mapping[str, Traits]) -> dict[str, float]:
-    return {key: ideal_s(traits[key]) for key in sorted(traits)}
+def latencies(features: Mapping[str, BrickFeatures]) -> dict[str, float]:
+    return {key: ideal_s(features[key]) for key in sorted(features)}
 
 
 def groups_of(keys: Iterable[str], count: int = 20) -> dict[str, set[str]]:
@@ -95,12 +95,14 @@ def groups_of(keys: Iterable[str], count: int = 20) -> dict[str, set[str]]:
     return {f"family {i}": set(ordered[i::count]) for i in range(count)}
 
 
-def learned(traits: Mapping[str, Traits], latency_s: Mapping[str, float]) -> Predictor:
-    found = learn(traits, latency_s, groups_of(traits))
+def learned(features: Mapping[str, BrickFeatures], latency_s: Mapping[str, float]) -> Predictor:
+    found = learn(features, latency_s, groups_of(features))
     assert found is not None
     return found
 
 
-def halves(traits: Mapping[str, Traits]) -> tuple[dict[str, Traits], dict[str, Traits]]:
-    keys = sorted(traits)
-    return {k: traits[k] for k in keys[::2]}, {k: traits[k] for k in keys[1::2]}
+def halves(
+    features: Mapping[str, BrickFeatures],
+) -> tuple[dict[str, BrickFeatures], dict[str, BrickFeatures]]:
+    keys = sorted(features)
+    return {k: features[k] for k in keys[::2]}, {k: features[k] for k in keys[1::2]}

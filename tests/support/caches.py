@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from commands import Here, Outcome
+from commands import CommandResult, Here
 from store_examples import keys_up_to, make_decomposition, make_target, open_with_target
 
 from bricks.decompose.identity import key_of
@@ -69,7 +69,7 @@ def problems(cache: Path, *, real: bool = True) -> list[str]:
         return store.verify(rekey=(lambda brick: key_of(brick.model)) if real else None)
 
 
-def look(here: Here, name: str) -> Outcome:
+def look(here: Here, name: str) -> CommandResult:
     """What one of the commands in ``LOOK`` says."""
     if name == "predict":
         return here(*LOOK[name])

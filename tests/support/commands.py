@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandResult:
     """What a command printed, and how it ended."""
 
     status: int
@@ -55,17 +55,17 @@ class Here:
         self.cache = cache
         self._capsys = capsys
 
-    def __call__(self, *arguments: object, runtime: str | None = "fake") -> Outcome:
+    def __call__(self, *arguments: object, runtime: str | None = "fake") -> CommandResult:
         words = [str(a) for a in arguments]
         words += ["--cache", str(self.cache)]
         words += ["--runtime", runtime] if runtime else []
         return self.plain(*words)
 
-    def plain(self, *arguments: object) -> Outcome:
+    def plain(self, *arguments: object) -> CommandResult:
         self._capsys.readouterr()
         status = main.run([str(a) for a in arguments])
         captured = self._capsys.readouterr()
-        return Outcome(status, captured.out, captured.err)
+        return CommandResult(status, captured.out, captured.err)
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -96,13 +96,13 @@ def started(*arguments: object, **variables: str) -> Iterator[subprocess.Popen[s
         process.communicate()
 
 
-def ended(process: subprocess.Popen[str]) -> Outcome:
+def ended(process: subprocess.Popen[str]) -> CommandResult:
     """What a started command prints until it ends."""
     out, err = process.communicate(timeout=PATIENCE_S)
-    return Outcome(process.returncode, out, err)
+    return CommandResult(process.returncode, out, err)
 
 
-def bricks(*arguments: object, **variables: str) -> Outcome:
+def bricks(*arguments: object, **variables: str) -> CommandResult:
     """A command as a process of its own, from start to end."""
     with started(*arguments, **variables) as process:
         return ended(process)

@@ -94,7 +94,7 @@ def test_the_host_is_not_named() -> None:
 def test_facts_that_cannot_be_read_are_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MODULE, "_ROOT", host(tmp_path, ""))
+    monkeypatch.setattr(MODULE, "ROOT", host(tmp_path, ""))
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: None)
     system = fingerprint()
     absent = {name for name, fact in system.identity.items() if fact is None}

@@ -17,7 +17,7 @@ def test_own_work_and_that_of_workers_does_not_count(monkeypatch: pytest.MonkeyP
         iter([1.0, 16.0]),
         iter([0, 20]),
     )
-    monkeypatch.setattr(module, "_busy_s", lambda: next(busy))
+    monkeypatch.setattr(module, "busy_s", lambda: next(busy))
     monkeypatch.setattr(module.os, "times", lambda: (next(own), 0.0, 0.0, 0.0, 0.0))
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
     load = ForeignLoad(lambda: next(live))
@@ -36,7 +36,7 @@ def test_people_are_told_when_it_matters(
     cores: float | None, disturbed: int, again: int, lines: int
 ) -> None:
     assert len(disturbance(cores, 100, disturbed, again)) == lines
-    (said,) = disturbance(None, 100, 0, 0, ballast_short=True)
+    (said,) = disturbance(None, 100, 0, 0, eviction_short=True)
     assert said.startswith("There was too little memory")
 
 
@@ -50,7 +50,7 @@ def test_waiting_of_all_threads_and_stolen_time_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, stolen = iter([10.0, 12.0]), iter([5.0, 5.5])
-    monkeypatch.setattr(module, "_TASKS", tmp_path)
+    monkeypatch.setattr(module, "TASKS", tmp_path)
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(module.psutil, "cpu_times", lambda: SimpleNamespace(steal=next(stolen)))
     tasks(tmp_path, 1_000_000, 500_000_000)
@@ -62,7 +62,7 @@ def test_waiting_of_all_threads_and_stolen_time_count(
 def test_a_system_that_does_not_tell_is_not_taken_for_a_quiet_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_TASKS", tmp_path / "none")
+    monkeypatch.setattr(module, "TASKS", tmp_path / "none")
     assert Waiting().share() is None
-    monkeypatch.setattr(module, "_TASKS", tmp_path)
+    monkeypatch.setattr(module, "TASKS", tmp_path)
     assert Waiting().share() is None

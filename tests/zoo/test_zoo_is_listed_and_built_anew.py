@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Outcome
+from commands import CommandResult
 
 from bricks.cli import main
 from bricks.zoo import entries
-from bricks.zoo.recipes import _PYTHONS, environment_of, recipes
+from bricks.zoo.recipes import PYTHONS, environment_of, recipes
 
 MODELS = Path(__file__).parents[2] / "models"
 PAPER_TASKS = {
@@ -38,10 +38,10 @@ COPIES = """
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*words: object) -> Outcome:
+    def call(*words: object) -> CommandResult:
         capsys.readouterr()
         status = main.run([str(word) for word in words])
-        return Outcome(status, *capsys.readouterr())
+        return CommandResult(status, *capsys.readouterr())
 
     return call
 
@@ -188,7 +188,7 @@ def test_a_python_that_is_not_there_is_one_line(
     (zoo / "recipes" / "onnx_copy.py").rename(zoo / "recipes" / "mxnet_copy.py")
     (zoo / "recipes" / "requirements-mxnet.lock").write_text("")
     monkeypatch.setenv("BRICKS_ENVIRONMENTS", str(tmp_path / "environments"))
-    monkeypatch.setitem(_PYTHONS, "mxnet", "3.4")
+    monkeypatch.setitem(PYTHONS, "mxnet", "3.4")
     outcome = run("zoo", "build", "--recipe", "mxnet_copy")
     assert outcome.status == 1
     assert "needs Python 3.4, and there is no python3.4 on the path" in outcome.err

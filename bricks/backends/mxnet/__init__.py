@@ -54,7 +54,7 @@ class MxnetBackend:
         self._region = Region()
         self._fuse = fuse
 
-    def minds_signs(self, operator: str) -> bool:
+    def sign_sensitive(self, operator: str) -> bool:
         """Clip does, and stands behind much of what convolutional networks consist of."""
         return True
 

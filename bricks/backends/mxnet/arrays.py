@@ -10,7 +10,7 @@ from itertools import pairwise
 import mxnet as mx
 import numpy as np
 
-from bricks.backends.mxnet.node import LEAST, Node, Symbol, number, of_rank, operator
+from bricks.backends.mxnet.node import MIN, Node, Symbol, number, of_rank, operator
 
 
 @operator("Shape")
@@ -95,7 +95,7 @@ def pad(n: Node) -> Symbol:
         raise n.refused("it pads the spatial axes of images only")
     if any(p < 0 for p in pads):
         raise n.refused("it cannot cut with negative padding")
-    value = number(n.constant(2, "value", 0.0), LEAST)
+    value = number(n.constant(2, "value", 0.0), MIN)
     width = [p for i in range(rank) for p in (pads[i], pads[rank + i])]
     return mx.sym.pad(n.symbols[0], mode=mode, pad_width=width, constant_value=value, name=n.name)
 

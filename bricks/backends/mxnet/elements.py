@@ -9,7 +9,7 @@ import mxnet as mx
 import numpy as np
 import onnx
 
-from bricks.backends.mxnet.node import LEAST, Node, Symbol, number, of_rank, operator
+from bricks.backends.mxnet.node import MIN, Node, Symbol, number, of_rank, operator
 
 # By ONNX name: the operator on equal shapes, and on shapes to be broadcast.
 _PAIRS = {
@@ -131,9 +131,7 @@ def hard_sigmoid(n: Node) -> Symbol:
 def clip(n: Node) -> Symbol:
     """Values kept between two bounds."""
     low, high = n.constant(1, "min", -np.inf), n.constant(2, "max", np.inf)
-    return mx.sym.clip(
-        n.symbols[0], a_min=number(low, LEAST), a_max=number(high, -LEAST), name=n.name
-    )
+    return mx.sym.clip(n.symbols[0], a_min=number(low, MIN), a_max=number(high, -MIN), name=n.name)
 
 
 @operator("Softmax", "LogSoftmax")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import mxnet as mx
 
-from bricks.backends.mxnet.node import LEAST, Node, Symbol, of_rank, operator
+from bricks.backends.mxnet.node import MIN, Node, Symbol, of_rank, operator
 
 
 def _window(n: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
@@ -109,7 +109,7 @@ def pool(n: Node) -> Symbol:
     if begin != end:
         if not largest and not counts_padding:
             raise n.refused("its padding differs at both ends, and does not count")
-        data = _padded(n, data, begin, end, LEAST if largest else 0.0)
+        data = _padded(n, data, begin, end, MIN if largest else 0.0)
         begin = [0] * len(begin)
     return mx.sym.Pooling(
         data,

@@ -17,7 +17,7 @@ from bricks.graph.topology import label
 Symbol = Any  # an mx.sym.Symbol: the package publishes no types
 
 # What stands for minus infinity where a maximum is taken: MXNet pads with finite numbers.
-LEAST = float(np.finfo(np.float32).min)
+MIN = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ _AS_REQUESTED = 1
 # The fan-in that the numbers of the shared block suit; and below this, weights have memory of
 # their own, with numbers that suit them.
 _BLOCK_ROW = 4096
-_LEAST_SHARED_BYTES = 1 << 20
+_MIN_SHARED_BYTES = 1 << 20
 # Bytes between the beginnings of two arrays in the block, and room for some thousands of them.
 _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 
@@ -91,7 +91,7 @@ class OnnxRuntimeBackend:
         self._block = np.empty(0, np.uint8)
         self._growing = threading.Lock()  # of the block
 
-    def minds_signs(self, operator: str) -> bool:
+    def sign_sensitive(self, operator: str) -> bool:
         """Those whose loop has a branch that nothing vectorises."""
         return operator in _BRANCHING
 
@@ -234,7 +234,7 @@ class OnnxRuntimeBackend:
         ranges = integer_ranges(graph, [*graph.inputs, *integers])
         weights = {
             name: self._shared(type_, number)
-            if share and type_.dtype == "FLOAT" and type_.size_bytes >= _LEAST_SHARED_BYTES
+            if share and type_.dtype == "FLOAT" and type_.size_bytes >= _MIN_SHARED_BYTES
             else self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
             for number, (name, type_) in enumerate(types.items())
         }

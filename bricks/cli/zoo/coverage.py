@@ -108,10 +108,10 @@ def _words(cost_model: dict[str, Any] | None, together: dict[str, Any]) -> list[
     from bricks.report.tables import percent, seconds
 
     if cost_model is None:
-        from bricks.predict.cost import LEAST
+        from bricks.predict.cost import MIN
 
         return [
-            f"What measuring would take cannot be told: fewer than {LEAST} bricks are measured"
+            f"What measuring would take cannot be told: fewer than {MIN} bricks are measured"
             " on this system."
         ]
     low, high = seconds(together["cost_low_s"]), seconds(together["cost_high_s"])

@@ -14,31 +14,31 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Placed
-from bricks.backends.eviction_read import BALLAST, ROW_BYTES, ballast
+from bricks.backends.eviction_read import EVICTION_READ, ROW_BYTES, eviction_read
 
 # More than what is asked for: memory begins where an address is even enough.
 _ALIGNING_BYTES = 64
 
 # Less than this stands for nothing.
-_LEAST_BYTES = 1 << 20
+_MIN_BYTES = 1 << 20
 
 # Loads a model of one input, which is where this memory begins; by its key.
 Load = Callable[[onnx.ModelProto, str, np.ndarray], Placed]
 
 
-class Reader:
+class CacheEvictor:
     """Whatever has been read so far, and the memory for it."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
         self._memory = np.zeros(0, np.uint8)
-        self._most_bytes = 0  # that any walk of what is loaded may read
+        self._max_bytes = 0  # that any walk of what is loaded may read
         self._tried_bytes = 0  # to have, in vain perhaps
         self._readers: dict[int, Placed] = {}  # of so many of its bytes
 
-    def allow(self, most_bytes: int) -> None:
+    def allow(self, max_bytes: int) -> None:
         """Walks from now on read so much at most: it is had at once when the first one reads."""
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     def forget(self) -> None:
         """Unload what reads, and keep the memory."""
@@ -53,11 +53,11 @@ class Reader:
         if size_bytes > self._tried_bytes:
             self._readers.clear()  # their memory goes first
             self._memory = np.zeros(0, np.uint8)
-            self._tried_bytes = max(size_bytes, self._most_bytes)
+            self._tried_bytes = max(size_bytes, self._max_bytes)
             self._memory = _memory_of(self._tried_bytes)
         there = min(size_bytes, len(self._memory))
         if there not in self._readers:
-            self._readers[there] = self._load(ballast(there), BALLAST, self._memory)
+            self._readers[there] = self._load(eviction_read(there), EVICTION_READ, self._memory)
         return self._readers[there], there == size_bytes
 
 
@@ -68,7 +68,7 @@ def _memory_of(size_bytes: int) -> np.ndarray:
         try:  # no zeros, for which there may be no memory
             return aligned(np.ones(whole_bytes + _ALIGNING_BYTES, np.uint8))[:whole_bytes]
         except MemoryError:
-            if size_bytes <= _LEAST_BYTES:
+            if size_bytes <= _MIN_BYTES:
                 raise
             size_bytes //= 2
 

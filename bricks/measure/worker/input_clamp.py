@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Loaded, Placed, Placement
-from bricks.backends.input_clamp import TAMING, minds_size, taming
+from bricks.backends.input_clamp import INPUT_CLAMP, input_clamp, magnitude_sensitive
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of
@@ -21,7 +21,7 @@ from bricks.graph.view import graph_of
 Load = Callable[[onnx.ModelProto, str], Loaded]
 
 
-class Tamer:
+class InputClamp:
     """What tames the inputs of whatever is placed, once for each size."""
 
     def __init__(self, load: Load) -> None:
@@ -32,7 +32,7 @@ class Tamer:
     def learn(self, id: str, proto: onnx.ModelProto) -> None:
         """Note that ``proto`` is loaded as ``id``, and whether it minds large numbers."""
         self._sizes.pop(id, None)
-        if any(minds_size(node.op_type) for node in all_nodes(proto.graph)):
+        if any(magnitude_sensitive(node.op_type) for node in all_nodes(proto.graph)):
             graph = graph_of(proto)
             self._sizes[id] = tuple(_elements(graph.types[name]) for name in graph.inputs)
 
@@ -48,7 +48,7 @@ class Tamer:
             if size is None or offset is None:  # memory of its own holds what was made up for it
                 continue
             if size not in self._loaded:
-                self._loaded[size] = self._load(taming(size), TAMING)
+                self._loaded[size] = self._load(input_clamp(size), INPUT_CLAMP)
             placed.append(self._loaded[size].place(Placement((offset,), (offset,)), region))
         return placed
 

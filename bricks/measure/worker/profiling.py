@@ -11,9 +11,9 @@ from typing import Any
 from bricks.backends.base import Profiled
 
 # At first memory is taken and caches fill. Of a model that takes long, the least runs.
-WARM_UPS, RUNS, LEAST_RUNS, ENOUGH_S = 2, 9, 3, 5.0
+WARM_UPS, RUNS, MIN_RUNS, ENOUGH_S = 2, 9, 3, 5.0
 # A loop's inner nodes can be countless: so many of them somebody can look at.
-MOST_INNER = 1000
+MAX_INNER = 1000
 
 
 def typical_run(profiled: Profiled) -> dict[str, Any]:
@@ -21,18 +21,18 @@ def typical_run(profiled: Profiled) -> dict[str, Any]:
     for _ in range(WARM_UPS):
         profiled.sample()
     taken_s: list[float] = []
-    while len(taken_s) < (RUNS if sum(taken_s) < ENOUGH_S else LEAST_RUNS):
+    while len(taken_s) < (RUNS if sum(taken_s) < ENOUGH_S else MIN_RUNS):
         taken_s.append(profiled.sample())
     typical = sorted(range(len(taken_s)), key=lambda run: taken_s[run])[(len(taken_s) - 1) // 2]
     events = profiled.runs()[WARM_UPS + typical]
     nodes, inner = [], 0
     for event in events:
         inner += event.inner
-        if not event.inner or inner <= MOST_INNER:
+        if not event.inner or inner <= MAX_INNER:
             nodes.append(list(astuple(event)))
     return {
         "runs_s": taken_s,
         "typical": typical,
         "nodes": nodes,
-        "omitted": max(0, inner - MOST_INNER),
+        "omitted": max(0, inner - MAX_INNER),
     }

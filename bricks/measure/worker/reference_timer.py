@@ -24,7 +24,7 @@ _JUST_NOW_S = 0.01
 Load = Callable[[onnx.ModelProto, str], Placed]
 
 
-class Gauge:
+class ReferenceTimer:
     """The reference workload, loaded when it is first asked for, and what it took last."""
 
     def __init__(self, load: Load) -> None:

@@ -37,10 +37,10 @@ from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_bytes
 from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
-from bricks.measure.worker.cache_evictor import Reader, aligned
-from bricks.measure.worker.input_clamp import Tamer
+from bricks.measure.worker.cache_evictor import CacheEvictor, aligned
+from bricks.measure.worker.input_clamp import InputClamp
 from bricks.measure.worker.profiling import typical_run
-from bricks.measure.worker.reference_timer import Gauge
+from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.verify import source_of, verify_model
 from bricks.measure.worker.warmth import Warmth
 from bricks.system import Waiting, logical_cpus
@@ -62,10 +62,10 @@ class Worker:
         self._region = np.zeros(0, np.uint8)
         self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
         self._signed = False  # whether anything that is loaded minds signs
-        self._gauge = Gauge(self._companion)
-        self._reader = Reader(self._companion)
-        self._tamer = Tamer(self._unplaced_companion)
-        self._tame: dict[str, list[Placed]] = {}  # what runs before a place, untimed
+        self._reference_timer = ReferenceTimer(self._companion)
+        self._evictor = CacheEvictor(self._companion)
+        self._input_clamp = InputClamp(self._unplaced_companion)
+        self._clamps: dict[str, list[Placed]] = {}  # what runs before a place, untimed
         self._name = ""
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
@@ -173,8 +173,8 @@ class Worker:
         finally:
             self._do_unload()
 
-    def _do_region(self, size_bytes: int, ballast_bytes: int = 0) -> dict[str, Any]:
-        self._reader.allow(ballast_bytes)
+    def _do_region(self, size_bytes: int, eviction_bytes: int = 0) -> dict[str, Any]:
+        self._evictor.allow(eviction_bytes)
         self._region = np.zeros(size_bytes + _ALIGNING_BYTES, np.uint8)
         self._refill()
         return {}
@@ -206,9 +206,9 @@ class Worker:
         self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize, streams=along)
         if along:
             self._parallel.add(id)
-        if any(map(self.backend.minds_signs, _operators(proto))):
+        if any(map(self.backend.sign_sensitive, _operators(proto))):
             self._signed = True
-        self._tamer.learn(id, proto)
+        self._input_clamp.learn(id, proto)
         return {}
 
     def _do_load_all(self, loads: list[dict[str, Any]]) -> dict[str, Any]:
@@ -232,20 +232,20 @@ class Worker:
         placement = Placement(tuple(inputs), tuple(outputs))
         region = self._aligned_region()
         self._placed[place] = self._loaded[id].place(placement, region)
-        self._tame[place] = self._tamer.of(id, inputs, region)
+        self._clamps[place] = self._input_clamp.of(id, inputs, region)
         if id in self._parallel:
             self._parallel.add(place)
         return {}
 
     def _do_unload(self) -> dict[str, Any]:
         self._placed.clear()
-        self._tame.clear()
-        self._tamer.forget()
+        self._clamps.clear()
+        self._input_clamp.forget()
         self._loaded.clear()
         self._parallel.clear()
         self._warmth.forget()
         self._signed = False
-        self._reader.forget()
+        self._evictor.forget()
         gc.collect()
         _give_back_memory()
         return {}
@@ -255,7 +255,7 @@ class Worker:
         steps: list[tuple[str, bool]],
         passes: int,
         announce: bool,
-        ballast_bytes: int = 0,
+        eviction_bytes: int = 0,
         region_bytes: int | None = None,
     ) -> dict[str, Any]:
         """Run the steps in order: passes to warm up, then ``passes`` that count.
@@ -284,8 +284,8 @@ class Worker:
         self._refill(region_bytes)
         one_pass = announced if announce else silent
         timed = runs and not announce
-        read, whole = self._reader.of(ballast_bytes) if timed and ballast_bytes else (None, True)
-        reference_s = self._gauge.just_now_s() if timed else None
+        read, whole = self._evictor.of(eviction_bytes) if timed and eviction_bytes else (None, True)
+        reference_s = self._reference_timer.just_now_s() if timed else None
         if announce:
             self._warmth.rehearse(steps, announced)
         else:
@@ -307,22 +307,22 @@ class Worker:
                 column if wanted else [] for column, (_, wanted) in zip(samples, steps, strict=True)
             ],
             "reference_s": reference_s,
-            "reference_end_s": self._gauge.now_s() if timed else None,
+            "reference_end_s": self._reference_timer.now_s() if timed else None,
             "waited_share": waited_share,
-            "ballast_short": not whole,
+            "eviction_short": not whole,
         }
 
     def _run(self, place: str) -> Callable[[], float]:
         """Runs what is at ``place`` once; the latency in seconds."""
         run = self._placed[place].sample
-        before = [tame.sample for tame in self._tame.get(place, ())]
+        before = [clamp.sample for clamp in self._clamps.get(place, ())]
 
-        def tamed() -> float:
-            for tame in before:
-                tame()
+        def clamped() -> float:
+            for clamp in before:
+                clamp()
             return run()
 
-        return tamed if before else run
+        return clamped if before else run
 
     def _companion(
         self, model: onnx.ModelProto, key: str, region: np.ndarray | None = None
@@ -340,7 +340,7 @@ class Worker:
         return self.backend.load(model, key=key, optimize=False)
 
     def _do_reference(self) -> dict[str, Any]:
-        return {"reference_s": self._gauge.now_s()}
+        return {"reference_s": self._reference_timer.now_s()}
 
     def _aligned_region(self) -> np.ndarray:
         return aligned(self._region)
