@@ -39,7 +39,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "compare in threes": (
         "compare", "squeezenet", "shufflenet", *_ONE, "--granularity", "3", *_CUT_OTHERWISE,
     ),
-    "compare overlapping": ("compare", "squeezenet", *_ONE, "--granularity", "2+1", *_CUT_OTHERWISE),
+    "compare overlapping": (
+        "compare", "squeezenet", *_ONE, "--granularity", "2+1", *_CUT_OTHERWISE,
+    ),
     "compare side by side": ("compare", "inception_v1", *_ONE, "--workers", "2", *_HERE),
     "predict": ("predict", *MODELS, *_ONE, *_HERE),
     "predict without measuring": ("predict", *MODELS, *_TWO, "--no-measure", *_HERE),
