@@ -274,10 +274,11 @@ def page(results: Sequence[Result]) -> str:
         "",
         "Written by `make conformance`: the test cases of onnx"
         f" {onnx.__version__} with ONNX Runtime {onnxruntime.__version__}. Each case that the"
-        " runtime runs by itself is decomposed, its bricks are chained and their outputs compared"
-        " with the runtime's own (`exact`: every bit; `close`: within the tolerance of `--verify`,"
-        " since sums are ordered otherwise where pieces are optimised one by one), and every brick"
-        " is measured. What the runtime does not run is to be refused in one line.",
+        " runtime runs by itself is decomposed, its [bricks](glossary.md#brick) are chained and"
+        " measured, and the outputs of the chain are compared with the runtime's own: `exact`"
+        " means every bit, `close` within the tolerance of `--verify`, because pieces that are"
+        " optimised separately may add up in another order. A case that the runtime does not run"
+        " must be refused in one line.",
         "",
         "| cases | granularity | tried | the runtime runs | exact | close | different | refused"
         " | bricks | not measured |",
@@ -297,7 +298,7 @@ def page(results: Sequence[Result]) -> str:
             lines.append("| " + " | ".join(map(str, row)) + " |")
     lines += ["", "## Bricks that cannot be measured", ""]
     lines += _reasons(f for r in results if r.runs for cut in r.failures.values() for f in cut)
-    lines += ["", "## What is refused though the runtime runs it", ""]
+    lines += ["", "## Refused, although the runtime runs it", ""]
     lines += _reasons(
         f"{text}"
         for r in results
@@ -307,9 +308,9 @@ def page(results: Sequence[Result]) -> str:
     )
     lines += [
         "",
-        "## What the runtime does not run",
+        "## Not run by the runtime",
         "",
-        "As it is said at granularity `executed`.",
+        "The reasons given at granularity `executed`.",
         "",
     ]
     lines += _reasons(text for r in results if not r.runs for text in _refusals(r))
@@ -333,11 +334,11 @@ def damaged() -> list[str]:
         "",
         "## Damaged files",
         "",
-        f"Written by `make fuzz`: real models, damaged in a way that the seed ({told['seed']})"
-        " decides, are read, decomposed at granularities 1, 2 and `executed`, and now and then"
-        f" measured. Workers are limited to {limits['memory_mib']} MiB, and to"
-        f" {limits['graph_timeout_s']} s for a request. Findings would be tracebacks, messages of"
-        " more than one line, steps of over 10 s, processes of over 2 GiB, and a main process that"
+        "Written by `make fuzz`: real models are damaged at random (seed"
+        f" {told['seed']}), read, decomposed at granularities 1, 2 and `executed`, and"
+        f" occasionally measured. Workers are limited to {limits['memory_mib']} MiB, and to"
+        f" {limits['graph_timeout_s']} s for a request. Findings are tracebacks, messages of more"
+        " than one line, steps of over 10 s, processes of over 2 GiB, and a main process that"
         " ends.",
         "",
         "| | |",
