@@ -62,11 +62,11 @@ def notice(results: Results) -> str:
             " compare them with anything."
         )
     if "fake" in results.runtimes:
-        lines.append("The fake runtime computes nothing: its latencies are made up.")
+        lines.append("The fake runtime computes nothing: its latencies are synthetic.")
     if results.protocol["threads"] != 1:
         lines.append(
-            f"These were measured with {results.protocol['threads']} threads; what is said of one"
-            " thread below does not hold."
+            f"These were measured with {results.protocol['threads']} threads: the remarks on one"
+            " thread below do not apply."
         )
     missing = len(results.models) - len(results.reached)
     if missing:

@@ -120,7 +120,7 @@ def test_what_is_not_as_it_should_be_is_said_first(tmp_path: Path) -> None:
 
 def test_what_was_not_measured_is_said_where_it_would_stand(tmp_path: Path) -> None:
     text = written(evaluated(2, runtimes=("onnxruntime",)), tmp_path)
-    assert "geometric mean of\n(not measured)" in text
+    assert "geometric mean of (not measured)" in text
     nothing = replace(evaluated(2), rows={}, totals={}, trained={}, layers=Layers())
     text = written(nothing, tmp_path / "nothing", drawn=True)
     assert "*No figure: not measured.*" in text

@@ -50,7 +50,7 @@ def test_every_model_is_compared_at_every_granularity(run: Run) -> None:
         # The fake runtime's nodes add up, however they are cut.
         assert row.ratio == pytest.approx(1, abs=0.01)
     assert found.layers.total == sum(len(proto.graph.node) for proto in MODELS.values())
-    assert "made up" in (run.docs / "paper.md").read_text(encoding="utf-8")
+    assert "synthetic" in (run.docs / "paper.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("cut", CUTS)
