@@ -1,4 +1,4 @@
-"""Renders docs/performance.md from what cost.py found."""
+"""Renders docs/performance.md from the results of cost.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bricks.samples.statistics import median
 
 Facts = Mapping[str, Any]
 
-# No more of an estimate than this is from another state of the machine than that of the run.
+# At most this share of an estimate comes from another machine state than that of the run.
 _OF_ONE = 0.1
 
 HEAD = """# What benchmarking costs
@@ -19,26 +19,27 @@ HEAD = """# What benchmarking costs
 Written by `benchmarks/cost.py` on {date}, on {system} with {backend} {version}, {threads} threads;
 raw results are in `benchmarks/results/cost.json`.
 
-To see what it costs on your machine, leave it to this for about half an hour; it writes this page
-anew:
+{conclusion}
+
+This script takes about half an hour to measure the same on your machine, and rewrites this page:
 
     .venv/bin/python benchmarks/cost.py
 
-{models} models, each measured as a whole ("models"), and by bricks at each effort. All of it is
-one session: the four took turns of some two seconds, with a cache and a worker of their own, so
-that all met the same drift of the machine. Everything is counted, from reading files to the last
-sample; models are decomposed once for all, and at hand from then on, as in a command that measures
-what it has decomposed. One stop rule holds on both sides: a latency is sampled until it is known to
-± {precision}, 8 rounds at least and 24 at most for what is all of a model; see
-[how many samples](measuring.md#how-many-samples).
+Whole models and [efforts](glossary.md#effort) are measured in one session, in turns of about two
+seconds, each with a cache and a worker of its own, so that all meet the same drift of the machine.
+Times include everything from reading files to the last sample; models are decomposed once, which
+counts for every effort. All share one stop rule: a latency is sampled until it is known to
+± {precision}, in 8 to 24 [rounds](glossary.md#round) for a whole model
+([how many samples](measuring.md#how-many-samples)).
 """
 
 
 def page(facts: Facts, noisy: Facts) -> str:
-    """All of the page; ``noisy`` are the facts of another run, on a machine that is not quiet."""
+    """The whole page; ``noisy`` are the facts of another run, on a noisy host."""
+    head = facts["about"] | {"conclusion": _conclusion(facts), "precision": "1 %"}
     return "\n".join(
         [
-            HEAD.format(**facts["about"], models=facts["models"], precision="1 %"),
+            HEAD.format(**head),
             *_efforts(facts),
             *_on_noisy(noisy),
             *_shares(facts),
@@ -47,6 +48,18 @@ def page(facts: Facts, noisy: Facts) -> str:
             *_processes(facts),
             "",
         ]
+    )
+
+
+def _conclusion(facts: Facts) -> str:
+    efforts = [
+        f"{_s(effort['all_s'])} with `--effort {name}` (median error"
+        f" {percent(median([abs(r['estimate_s'] / r['measured_s'] - 1) for r in effort['rows']]))})"
+        for name, effort in facts["efforts"].items()
+    ]
+    return (
+        f"Running each of {facts['models']} models takes {_s(facts['all_s'])}. Measuring their"
+        f" [bricks](glossary.md#brick) takes {_joined(efforts)}."
     )
 
 
@@ -63,23 +76,21 @@ def _efforts(facts: Facts) -> list[str]:
         "",
         *_costs(facts),
         "",
-        "And how far estimates are from what the models took; below each effort, the same of those"
-        " models nine tenths of whose estimate are from the state of the machine in which the model"
+        "Errors of the estimates; *of one state* are those models for which nine tenths of the"
+        " estimate come from the [machine state](glossary.md#machine-state) in which the model"
         " was run:",
         "",
         *_errors(facts),
         "",
-        f"The models themselves were run twice more, at other times of the same session: latencies"
-        f" were {percent(median(noise))} from those of the first time in the median, and"
-        f" {percent(quantile(noise, 0.95))} in the 95th percentile: the machine has"
-        " [states](measuring.md#states-of-a-machine). Within one state, it was"
-        f" {percent(median(same))} and {percent(quantile(same, 0.95))}. That is how well running a"
-        " model tells what it takes some minutes later, and no estimate can be nearer but by"
-        " chance. What a model took is the geometric mean of the three, in that state in which"
-        " most of its bricks are known or predicted.",
+        "No estimate can be more exact than running the model again, except by chance: two more"
+        f" runs in the same session differ from the first by {percent(median(noise))} in the median"
+        f" and {percent(quantile(noise, 0.95))} at the 95th percentile, within one machine state by"
+        f" {percent(median(same))} and {percent(quantile(same, 0.95))}. Errors are against the"
+        " geometric mean of the three runs, in the state in which most of the model's bricks are"
+        " measured or predicted.",
         "",
-        f"Who runs each model as seldom as the rule allows, 8 rounds, needs about"
-        f" {_s(facts['fewest_s'])}: that is {_times(facts)} as long as the efforts above.",
+        "Running each model for 8 rounds, the fewest that the rule allows, would take about"
+        f" {_s(facts['fewest_s'])}: {_times(facts)} as long as the efforts above.",
     ]
 
 
@@ -87,13 +98,13 @@ def _on_noisy(facts: Facts) -> list[str]:
     noise, about = facts["noise"], facts["about"]
     return [
         "",
-        "## The same where it is not quiet",
+        "## On a noisy host",
         "",
-        f"The same run on {about['system']}, on {about['date']}: a shared host, on which models"
-        f" that were run again were {percent(median(noise))} from the first time in the median, and"
-        f" {percent(quantile(noise, 0.95))} in the 95th percentile. More has to be sampled for the"
-        " same precision, of bricks most of all, and nothing is known as well: neither by bricks"
-        " nor by running models.",
+        "On a noisy host the same precision needs more samples, of bricks most of all, and both"
+        " estimates and runs of whole models are less exact. The same run on a shared host"
+        f" ({about['system']}, {about['date']}), where repeated runs differ from the first by"
+        f" {percent(median(noise))} in the median and {percent(quantile(noise, 0.95))} at the 95th"
+        " percentile:",
         "",
         *_costs(facts),
         "",
@@ -164,8 +175,9 @@ def _shares(facts: Facts) -> list[str]:
         "",
         "## Where the time goes",
         "",
-        f"Measuring the zoo's bricks with nothing cached, all of them: before"
-        f" (on {before['system']}, {before['what']}) and now. Of two machines only shares compare.",
+        "Measuring all bricks of the zoo with nothing cached, before"
+        f" (on {before['system']}, {before['what']}) and now; across two machines, only shares can"
+        " be compared:",
         "",
         "| | before | | now | |",
         "|---|--:|--:|--:|--:|",
@@ -185,7 +197,9 @@ def _adding(facts: Facts) -> list[str]:
     if not single:
         return []
     about = facts["adding"]["about"]
-    elsewhere = "" if about == facts["about"] else f" (On {about['system']}, {about['date']}.)"
+    elsewhere = (
+        "" if about == facts["about"] else f" Measured on {about['system']}, {about['date']}."
+    )
     efforts = list(together["adding_s"])
     alone_s = sum(row["alone_s"] for row in single)
     added_s = [sum(row["adding_s"][effort] for row in single) for effort in efforts]
@@ -194,16 +208,19 @@ def _adding(facts: Facts) -> list[str]:
     heads = "".join(f" `{effort}` | | new |" for effort in efforts)
     return [
         "",
-        "## One model more",
+        "## Adding a model",
         "",
-        f"One model of each of {len(single)} families with several is taken out of the cache, with"
-        " all bricks that only it needs, and added again, at each effort to the cache of that"
-        " effort; beside it, what running the model itself takes under the same rule, right after."
-        " Each is a process of its own, timed from when this package is imported: no worker has"
-        " been started, the model's file is not read, and what only predictions need is not"
-        " imported. The columns without a head are of adding as a share of running; `new` are"
-        " bricks that were measured: where `full` has none, all of it is starting a worker and"
-        " decomposing. The last row is of one command that adds all of them." + elsewhere,
+        "Adding one model to a measured cache takes"
+        f" {_joined([percent(share) for share in shares])} of the time that running the model takes"
+        f" (medians, with {_joined([f'`{effort}`' for effort in efforts])}).{elsewhere}",
+        "",
+        f"From the cache of each effort, one model of each of {len(single)} families with several"
+        " was removed, with all bricks that only it needs, and added again; the last row adds all"
+        " of them by one command. *alone* is running the model itself under the same rule, right"
+        " after. Each is a process of its own, timed from when it has imported bricks, but started"
+        " no worker, read no model, and imported no modules of predictions. Columns without a head"
+        " are shares of *alone*; *new* are bricks that were measured. Where `full` has none, all"
+        " the time goes into starting a worker and decomposing.",
         "",
         f"| model | bricks | alone |{heads}",
         "|---|--:|--:|" + "--:|--:|--:|" * len(efforts),
@@ -226,15 +243,16 @@ def _unseen(facts: Facts) -> list[str]:
         return []
     return [
         "",
-        "## Models of families never seen",
+        "## Models of unseen families",
         "",
-        "`bricks predict --no-measure`, with all other families measured: one family left out at"
-        " a time. Bricks that other families have too are measured; the others are predicted. The"
-        " roofline has rates for each kernel, fitted to the same bricks; the nearest brick is"
-        " that of the same operator with the most similar attributes and sizes. What the predictor"
-        " has of constants was chosen on the first half of the families (every second one in"
-        " alphabetical order), in another session; what it looks at of a brick, and from how many"
-        " bytes on weights are far away, was found on all.",
+        "Errors of `bricks predict --no-measure` with all families measured but the model's own."
+        " Bricks shared with other families are *measured* or *predicted* too. *roofline* has rates"
+        " for each kernel, fitted to the same bricks; *nearest brick* takes the brick of the same"
+        " operator with the most similar attributes and sizes. The constants of the *learned*"
+        " predictor were chosen on the first half of the families (every second one in alphabetical"
+        " order), in another session; its features, and the size from which weights count as"
+        " uncached, on all. *against all measured* is the error against the estimate from"
+        " measurements of all bricks.",
         "",
         *facts["unseen"],
     ]
@@ -249,6 +267,10 @@ def _processes(facts: Facts) -> list[str]:
         "|---|--:|",
         *(_row(name, [f"{seconds:.2f} s"]) for name, seconds in facts["processes"].items()),
     ]
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def _row(name: str, cells: Sequence[str]) -> str:

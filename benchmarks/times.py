@@ -1,9 +1,9 @@
-"""How long do the commands take? Times whole processes on the shipped models.
+"""How long do commands take? Measures whole processes on shipped models.
 
     .venv/bin/python benchmarks/times.py
 
-Writes docs/times.md. Each command is run in a process of its own, as a user would run it; times are
-wall time, start of the interpreter included. Run nothing else meanwhile.
+Writes docs/times.md. Each command runs in a process of its own, as a user would run it; times are
+wall time from the start of the interpreter. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def main() -> None:
     lines = [
         "# How long commands take",
         "",
-        f"Written by `benchmarks/times.py` on {datetime.now(UTC).date()}, on {system}. Wall",
-        "time of whole processes, the interpreter's start included; NINE are "
+        f"Written by `benchmarks/times.py` on {datetime.now(UTC).date()}, on {system}. Times are",
+        "wall time of whole processes, from the start of the interpreter; NINE stands for "
         + ", ".join(NINE)
         + ".",
         "",
@@ -61,7 +61,8 @@ def main() -> None:
         "|---|--:|",
         *(f"| {what} | {seconds:.2f} s |" for what, seconds in rows),
         "",
-        f"Synthetic weights are made at {weights_per_second() / 1e9:.1f} GB/s.",
+        f"Synthetic weights are generated at {weights_per_second() / 1e9:.1f} GB/s. To measure this"
+        " on your machine:",
         "",
         "    .venv/bin/python benchmarks/times.py",
         "",
@@ -92,7 +93,7 @@ def interrupted() -> float:
 
 
 def weights_per_second() -> float:
-    """Bytes of float32 weights made per second: median of five arrays of 256 MiB."""
+    """Bytes of float32 weights generated per second: median of five arrays of 256 MiB."""
     pool = Pool(0)
     rates = []
     for name in "abcde":
