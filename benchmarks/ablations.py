@@ -93,12 +93,12 @@ class Bed:
         self.reference = self._companion(reference(), REFERENCE)
 
     def walk(self, **changes: int) -> Walk:
-        """All bricks, with ``changes`` to how they are walked."""
+        """The walk over all bricks, with ``changes`` to its options."""
         options: dict[str, Any] = {"max_eviction_bytes": self.max_eviction_bytes, **changes}
         return walk_of(self.found, set(self.found.plan.keys), optimize=False, **options)
 
     def ways(self) -> dict[str, tuple[list[Step], Sample]]:
-        """The steps of each way, and what samples them once."""
+        """The steps of each way, and a function that samples them once."""
         as_it_is = self.walk()
         shared = replace(
             as_it_is,
@@ -124,7 +124,7 @@ class Bed:
     def estimate_s(
         self, steps: Sequence[Step], columns: Sequence[Sequence[float]], less_s: float
     ) -> float:
-        """The sum over all occurrences, of each brick's mean over its places, less a call."""
+        """The sum over all occurrences of each brick's mean over its places, less a call."""
         weights: dict[str, float] = {}
         timed: dict[str, float] = {}
         for step, column in zip(steps, columns, strict=True):
@@ -181,7 +181,7 @@ class Bed:
 
 
 def overhead_probes(backend: Backend) -> dict[int, Placed]:
-    """The chains that tell what a call costs, ready to run."""
+    """The chains that measure the call overhead, ready to run."""
     free, nothing = Placement((None,), (None,)), np.zeros(0, np.uint8)
     return {
         length: backend.load(
@@ -192,7 +192,7 @@ def overhead_probes(backend: Backend) -> dict[int, Placed]:
 
 
 def reference_s(bed: Bed) -> float:
-    """Seconds that the reference workload takes now."""
+    """The current latency of the reference workload."""
     bed.reference.sample()
     return min(bed.reference.sample() for _ in range(5))
 
@@ -211,11 +211,11 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
         whole_s = [bed.whole.sample() for _ in range(PASSES)]
         round_s = {}
         for way, (_, sample) in ways.items():
-            bed.whole.sample()  # all find the caches as the model leaves them
+            bed.whole.sample()  # all ways start with the caches as the model leaves them
             sample()
             round_s[way] = [sample() for _ in range(PASSES)]
         if not same_state(before_s, reference_s(bed)):
-            continue  # the machine has come into another state
+            continue  # the machine state has changed
         if references and not same_state(before_s, median(references)):
             references, whole, calls, rounds = [], [], [], 0
             taken = {way: [] for way in ways}
@@ -294,7 +294,7 @@ def main() -> None:
         return
     results: dict[str, Any] = {}
     for threads in arguments.threads:
-        # A runtime has one pool of threads for as long as its process lives.
+        # A runtime keeps one pool of threads for the lifetime of its process.
         command = [sys.executable, __file__, "--child", "--threads", str(threads), "--models"]
         done = subprocess.run(
             [*command, *arguments.models], stdout=subprocess.PIPE, check=True, text=True

@@ -44,12 +44,12 @@ README = ROOT / "README.md"
 MARKS = ("<!-- accuracy: written by benchmarks/accuracy.py -->", "<!-- /accuracy -->")
 
 FAMILIES = {entry.name: entry.family for entry in entries()}
-# What is cut at several granularities: a model of each kind, none of them large.
+# Models that are cut at several granularities: one of each kind, none of them large.
 CUT = (
     "squeezenet", "resnet18", "mobilenet_v2", "shufflenet", "inception_v1", "gluon_mobilenet025",
     "bert_mini", "gpt2", "vit_tiny", "convnext", "poolformer", "wav2vec2",
 )  # fmt: skip
-# Factors that are tried on what a call costs.
+# Factors on the call overhead that are compared.
 CALLS = tuple(round(0.8 + 0.1 * i, 1) for i in range(13))
 GRANULARITIES = ("executed", "1", "2", "3", "5", "10")
 
@@ -78,7 +78,7 @@ the width of their [intervals](#intervals).
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A comparison of the zoo with so many threads and such a batch."""
+    """A comparison of the zoo at one number of threads and one batch size."""
 
     threads: int
     batch: int
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The case in words."""
         return f"{self.threads} {'thread' if self.threads == 1 else 'threads'}, batch {self.batch}"
 
     @property
@@ -151,7 +151,7 @@ def fresh(rule: StopRule, **changes: Any) -> Iterator[Bench]:
 
 
 def states_of(bench: Bench, comparison: Comparison) -> dict[float, int]:
-    """The states of the machine that were met, with how many models were run mostly in each."""
+    """The machine states that occurred, with the number of models run mostly in each."""
     digests = [row.plan.digest for row in comparison.rows if isinstance(row, ModelComparison)]
     found = bench.store.results(comparison.target.key, digests).values()
     met = [m.state_s for m in found if isinstance(m, Measurement) and m.state_s is not None]
@@ -159,7 +159,7 @@ def states_of(bench: Bench, comparison: Comparison) -> dict[float, int]:
 
 
 def ratios_of(bench: Bench, comparison: Comparison) -> dict[str, dict[float, float]]:
-    """Estimate over measured latency, by model, for every factor on what a call costs."""
+    """Estimate over measured latency, by model, for every factor on the call overhead."""
     found = {}
     for row in comparison.rows:
         if not isinstance(row, ModelComparison):
@@ -242,7 +242,7 @@ def _half_s(row: ModelComparison) -> float:
 
 
 def _needed(row: ModelComparison) -> float:
-    """How many times as wide the composing part of the interval would have to be."""
+    """The factor by which the composition part of intervals would have to be wider."""
     part = _composing_s(row)
     return max(0.0, abs(_miss_s(row)) - (_half_s(row) - part)) / part
 
@@ -259,7 +259,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def calls(cases: Sequence[Case]) -> str:
-    """What the one chosen number does, with families left out of the fit."""
+    """The effect of the chosen factor on the call overhead; families are left out of the fit."""
     every = [(FAMILIES[model], of) for case in cases for model, of in case.ratios.items()]
 
     def best(kept: Sequence[dict[float, float]]) -> float:
@@ -303,7 +303,7 @@ def calls(cases: Sequence[Case]) -> str:
 
 
 def intervals(cases: Sequence[Case]) -> str:
-    """How often intervals hold the latency, with families left out of what widens them."""
+    """How often intervals hold the latency; families are left out of the fit of their width."""
     rows = [row for case in cases for row in case.rows]
     bare = sum(abs(_miss_s(r)) <= _half_s(r) - _composing_s(r) for r in rows) / len(rows)
     shipped = sum(abs(_miss_s(r)) <= _half_s(r) for r in rows) / len(rows)
@@ -337,7 +337,7 @@ all cases.
 
 
 def granularities(names: Sequence[str], rule: StopRule) -> str:
-    """What estimates of some models are worth and cost, by how models are cut; one thread."""
+    """Errors and cost of estimates of some models, by granularity; one thread."""
     lines = [
         "## Granularities",
         "",
@@ -401,14 +401,14 @@ def section(case: Case) -> str:
 
 
 def kept() -> list[str]:
-    """What benchmarks/transfer.py has written into the page."""
+    """The part of the page that benchmarks/transfer.py wrote."""
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     begin, end = transfer.MARKS
     return [text[text.index(begin) : text.index(end) + len(end)] + "\n"] if begin in text else []
 
 
 def write_readme(cases: Sequence[Case]) -> None:
-    """Put what users want to see first between the marks in the README."""
+    """Write the summary table between the marks in the README."""
     target = cases[0].comparison.target
     models = len(cases[0].comparison.rows)
     which = f"The {models}" if models == len(FAMILIES) else f"{models} of the"
@@ -423,7 +423,7 @@ def write_readme(cases: Sequence[Case]) -> None:
 
 
 def put_into_readme(marks: tuple[str, str], what: str) -> None:
-    """Put ``what`` between two marks, instead of what is there."""
+    """Replace the text between two marks with ``what``."""
     text = README.read_text(encoding="utf-8")
     before, rest = text.split(marks[0])
     after = rest.split(marks[1])[1]

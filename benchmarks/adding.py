@@ -1,7 +1,7 @@
-"""What does one model more cost, where the zoo is measured? For cost.py.
+"""What does adding a model to a measured cache cost? Used by cost.py.
 
-Each model is taken out of a copy of the caches, and added again by a process of its own, which
-begins with nothing but this package's modules; another one runs the model itself.
+Each model is removed from a copy of the caches, and added again by a process of its own, which has
+imported bricks and done nothing else; another process runs the model itself.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from bricks.analysis.batch import decompose_all
 from bricks.measure.campaign import Conditions
 from bricks.zoo import entries
 
-# Instead of an effort: the models themselves, and none of their bricks.
+# In place of an effort: the models themselves are run, not their bricks.
 ALONE = "alone"
 
 
 def adding(
     caches: Path, names: Sequence[str], efforts: Sequence[str], threads: int
 ) -> list[dict[str, Any]]:
-    """What it costs to add each of ``names`` to caches that hold all models, one for each effort.
+    """The cost of adding each of ``names`` to caches that hold all models, one for each effort.
 
-    These lie in ``caches`` under the efforts' names, and one with nothing but plans beside them.
-    The last row is of all ``names``, added by one command.
+    The folder ``caches`` holds them under the efforts' names, and as ``plans`` a cache with plans
+    alone. The last row is of all ``names``, added by one command.
     """
     return [_added(caches, group, efforts, threads) for group in (*([n] for n in names), names)]
 
@@ -44,7 +44,7 @@ def _added(
     for effort in (*efforts, ALONE):
         folder = caches / "adding"
         shutil.rmtree(folder, ignore_errors=True)
-        # Running a model takes no decomposing.
+        # Running a model needs no decomposition.
         shutil.copytree(caches / ("plans" if effort == ALONE else effort), folder)
         if effort != ALONE:
             forget(folder, names)
@@ -61,7 +61,7 @@ def _added(
 
 
 def forget(cache: Path, names: Collection[str]) -> None:
-    """Take models out of a cache, and all that only they need."""
+    """Remove models from a cache, with the bricks that only they need."""
     with closing(sqlite3.connect(cache / "bricks.sqlite")) as connection, connection:
         own, others = set[str](), set[str]()
         for number, text in connection.execute("SELECT id, plan FROM plans").fetchall():
@@ -80,7 +80,7 @@ def forget(cache: Path, names: Collection[str]) -> None:
 
 
 def one_of_each_family(names: Sequence[str]) -> list[str]:
-    """A model of each family that has several among ``names``, that in the alphabet's middle."""
+    """The alphabetically middle model of each family with more than two among ``names``."""
     families: dict[str, list[str]] = {}
     for entry in entries():
         if entry.name in names:
@@ -89,7 +89,7 @@ def one_of_each_family(names: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Add models to a cache at an effort, or run them; prints what it took."""
+    """Add models to a cache at an effort, or run them; prints seconds and counts as JSON."""
     cache, effort, threads, *names = sys.argv[1:]
     options: dict[str, Any] = {} if effort == ALONE else {"effort": effort}
     options |= {"threads": int(threads), "conditions": Conditions(exclusive=False)}

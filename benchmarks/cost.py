@@ -6,12 +6,11 @@ Writes docs/performance.md and benchmarks/results/cost.json.
 
 Whole models and bricks at each effort are measured in one process, in turn (see turns.py), under
 one stop rule, each with a cache and a worker of its own. All models are run a second and a third
-time, in other orders, which counts as nobody's cost: it tells how far the machine itself drifts,
-and what models take in states of it that they did not meet before. Takes about half an hour; run
-nothing else meanwhile, not even an editor.
+time, in other orders, outside of all costs: these runs show the drift of the machine, and latencies
+in machine states that the first run did not meet. Takes about half an hour; run nothing else
+meanwhile, not even an editor.
 
-The page is of a quiet machine, and has beside it what becomes of all that on a noisy one, from a
-run with --noisy.
+The page shows a quiet machine, and beside it the results of a run with --noisy on a noisy one.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from bricks.zoo import entries
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "cost.json"
 # Where the time went when models were measured one after the other, each brick as often as the one
-# that matters most: raw results of that time.
+# that matters most.
 BEFORE = ROOT / "benchmarks" / "results" / "cost_before.json"
 # The whole zoo on a machine that is not quiet.
 NOISY = ROOT / "benchmarks" / "results" / "cost_noisy.json"
@@ -59,7 +58,7 @@ PAGE = ROOT / "docs" / "performance.md"
 
 MODELS, AGAIN = "models", ("again", "once more")
 
-# About what each takes, in seconds: only how they take turns depends on it.
+# About how long each takes, in seconds; this only decides how they alternate.
 _EXPECTED_S = {
     MODELS: 540.0,
     **dict.fromkeys(AGAIN, 100.0),
@@ -71,7 +70,7 @@ _EXPECTED_S = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A model's estimate at one effort beside what it took, in seconds; what it stands on."""
+    """A model's estimate at one effort and its measured latency, in seconds."""
 
     model: str
     measured_s: float
@@ -88,7 +87,7 @@ class Row:
 
     @property
     def inside(self) -> bool:
-        """Whether the interval holds what was measured."""
+        """Whether the interval holds the measured latency."""
         return self.low_s <= self.measured_s <= self.high_s
 
 
@@ -109,7 +108,7 @@ class Cost:
         self.decompositions: list[Decomposition] = []
 
     def bench(self, cache: str, progress: Progress | None = None, **options: Any) -> Bench:
-        """A bench on one of the caches; no lock, since only one runs at a time anyhow."""
+        """A bench on one of the caches, without the timing lock: only one runs at a time."""
         conditions = options.pop("conditions", Conditions(exclusive=False))
         options |= {} if progress is None else {"progress": progress}
         return Bench(self.folder / cache, threads=self.threads, conditions=conditions, **options)
@@ -158,12 +157,12 @@ class Cost:
         return work
 
     def _recall(self, bench: Bench) -> None:
-        """Let it have at hand what was decomposed: so has a command that does both."""
+        """Give the bench the decompositions, as a command that decomposes and measures has them."""
         plans: Any = bench._plans
         plans.recall(self.decompositions)
 
     def truths(self) -> dict[str, list[Measurement]]:
-        """What each model took, by name: in its own run, and whenever it was run again."""
+        """The measurements of each model, by name: its first run and all repetitions."""
         found: dict[str, list[Measurement]] = {}
         for cache in (MODELS, *AGAIN):
             with self.bench(cache) as bench:
@@ -175,11 +174,11 @@ class Cost:
         return {name: each for name, each in found.items() if len(each) == 1 + len(AGAIN)}
 
     def visits(self) -> list[tuple[Measurement, Measurement]]:
-        """Each model's own run, with each of those that came later."""
+        """Each model's first run, paired with each repetition."""
         return [(first, again) for first, *more in self.truths().values() for again in more]
 
     def rows(self, effort: str) -> list[Row]:
-        """Estimates at this effort beside what the models took."""
+        """Estimates at this effort beside the measured latencies."""
         with self.bench(effort) as bench:
             plans = {m.name: bench.plan(m) for m in self.models}
             target = bench.target.key
@@ -210,14 +209,14 @@ def _row(plan: Plan, estimate: Estimate, measured_s: float) -> Row:
 
 
 def unseen(cost: Cost) -> list[str]:
-    """The table of families that are left out."""
+    """The table of predictions for families that are left out."""
     with cost.bench("full") as bench:
         zoo = prediction.read(bench, cost.truths())
     return list(prediction.table(zoo, prediction.METHODS))
 
 
 def processes(cost: Cost) -> dict[str, float]:
-    """Seconds of wall time that whole commands take."""
+    """Wall time of whole commands, in seconds."""
     threads = ["--threads", str(cost.threads)]
     measured = ["--cache", str(cost.folder / "full"), *threads]
     with tempfile.TemporaryDirectory() as empty:
@@ -233,7 +232,7 @@ def processes(cost: Cost) -> dict[str, float]:
 
 
 def about(cost: Cost) -> dict[str, Any]:
-    """When, where and of what."""
+    """Date, system and runtime of the run."""
     with cost.bench(MODELS) as bench:
         target = bench.target
     return {
@@ -246,13 +245,13 @@ def about(cost: Cost) -> dict[str, Any]:
 
 
 def one_more(cost: Cost) -> dict[str, Any]:
-    """What one model more costs."""
+    """The cost of adding a model."""
     some = one_of_each_family(cost.names)
     return {"about": about(cost), "rows": adding(cost.folder, some, cost.efforts, cost.threads)}
 
 
 def facts_of(cost: Cost) -> dict[str, Any]:
-    """All that the page says of models and efforts."""
+    """The facts of the page about models and efforts."""
     with cost.bench(MODELS) as bench:
         wholes = bench.store.results(bench.target.key, [m.digest for m in cost.models])
     saved_s = sum(_saved_s(m) for m in wholes.values() if isinstance(m, Measurement))
@@ -298,7 +297,7 @@ def facts_of(cost: Cost) -> dict[str, Any]:
 
 
 def _saved_s(whole: Measurement) -> float:
-    """About what a model would take less in as few rounds as the rule allows."""
+    """About how much less time a model would take in as few rounds as the rule allows."""
     passes = len(whole.rounds[0].samples)
     mean_s = sum(whole.samples) / len(whole.samples)
     more = max(0, len(whole.rounds) - StopRule().min_rounds)
@@ -311,14 +310,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--models", nargs="+", default=[entry.name for entry in entries()])
     parser.add_argument("--efforts", nargs="+", choices=list(EFFORTS), default=list(EFFORTS))
-    parser.add_argument("--keep", type=Path, help="A folder for the caches; else they are removed.")
+    parser.add_argument("--keep", type=Path, help="A folder that keeps the caches.")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--page-only", action="store_true", help="Only write the page again.")
     only.add_argument(
-        "--adding-only", action="store_true", help="Only one model more, of caches that were kept."
+        "--adding-only", action="store_true", help="Only add models, to caches that were kept."
     )
     only.add_argument(
-        "--noisy", action="store_true", help="Only the whole zoo, as on a noisy machine."
+        "--noisy", action="store_true", help="Only the whole zoo, for the part on a noisy host."
     )
     arguments = parser.parse_args()
     if arguments.adding_only and arguments.keep is None:

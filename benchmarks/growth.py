@@ -33,7 +33,7 @@ from decoder import Architecture, decoder, shapes  # noqa: E402  # found by the 
 NODES = (100, 300, 1000, 3000, 10_000, 20_000)
 GRANULARITIES = ("executed", "1", "5")
 REPEATS = 3
-# Of a layer: product, bias, activation, product, sum.
+# Nodes of a layer: product, bias, activation, product, sum.
 LAYER = 5
 
 ONE = """
@@ -52,7 +52,7 @@ print(json.dumps({
 }))
 """
 
-# How long the runtime alone takes to make a session of the graph, all optimisations included.
+# Times the runtime alone: making a session of the graph, all optimisations included.
 RUNTIME = """
 import json, sys, time
 from bricks import read_model
@@ -70,7 +70,7 @@ print(json.dumps({"runtime_s": time.perf_counter() - started}))
 
 
 def layers(nodes: int, width: int) -> onnx.ModelProto:
-    """A residual network of so many nodes, whose weights are in a file that does not exist."""
+    """A residual network of ``nodes`` nodes, whose weights are in a file that does not exist."""
     made: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
 
@@ -110,7 +110,7 @@ def decomposed(path: Path, granularity: str, given: dict[str, Any]) -> dict[str,
 
 
 def run(script: str, *arguments: str) -> dict[str, float]:
-    """What a script prints as JSON."""
+    """Run a script in a process of its own, and return the JSON that it prints."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     facts: dict[str, float] = json.loads(done.stdout)

@@ -44,7 +44,7 @@ GRANULARITIES = ("executed", "1", *(f"{n}{overlap}" for n in LAYERS for overlap 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A model at a granularity; ``net_s`` are latencies of bricks by key, a call taken out."""
+    """A model at a granularity; ``net_s`` are latencies of bricks by key, without call overhead."""
 
     target: Target
     row: ModelComparison
@@ -54,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Ratios of estimates to measured latencies by model, and what they cost."""
+    """Ratios of estimates to measured latencies by model, and the cost of the estimates."""
 
     ratios: Mapping[str, float]
     inside: float | None = None
@@ -121,14 +121,14 @@ def measured(
 
 
 def compared(name: str, options: Options) -> Cell | str:
-    """A model with the latencies that its estimate stands on; or why there is no estimate."""
+    """A model with the latencies behind its estimate, or the reason why there is none."""
     with tempfile.TemporaryDirectory() as cache, Bench(cache, options) as bench:
         (row,) = bench.compare([bench.read(name)]).rows
         return cell_of(bench, row) if isinstance(row, ModelComparison) else row.error
 
 
 def cell_of(bench: Bench, row: ModelComparison) -> Cell:
-    """``row`` with the latencies that its estimate stands on."""
+    """``row`` with the latencies behind its estimate."""
     found = bench.store.results(bench.target.key, row.plan.keys)
     latency_s = {
         key: round_spread(m).median_s for key, m in found.items() if isinstance(m, Measurement)
@@ -139,7 +139,7 @@ def cell_of(bench: Bench, row: ModelComparison) -> Cell:
 
 
 def all_columns(cells: Cells) -> dict[str, Column]:
-    """Columns of the tables, by name; those of the smaller reading stand after what they join."""
+    """Columns of the tables, by name; a column of smaller readings follows the two it combines."""
     columns = {}
     for granularity in GRANULARITIES:
         columns[granularity] = column_of(cells, granularity)
@@ -156,7 +156,7 @@ def all_columns(cells: Cells) -> dict[str, Column]:
 
 
 def column_of(cells: Cells, granularity: str) -> Column:
-    """What one granularity comes to."""
+    """The column of one granularity."""
     found = {name: cell for (name, cut), cell in cells.items() if cut == granularity}
     rows = [cell.row for cell in found.values()]
     unique: dict[str, float] = {}
@@ -173,10 +173,11 @@ def column_of(cells: Cells, granularity: str) -> Column:
 
 
 def smallest_s(plain: Cell, overlapping: Cell) -> float:
-    """The estimate that takes for each piece the smaller of its two readings, in seconds.
+    """The estimate from the smaller of two readings of each piece, in seconds.
 
-    Alone, or run with the layer before it, less this layer. A reading of one runtime session may
-    be too high by what that session converts; and noise makes the smaller of two too small.
+    One reading runs the piece alone, the other runs it with the layer before it and subtracts that
+    layer. Layout conversions of a session make a reading too high; noise makes the smaller of two
+    readings too small.
     """
     alone_s = [plain.net_s[o.brick] for o in plain.row.plan.occurrences]
     together_s = added_s(overlapping.row.plan, overlapping.net_s)
@@ -185,7 +186,7 @@ def smallest_s(plain: Cell, overlapping: Cell) -> float:
 
 
 def added_s(plan: Plan, net_s: Mapping[str, float]) -> Iterator[float]:
-    """What each brick of an overlapping plan adds to the model, in order."""
+    """The latency that each brick of an overlapping plan adds to the model, in order."""
     shared_s = 0.0
     for occurrence in plan.occurrences:
         if occurrence.repeats is not None:

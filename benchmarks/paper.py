@@ -1,21 +1,21 @@
-"""The evaluation of the DLBricks paper over again: MXNet and ONNX Runtime, G = 1 … 10, `executed`.
+"""Repeats the evaluation of the DLBricks paper: MXNet and ONNX Runtime, G = 1 … 10, `executed`.
 
 Writes docs/paper.md with its figures, and the raw results.
 
     .venv/bin/python benchmarks/paper.py --cache cache/paper
 
-Fifty-five models that come from MXNet are run on each runtime at each granularity, batch 1, one
-thread (MXNet with its fusions, which the paper's had not, at `executed` alone); results go to
-benchmarks/results/paper.json after each model. With ``--cache``, a run that was interrupted goes
-on, and one that was finished measures nothing again; without, the cache is a temporary one.
-``--write-only`` writes the page from the results. Run nothing else meanwhile.
+Fifty-five models from MXNet are run on each runtime at each granularity, batch 1, one thread (MXNet
+with fusions, which the paper's MXNet did not have, at `executed` alone); results go to
+benchmarks/results/paper.json after each model. With ``--cache``, an interrupted run is continued,
+and a finished one measures nothing again; without it, the cache is temporary. ``--write-only``
+writes the page from the results. Run nothing else meanwhile.
 
-How long it takes: rounds are few (4; up to 12 where latencies vary), since errors of single models
-are averaged over all. A model that takes W seconds costs about 8 W at each granularity (4 rounds of
-a warm-up and a sample), less what is known of its bricks; the whole model costs 8 W once for all
-numbers of layers, and once for `executed`. Loading what is measured takes half a second to two
-seconds each time. With half of the bricks known, that is 60 W + 12 s for a model and runtime: for
-55 models that take 0.3 s on average, half an hour on each runtime.
+A run takes about half an hour on each runtime. Rounds are few (4; up to 12 where latencies vary),
+since errors of single models are averaged over all. A model with a latency of W seconds costs about
+8 W at each granularity (4 rounds of a warm-up and a sample), less for bricks that are known; the
+whole model costs 8 W once for all numbers of layers, and once for `executed`. Loading takes half a
+second to two seconds each time. With half of the bricks known, that is 60 W + 12 s for a model and
+runtime, with 55 models of 0.3 s on average.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from bricks import BricksError, StopRule
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "paper.json"
 DOCS = ROOT / "docs"
-# Where quick runs go, whose results nobody should find beside the others.
+# Quick runs go here, so that nobody mistakes their results for the others.
 ASIDE = ROOT / "build" / "paper"
 
-# MXNet as it was at the time of the paper; its fusions, which came later, change what a model is.
+# MXNet as at the time of the paper, and with its later fusions, which change the layers of a model.
 RUNTIMES = ("mxnet-unfused", "onnxruntime", "mxnet")
 WHOLE_RUNTIMES = ("mxnet",)
 
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = options.results or (ASIDE / "paper.json" if aside else RESULTS)
     docs = options.docs or (ASIDE if aside else DOCS)
     try:
-        for folder in (path.parent, docs):  # what cannot be written is said before it is measured
+        for folder in (path.parent, docs):  # an unwritable folder is an error before measuring
             folder.mkdir(parents=True, exist_ok=True)
         found = results.read(path) if options.write_only else measure(options, path)
         publish(found, docs)
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(options: argparse.Namespace, path: Path) -> Results:
-    """Run everything that ``options`` ask for; what is known after each model is in ``path``."""
+    """Run everything that ``options`` ask for; ``path`` is written after each model."""
     usual = QUICK if options.quick else GRANULARITIES
     settings = Settings(
         models=tuple(options.models or MODELS),
@@ -124,7 +124,7 @@ def publish(found: Results, docs: Path) -> None:
 
 
 def _ordered(granularities: Sequence[str]) -> tuple[str, ...]:
-    """Numbers ascending, then ``executed``; what is neither stays, to be refused by name."""
+    """Numbers ascending, then ``executed``; anything else stays, to be refused by name."""
     numbers = sorted({cut for cut in granularities if cut.isdecimal()}, key=int)
     return (*numbers, *dict.fromkeys(cut for cut in granularities if not cut.isdecimal()))
 

@@ -1,4 +1,4 @@
-"""Do schedules foretell what several workers take? Models with branches, in sequence and not.
+"""Do schedules predict latencies with several workers? Models with branches, both ways.
 
 Rewrites the table in docs/construction.md, and raw results.
 
@@ -42,7 +42,7 @@ RAW = ROOT / "benchmarks" / "results" / "parallel.json"
 PAGE = ROOT / "docs" / "construction.md"
 MARKS = ("<!-- parallel: written by benchmarks/parallel.py -->", "<!-- /parallel -->")
 
-# Models with branches that are worth running apart, and one that is a chain; those that are there.
+# Models with branches that are worth running in parallel, and a chain; those that the zoo has.
 MODELS = (
     "inception_v1", "inception_v2", "squeezenet", "densenet121", "resnet50", "mobilevit", "gpt2",
     "swin", "gluon_inceptionv3", "gluon_googlenet", "gluon_icnet_resnet50_citys",
@@ -174,7 +174,7 @@ def facts(row: Row) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row], about: str) -> str:
-    """What was measured, as Markdown."""
+    """The results as Markdown."""
     lines = [
         f"{about}. Ratios are estimate over measured.",
         "",

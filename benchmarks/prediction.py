@@ -1,14 +1,14 @@
-"""How well are bricks foretold that were never measured? One family of models left out at a time.
+"""How exact are predictions of bricks that were never measured? Leaves out a family at a time.
 
     .venv/bin/python benchmarks/prediction.py --cache cache
 
 Needs a cache in which the zoo is measured, bricks and whole models (`bricks compare`), and writes
 tables to standard output. Bricks that only the models of one family have are predicted from all
-others; what a model takes is recomposed from both, and compared with the whole model's run.
-Measurements of one state of the machine are used, that in which most were taken.
+other bricks; the latency of a model is recomposed from both, and compared with the whole model's
+run. All measurements are from one machine state, the one in which most were taken.
 
-The families are in two halves, every second one in alphabetical order: what the predictor has of
-constants was chosen on the first half; but for what is said of weights near and far, on both.
+Families are split into two halves, every second one in alphabetical order: the constants of the
+predictor were chosen on the first half, except those about cached and uncached weights, on both.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from bricks.zoo import entries
 
 @dataclass(frozen=True, slots=True)
 class Zoo:
-    """All that is known: of models how often they need each brick; latencies in seconds.
+    """The zoo's measurements; latencies in seconds.
 
-    ``whole_s`` are the runs of whole models, ``family`` tells each model's. ``half_s`` is half the
-    width of a brick's interval.
+    ``counts`` are occurrences of bricks by model, ``family`` and ``whole_s`` each model's family
+    and the latency of its runs. ``half_s`` is half the width of a brick's interval.
     """
 
     counts: Mapping[str, Mapping[str, int]]
@@ -57,7 +57,7 @@ class Zoo:
 
     @property
     def families(self) -> list[str]:
-        """Those of all models, in alphabetical order."""
+        """All families, in alphabetical order."""
         return sorted(set(self.family.values()))
 
     def keys_of(self, family: str) -> set[str]:
@@ -66,11 +66,11 @@ class Zoo:
         return {key for counts in mine for key in counts}
 
     def net_s(self, latency_s: float) -> float:
-        """A brick's latency without what a call costs, as models are recomposed from."""
+        """A brick's latency without the call overhead, the part that models are recomposed from."""
         return max(0.0, latency_s - IN_WALK_CALL_FACTOR * self.call_s)
 
 
-# Predicts bricks; the second is what all predictions of a model may be off by together.
+# Predicts bricks; the second result is the log error that all predictions may have in common.
 Method = Callable[
     [
         Mapping[str, BrickFeatures],
@@ -88,7 +88,7 @@ def learned(
     groups: Mapping[str, set[str]],
     wanted: Mapping[str, BrickFeatures],
 ) -> tuple[Mapping[str, Prediction], float]:
-    """As the package does it."""
+    """The predictor of the package."""
     predictor = learn(known, latency_s, groups)
     assert predictor is not None, "too few bricks are measured"
     return predictor.predict(wanted), predictor.bias
@@ -100,7 +100,7 @@ def roofline(
     groups: Mapping[str, set[str]],
     wanted: Mapping[str, BrickFeatures],
 ) -> tuple[Mapping[str, Prediction], float]:
-    """A call, operations, and bytes at rates of each operator; all are as wrong as the median."""
+    """A call, operations, and bytes at rates of each operator; one error for all bricks."""
     keys = sorted(known)
     features, seconds = [known[key] for key in keys], np.array([latency_s[key] for key in keys])
     fitted = Roofline.fit(features, seconds)
@@ -168,9 +168,10 @@ METHODS: Mapping[str, Method] = {
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """A model some of whose bricks were predicted. Latencies are in seconds, ``log_sd`` of all.
+    """A model some of whose bricks were predicted. Latencies are in seconds.
 
-    ``recomposed_s`` is from measurements of all of its bricks, None where some lack one.
+    ``log_sd`` is that of the whole estimate. ``recomposed_s`` is the estimate from measurements of
+    all bricks, None where some are missing.
     """
 
     family: str
@@ -195,14 +196,14 @@ class Foretold:
 
 @dataclass(frozen=True, slots=True)
 class PredictionError:
-    """What a method did with all families: (family, log error) of bricks, and the models."""
+    """Results of a method for all families: (family, log error) of bricks, and the models."""
 
     bricks: Sequence[tuple[str, float]]
     models: Sequence[Foretold]
 
 
 def left_out(zoo: Zoo, method: Method, *, shared: bool) -> PredictionError:
-    """One family after another; with ``shared``, what other families have too is measured."""
+    """One family after another; with ``shared``, bricks of other families, too, are measured."""
     bricks: list[tuple[str, float]] = []
     models: list[Foretold] = []
     keys = {family: zoo.keys_of(family) for family in zoo.families}
@@ -256,20 +257,20 @@ def _predicted_parts(
 
 
 def took_s(runs: Sequence[Measurement], state_s: float | None) -> float:
-    """What a model took in a state of the machine, in seconds: the geometric mean of its ``runs``.
+    """The latency of a model in a machine state, in seconds: the geometric mean of its ``runs``.
 
-    They count alike, however many rounds each has: what drifts between them is more than what
-    rounds of one differ by. Of those that did not meet the state, only if none did.
+    Runs count alike, however many rounds they have: the drift between runs is larger than the
+    differences between rounds of one. Runs in other states count only if none met this state.
     """
     known = [run for run in runs if run.known_in(state_s)]
     return geometric_mean(run.latency_s(state_s) for run in known or runs)
 
 
 def read(bench: Bench, whole: Mapping[str, Sequence[Measurement]] | None = None) -> Zoo:
-    """All that the cache knows of the zoo, in the state in which most of it was measured.
+    """The cache's measurements of the zoo, in the machine state in which most were taken.
 
-    Bricks of other states are translated, whole models are left out there.
-    Whole models' runs by name are in ``whole``, or in the cache too.
+    Bricks measured in other states are corrected, whole models left out. Runs of whole models by
+    name are in ``whole``; without it, in the cache.
     """
     bricks: dict[str, Brick] = {}
     plans: dict[str, Plan] = {}
@@ -373,7 +374,7 @@ def main() -> None:
         f" the machine. With all bricks measured, {len(measured)} models have a median error of"
         f" {percent(median([m.error for m in measured]))}, and a 90th percentile of"
         f" {percent(float(np.quantile([m.error for m in measured], 0.9)))};"
-        f" {percent(sum(m.inside for m in measured) / len(measured), 0)} are inside of their"
+        f" {percent(sum(m.inside for m in measured) / len(measured), 0)} are inside their"
         f" intervals. A call takes {number(zoo.call_s * 1e6)} µs.\n"
     )
     for line in table(zoo, METHODS):

@@ -1,4 +1,4 @@
-"""Where a bench spends its wall time: what it asks its worker, and its cache, by name."""
+"""Where a bench spends its wall time, by kind of request to its worker and its cache."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from bricks import Bench
 
-# What requests to the worker are called; the rest of its requests are small change.
+# Names of requests to the worker; the other requests take hardly any time.
 _ASKED = {"load_all": "loading bricks", "load": "loading bricks", "place": "placing them in memory"}
 _READS = ("results", "load_bricks", "brick_copies", "load_plan", "claim", "refuse_damage")
 _WRITES = ("append_rounds", "supplement", "finish", "release", "renew", "save_decomposition")
 
 
 class Profile:
-    """Adds up seconds, by a ``clock``, for as long as it watches a bench."""
+    """Adds up the seconds of a bench's requests by kind, as told by ``clock``."""
 
     def __init__(self, bench: Bench, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -45,6 +45,6 @@ class Profile:
         return _ASKED.get(op, "everything else")
 
     def of(self, total_s: float) -> Mapping[str, float]:
-        """All seconds, of ``total_s`` in all."""
+        """Seconds by kind; whatever is left of ``total_s`` is "everything else"."""
         rest_s = total_s - sum(self.seconds.values())
         return {**self.seconds, "everything else": self.seconds["everything else"] + rest_s}

@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/repeats.py
 
-Each session measures the same models on the same target, in a process and a cache of its own; every
-two of them are compared as if they were two targets, and all that is found is a false alarm. Writes
+Each session measures the same models on the same target, in a process and a cache of its own. Every
+two sessions are compared as if they were two targets; any difference found is a false alarm. Writes
 the table in docs/diff.md. Takes ten minutes; run nothing else meanwhile.
 """
 

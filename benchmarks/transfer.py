@@ -1,15 +1,15 @@
-"""How well is a system known of which a few bricks are measured, given what others know.
+"""Measures how exact predictions are for a system of which only a few bricks are measured.
 
     .venv/bin/bricks measure ZOO --threads 1      (and so on: a target for each row; see the page)
     .venv/bin/python benchmarks/transfer.py --cache cache
 
-Takes a cache in which the zoo is measured on several targets. Of one after the other it forgets all
-but those bricks that `bricks probe` would have measured, predicts the rest as the package does, and
-compares with what was measured. Writes its part of docs/accuracy.md and
+Takes a cache in which the zoo is measured on several targets. For one target after another, the
+program keeps only the bricks that `bricks probe` would measure, predicts the others from these and
+from the other targets, and compares with the measurements. Writes its part of docs/accuracy.md and
 benchmarks/results/transfer.json. Nothing is timed.
 
-The families are in two halves, as in prediction.py: constants were chosen on the first half, with
-these targets.
+Families are split into two halves, as in prediction.py: constants were chosen on the first half,
+with these targets.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ PAGE = ROOT / "docs" / "accuracy.md"
 MARKS = ("<!-- transfer: written by benchmarks/transfer.py -->", "<!-- /transfer -->")
 
 COUNTS = (48, 96, 192)
-# A target is reported if so much of the zoo is measured on it.
+# A target is reported if at least so many models of the zoo are measured on it.
 _MIN_MODELS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTarget:
-    """A target on which the zoo is measured; ``counts`` tells by model how often a brick counts."""
+    """A target on which the zoo is measured; ``counts`` has occurrences of bricks by model."""
 
     target: Target
     latency_s: Mapping[str, float]
@@ -59,7 +59,7 @@ class KnownTarget:
 
     @property
     def name(self) -> str:
-        """How the page calls it."""
+        """The target's name on the page."""
         runtime = self.target.runtime
         threads = "1 thread" if runtime.threads == 1 else f"{runtime.threads} threads"
         return f"{runtime.backend}, {threads}, optimisation {runtime.optimization}"
@@ -85,7 +85,7 @@ def read(store: Store) -> list[KnownTarget]:
 
 
 def halves() -> dict[str, int]:
-    """Which half each model's family is in."""
+    """The half that each model's family is in."""
     family = {entry.name: entry.family for entry in entries()}
     numbers = {name: i % 2 for i, name in enumerate(sorted(set(family.values())))}
     return {model: numbers[name] for model, name in family.items()}
@@ -94,7 +94,7 @@ def halves() -> dict[str, int]:
 def left_out(
     known: KnownTarget, others: Sequence[SourceTarget], half: int, count: int
 ) -> dict[str, Any]:
-    """What is predicted of a target of which only probes are known."""
+    """Predictions for a target of which only probes are known."""
     mine = halves()
     counts = {name: c for name, c in known.counts.items() if mine.get(name) == half}
     keys = sorted({key for counted in counts.values() for key in counted})
@@ -132,7 +132,7 @@ def _model(
     predicted: Mapping[str, Prediction],
     bias: float,
 ) -> tuple[float, bool]:
-    """The error of a model's sum, and whether its interval holds what all bricks measured say."""
+    """The error of a model's sum, and whether its interval holds the sum of measured bricks."""
     truth_s = sum(n * latency_s[key] for key, n in counts.items())
     part = [(n, predicted[key]) for key, n in counts.items() if key in predicted]
     part_s = sum(n * p.latency_s for n, p in part)
@@ -224,7 +224,7 @@ def _short(facts: Any) -> Any:
 def main() -> None:
     """Leave out one target after another; write the page and the raw results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cache", default="cache", help="Where the targets are measured.")
+    parser.add_argument("--cache", default="cache", help="The cache with the measurements.")
     arguments = parser.parse_args()
     with Store.open(arguments.cache, make=False) as store:
         every = read(store)

@@ -1,4 +1,4 @@
-"""Several things run in one process, one at a time, in turn: so that all meet the same drift."""
+"""Runs several jobs in one process, alternating, so that all meet the same drift."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import threading
 import time
 from collections.abc import Callable
 
-# Least seconds between two changes: what runs next finds the caches of another. With more, what
-# takes half a minute in all would meet a few moments of the machine only.
+# Minimum seconds between two changes, since the next job finds the processor's caches full of other
+# data. With more, a job of half a minute would meet only a few moments of the machine.
 _SLICE_S = 2.0
 
 Progress = Callable[[str, float], None]
 
 
 class Turns:
-    """Lets each thing run in a thread of its own, and only one at a time.
+    """Runs each job in a thread of its own, one at a time.
 
-    Turns change where a thing reports its progress. The one that has had least of the time that it
-    is expected to take goes next, so all end at about the same time. (What they report themselves
-    would not do: a thing may find that it has more to do when it seems to be at its end.)
-    ``spent_s`` is how long each has run, in seconds of wall time.
+    Jobs alternate where they report their progress. The job that has had the smallest share of its
+    expected time goes next, so all end at about the same time. (The reported progress would not do:
+    a job may find more to do when it seems to be at its end.) ``spent_s`` is the wall time that
+    each job has run.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._expected_s: dict[str, float] = {}  # of those that have not ended
+        self._expected_s: dict[str, float] = {}  # of jobs that have not ended
         self._now: str | None = None
         self._since = 0.0
         self._threads: list[threading.Thread] = []
@@ -32,16 +32,16 @@ class Turns:
         self.spent_s: dict[str, float] = {}
 
     def add(self, name: str, work: Callable[[Progress], None], expected_s: float) -> None:
-        """Have ``work`` run under this name; it is given what to report its progress to.
+        """Add a job; ``work`` is called with a function that takes its progress reports.
 
-        Of ``expected_s`` only the proportions matter.
+        Only the proportions between the jobs' ``expected_s`` matter.
         """
         self._expected_s[name] = expected_s
         self.spent_s[name] = 0.0
         self._threads.append(threading.Thread(target=self._work, args=(name, work)))
 
     def run(self) -> None:
-        """Run all to their ends; raises the first error that one of them met."""
+        """Run all jobs to their ends; raises the first error of any of them."""
         self._give()
         for thread in self._threads:
             thread.start()
@@ -51,7 +51,7 @@ class Turns:
             raise self._errors[0]
 
     def clock(self, name: str) -> float:
-        """Seconds that this one has run so far, turns of others left out; asked in its own turn."""
+        """Seconds that this job has run so far, without the others; call it from the job."""
         return self.spent_s[name] + time.perf_counter() - self._since
 
     def _work(self, name: str, work: Callable[[Progress], None]) -> None:
@@ -76,7 +76,7 @@ class Turns:
             self._await(name)
 
     def _next(self) -> str | None:
-        """Whoever is least advanced; None when all have ended."""
+        """The least advanced job; None when all have ended."""
         return min(self._expected_s, key=self._advanced, default=None)
 
     def _advanced(self, name: str) -> float:

@@ -1,7 +1,7 @@
-"""What all figures share: how they look, their parts, and how they become files.
+"""The style of all figures, their common parts, and how they are saved.
 
-Colours are those of Okabe and Ito, which people who see few colours can tell apart. Must not know
-what the figures are about.
+Colours are those of Okabe and Ito, which colour-blind people can distinguish. Must not know the
+subject of the figures.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def _coarse(outline: re.Match[str]) -> str:
-    """An outline to a hundredth of a point, which nobody sees and which is half the size."""
+    """An outline to a hundredth of a point, which is invisible and halves the file."""
     return re.sub(r"\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}", outline[0])
 
 
@@ -124,7 +124,7 @@ def cells(axes: Axes, texts: np.ndarray[Any, Any], colour: str) -> None:
 
 
 def short_names(names: Sequence[str]) -> Callable[[str], str]:
-    """What is left of a name without the word that all names begin with."""
+    """A name without the word that all names begin with."""
     words = {name.partition("_")[0] for name in names}
     prefix = f"{words.pop()}_" if len(words) == 1 else ""
     return lambda name: name.removeprefix(prefix)

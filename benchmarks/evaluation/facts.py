@@ -1,4 +1,4 @@
-"""What the page says in numbers, as texts by name.
+"""The numbers on the page, as texts by name.
 
 Names of facts:
 
@@ -18,10 +18,10 @@ Names of facts:
 - of those trained models: ``trained_models``, ``trained_networks``, ``trained_layers``,
   ``trained_unique_layers``, ``trained_unique_share``; ``trained_heaviest`` (the network that takes
   most of their time on the first runtime), ``trained_heaviest_count``, ``trained_heaviest_share``;
-  ``listed_models`` (all that the authors run), ``absent`` (the names of those that nothing stands
-  for).
+  ``listed_models`` (all that the authors run), ``absent`` (names of those without a network
+  here).
 
-What could be known of a runtime and was not measured says so; a name that is none is an error.
+A fact of a runtime that was not measured has a text that says so; an unknown name is an error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OF_RUNTIMES = (
 
 
 class Facts(dict[str, str]):
-    """Texts by name; what could be known and isn't says so, and what is no name is refused."""
+    """Texts by name; facts not measured say so, unknown names are refused."""
 
     def __missing__(self, name: str) -> str:
         if re.fullmatch(rf"({_RUNTIMES})_{_OF_RUNTIMES}", name):
@@ -56,7 +56,7 @@ class Facts(dict[str, str]):
 
 
 def facts_of(results: Results) -> Facts:
-    """All that is known."""
+    """All facts of the page."""
     return Facts(
         of_the_run(results) | of_layers(results) | of_trained(results) | of_the_paper()
         | of_runtimes(results)
@@ -64,7 +64,7 @@ def facts_of(results: Results) -> Facts:
 
 
 def of_the_run(results: Results) -> dict[str, str]:
-    """Where, how and on what it ran."""
+    """The date, system, settings and models of the run."""
     protocol, identity = results.protocol, results.system["identity"]
     versions = {title_of(name): about["version"] for name, about in results.runtimes.items()}
     threads = protocol["threads"]
@@ -171,7 +171,7 @@ def _heaviest(results: Results) -> tuple[str, str]:
 
 
 def of_the_paper() -> dict[str, str]:
-    """What the paper found."""
+    """The results of the paper."""
     return {
         "paper_models": f"{published.MODELS}",
         "paper_tasks": f"{published.TASKS}",
@@ -197,7 +197,7 @@ def of_the_paper() -> dict[str, str]:
 
 
 def of_runtimes(results: Results) -> dict[str, str]:
-    """What estimates are worth and cost, by runtime."""
+    """Errors and cost of estimates, by runtime."""
     facts: dict[str, str] = {}
     for runtime, about in results.runtimes.items():
         facts[f"{runtime}_version"] = str(about["version"])

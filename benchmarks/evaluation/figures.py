@@ -1,4 +1,4 @@
-"""The figures of the page, those of estimates here: what is found beside the paper's, in grey.
+"""The figures of the page, and those of estimates: results here, and the paper's in grey.
 
 Must not compute results.
 """
@@ -52,14 +52,14 @@ RUNTIMES = ((VERMILION, "o"), (BLUE, "s"), (GREEN, "D"), (PINK, "^"))
 
 # Where `executed` stands on an axis, right of all numbers of layers.
 BESIDE = 2.4
-# Colours of deviations end here; what is further off is as dark.
+# Colours of deviations end here; larger deviations are as dark.
 MAX_DEVIATION = 0.25
-# The axis of ratios ends here: one model far off would leave no room for the others.
+# The axis of ratios ends here: one outlier would leave no space for the others.
 MIN_RATIO, MAX_RATIO = 0.7, 1.5
 
 
 def draw(results: Results, folder: Path) -> dict[str, Path]:
-    """Write every figure that the results have something for; files by name of the figure."""
+    """Write every figure for which there are results; returns files by name of the figure."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {}
     for name, make in FIGURES.items():
@@ -72,7 +72,7 @@ def draw(results: Results, folder: Path) -> dict[str, Path]:
 
 
 def title_of(runtime: str) -> str:
-    """What people call a runtime."""
+    """The name of a runtime on the page."""
     return TITLES.get(runtime, runtime)
 
 
@@ -208,12 +208,12 @@ def _compared(results: Results) -> list[str]:
 
 
 def _places(results: Results) -> dict[str, float]:
-    """Where granularities stand on an axis that has room for all of the paper's."""
+    """Positions of granularities on an axis that has space for all of the paper's."""
     return {cut: 10 + BESIDE if cut == EXECUTED else float(cut) for cut in results.cuts}
 
 
 def _signed(deviation: float) -> str:
-    """Per cent with a sign; nothing for what is not known."""
+    """Percent with a sign; nothing where not known."""
     if np.isnan(deviation):
         return ""
     return f"{100 * deviation:+.0f}" if abs(deviation) >= 0.005 else "0"

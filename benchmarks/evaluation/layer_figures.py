@@ -1,4 +1,4 @@
-"""Figures of layers: how many are unique, which repeat, and which models share them.
+"""Figures of layers: how many are unique, which of them repeat, and which models share them.
 
 Must not compute results.
 """

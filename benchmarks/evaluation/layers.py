@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-# Layers that hand on what they are given under another shape. Exporters add them where another
+# Layers that pass on their input under another shape. Exporters add them where another
 # format has an attribute (a dense layer that flattens), and drop them where it has a layer.
 SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
 
@@ -68,7 +68,7 @@ class Layers:
 
 
 def jaccard(one: Set[int], other: Set[int]) -> float:
-    """What two sets share of all that is in either; of two empty ones, everything."""
+    """The size of the intersection over that of the union; 1 for two empty sets."""
     either = len(one | other)
     return len(one & other) / either if either else 1.0
 

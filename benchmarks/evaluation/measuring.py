@@ -1,9 +1,9 @@
 """The measuring part: every model on every runtime at every granularity.
 
-The model is the outermost loop, so that all that is said of one model was measured within a minute
-or two of each other: a machine's speed drifts. One cache is shared, and what it holds is not
-measured again; so a brick that several models or granularities need is measured once, as in the
-paper, and an interrupted run goes on from where it was. Must not know how results are shown.
+The model is the outermost loop, so that all measurements of one model are within a minute or two of
+each other: a machine's speed drifts. All share one cache, and nothing in it is measured again; so a
+brick that several models or granularities need is measured once, as in the paper, and an
+interrupted run continues. Must not know how results are shown.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from evaluation.results import (
     Totals,
 )
 
-# What one model may do without ending the run; errors of the cache do.
+# Errors of one model that do not end the run; errors of the cache do.
 OF_THE_MODEL = (BackendError, ModelError, WorkerError)
 
-# Workers keep what the largest model took; they are ended when less than this is left for the rest.
+# Workers keep the memory of the largest model; they are ended when less than this share is free.
 MIN_FREE_SHARE = 0.5
 
 Say = Callable[[str], None]
@@ -136,7 +136,7 @@ class Benches:
         return self._open[wanted]
 
     def relieve(self) -> None:
-        """Close all if they hold so much memory that the next could lack it."""
+        """Close all if the next one might not have enough memory."""
         memory = psutil.virtual_memory()
         if memory.available < MIN_FREE_SHARE * memory.total:
             self.close()
@@ -148,10 +148,10 @@ class Benches:
 
 
 class Evaluation:
-    """A run in the making; what it knows so far is :meth:`results`."""
+    """A run in progress; :meth:`results` are those so far."""
 
     def __init__(self, settings: Settings, benches: Benches) -> None:
-        """Open every bench once, so that what cannot be meant is said before anything is run.
+        """Open every bench once, so that invalid settings are errors before anything is run.
 
         Raises :class:`UsageError` where one model is named twice.
         """
@@ -189,9 +189,9 @@ class Evaluation:
         self._wall_s = 0.0
 
     def run(self, say: Say, keep: Callable[[Results], None]) -> Results:
-        """Measure everything; after each model ``keep`` is given all that is known.
+        """Measure everything; after each model ``keep`` is called with the results so far.
 
-        ``say`` is told, in a line, what was found of each model on each runtime.
+        ``say`` is called with one line of results for each model on each runtime.
         """
         started = time.monotonic()
         pairs = zip(self._settings.models, self._names, strict=True)
@@ -205,7 +205,7 @@ class Evaluation:
         return self.results()
 
     def results(self) -> Results:
-        """All that is known so far."""
+        """The results so far."""
         settings = self._settings
         return Results(
             date=datetime.now(UTC).date().isoformat(),
@@ -240,7 +240,7 @@ class Evaluation:
 
     @property
     def measured_anything(self) -> bool:
-        """Whether the cache did not hold it all."""
+        """Whether anything was missing from the cache."""
         return self._fresh_rounds > 0
 
     def _examine(self, given: str, name: str) -> list[str]:
@@ -268,7 +268,7 @@ class Evaluation:
         return lines
 
     def _learn_layers(self, name: str, model: Model) -> None:
-        """Which layers the model has; nothing if no runtime can tell."""
+        """Add the model's layers, unless no runtime can decompose it."""
         for runtime in self._settings.runtimes:
             with suppress(*OF_THE_MODEL):
                 found = self._benches.get(runtime, "1").decompose(model)
@@ -322,7 +322,7 @@ class Evaluation:
 
 
 def dated(results: Results, before: Results | None, *, measured: bool) -> Results:
-    """``results`` with the date of those that were there ``before``, if nothing is new."""
+    """``results`` with the date of the results ``before``, if nothing is new."""
     if measured or before is None:
         return results
     same = replace(before, date=results.date) == read_back(results)
@@ -330,7 +330,7 @@ def dated(results: Results, before: Results | None, *, measured: bool) -> Result
 
 
 def read_back(results: Results) -> Results:
-    """As it would come out of a file, where latencies have five digits."""
+    """The results as read from a file, where latencies have five digits."""
     return Results.from_json(results.to_json())
 
 

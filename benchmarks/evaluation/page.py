@@ -1,7 +1,7 @@
-"""The page: facts, tables and figures, put into the places that ``paper.in.md`` names.
+"""Writes the page: fills facts, tables and figures into the template ``paper.in.md``.
 
-The template holds the prose, and ``{names}`` where a number or a table belongs; no number that was
-found here is typed by hand. Facts are listed in ``facts.py``; tables and lists are ``notice``,
+The template holds the prose, and ``{names}`` in place of numbers and tables; no result is typed by
+hand. Facts are listed in ``facts.py``; tables and lists are ``notice``,
 ``glance``, ``models_table``, ``trained_table``, ``granularity_tables``, ``ratio_tables`` and
 ``failures``, figures ``figure_`` and their name.
 """
@@ -54,7 +54,7 @@ def write(results: Results, drawn: Mapping[str, Path], page: Path) -> None:
 
 
 def notice(results: Results) -> str:
-    """What a reader must know before believing anything; empty for a run that is as it should."""
+    """Warnings about the run as a whole; empty for a complete and regular run."""
     lines = []
     if results.quick:
         lines.append(
@@ -82,13 +82,13 @@ def notice(results: Results) -> str:
 
 
 def glance(results: Results) -> str:
-    """The paper's figures beside those that are found here."""
+    """The paper's figures beside the results of this run."""
     facts, told = facts_of(results), published.TOLD_SYSTEM
     means, errors = published.GEOMEANS[told], published.MEAN_ERRORS
     nearest = min(range(10), key=lambda i: abs(means[i] - 1))
 
     def each(text: str) -> list[str]:
-        """``text`` for each runtime, ``@`` standing for its name; a dash where nothing is known."""
+        """``text`` for each runtime, ``@`` standing for its name; a dash where not measured."""
         cells = [text.replace("@", name).format_map(facts) for name in results.runtimes]
         return ["–" if NOT_MEASURED in cell else cell for cell in cells]
 
@@ -141,7 +141,7 @@ def models_table(results: Results) -> str:
 
 
 def trained_table(results: Results) -> str:
-    """Which trained models of the paper's authors a network stands for."""
+    """The trained models of the paper's authors that each network stands for."""
     lines = [
         [name, f"{len(of)}", "; ".join(of), "yes" if name in published.RELATIVES else ""]
         for name, of in published.TRAINED.items()
@@ -152,7 +152,7 @@ def trained_table(results: Results) -> str:
 
 
 def granularity_tables(results: Results) -> str:
-    """A table for each runtime: what estimates are worth and cost, where any were made."""
+    """A table for each runtime: errors and cost of estimates by granularity."""
     head = [
         "G", "models", "geometric mean", "paper, four systems", "range", "mean absolute error",
         f"paper, {published.TOLD_SYSTEM}", "within 5 %", "unique bricks", "speed-up, every network",
@@ -221,7 +221,7 @@ def _ratio(row: Row | Failed | None) -> str:
 
 
 def _nth(values: Sequence[float], number: int, text: Callable[[float], str]) -> str:
-    """What the paper found with so many layers, if it says."""
+    """The paper's value at this number of layers, if it reports one."""
     return text(values[number - 1]) if 1 <= number <= len(values) else "–"
 
 

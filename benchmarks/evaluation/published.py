@@ -1,6 +1,6 @@
-"""What the DLBricks paper found (Li, Dakkak, Xiong, Hwu; ICPE 2020; arXiv:1911.07967, section 4).
+"""Results of the DLBricks paper (Li, Dakkak, Xiong, Hwu; ICPE 2020; arXiv:1911.07967, section 4).
 
-Numbers are from its text, or where it only draws them, read off the vector paths of its figures.
+Numbers are from its text or, where it only draws them, from the vector paths of its figures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SPEEDUPS = (4.38, 3.67, 3.25, 3.09, 3.28, 3.15, 2.83, 2.91, 3.02, 3.06)
 # The trained models for images that the authors' scripts run, by the network of the zoo that is the
 # same or (RELATIVES) of the same kind. Those of one entry differ in weights, and in the size of the
 # last layer. From github.com/rai-project/synthetic_benchmark, BenchmarkMXNetModel.m: 52, of which
-# the paper says that it takes 50, and not which.
+# the paper takes 50, without naming them.
 TRAINED: Mapping[str, tuple[str, ...]] = {
     "gluon_googlenet": (
         "Inception V1, ImageNet", "Inception V1, Places365", "Inception V1, salient objects",
@@ -85,7 +85,7 @@ TRAINED: Mapping[str, tuple[str, ...]] = {
     "mx_unet": ("U-Net",),
 }  # fmt: skip
 RELATIVES = ("mx_style_transfer", "mx_yolo2_tiny", "mx_depth_resnet50")
-# Those that nothing in the zoo is like.
+# Trained models without a counterpart in the zoo.
 ABSENT = (
     "Ademxapp Model A", "Ademxapp Model A1, ADE20K", "Ademxapp Model A1, PASCAL VOC", "CapsNet",
     "ColorNet, ImageNet", "ColorNet, Places", "Unguided Volumetric Regression Net",

@@ -1,4 +1,4 @@
-"""What a run of the evaluation found, as frozen data and as a file; and what follows from it.
+"""Results of the evaluation, as frozen data and as a file, and figures derived from them.
 
 Raw results are latencies by model, runtime and granularity, the layers of every model, and sums
 over unique bricks. Everything on the page is computed from them. Seconds here; in the file,
@@ -30,7 +30,7 @@ class ResultsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What the zoo says of a model; ``parameters`` is None where nothing says."""
+    """The zoo's entry of a model; ``parameters`` is None where unknown."""
 
     name: str
     task: str
@@ -90,11 +90,11 @@ Sums = Mapping[tuple[str, str], Totals]
 class Results:
     """A run, finished or not.
 
-    ``models`` are all that were asked for, ``rows`` those that were reached. ``totals`` count every
-    network once, ``trained`` as often as the paper's authors run trained models of it. ``system``
-    and ``runtimes`` are facts of where it ran, ``protocol`` of how. ``quick`` runs are to see that
-    everything works, not to be believed. ``rounds`` were taken in all, ``disturbed`` of them while
-    other processes kept the worker from running; ``wall_s`` is what measuring took.
+    ``models`` are those that were asked for, ``rows`` those that were reached. ``totals`` count
+    every network once, ``trained`` as often as the paper's authors run trained models of it.
+    ``system``, ``runtimes`` and ``protocol`` say where and how it ran. ``quick`` runs show that
+    everything works; their figures mean nothing. Of all ``rounds``, ``disturbed`` were taken while
+    other processes kept the worker from running; ``wall_s`` is the wall time of measuring.
     """
 
     date: str
@@ -142,7 +142,7 @@ class Results:
 
     @property
     def reached(self) -> list[str]:
-        """Names of the models of which anything is known, in the order asked for."""
+        """Names of the models that have results, in the order asked for."""
         known = {name for name, _, _ in self.rows}
         return [model.name for model in self.models if model.name in known]
 
@@ -237,7 +237,7 @@ class Results:
 
 
 def write(results: Results, path: Path) -> None:
-    """Replace the file at once, so that whatever interrupts leaves the old one or the new."""
+    """Replace the file atomically, so that an interruption leaves the old one or the new."""
     parts = [f"{_compact(key)}:{_lines(value)}" for key, value in results.to_json().items()]
     beside = path.with_name(path.name + ".new")
     beside.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
@@ -245,7 +245,7 @@ def write(results: Results, path: Path) -> None:
 
 
 def read(path: Path) -> Results:
-    """What :func:`write` wrote; raises :class:`ResultsError` where there is no such thing."""
+    """The inverse of :func:`write`; raises :class:`ResultsError` if there are no results."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
