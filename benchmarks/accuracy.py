@@ -53,26 +53,29 @@ CUT = (
 CALLS = tuple(round(0.8 + 0.1 * i, 1) for i in range(13))
 GRANULARITIES = ("executed", "1", "2", "3", "5", "10")
 
-HEAD = """# How exact estimates are
+HEAD = """# How accurate estimates are
 
 Written by `benchmarks/accuracy.py` on {date}, on {system} with {backend}
 {version}; raw results are in `benchmarks/results/accuracy.json`, in microseconds.
+"""
 
-To see how exact they are on your machine, leave it to this; it writes this page anew. Here it was
-given {models} of the zoo's {zoo} models, with `--models`; all of them take longer:
+METHOD = """
+Each case compares the [estimates](glossary.md#estimate) of {models} of the zoo's {zoo} models, at
+[granularity](glossary.md#granularity) `executed`, with runs of the whole models. It starts with an
+empty cache, and samples models and [bricks](glossary.md#brick) in
+[alternation](measuring.md#alternating-rounds), to a precision of {precision} with 8 to {rounds}
+[rounds](glossary.md#round); latencies are medians. A brick that an earlier model shares is measured
+again only if the [machine state](glossary.md#machine-state) has changed. All figures are from one
+session: single models move by a few percent between sessions, and by more with two threads if the
+host moves virtual processors.
+
+One constant of estimates was chosen on these models ([below](#what-a-call-costs)), and two
+constants of the [intervals](#intervals).
+
+This command writes the page anew for your machine, with all models of the zoo (`--models` selects
+fewer):
 
     .venv/bin/python benchmarks/accuracy.py
-
-Every model's latency is recomposed from its bricks (granularity `executed`) and set beside
-runs of the whole model on the same machine. Bricks and whole model are sampled in turn, round by
-round (to a precision of {precision}, 8 to {rounds} rounds), with a fresh cache for each number of
-threads and batch size; a brick that an earlier model of the list shares is not measured again,
-unless the machine has come into another state.
-Latencies are medians. This is one session: from one to the next, single models move by a few
-percent, and more with two threads where the host moves virtual processors about.
-
-One number in estimates was chosen on these models, see [below](#what-a-call-costs), and two in
-the width of their [intervals](#intervals).
 """
 
 
@@ -127,12 +130,15 @@ def main() -> None:
         system=target.system.name,
         backend=target.runtime.backend,
         version=target.runtime.version,
+    )
+    method = METHOD.format(
         models=len(arguments.models),
         zoo=len(FAMILIES),
         precision=arguments.precision,
         rounds=arguments.max_rounds,
     )
-    parts = [head, overview(cases), "", calls(cases), intervals(cases), cuts]
+    parts = [head, conclusion(cases), "", overview(cases), method]
+    parts += [calls(cases), intervals(cases), cuts]
     parts += map(section, cases)
     parts += kept()
     PAGE.write_text("\n".join(parts), encoding="utf-8")
@@ -199,6 +205,18 @@ def _micro(latency_s: float) -> float:
     return float(f"{latency_s * 1e6:.4g}")
 
 
+def conclusion(cases: Sequence[Case]) -> str:
+    """The errors over all cases, in words."""
+    rows = [row for case in cases for row in case.rows]
+    errors = [abs(row.ratio - 1) for row in rows]
+    inside = sum(abs(_miss_s(row)) <= _half_s(row) for row in rows) / len(rows)
+    return (
+        f"Half of all estimates are within {percent(median(errors))} of the measured latency and"
+        f" 95 % within {percent(_quantile(errors, 0.95))}; the worst is {percent(max(errors))} off."
+        f" {percent(inside, 0)} of the measured latencies lie inside the estimate's interval."
+    )
+
+
 def overview(cases: Sequence[Case]) -> str:
     """One row for each case, one for all of them."""
     lines = [
@@ -225,8 +243,8 @@ def overview(cases: Sequence[Case]) -> str:
     )
     lines += [
         "",
-        "Error is |estimate / measured - 1|. The noise floor is that of whole models against"
-        " themselves: two series that were sampled in turn, in the same session.",
+        "Error is |estimate / measured - 1|. The noise floor is the error of whole models against"
+        " themselves, between two series that were sampled in alternation in the same session.",
     ]
     lost = [f"{case.title}: {r.error}" for case in cases for r in case.comparison.rows
             if not isinstance(r, ModelComparison)]  # fmt: skip
@@ -282,10 +300,9 @@ def calls(cases: Sequence[Case]) -> str:
     lines = [
         "## What a call costs",
         "",
-        "What a call of the runtime costs is taken out of every brick. Probes tell it, which are"
-        " run again and again; in a walk a call costs a little more, since other bricks' code and"
-        " data come in between. So their figure is multiplied by a number that was chosen"
-        " once, on an earlier session over the same models.",
+        "An estimate subtracts the cost of a runtime call from every brick. The cost is"
+        " [measured by probes](measuring.md#what-a-call-costs) and multiplied by a factor that was"
+        " chosen once, in an earlier session over the same models.",
         "",
         "| factor | median error | 95th percentile | worst | geometric mean |",
         "|---|--:|--:|--:|--:|",
@@ -321,9 +338,10 @@ def intervals(cases: Sequence[Case]) -> str:
     shown = median([_half_s(row) / row.estimate.estimate_s for row in rows])
     return f"""## Intervals
 
-An interval is meant to hold the latency with 95 %. It adds the spread of the samples and what
-composing may be wrong by: {percent(STATE_SHARE)} of the latency, and {number(CALL_SHARE)} times a
-call's overhead for each occurrence (`bricks/estimate/uncertainty.py`).
+An [interval](measuring.md#intervals) should contain the measured latency in 95 % of all cases. Its
+first part is the spread of the samples. Its second part covers errors of recomposition:
+{percent(STATE_SHARE)} of the latency, and {number(CALL_SHARE)} times a call's overhead for each
+occurrence (`bricks/estimate/uncertainty.py`).
 
 | width | inside | median half-width |
 |---|--:|--:|
@@ -341,9 +359,9 @@ def granularities(names: Sequence[str], rule: StopRule) -> str:
     lines = [
         "## Granularities",
         "",
-        f"{len(names)} models ({', '.join(names)}), 1 thread, batch 1: bricks of `executed` nodes,"
-        " and of at most N layers of the source graph as in the DLBricks paper, each run with all"
-        " of the runtime's optimisations.",
+        f"{len(names)} models ({', '.join(names)}) with 1 thread and batch 1, cut into `executed`"
+        " nodes, and into bricks of at most N layers of the source graph as in the DLBricks paper."
+        " Each brick runs with all of the runtime's optimisations.",
         "",
         "| granularity | bricks | occurrences | median error | worst | geometric mean"
         " | latencies, models / bricks | wall time of bricks |",
@@ -387,13 +405,15 @@ def section(case: Case) -> str:
     s = comparison.summary
     lines += [
         "",
-        f"{comparison.disturbed_rounds} of {comparison.rounds} rounds were disturbed and set aside;"
-        f" {comparison.remeasured_bricks} bricks were measured again since the machine had changed."
-        " States of the machine, by the reference workload: "
+        f"{comparison.disturbed_rounds} of {comparison.rounds} rounds were disturbed and left out;"
+        f" {comparison.remeasured_bricks} bricks were measured again after a change of state."
+        " Machine states, by the latency of the reference workload: "
         + ", ".join(f"{seconds(s)} ({n} models)" for s, n in case.states.items())
         + ".",
-        f"Latencies of all models over latencies of all unique bricks: {number(s.speedup_latency)}."
-        f" Wall time of measuring models over that of measuring bricks: {number(s.speedup_wall)}"
+        "Total latency of all models over that of all unique bricks:"
+        f" {number(s.speedup_latency)}."
+        f" Wall time of measuring the models over that of measuring the bricks:"
+        f" {number(s.speedup_wall)}"
         f" ({seconds(s.models_wall_s)} against {seconds(s.bricks_wall_s)}).",
         "",
     ]

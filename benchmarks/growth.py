@@ -132,40 +132,47 @@ def exponent(times: dict[int, float]) -> float:
     return math.log(after / before) / math.log(many / few)
 
 
-def tables(folder: Path) -> Iterator[str]:
-    """The lines of the page below its head."""
-    head = [
-        "| model | granularity | nodes | bricks | weights, GB | read, s | decompose, s"
-        " | memory, MB |",
-        "|---|---|--:|--:|--:|--:|--:|--:|",
-    ]
-    yield from ("", "## By number of nodes", "", *head)
-    path = folder / "layers.onnx"
+HEAD = (
+    "| model | granularity | nodes | bricks | weights, GB | read, s | decompose, s | memory, MB |",
+    "|---|---|--:|--:|--:|--:|--:|--:|",
+)
+
+
+def by_nodes(path: Path) -> tuple[list[str], str]:
+    """The rows for graphs of more and more nodes, and what follows from them."""
+    rows: list[str] = []
     grown: dict[str, dict[int, float]] = {}
     for granularity in GRANULARITIES:
         for nodes in NODES:
             onnx.save(layers(nodes, 64), path)
             facts = decomposed(path, granularity, {})
             grown.setdefault(granularity, {})[nodes] = facts["read_s"] + facts["decompose_s"]
-            yield row(f"{nodes} nodes", granularity, facts)
+            rows.append(row(f"{nodes} nodes", granularity, facts))
             if granularity == "executed":
                 alone = median(run(RUNTIME, str(path))["runtime_s"] for _ in range(REPEATS))
                 grown.setdefault("runtime", {})[nodes] = alone
     runtime = grown.pop("runtime")
     slopes = ", ".join(f"{exponent(times):.2f} at `{g}`" for g, times in grown.items())
     upper = NODES[len(NODES) // 2 - 1]
-    yield from (
-        "",
-        f"From {upper} to {NODES[-1]} nodes, time grows with nodes to the power of {slopes}."
-        " At `executed`, the runtime's own session and its optimisations are part of it: alone,"
-        f" they take {runtime[upper]:.2f} s for {upper} nodes and {runtime[NODES[-1]]:.2f} s for"
-        f" {NODES[-1]}, a power of {exponent(runtime):.2f}.",
+    return rows, (
+        f"From {upper} to {NODES[-1]} nodes, the time to read and decompose a model grows with its"
+        f" nodes to the power of {slopes} ([granularities](glossary.md#granularity))."
+        " At `executed`, this includes the runtime's own session and optimisations, which alone"
+        f" take {runtime[upper]:.2f} s for {upper} nodes and {runtime[NODES[-1]]:.2f} s for"
+        f" {NODES[-1]}: a power of {exponent(runtime):.2f}."
+        " The size of the weights does not matter, because none is read."
     )
-    yield from ("", "## By size of weights", "", *head)
+
+
+def by_weights(path: Path) -> Iterator[str]:
+    """Rows for graphs of larger and larger weights."""
     for width in (64, 1024, 4096):
         onnx.save(layers(1000, width), path)
         yield row(f"1000 nodes, {width} wide", "executed", decomposed(path, "executed", {}))
-    yield from ("", "## A decoder of 7 billion parameters", "", *head)
+
+
+def of_decoder(path: Path) -> Iterator[str]:
+    """Rows for a large decoder, a token at a time and many at once."""
     of = Architecture()
     onnx.save(decoder(of), path)
     for name, tokens, past in (("decode, 512 before", 1, 512), ("prefill of 512", 512, 1)):
@@ -179,16 +186,23 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         with Bench(Path(name) / "cache") as bench:
             system = bench.target.system.name
+        path = Path(name) / "layers.onnx"
+        rows, conclusion = by_nodes(path)
         lines = [
-            "# How decomposing grows",
+            "# How decomposition scales",
             "",
             f"Written by `benchmarks/growth.py` on {datetime.now(UTC).date()}, on {system}.",
-            f"Medians of {REPEATS} processes with nothing cached. Memory is the peak of the process"
-            " and of its worker together, 200 MB of which are the interpreters and libraries. The",
-            "weights' file does not exist: no weight is read.",
+            "",
+            conclusion,
+            "",
+            f"Each row is the median of {REPEATS} processes with an empty cache. Memory is the peak"
+            " of the process and of its worker together, 200 MB of it for the interpreters and"
+            " libraries. The file of the weights does not exist.",
             "",
             "    .venv/bin/python benchmarks/growth.py",
-            *tables(Path(name)),
+            *("", "## By number of nodes", "", *HEAD, *rows),
+            *("", "## By size of weights", "", *HEAD, *by_weights(path)),
+            *("", "## A decoder of 7 billion parameters", "", *HEAD, *of_decoder(path)),
             "",
         ]
     PAGE.write_text("\n".join(lines), encoding="utf-8")
