@@ -57,9 +57,7 @@ OUTSIDE = {
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
 
 # Types of other packages: their documentation is on a network.
-FOREIGN = (
-    r"(np|numpy|onnx|pathlib|collections|typing|types|sqlalchemy|contextlib|Path|Any|Callable)"
-)
+FOREIGN = r"(np|numpy|onnx|pathlib|collections|typing|types|sqlalchemy|contextlib|Path|Any|Callable|Graph)"
 nitpick_ignore_regex = [("py:.*", rf"{FOREIGN}(\..*)?")]
 
 

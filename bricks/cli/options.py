@@ -18,6 +18,17 @@ from bricks.cli.rules import load_rule
 from bricks.cli.verbosity import Quiet, Verbose
 from bricks.errors import BricksError, UsageError
 from bricks.graph.sizes import LARGEST_DIM, parse_shape
+from bricks.session.defaults import (
+    CACHE,
+    EFFORT,
+    GRANULARITY,
+    MAX_THREADS,
+    MAX_WORKERS,
+    OPTIMIZATION,
+    PRECISION,
+    RUNTIME,
+    TIMEOUT_S,
+)
 from bricks.zoo import entries, find
 
 if TYPE_CHECKING:
@@ -25,9 +36,6 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.session.bench import Bench
     from bricks.session.options import Options
-
-MAX_THREADS = 1024  # more than any host has cores; starting them would take minutes
-MAX_WORKERS = 64  # no model has so many branches
 
 
 def _not_empty(text: str) -> str:
@@ -212,14 +220,14 @@ class CommonOptions:
 
     models: Models
     json: Json = False
-    cache: Cache = "cache"
+    cache: Cache = CACHE
     batch: Batch = None
     shape: Shapes = None
     value: Values = None
     seed: Seed = 0
-    runtime: RuntimeName = "onnxruntime"
-    granularity: GranularityText = "executed"
-    optimization: Optimization = "all"
+    runtime: RuntimeName = RUNTIME
+    granularity: GranularityText = GRANULARITY
+    optimization: Optimization = OPTIMIZATION
     threads: Threads = None
     quiet: Quiet = False
     verbose: Verbose = False
@@ -230,9 +238,9 @@ class Measuring(CommonOptions):
     """Options of all commands that also measure."""
 
     budget: Budget = None
-    precision: Precision = 0.01
-    effort: EffortName = "full"
-    timeout: Timeout = 60.0
+    precision: Precision = PRECISION
+    effort: EffortName = EFFORT
+    timeout: Timeout = TIMEOUT_S
     retry: Retry = False
 
 

@@ -9,11 +9,15 @@ import typer
 from bricks.cli.options import Surveying, Unread, decomposed, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError
+from bricks.session.defaults import MAX_PROBE_BRICKS, MIN_PROBE_BRICKS, PROBE_BRICKS, PROBING_S
 
 if TYPE_CHECKING:
     from bricks.system.target import Target
 
-Bricks = Annotated[int, typer.Option(min=30, max=1000, help="How many bricks to measure.")]
+Bricks = Annotated[
+    int,
+    typer.Option(min=MIN_PROBE_BRICKS, max=MAX_PROBE_BRICKS, help="How many bricks to measure."),
+]
 Budget = Annotated[
     float, typer.Option(min=1.0, metavar="SECONDS", help="Measure no longer than this.")
 ]
@@ -31,7 +35,7 @@ def _said(target: Target) -> str:
 
 
 @takes_options
-def probe(options: Surveying, bricks: Bricks = 96, budget: Budget = 60.0) -> None:
+def probe(options: Surveying, bricks: Bricks = PROBE_BRICKS, budget: Budget = PROBING_S) -> None:
     """Measure the few bricks that tell most of this system, and predict all others from them.
 
     What the cache holds of other systems tells what to expect; so few bricks tell how this one

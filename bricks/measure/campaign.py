@@ -32,6 +32,7 @@ from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.measure.walk import Walk, alone, along, single, walk_of
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Failure, Measurement, Round, common_state
+from bricks.samples.sampling import Sampling
 from bricks.samples.state_correction import StateCorrection
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
@@ -108,23 +109,12 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class CampaignResult:
-    """What a campaign did: keys newly measured by model digest, failures, and what is left.
-
-    ``again`` are those that had been measured, and were again, in another state of the machine.
-    ``foreign_cores`` is how many cores other processes kept busy meanwhile; None if nothing was
-    timed. ``disturbed`` of the ``rounds`` met such load, or the machine changed in them.
-    ``eviction_short``: memory lacked for all that should be read in place of a model's weights.
-    """
+class CampaignResult(Sampling):
+    """What a campaign did: keys newly measured by model digest, failures, and what is left."""
 
     measured: Mapping[str, frozenset[str]]
-    again: frozenset[str]
     failures: tuple[Failure, ...]
     unfinished: frozenset[str]
-    foreign_cores: float | None
-    rounds: int = 0
-    disturbed: int = 0
-    eviction_short: bool = False
 
 
 class Campaign:
@@ -171,13 +161,13 @@ class Campaign:
         unfinished = frozenset(self._unfinished)
         return CampaignResult(
             measured,
-            frozenset(self._again),
             tuple(self._failures),
             unfinished,
-            foreign_cores,
-            self._rounds_taken,
-            self._disturbed,
-            self._eviction_short,
+            foreign_cores=foreign_cores,
+            rounds=self._rounds_taken,
+            disturbed_rounds=self._disturbed,
+            remeasured=frozenset(self._again),
+            eviction_short=self._eviction_short,
         )
 
     def _run(self, jobs: Sequence[Job], missing: Collection[str]) -> None:

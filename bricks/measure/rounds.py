@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bricks._version import warn_of_renaming
+from bricks.measure.defaults import PRECISION
 from bricks.measure.importance import Importance
 from bricks.measure.sampler import Sampler, WalkSamples
 from bricks.samples.machine_state import dominant_state, same_state
@@ -51,7 +52,7 @@ class StopRule:
     ``passes`` samples are taken in each round, after the worker has warmed up.
     """
 
-    precision: float = 0.01
+    precision: float = PRECISION
     min_rounds: int = 8
     max_rounds: int = 24
     passes: int = 2

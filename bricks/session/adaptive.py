@@ -19,6 +19,7 @@ from bricks.measure.campaign import CampaignResult, Progress
 from bricks.measure.importance import Importance
 from bricks.measure.jobs import Job, needs_of
 from bricks.predict.effort import Effort
+from bricks.samples.sampling import combined
 from bricks.samples.statistics import NORMAL_95, median
 from bricks.session.latency_model import LatencyModel
 
@@ -91,13 +92,13 @@ class AdaptiveMeasurement:
                 replace(job, whole=job.whole and whole, chosen=frozenset(chosen))
                 for job in self._jobs
             ]
-            outcome = run(jobs, self._left_s(), self._shown(said))
-            self._latency_model.invalidate()
-            done.append(outcome)
+            result = run(jobs, self._left_s(), self._shown(said))
+            self._latency_model.invalidate(result.remeasured)
+            done.append(result)
             whole = False
-            if outcome.unfinished:
+            if result.unfinished:
                 break
-        return replace(_together(done), unfinished=self._unfinished(done))
+        return _combined(done, self._unfinished(done))
 
     def _soon_done(self) -> bool:
         """Whether all is measured sooner than learned what to choose.
@@ -204,20 +205,15 @@ def _planner(
     return Planner(counts, features, beliefs, familiar)
 
 
-def _together(outcomes: Sequence[CampaignResult]) -> CampaignResult:
-    """What several campaigns did, as if they had been one."""
+def _combined(results: Sequence[CampaignResult], unfinished: frozenset[str]) -> CampaignResult:
+    """What several campaigns did, as if they had been one that left ``unfinished``."""
     measured: dict[str, frozenset[str]] = {}
-    for outcome in outcomes:
-        for digest, keys in outcome.measured.items():
+    for result in results:
+        for digest, keys in result.measured.items():
             measured[digest] = measured.get(digest, frozenset()) | keys
-    foreign = [o.foreign_cores for o in outcomes if o.foreign_cores is not None]
     return CampaignResult(
         measured,
-        frozenset(key for o in outcomes for key in o.again),
-        tuple(failure for o in outcomes for failure in o.failures),
-        frozenset(),
-        max(foreign, default=None),
-        sum(o.rounds for o in outcomes),
-        sum(o.disturbed for o in outcomes),
-        any(o.eviction_short for o in outcomes),
+        tuple(failure for result in results for failure in result.failures),
+        unfinished,
+        **combined(results).sampling_fields,
     )

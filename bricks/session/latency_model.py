@@ -62,8 +62,10 @@ class LatencyModel:
         self._correction = StateCorrection((), None)
         self._stale = True
 
-    def invalidate(self) -> None:
-        """More is measured by now: learn again when something is asked."""
+    def invalidate(self, remeasured: Collection[str] = ()) -> None:
+        """More is measured by now, and more rounds of the ``remeasured`` bricks: learn again."""
+        for key in remeasured:
+            self._measured.pop(key, None)
         self._failed.clear()
         self._stale = True
 

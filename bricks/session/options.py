@@ -12,10 +12,15 @@ from bricks.estimate.schedule import Rule, anything
 from bricks.measure.allowance import MAX_S
 from bricks.measure.campaign import Conditions
 from bricks.predict.effort import EFFORTS, Effort
+from bricks.session.defaults import (
+    EFFORT,
+    GRANULARITY,
+    MAX_THREADS,
+    MAX_WORKERS,
+    OPTIMIZATION,
+    RUNTIME,
+)
 from bricks.system import Runtime, Target, available_memory_bytes, physical_cores
-
-MAX_THREADS = 1024
-MAX_WORKERS = 64  # no model has so many branches
 
 # Bytes of weights that are measured side by side also where memory is scarce.
 _MIN_WEIGHT_BYTES = 512 << 20
@@ -33,7 +38,7 @@ class Options:
     as long as a model of its size may (``measure.allowance``).
 
     ``effort`` says how much is measured: ``full`` all bricks, ``balanced`` and ``quick`` those that
-    matter most to the models, while the others are predicted (``estimate.effort.EFFORTS``).
+    matter most to the models, while the others are predicted (``predict.effort.EFFORTS``).
 
     ``optimization`` is what the runtime does to a graph, one of ``BackendInfo.levels``.
 
@@ -42,8 +47,8 @@ class Options:
     one at a time, whatever both say.
     """
 
-    runtime: str = "onnxruntime"
-    granularity: str = "executed"
+    runtime: str = RUNTIME
+    granularity: str = GRANULARITY
     threads: int | None = None
     seed: int = 0
     conditions: Conditions = field(default_factory=Conditions)
@@ -52,8 +57,8 @@ class Options:
     graph_timeout_s: float = MAX_S
     workers: int = 1
     may_overlap: Rule = anything
-    effort: str = "full"
-    optimization: str = "all"
+    effort: str = EFFORT
+    optimization: str = OPTIMIZATION
 
 
 def effort_of(options: Options) -> Effort:

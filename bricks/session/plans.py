@@ -49,10 +49,6 @@ class Plans:
             self._met[model.digest] = found
         return found
 
-    def recall(self, decompositions: Iterable[Decomposition]) -> None:
-        """Have at hand what the cache holds already, as if it had been asked for before."""
-        self._met |= {each.plan.digest: each for each in decompositions}
-
     def met(self) -> Iterable[Decomposition]:
         """All that was asked for so far."""
         return self._met.values()

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bricks._version import renamed_fields
 from bricks.estimate.comparison import ComparisonFailure, ModelComparison, Summary
 from bricks.samples.measurement import Failure
+from bricks.samples.sampling import Sampling
 from bricks.system import Target
 
 
+@renamed_fields(ballast_short="eviction_short")
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Sampling):
     """What measuring did. ``bricks`` are all that the models need; ``new_bricks`` were lacking.
 
-    ``foreign_cores`` is how many cores other processes kept busy meanwhile, which makes latencies
-    too high; None if nothing had to be measured. ``disturbed_rounds`` of the ``rounds`` taken are
-    those in which the worker itself was kept from running, or the machine changed.
-    ``remeasured_bricks`` had been measured, but in another state of the machine.
     ``predicted_bricks`` are left to be predicted: measuring them is not worth the effort asked for.
-    ``eviction_short``: there was not memory enough to make weights as cold as in their models.
     """
 
     models: int
@@ -29,11 +27,6 @@ class Measured:
     failures: tuple[Failure, ...]
     unfinished: int
     wall_s: float
-    foreign_cores: float | None
-    rounds: int
-    disturbed_rounds: int
-    remeasured_bricks: int
-    eviction_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +48,13 @@ class Probed:
     wall_s: float
 
 
+@renamed_fields(ballast_short="eviction_short")
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Estimates beside whole-model runs on one target; ``new_models`` were run for it.
-
-    ``foreign_cores``, ``rounds``, ``disturbed_rounds``, ``remeasured_bricks`` and
-    ``eviction_short`` are as in :class:`Measured`.
-    """
+class Comparison(Sampling):
+    """Estimates beside whole-model runs on one target; ``new_models`` were run for it."""
 
     target: Target
     granularity: str
     rows: tuple[ModelComparison | ComparisonFailure, ...]
     summary: Summary
     new_models: int
-    foreign_cores: float | None
-    rounds: int
-    disturbed_rounds: int
-    remeasured_bricks: int
-    eviction_short: bool = False

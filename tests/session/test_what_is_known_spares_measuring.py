@@ -66,7 +66,7 @@ def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
         known = store.results(TARGET.key, job.bricks)
         take(store, made, new := set(job.bricks) - known.keys())
         done.update(new)
-        return CampaignResult({}, frozenset(), (), frozenset(), None)
+        return CampaignResult({}, (), frozenset())
 
     latency_model = LatencyModel(store, TARGET.key, "executed")
     job = Job(model, made, whole=False)

@@ -1,0 +1,103 @@
+"""Campaigns of a bench: measure for some models what the cache lacks, or what is worth it.
+
+Between the options of a bench and what measures: how many bricks side by side, within which memory,
+and whether an effort or a budget leaves some to be predicted. Must not know what becomes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from bricks.measure.campaign import Campaign, CampaignResult, Conditions, Progress
+from bricks.measure.jobs import Job, memory_bytes
+from bricks.measure.supervisor import Supervisor
+from bricks.predict.effort import Effort
+from bricks.samples.call_overhead import PROBES
+from bricks.session.adaptive import AdaptiveMeasurement
+from bricks.session.latency_model import LatencyModel
+from bricks.session.options import Options
+from bricks.session.plans import Plans
+from bricks.store import Store
+from bricks.system import Target
+
+# How many bricks are measured side by side where there is a budget of time: it is up sooner than
+# many are loaded.
+_FEW_BRICKS = 100
+
+
+class Campaigns:
+    """Campaigns on ``target``; ``latency_model`` gives what is known of it.
+
+    ``bounded_memory`` is whether the runtime holds no more than what is loaded needs.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        supervisor: Supervisor,
+        plans: Plans,
+        target: Target,
+        options: Options,
+        *,
+        effort: Effort,
+        conditions: Conditions,
+        bounded_memory: bool,
+        latency_model: Callable[[], LatencyModel],
+        progress: Progress,
+    ) -> None:
+        self._store = store
+        self._supervisor = supervisor
+        self._plans = plans
+        self._target = target
+        self._options = options
+        self._effort = effort
+        self._conditions = conditions
+        self._bounded_memory = bounded_memory
+        self._latency_model = latency_model
+        self._progress = progress
+
+    def measure(self, jobs: Sequence[Job]) -> CampaignResult:
+        """Measure for ``jobs`` what the cache lacks: all of it, or what the effort asks for."""
+        budget_s = self._conditions.budget_s
+        whole = any(job.whole for job in jobs)
+        if not jobs or (self._effort.complete and (whole or budget_s is None)):
+            return self.measure_all(jobs, budget_s)
+        adaptive = AdaptiveMeasurement(
+            jobs, self._latency_model(), self._effort, budget_s, self._progress
+        )
+        if adaptive.untried:
+            self._supervisor.awaken()  # while it is decided what to measure first
+        return adaptive.run(self.measure_all)
+
+    def measure_all(
+        self, jobs: Sequence[Job], budget_s: float | None, progress: Progress | None = None
+    ) -> CampaignResult:
+        """Measure all that the cache lacks of ``jobs``, as far as ``budget_s`` seconds last."""
+        self._plans.save_target()
+        if self._options.retry:
+            keys = {key for job in jobs for key in job.keys}
+            self._store.forget_failures(self._target.key, sorted(keys | set(PROBES.values())))
+        conditions = replace(self._conditions, budget_s=budget_s)
+        if budget_s is not None:
+            conditions = replace(conditions, max_bricks=min(conditions.max_bricks, _FEW_BRICKS))
+        campaign = Campaign(
+            self._store,
+            self._supervisor,
+            self._target.key,
+            conditions,
+            self._progress if progress is None else progress,
+        )
+        with self.memory_for(jobs):
+            result = campaign.run(jobs)
+        self._latency_model().invalidate(result.remeasured)
+        return result
+
+    def memory_for(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
+        """The memory that measuring ``jobs`` may take, and no more of it."""
+        if self._options.memory_bytes is not None or not self._bounded_memory:
+            return nullcontext()
+        return self._supervisor.memory_limited(
+            memory_bytes(jobs, self._conditions.max_weight_bytes)
+        )

@@ -1,0 +1,36 @@
+"""What a bench does where nobody says otherwise, and the limits of what can be asked for.
+
+By themselves, so that the command line can show them without importing what measures.
+"""
+
+from bricks.measure.defaults import PRECISION, TIMEOUT_S
+
+__all__ = [
+    "CACHE",
+    "EFFORT",
+    "GRANULARITY",
+    "MAX_PROBE_BRICKS",
+    "MAX_THREADS",
+    "MAX_WORKERS",
+    "MIN_PROBE_BRICKS",
+    "OPTIMIZATION",
+    "PRECISION",
+    "PROBE_BRICKS",
+    "PROBING_S",
+    "RUNTIME",
+    "TIMEOUT_S",
+]
+
+CACHE = "cache"
+RUNTIME = "onnxruntime"
+GRANULARITY = "executed"
+OPTIMIZATION = "all"
+EFFORT = "full"
+
+MAX_THREADS = 1024  # more than any host has cores; starting them would take minutes
+MAX_WORKERS = 64  # no model has so many branches
+
+# Bricks that probing a target measures, and the seconds that it takes at most. From fewer bricks
+# nothing can be learned (predict/predictor).
+PROBE_BRICKS, PROBING_S = 96, 60.0
+MIN_PROBE_BRICKS, MAX_PROBE_BRICKS = 30, 1000

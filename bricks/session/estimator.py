@@ -1,0 +1,99 @@
+"""Estimates of models on any target of a cache: from what is measured there, and predicted.
+
+Keeps what was learned of each target, so that several models need not learn it again. Nothing is
+measured here. Must not know how anything is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.decompose.streams import streams_of
+from bricks.estimate.recompose import Basis, Results, state_of
+from bricks.estimate.schedule import Construction
+from bricks.predict.prediction import Predictions
+from bricks.samples.call_overhead import PROBES
+from bricks.samples.measurement import Measurement
+from bricks.session.latency_model import LatencyModel
+from bricks.session.options import Options
+from bricks.store import Store
+from bricks.system import Target
+
+
+class Estimator:
+    """Estimates from ``store`` for models cut at ``granularity``, run as ``options`` say.
+
+    ``timed`` is whether the runtime takes real time. ``decomposed`` gives the models that were
+    decomposed so far, whose bricks need not be loaded again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        granularity: str,
+        options: Options,
+        *,
+        timed: bool,
+        decomposed: Callable[[], Iterable[Decomposition]],
+    ) -> None:
+        self._store = store
+        self._granularity = granularity
+        self._options = options
+        self._timed = timed
+        self._decomposed = decomposed
+        self._latency_models: dict[str, LatencyModel] = {}  # by target
+
+    def latency_model(self, target: Target) -> LatencyModel:
+        """What is known of bricks on ``target``, and expected of others."""
+        if target.key not in self._latency_models:
+            model = LatencyModel(self._store, target.key, self._granularity)
+            self._latency_models[target.key] = model
+        return self._latency_models[target.key]
+
+    def forget(self) -> None:
+        """Learn anew when something is asked: the store has changed."""
+        self._latency_models.clear()
+
+    def results(self, keys: Collection[str], target: Target) -> Results:
+        """What ``target`` has measured of ``keys``, and of the cost of a call."""
+        return self._store.results(target.key, [*keys, *PROBES.values()])
+
+    def predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
+        """What is to be expected of those ``keys`` that were not tried."""
+        if all(key in results for key in keys):
+            return Predictions()  # at once: looking through all of the cache takes a while
+        latency_model = self.latency_model(target)
+        for decomposition in self._decomposed():
+            latency_model.add_model(decomposition)
+        return latency_model.predictions(keys)
+
+    def basis(self, plan: Plan, results: Results, target: Target) -> Basis:
+        """All that an estimate of ``plan`` on ``target`` is made of.
+
+        Where ``results`` hold the whole model, too, the estimate is of a state of the machine in
+        which that was measured.
+        """
+        construction = None
+        if self._options.workers > 1:
+            bricks = self._store.load_bricks(plan.keys)
+            construction = self.construction(plan, bricks, target)
+        predictions = self.predictions(plan.keys, results, target)
+        whole = results.get(plan.digest)
+        state_s = None
+        if isinstance(whole, Measurement):
+            state_s = state_of(plan, results, whole, predictions)
+        return Basis(plan, results, predictions, construction, state_s)
+
+    def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
+        """How the workers run ``plan`` on ``target``."""
+        workers = self._options.workers
+        # The fake runtime has no threads that could be in each other's way.
+        return Construction(
+            workers=workers,
+            streams=streams_of(plan, bricks, workers),
+            bricks=bricks,
+            rule=self._options.may_overlap,
+            threads=target.runtime.threads if self._timed else 1,
+            processors=target.system.processors if self._timed else None,
+        )

@@ -1,0 +1,74 @@
+"""A bench learns from what was measured after it was opened, and gives back what it had opened."""
+
+from pathlib import Path
+
+import pytest
+from factories import mlp, save
+
+import bricks
+from bricks.errors import StoreError
+from bricks.session.latency_model import LatencyModel
+from bricks.session.plans import Plans
+from bricks.store import Store
+
+QUICK = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)
+
+
+def known(model: LatencyModel) -> dict[str, float]:
+    latencies_s, _ = model.known_latencies()
+    return latencies_s
+
+
+def test_rounds_that_are_added_to_a_measurement_count_in_the_same_bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine in another state: what was known of small bricks is measured again in that one."""
+    small = save(mlp(widths=(8, 8, 4)), tmp_path, "small.onnx")
+    larger = save(mlp(widths=(16, 8, 8, 4), prefix="other_", seed=7), tmp_path, "larger.onnx")
+    options = bricks.Options(runtime="fake", threads=1, conditions=QUICK)
+    with bricks.Bench(tmp_path / "cache", options) as bench:
+        bench.measure([bench.read(small)])
+        known(bench.latency_model())  # learned once, in the first state
+        monkeypatch.setenv("BRICKS_FAKE_STATE", "2")
+        bench.profile(bench.read(small))  # in a worker of its own, which is in the other state
+        compared = bench.compare([bench.read(larger)])
+        assert compared.remeasured_bricks > 0
+        with bricks.Bench(tmp_path / "cache", options) as fresh:
+            assert known(bench.latency_model()) == known(fresh.latency_model())
+
+
+def test_a_bench_that_cannot_be_opened_leaves_no_cache_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+
+    def damaged(*_: object) -> None:
+        raise StoreError("the names are damaged")
+
+    monkeypatch.setattr(Store, "named", damaged)
+    monkeypatch.setattr(Store, "close", lambda store: closed.append(store))
+    with pytest.raises(StoreError, match="the names are damaged"):
+        bricks.Bench(tmp_path / "cache", runtime="fake")
+    assert len(closed) == 1
+
+
+def test_plans_offer_nothing_that_nobody_asks_for() -> None:
+    assert not hasattr(Plans, "recall")
+
+
+def test_samplings_add_up() -> None:
+    from bricks.samples.sampling import Sampling, combined
+
+    first = Sampling(foreign_cores=0.5, rounds=3, disturbed_rounds=1, remeasured=frozenset("ab"))
+    second = Sampling(rounds=4, remeasured=frozenset("bc"), eviction_short=True)
+    both = combined([first, second])
+    assert both == Sampling(
+        foreign_cores=0.5,
+        rounds=7,
+        disturbed_rounds=1,
+        remeasured=frozenset("abc"),
+        eviction_short=True,
+    )
+    assert both.remeasured_bricks == 3
+    assert combined([]) == Sampling()
+    assert Sampling(**both.sampling_fields) == both
