@@ -12,7 +12,7 @@ SEED ?= 0
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test docs conformance fuzz notebooks commands check lint format lock models zoo-check clean
+.PHONY: help setup demo paper test test-all docs conformance fuzz notebooks commands check lint format lock models zoo-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -35,7 +35,11 @@ demo: setup ## estimates against whole-model runs on the shipped models
 paper: setup ## the DLBricks paper's evaluation over again, an hour or two on a quiet host: docs/paper.md
 	$(BIN)/python benchmarks/paper.py --cache cache/paper $(PAPER)
 
-test: setup ## the tests, as many side by side as there are cores (WORKERS=1: one by one)
+# Side by side, as many as there are cores; WORKERS=1: one by one.
+test: setup ## the tests that are not slow, five minutes on two cores
+	$(BIN)/python -m pytest -m "not slow" --numprocesses $(WORKERS) --dist loadscope
+
+test-all: setup ## all tests: conformance, fifty kills, pages whose commands really measure
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope
 
 docs: setup ## the documentation as a site, to be read without a network: docs/_build/html/index.html
@@ -53,7 +57,7 @@ notebooks: setup ## run the notebooks from top to bottom on a quiet machine, and
 commands: setup ## the pages of --help: docs/commands.md
 	$(BIN)/python docs/write_commands.py
 
-check: lint test ## lint, types and tests: what CI runs
+check: lint test-all ## lint, types and all tests: what CI runs
 
 lint: setup ## style, formatting and types, changing nothing
 	$(BIN)/ruff check .

@@ -57,7 +57,10 @@ OUTSIDE = {
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
 
 # Types of other packages: their documentation is on a network.
-FOREIGN = r"(np|numpy|onnx|pathlib|collections|typing|types|sqlalchemy|contextlib|Path|Any|Callable|Graph)"
+FOREIGN = (
+    r"(np|numpy|onnx|pathlib|collections|typing|types|sqlalchemy|contextlib|Path|Any|Callable"
+    r"|Graph)"
+)
 nitpick_ignore_regex = [("py:.*", rf"{FOREIGN}(\..*)?")]
 
 

@@ -107,6 +107,7 @@ def test_one_brick_of_two_hundred_that_is_a_fifth_slower_is_found() -> None:
     assert others <= 3
 
 
+@pytest.mark.slow
 def test_between_two_sessions_of_the_same_hardly_anything_is_found() -> None:
     bricks = models = 0
     for seed in range(60):

@@ -105,6 +105,7 @@ def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path
             bench.plan(models[0])
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_had_is_left_to_the_bench(paths: list[Path], tmp_path: Path) -> None:
     facts = diff_targets(tmp_path / "cache", "fake", "executed", paths, KILLED)
     assert facts["left"] == []

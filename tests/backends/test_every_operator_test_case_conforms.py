@@ -18,6 +18,7 @@ def results() -> Sequence[Result]:
     return examine_all(KINDS)
 
 
+@pytest.mark.slow
 def test_what_the_runtime_runs_decomposes_and_chains_exactly(results: Sequence[Result]) -> None:
     run = [result for result in results if result.runs]
     assert sum(result.kind == OPERATORS for result in run) >= 1350

@@ -8,6 +8,7 @@ from pathlib import Path
 import mxnet_environment
 import numpy as np
 import pytest
+from tiers import slow_but
 
 from bricks import Bench, Estimate, WorkerError
 from bricks.measure.worker.verify import within_tolerance
@@ -42,6 +43,7 @@ def test_operators_compute_what_onnx_says_or_are_refused(python: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_whole_models_agree(python: Path, runtime: str, name: str, tmp_path: Path) -> None:
     with Bench(tmp_path / "cache") as bench:
         (tmp_path / "model.onnx").write_bytes(bench.read(name).skeleton)
@@ -58,7 +60,9 @@ def test_whole_models_agree(python: Path, runtime: str, name: str, tmp_path: Pat
         assert np.abs(expected - actual).max() <= TOLERANCE * np.abs(expected).max()
 
 
-@pytest.fixture(scope="module", params=["executed", "1", "4", "2+1"])
+@pytest.fixture(
+    scope="module", params=slow_but(lambda cut: cut == "executed", ["executed", "1", "4", "2+1"])
+)
 def bench(
     request: pytest.FixtureRequest, runtime: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bench]:

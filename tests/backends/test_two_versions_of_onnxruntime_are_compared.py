@@ -11,6 +11,8 @@ import older_onnxruntime
 import pytest
 from commands import ROOT, CommandResult, bricks
 
+pytestmark = pytest.mark.slow
+
 MODELS = ("squeezenet", "mobilenet_v2", "bert_mini")
 NEWER = version("onnxruntime")
 

@@ -318,6 +318,7 @@ def samples(here: Here) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_nothing_is_lost(
     here: Here, tmp_path: Path, good: Path
 ) -> None:

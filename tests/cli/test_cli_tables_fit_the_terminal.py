@@ -45,6 +45,7 @@ def cells(here: Here, command: tuple[str, ...], cache: Path) -> list[str]:
 
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("command", COMMANDS[:-1], ids=lambda c: " ".join(c[:2]))
+@pytest.mark.slow
 def test_a_narrow_terminal_loses_nothing(
     here: Here, cache: Path, command: tuple[str, ...], columns: int
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tiers import slow_but
 
 from bricks import Bench
 
@@ -17,7 +18,9 @@ NAMES = (
 )
 
 
-@pytest.fixture(scope="module", params=["executed", "1", "4"])
+@pytest.fixture(
+    scope="module", params=slow_but(lambda cut: cut == "executed", ["executed", "1", "4"])
+)
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     cache: Path = tmp_path_factory.mktemp("cache")
     with Bench(cache, granularity=request.param, threads=2) as made:

@@ -44,6 +44,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("granularity", ["executed", "1", "5"])
 @pytest.mark.parametrize(("tokens", "past"), [(1, 512), (128, 1)], ids=["decode", "prefill"])
+@pytest.mark.slow
 def test_a_decoder_of_7_billion_parameters_decomposes_in_little_memory(
     path: Path, granularity: str, tokens: int, past: int, tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_its_32_layers_are_one_layers_bricks(path: Path, tmp_path: Path) -> None
         assert len(prefill.bricks) < 40
 
 
+@pytest.mark.slow
 def test_what_fits_is_measured_and_what_does_not_is_a_named_gap(path: Path, tmp_path: Path) -> None:
     room = 900 << 20  # of the products, only that with the vocabulary takes more
     with Bench(tmp_path / "cache", threads=1, memory_bytes=room, conditions=ONCE) as bench:

@@ -179,6 +179,7 @@ def test_hosts_that_are_alike_share_the_work_and_others_do_all_of_it(
         assert len(store.systems()) == 2
 
 
+@pytest.mark.slow
 def test_a_host_that_is_killed_in_the_middle_loses_its_work_to_another(
     scheduler: str, run: Any
 ) -> None:
@@ -194,6 +195,7 @@ def test_a_host_that_is_killed_in_the_middle_loses_its_work_to_another(
     assert sum(host.new_bricks for host in done.hosts) == target.bricks
 
 
+@pytest.mark.slow
 def test_a_host_that_hangs_loses_its_work_to_another(scheduler: str, run: Any) -> None:
     # So slow that it has not done its first portion when the other's has come in.
     endless = {"BRICKS_FAKE_PACE": "0.05"}
@@ -207,6 +209,7 @@ def test_a_host_that_hangs_loses_its_work_to_another(scheduler: str, run: Any) -
     assert by_name(done)["heir"].new_bricks > 0
 
 
+@pytest.mark.slow
 def test_a_host_that_joins_late_takes_part(scheduler: str, run: Any) -> None:
     with joined(scheduler, "early", **SLOWLY) as early, run() as running:
         running.until_measuring()
@@ -229,6 +232,7 @@ def test_what_a_host_returned_before_it_hung_is_had(scheduler: str) -> None:
         assert call.result() == {"package": __version__}
 
 
+@pytest.mark.slow
 def test_where_all_hosts_die_what_was_gathered_is_kept_and_gone_on_with(
     scheduler: str, run: Any
 ) -> None:
@@ -245,6 +249,7 @@ def test_where_all_hosts_die_what_was_gathered_is_kept_and_gone_on_with(
 
 
 @two_systems
+@pytest.mark.slow
 def test_what_a_host_measured_while_it_became_another_is_not_kept(scheduler: str, run: Any) -> None:
     with joined(scheduler, "shrinking", **SLOWLY) as worker, run(patience_s=5.0) as running:
         running.until_measuring()
@@ -271,6 +276,7 @@ def test_an_effort_is_for_the_host_to_spend(scheduler: str, here: Here, models: 
     assert target["new_bricks"] == target["bricks"]
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_ends_in_the_middle_is_one_line(
     here: Here, models: list[Path], tmp_path: Path
 ) -> None:
@@ -299,6 +305,7 @@ def test_without_hosts_it_is_said_how_they_join(scheduler: str, run: Any) -> Non
         running.done  # noqa: B018  # raises
 
 
+@pytest.mark.slow
 def test_without_a_scheduler_both_sides_say_so(here: Here, models: list[Path]) -> None:
     nowhere = "tcp://127.0.0.1:9"
     done = here("measure", models[0], "--scheduler", nowhere)

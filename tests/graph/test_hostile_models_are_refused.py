@@ -249,6 +249,7 @@ TINY = {
 
 
 @pytest.mark.parametrize(("content", "text"), TINY.values(), ids=TINY)
+@pytest.mark.slow
 def test_files_of_millions_of_parts_are_refused_before_they_are_objects(
     tmp_path: Path, content: bytes, text: str
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_killed_run_takes_a_worker_that_hangs_with_it(hanging: subprocess.Pope
     until(lambda: gone(children))
 
 
+@pytest.mark.slow
 def test_killed_runs_resume(here: Here, model: Path) -> None:
     """Killed at several moments, from the first import to the last rounds."""
     words = ("measure", model, "--runtime", "fake", "--cache", here.cache, "--json")
@@ -119,6 +120,7 @@ def test_killed_runs_resume(here: Here, model: Path) -> None:
     assert here("measure", model, "--json").json["new_bricks"] == 0
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_held_is_free_for_one_that_waits(here: Here, model: Path) -> None:
     words = ("measure", model, "--runtime", "fake", "--cache", here.cache, "--json")
     with started(*words, **PACE) as first:

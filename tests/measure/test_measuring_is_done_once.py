@@ -66,6 +66,7 @@ def test_comparing_after_measuring_runs_whole_models_alone(here: Here, models: l
     assert rounds(here.cache, "") == everything
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(here: Here, models: list[Path]) -> None:
     words = ("--json", "--runtime", "fake", "--cache", here.cache)
     pace = {"BRICKS_FAKE_PACE": "0.001"}

@@ -91,6 +91,7 @@ def test_names_that_would_break_a_profile_do_not(workers: int, tmp_path: Path) -
     assert len(found.nodes) == len(proto.graph.node)
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_ordered_otherwise_each_time_is_found_again(tmp_path: Path) -> None:
     """Layouts change in several places, by nodes that the runtime adds in any order."""
     found, decomposition = profiled("gluon_senet_154", tmp_path, runtime="onnxruntime")

@@ -8,6 +8,8 @@ import pytest
 
 from bricks.cli.main import run
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs" / "construction.md").read_text(encoding="utf-8")
 CONSOLE = [
     line

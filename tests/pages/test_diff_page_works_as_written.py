@@ -63,6 +63,7 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert "no slowdown of less than 5.5 % is found" in text
 
 
+@pytest.mark.slow
 def test_its_table_is_written_by_comparing_sessions_of_the_same(tmp_path: Path) -> None:
     page = tmp_path / "diff.md"
     page.write_text(PAGE, encoding="utf-8")

@@ -71,6 +71,7 @@ def test_what_is_committed_shows_pictures_and_tells_nothing_of_a_machine(name: s
     assert all(cell.metadata == {} for cell in notebook.cells)
 
 
+@pytest.mark.slow
 def test_a_suite_is_generated_travels_and_comes_back() -> None:
     bricks, occurrences, met, models, alike, written, sizes, known, merged, estimates, weighty = (
         found(
@@ -101,6 +102,7 @@ def test_a_suite_is_generated_travels_and_comes_back() -> None:
     assert 0 < weighty < bricks
 
 
+@pytest.mark.slow
 def test_a_latency_is_predicted_ever_better_and_for_another_target() -> None:
     bricks, new, shares, run, operators, threads, merged, there, answers, risks = found(
         "predict_a_latency.ipynb",
@@ -128,6 +130,7 @@ def test_a_latency_is_predicted_ever_better_and_for_another_target() -> None:
     assert all(0 <= risk <= 1 for risk in risks)
 
 
+@pytest.mark.slow
 def test_estimates_are_compared_with_full_runs() -> None:
     names, ratios, summary, errors, rounds, layers, new_s, whole_s, electra = found(
         "compare_with_runs.ipynb",
@@ -183,6 +186,7 @@ def test_what_should_not_be_kept_is_not(
     assert capsys.readouterr().err.startswith(f"small.ipynb: {reason}")
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(notebook: Path) -> None:
     write(notebook, "from IPython.display import Markdown\nMarkdown('**4** `2 / 2`')", "print(5)")
     assert execute.main([str(notebook)]) == 0

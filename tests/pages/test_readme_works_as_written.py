@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pages import DOCS, ROOT, blocks, commands
+from tiers import slow_but
 
 from bricks.cli.main import run
 
@@ -21,7 +22,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: tmp_path_factory.mktemp(name) for name in PAGES}
 
 
-@pytest.mark.parametrize("page, line", CONSOLE)
+@pytest.mark.parametrize("page, line", slow_but(lambda each: each[0] == "README", CONSOLE))
 def test_each_command(
     page: str,
     line: str,
@@ -50,6 +51,7 @@ def test_the_five_calls(
     assert re.search(r"^\d+\.\d\d ms, ratio \d\.\d{3}$", out, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_picture_is_what_the_demo_prints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

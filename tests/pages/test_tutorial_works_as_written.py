@@ -113,6 +113,7 @@ def skeleton(line: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("number", range(len(STEPS)), ids=[s.command[:60] for s in STEPS])
+@pytest.mark.slow
 def test_each_command_does_what_the_page_says(number: int, done: list[Done]) -> None:
     step, outcome = STEPS[number], done[number]
     assert (outcome.status != 0) == step.fails, outcome.said
@@ -125,6 +126,7 @@ def test_each_command_does_what_the_page_says(number: int, done: list[Done]) -> 
     [number for number, step in enumerate(STEPS) if step.shown is not None],
     ids=[step.command[:60] for step in STEPS if step.shown is not None],
 )
+@pytest.mark.slow
 def test_what_the_page_shows_still_looks_like_that(number: int, done: list[Done]) -> None:
     """Columns, names and sentences; no times, and no counts."""
     shown, said = STEPS[number].shown, done[number].said
@@ -149,6 +151,7 @@ def test_a_page_that_showed_something_else_would_be_found() -> None:
     assert skeleton(a, "x") == skeleton(b, "x") != skeleton(b.replace("resnet", "vgg"), "x")
 
 
+@pytest.mark.slow
 def test_setting_up_needs_nothing_that_the_page_does_not_name(done: list[Done]) -> None:
     """What ``make setup`` would run, unless it has been: an environment, and the lock file."""
     said = done[0].said

@@ -255,6 +255,7 @@ def many(folder: Path, models: int) -> CacheSummary:
     return CacheSummary("executed", (everything,))
 
 
+@pytest.mark.slow
 def test_a_hundred_models_are_less_than_five_megabytes(tmp_path: Path) -> None:
     found = many(tmp_path, 100)
     places = sum(len(view.plan.occurrences) for view in found.targets[0].models)

@@ -58,6 +58,7 @@ def test_few_models_are_measured_until_the_rest_can_be_predicted(
     assert few["error"] is None  # what was learned from the others is enough
 
 
+@pytest.mark.slow
 def test_the_same_effort_again_measures_nothing(here: Here, models: list[Path]) -> None:
     assert here("measure", *models, "--effort", "quick").status == 0
     kept = rounds(here.cache)
@@ -94,6 +95,7 @@ def test_a_brick_that_failed_is_a_gap_and_never_predicted(
     assert len(row["missing"]) == 1
 
 
+@pytest.mark.slow
 def test_a_budget_measures_what_tells_most_and_can_be_gone_on_with(
     here: Here, models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +130,7 @@ def test_an_effort_that_nobody_knows_is_refused(here: Here, models: list[Path]) 
     assert done.complaint.startswith("there is no effort 'lazy': give one of full, balanced, quick")
 
 
+@pytest.mark.slow
 def test_comparing_with_an_effort_runs_all_models(here: Here, models: list[Path]) -> None:
     done = here("compare", *models, "--effort", "quick", "--json").json
     assert all(row["error"] is None for row in done["models"])
@@ -135,6 +138,7 @@ def test_comparing_with_an_effort_runs_all_models(here: Here, models: list[Path]
     assert any(row["coverage"] < 1 for row in done["models"])
 
 
+@pytest.mark.slow
 def test_comparing_says_what_is_predicted(here: Here, models: list[Path]) -> None:
     said = here("compare", *models, "--effort", "quick").out
     assert "is predicted from bricks of other models" in " ".join(said.split())

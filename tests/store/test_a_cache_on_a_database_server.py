@@ -104,6 +104,7 @@ def test_everything_goes_as_in_a_folder(
     assert there.read_bytes() == back.read_bytes()
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work_of_one_system(
     postgresql: Server, url: str, models: list[Path]
 ) -> None:
@@ -147,6 +148,7 @@ def test_who_adds_rounds_and_who_wants_to_claim_never_wait_for_each_other(url: s
     assert errors == []
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_held_comes_free(
     postgresql: Server, url: str, models: list[Path]
 ) -> None:

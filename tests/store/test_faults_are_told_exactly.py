@@ -22,6 +22,7 @@ from caches import (
     with_bricks,
 )
 from commands import Here
+from tiers import slow_but
 
 from bricks.store import Owner
 
@@ -36,6 +37,7 @@ from bricks.store import Owner
         lambda size: size // 2 // 4096 * 4096, lambda size: size - 4096, lambda size: size - 1,
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_file_that_is_cut_off_is_told_by_every_command(
     here: Here, whole: bytes, left: Callable[[int], int]
 ) -> None:
@@ -65,7 +67,7 @@ def test_a_file_that_is_cut_off_to_nothing_is_not_taken_for_a_sound_cache(here: 
 # Files that are overwritten in the middle
 
 
-@pytest.mark.parametrize("size", [8, 64, 1024, 4096])
+@pytest.mark.parametrize("size", slow_but(lambda size: size == 64, [8, 64, 1024, 4096]))
 def test_whatever_is_overwritten_is_found_and_nobody_draws_conclusions_from_it(
     here: Here, whole: bytes, size: int
 ) -> None:

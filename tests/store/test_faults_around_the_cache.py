@@ -66,6 +66,7 @@ with Store.open(folder) as store:
 @pytest.mark.parametrize("ours_s", [-YEAR_S, 0.0, YEAR_S])
 @pytest.mark.parametrize("theirs_s", [-YEAR_S, 0.0, YEAR_S])
 @pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.slow
 def test_a_clock_that_is_a_year_off_neither_steals_nor_sticks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours_s: float, theirs_s: float, dies: bool
 ) -> None:
@@ -188,6 +189,7 @@ def in_locked(cache: Path, *words: object) -> CommandResult:
     return unprivileged("-m", "bricks.cli.main", *words, *runtime, "--cache", cache)
 
 
+@pytest.mark.slow
 def test_a_cache_in_a_read_only_folder_can_be_looked_into(
     here: Here, locked: Path, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def complete(cache: Path) -> bool:
     return len(found) == distinct(FIRST, SECOND) and set(found) == {"done"}
 
 
+@pytest.mark.slow
 def test_kill_9_at_fifty_random_moments_loses_nothing(runs: Runs) -> None:
     """Of parents and of workers, on caches of their own, side by side to save time."""
     parents, children = Tally(), Tally()
@@ -210,6 +211,7 @@ def test_two_processes_that_really_measure_at_once_measure_each_brick_once(runs:
         assert lock.suffix == ".lock"
 
 
+@pytest.mark.slow
 def test_four_processes_at_once_measure_each_brick_once(tmp_path: Path) -> None:
     operators = ["Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil"]
     models = [
@@ -302,6 +304,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     disk.close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing_and_is_gone_on_with_when_there_is_room(disk: Disk) -> None:
     tally, before = Tally(), Kept()
     for size_bytes in (40_000, 200_000, 260_000):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from commands import CommandResult, Here
 from factories import conv_net, mlp, save
+from tiers import slow_but
 
 import bricks.session.bench
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
@@ -302,7 +303,7 @@ FORGERIES: dict[str, tuple[Callable[[Records], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORGERIES)
+@pytest.mark.parametrize("name", slow_but(lambda name: name in ("system", "plan"), FORGERIES))
 def test_what_cannot_be_true_is_refused_though_its_digest_fits(
     name: str, there: Here, results: Path
 ) -> None:

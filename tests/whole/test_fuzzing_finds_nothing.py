@@ -3,10 +3,12 @@
 import random
 from pathlib import Path
 
+import pytest
 from fuzzing import fuzz, seeds
 from mutations import mutated
 
 
+@pytest.mark.slow
 def test_damaged_models_do_no_harm(tmp_path: Path) -> None:
     report = fuzz(200, 2024, tmp_path)
     assert report.findings == []

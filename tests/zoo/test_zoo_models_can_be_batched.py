@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tiers import slow_but
 
 from bricks import Bench
 from bricks.graph.read import read_model
@@ -22,7 +23,7 @@ def test_a_model_can_be_read_with_another_batch(entry: ZooEntry) -> None:
     assert {type_.shape[0] for _, type_ in model.inputs} == {4}
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", slow_but(lambda name: name == "squeezenet", SOME))
 def test_a_model_of_another_batch_really_runs(name: str, tmp_path: Path) -> None:
     with Bench(tmp_path, threads=1) as bench:
         found = bench.verify(bench.read(name, batch=4))
