@@ -11,13 +11,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bricks.analysis.explanation import BestImplementation, Explanation, Peaks, same_work
+from bricks.analysis.explanation import (
+    BestImplementation,
+    Explanation,
+    Level,
+    Peaks,
+    same_work,
+)
 from bricks.analysis.explanation import explain as explained
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, Results, call_cost
 from bricks.graph.model import Model
-from bricks.measure.peaks import compute_peak, memory_peak, peak_bricks
+from bricks.measure.peaks import compute_peaks, memory_peaks, peak_bricks
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
 from bricks.session.bench import Bench
@@ -87,28 +93,48 @@ class Explainer:
             missing = {b.key for b in peak_bricks()} - self._results([], target).keys()
             if self.measure and here and missing:
                 bench.measure_alone(peak_bricks())
-            compute, memory = (self._rate(brick.key, target) for brick in peak_bricks())
-            flops, moved = compute_peak().flops, memory_peak().bytes_moved
-            self._peaks = Peaks(
-                None if compute is None or flops is None else flops * compute,
-                None if memory is None else moved * memory,
-            )
+            self._peaks = self._best(target)
         return self._peaks
 
     def _results(self, keys: Collection[str], target: Target) -> Results:
         peaks = (brick.key for brick in peak_bricks())
         return self.bench.store.results(target.key, sorted({*keys, *PROBES.values(), *peaks}))
 
-    def _rate(self, key: str, target: Target) -> float | None:
-        """How often in a second a brick was run at best; None if it was not measured.
+    def _best(self, target: Target) -> Peaks:
+        """The best of what was measured of each kind."""
+        runs = self._runs_per_s(target)
+        flops_per_s = [
+            brick.flops * runs[brick.key]
+            for brick in compute_peaks()
+            if brick.flops is not None and brick.key in runs
+        ]
+        bandwidths: dict[int, float] = {}
+        for stream in memory_peaks():
+            if stream.brick.key in runs:
+                rate = stream.brick.bytes_moved * runs[stream.brick.key]
+                bandwidths[stream.size_bytes] = max(rate, bandwidths.get(stream.size_bytes, 0.0))
+        sizes = sorted({stream.size_bytes for stream in memory_peaks()})
+        whole = bandwidths.keys() == set(sizes)
+        return Peaks(
+            max(flops_per_s, default=None),
+            bandwidths.get(sizes[-1]),
+            tuple(Level(size, bandwidths[size]) for size in sizes) if whole else (),
+        )
+
+    def _runs_per_s(self, target: Target) -> dict[str, float]:
+        """How often in a second each brick of the peaks was run at best, where it was measured.
 
         The best sample and not the median: a peak is what no disturbance has kept down.
         """
-        found = self._results([], target).get(key)
-        if not isinstance(found, Measurement):
-            return None
-        net_s = min(found.samples) - self._call_s(target)
-        return 1 / net_s if net_s > 0 else None
+        results, call_s = self._results([], target), self._call_s(target)
+        found = {}
+        for brick in peak_bricks():
+            measured = results.get(brick.key)
+            if isinstance(measured, Measurement):
+                net_s = min(measured.samples) - call_s
+                if net_s > 0:
+                    found[brick.key] = 1 / net_s
+        return found
 
     def _call_s(self, target: Target) -> float:
         """What is taken out of each brick on a target."""

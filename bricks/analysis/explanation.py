@@ -20,11 +20,33 @@ from bricks.predict.features import CONVOLUTION, PRODUCT, BrickFeatures
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """The best bandwidth of what reads and writes ``size_bytes`` in all."""
+
+    size_bytes: int
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Peaks:
-    """What a target reaches at best, in operations and in bytes per second; None: not measured."""
+    """The best rates of a target, in operations and in bytes per second; None: not measured.
+
+    ``bytes_per_s`` is the bandwidth of memory, beyond all caches. ``levels`` are bandwidths from
+    the smallest size to the largest; none, unless all of them were measured.
+    """
 
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
+    levels: tuple[Level, ...] = ()
+
+    def bandwidth(self, size_bytes: float) -> float | None:
+        """The best bandwidth for what moves ``size_bytes``; None where it was not measured.
+
+        That of the next smaller size, or a larger one, if that is faster: so it is never too low.
+        """
+        larger = [level for level in self.levels if level.size_bytes > size_bytes]
+        reachable = self.levels[max(0, len(self.levels) - len(larger) - 1) :]
+        return max((level.bytes_per_s for level in reachable), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +67,8 @@ class Part:
     None where an operator's work is not known. ``bytes`` are read and written, each once.
     ``models`` is how many other models of the cache have the brick on this target. ``fastest`` is
     the fastest implementation of the same work that is known on the system; None if it is this.
+    ``comparable_flops`` are those that the peak is one of: 32-bit floats, without what a kernel
+    skips in the padding. None where there are none such.
     """
 
     brick: str
@@ -59,6 +83,7 @@ class Part:
     peaks: Peaks
     models: int
     fastest: BestImplementation | None = None
+    comparable_flops: float | None = None
 
     @property
     def operator(self) -> str:
@@ -88,22 +113,30 @@ class Part:
     @property
     def roof_s(self) -> float | None:
         """What one occurrence would take at the machine's peaks; None where that is not known."""
-        if self.flops is None or not self.peaks.flops_per_s or not self.peaks.bytes_per_s:
+        bounds = self._bounds_s
+        return None if bounds is None else max(bounds)
+
+    @property
+    def _bounds_s(self) -> tuple[float, float] | None:
+        """What computing alone would take at the peak, and moving bytes alone."""
+        bandwidth = self.peaks.bandwidth(self.bytes)
+        if self.comparable_flops is None or not self.peaks.flops_per_s or not bandwidth:
             return None
-        return max(self.flops / self.peaks.flops_per_s, self.bytes / self.peaks.bytes_per_s)
+        return self.comparable_flops / self.peaks.flops_per_s, self.bytes / bandwidth
 
     @property
     def peak_share(self) -> float | None:
-        """The share of what the roofline allows that it reaches; more than 1 out of caches."""
+        """The share of what the roofline allows that it reaches; more than 1 is noise."""
         roof_s = self.roof_s
         return None if roof_s is None or not self.latency_s else roof_s / self.latency_s
 
     @property
     def bound(self) -> str | None:
         """Which roof is the lower one for it: ``compute`` or ``memory``."""
-        if self.roof_s is None or self.flops is None or not self.peaks.flops_per_s:
+        bounds = self._bounds_s
+        if bounds is None:
             return None
-        return "compute" if self.flops / self.peaks.flops_per_s == self.roof_s else "memory"
+        return "compute" if bounds[0] >= bounds[1] else "memory"
 
     @property
     def lost_s(self) -> float:
@@ -198,10 +231,18 @@ def explain(
             peaks=peaks,
             models=models.get(share.brick, 0),
             fastest=fastest.get(share.brick),
+            comparable_flops=None if brick.flops is None else _comparable(of),
         )
 
     parts = sorted(map(part, estimate.shares), key=lambda each: (-each.total_s, each.brick))
     return Explanation(estimate, peaks, tuple(parts))
+
+
+def _comparable(features: BrickFeatures) -> float | None:
+    """The operations that a peak of 32-bit floats may be held against; None for other products."""
+    if features.kind in (CONVOLUTION, PRODUCT) and features.tag("dtype") != "FLOAT":
+        return None
+    return features.flops
 
 
 def shapes(brick: Brick) -> str:

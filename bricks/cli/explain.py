@@ -116,7 +116,7 @@ def _row(insight: Explainer, model: Model | Unread) -> dict[str, Any]:
         "model": model.name,
         **facts_of(None),
         "fastest_s": None,
-        "peaks": {"flops_per_s": None, "bytes_per_s": None},
+        "peaks": {"flops_per_s": None, "bytes_per_s": None, "levels": []},
         "operators": [],
     }
     if isinstance(model, Unread):
@@ -135,6 +135,10 @@ def _facts(found: Explanation) -> dict[str, Any]:
         "peaks": {
             "flops_per_s": found.peaks.flops_per_s,
             "bytes_per_s": found.peaks.bytes_per_s,
+            "levels": [
+                {"size_bytes": level.size_bytes, "bytes_per_s": level.bytes_per_s}
+                for level in found.peaks.levels
+            ],
         },
         "operators": [
             {

@@ -1,51 +1,110 @@
-"""Peaks: two bricks that show how fast a machine computes, and how fast its memory is, at most.
+"""Peaks: bricks that show how fast a machine computes, and how fast each level of its memory is.
 
 A roofline (Williams et al., Communications of the ACM, 2009) needs both figures of the machine.
-They are measured like any brick, with the same runtime and threads, so that what a model's bricks
-reach is held against what this runtime reaches at best, and not against a data sheet. A brick may
-reach more: the caches are faster than the memory, and other numbers than 32-bit floats may be.
+They are measured like any brick, with the same runtime and threads, so that the rates of a model's
+bricks are held against the best rates of this runtime, and not against a data sheet. One kernel is
+not the fastest everywhere: of several kernels and shapes, the best one counts. A cache is faster
+than memory: how fast depends on how much is read and written (Ilic et al., IEEE Computer
+Architecture Letters, 2014), so streams of several sizes are measured.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
-from onnx import TensorProto, helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick
 from bricks.graph.view import graph_of
 
-# A product of so large matrices computes for long on what the caches hold; copying so many bytes
-# is more than caches hold, and little enough for any machine.
-_ROWS = 1024
-_STREAMED = 1 << 24
+# Rows, terms and columns of matrix products. Smaller ones stay in a cache that is nearer to the
+# processor; larger ones keep more threads busy.
+_PRODUCTS = ((256, 256, 256), (512, 512, 512), (2048, 256, 256), (1024, 1024, 1024))
+
+# Channels and pixels in a row of convolutions of three by three, as they are in many models.
+_CONVOLUTIONS = ((64, 56), (128, 28))
+
+# Bytes that a stream reads and writes: from the first level of caches to more than any of them
+# holds, and little enough for any machine.
+_STREAMED = tuple(1 << power for power in (15, 17, 19, 21, 23, 25, 27))
+
+_FLOAT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A brick that reads and writes ``size_bytes`` in all, and computes next to nothing."""
+
+    size_bytes: int
+    brick: Brick
 
 
 @cache
-def compute_peak() -> Brick:
-    """The product of two matrices of 32-bit floats, one of them a weight."""
-    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[_ROWS, _ROWS])
-    weight.data_location = TensorProto.EXTERNAL
-    return _brick("MatMul", ["x", "w"], (_ROWS, _ROWS), weight)
+def compute_peaks() -> tuple[Brick, ...]:
+    """Matrix products and convolutions of 32-bit floats, with weights."""
+    products = [_product(*shape) for shape in _PRODUCTS]
+    return (*products, *(_convolution(*shape) for shape in _CONVOLUTIONS))
 
 
 @cache
-def memory_peak() -> Brick:
-    """What reads 64 MiB of 32-bit floats and writes as many."""
-    return _brick("Relu", ["x"], (_STREAMED,))
+def memory_peaks() -> tuple[Stream, ...]:
+    """Streams of 32-bit floats: that write as much as they read, half as much, or hardly anything.
+
+    Sorted by size. Which of them is the fastest depends on the machine: a write may read before.
+    """
+    found = []
+    for size_bytes in _STREAMED:
+        count = size_bytes // _FLOAT
+        found += [
+            Stream(size_bytes, _stream("Relu", ["x"], [count // 2], [count // 2])),
+            Stream(size_bytes, _stream("Identity", ["x"], [count // 2], [count // 2])),
+            Stream(size_bytes, _stream("Add", ["x", "z"], [count // 3], [count // 3])),
+            Stream(size_bytes, _stream("ReduceMax", ["x"], [count // 256, 256], [count // 256])),
+        ]
+    return tuple(found)
 
 
+@cache
 def peak_bricks() -> tuple[Brick, ...]:
-    """Both."""
-    return compute_peak(), memory_peak()
+    """All of them."""
+    return (*compute_peaks(), *(stream.brick for stream in memory_peaks()))
 
 
-def _brick(
-    operator: str, inputs: list[str], shape: tuple[int, ...], *weights: TensorProto
-) -> Brick:
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
-    node = helper.make_node(operator, inputs, ["y"])
-    graph = helper.make_graph([node], "peak", values[:1], values[1:], list(weights))
+def _product(rows: int, terms: int, columns: int) -> Brick:
+    weight = _weight([terms, columns])
+    return _brick(
+        helper.make_node("MatMul", ["x", "w"], ["y"]), [rows, terms], [rows, columns], weight
+    )
+
+
+def _convolution(channels: int, side: int) -> Brick:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    shape = [1, channels, side, side]
+    return _brick(node, shape, shape, _weight([channels, channels, 3, 3]))
+
+
+def _stream(operator: str, inputs: Sequence[str], read: list[int], written: list[int]) -> Brick:
+    attributes: dict[str, Any] = {"axes": [1], "keepdims": 0} if operator == "ReduceMax" else {}
+    return _brick(helper.make_node(operator, inputs, ["y"], **attributes), read, written)
+
+
+def _weight(shape: list[int]) -> TensorProto:
+    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=shape)
+    weight.data_location = TensorProto.EXTERNAL
+    return weight
+
+
+def _brick(node: NodeProto, read: list[int], written: list[int], *weights: TensorProto) -> Brick:
+    held = {weight.name for weight in weights}
+    inputs = [_value(name, read) for name in node.input if name not in held]
+    graph = helper.make_graph([node], "peak", inputs, [_value("y", written)], list(weights))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     return Cutter(graph_of(model)).cut((0,)).brick
+
+
+def _value(name: str, shape: list[int]) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

@@ -241,7 +241,7 @@ def timeline() -> Spec:
 
 
 def roofline() -> Spec:
-    """What bricks reach, over the operations that they do for each byte, below the two peaks."""
+    """What bricks reach, over the operations that they do for each byte, below the peaks."""
     x = alt.X(
         "intensity:Q",
         title="operations per byte",
@@ -262,6 +262,6 @@ def roofline() -> Spec:
     roof = (
         alt.Chart(alt.NamedData(name="roof"))
         .mark_line(color=_GREY, strokeDash=[4, 3])
-        .encode(x="intensity:Q", y="gflops:Q")
+        .encode(x="intensity:Q", y="gflops:Q", detail="level:N")
     )
     return _done(roof + dots, 280)

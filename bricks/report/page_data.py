@@ -37,9 +37,12 @@ def _target(view: TargetView) -> Facts:
             if part.brick not in index:
                 index[part.brick] = len(bricks)
                 operator, shapes = printable(part.operator), printable(part.shapes)
-                bricks.append([part.brick, operator, shapes, part.flops, _round(part.bytes)])
+                bricks.append(
+                    [part.brick, operator, shapes, part.flops, _round(part.bytes), part.roof_s]
+                )
         models.append(_model(model, index))
-    peaks = view.peaks.flops_per_s, view.peaks.bytes_per_s
+    levels = [level.bytes_per_s for level in view.peaks.levels]
+    peaks = view.peaks.flops_per_s, view.peaks.bytes_per_s, max(levels, default=None)
     return {
         "bricks": bricks,
         "models": models,

@@ -13,11 +13,11 @@ from factories import conv_net, mlp, model, node, save, value
 from store_examples import measure
 
 import bricks
-from bricks.analysis.explanation import BestImplementation, Part, Peaks, same_work
-from bricks.measure.peaks import compute_peak, memory_peak, peak_bricks
+from bricks.analysis.explanation import BestImplementation, Level, Part, Peaks, same_work
+from bricks.measure.peaks import compute_peaks, memory_peaks, peak_bricks
 from bricks.predict.features import extract_features
 
-PEAKS = Peaks(flops_per_s=100e9, bytes_per_s=10e9)
+PEAKS = Peaks(flops_per_s=100e9, bytes_per_s=10e9, levels=(Level(1 << 15, 10e9),))
 
 
 def part(**facts: Any) -> Part:
@@ -26,7 +26,8 @@ def part(**facts: Any) -> Part:
         "total_s": 4e-3, "share": 0.5, "predicted": False, "flops": 100_000_000,
         "bytes": 1_000_000, "peaks": PEAKS, "models": 0,
     }  # fmt: skip
-    return Part(**(usual | facts))
+    made = usual | facts
+    return Part(**{"comparable_flops": made["flops"], **made})
 
 
 def test_rates_are_those_of_one_occurrence() -> None:
@@ -65,9 +66,32 @@ def test_what_is_lost_is_lost_at_every_place() -> None:
 
 
 def test_peaks_do_the_work_that_they_say() -> None:
-    assert compute_peak().flops == 2 * 1024**3
-    assert memory_peak().bytes_moved == 2 * 64 * 2**20
-    assert len({brick.key for brick in peak_bricks()}) == 2
+    assert max(brick.flops or 0 for brick in compute_peaks()) == 2 * 1024**3
+    for stream in memory_peaks():
+        assert stream.brick.bytes_moved == pytest.approx(stream.size_bytes, rel=0.01)
+        assert (stream.brick.flops or 0) <= stream.size_bytes / 4
+    bricks_of_peaks = peak_bricks()
+    assert len({brick.key for brick in bricks_of_peaks}) == len(bricks_of_peaks)
+
+
+def test_a_brick_is_held_against_the_level_of_memory_that_holds_it() -> None:
+    levels = Level(1 << 15, 100e9), Level(1 << 20, 40e9), Level(1 << 25, 10e9)
+    peaks = Peaks(100e9, 10e9, levels)
+    assert [peaks.bandwidth(size) for size in (8, 1 << 15, 1 << 19)] == [100e9] * 3
+    assert [peaks.bandwidth(size) for size in (1 << 20, 1 << 24)] == [40e9] * 2
+    assert [peaks.bandwidth(size) for size in (1 << 25, 1 << 40)] == [10e9] * 2
+    assert Peaks(100e9, 10e9).bandwidth(8) is None
+
+
+def test_a_larger_size_that_is_faster_raises_the_roof_of_smaller_ones() -> None:
+    """So it is with several threads: they share what is too little for one."""
+    peaks = Peaks(100e9, 10e9, (Level(1 << 15, 30e9), Level(1 << 20, 60e9), Level(1 << 25, 10e9)))
+    assert [peaks.bandwidth(size) for size in (8, 1 << 16, 1 << 21)] == [60e9] * 3
+
+
+def test_what_a_peak_of_other_numbers_would_be_is_not_made_up() -> None:
+    assert part(comparable_flops=None).peak_share is None
+    assert part(comparable_flops=None).flops_per_s == pytest.approx(50e9)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ import onnxruntime
 import pytest
 from conformance import CUTS, FINDINGS, OPERATORS, PACKAGED, PAGE, Result, examine_all, word
 
+pytestmark = pytest.mark.slow
+
 KINDS = (OPERATORS, *PACKAGED)
 # A row of the page: tried, run by the runtime, (exact, close,) different, refused.
 ROW = r"^\| ([\w-]+) \| (\w+) \| (\d+) \| (\d+) \| \d+ \| \d+ \| (\d+) \| (\d+)"
@@ -18,7 +20,6 @@ def results() -> Sequence[Result]:
     return examine_all(KINDS)
 
 
-@pytest.mark.slow
 def test_what_the_runtime_runs_decomposes_and_chains_exactly(results: Sequence[Result]) -> None:
     run = [result for result in results if result.runs]
     assert sum(result.kind == OPERATORS for result in run) >= 1350

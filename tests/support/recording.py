@@ -135,7 +135,8 @@ def _general(facts: Any, key: str = "") -> Any:
     if isinstance(facts, dict):
         if facts.keys() >= {"installed", "environment"}:  # of a runtime
             return {k: v if k in ("name", "provider") else f"<{k}>" for k, v in facts.items()}
-        return {k: _general(v, k) for k, v in facts.items()}
+        # Levels of memory were added to the peaks since.
+        return {k: _general(v, k) for k, v in facts.items() if (key, k) != ("peaks", "levels")}
     if isinstance(facts, list):
         return [_general(v, key) for v in facts]
     return facts

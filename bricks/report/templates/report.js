@@ -17,15 +17,12 @@ const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 // A model's parts, with all that follows from what a brick does and how long it takes.
 function partsOf(target, model) {
   const total = model.parts.reduce((sum, part) => sum + part[2], 0);
-  const [flopsPeak, bytesPeak] = target.peaks;
   return model.parts.map(([index, places, all, predicted]) => {
-    const [brick, operator, shapes, flops, bytes] = target.bricks[index];
+    const [brick, operator, shapes, flops, bytes, roof] = target.bricks[index];
     const latency = places ? all / places : 0;
     const rates = [];
     if (latency && flops !== null) rates.push(`${(flops / latency / 1e9).toPrecision(3)} GFLOP/s`);
     if (latency) rates.push(`${(bytes / latency / 1e9).toPrecision(3)} GB/s`);
-    const roof = flops !== null && flopsPeak && bytesPeak
-      ? Math.max(flops / flopsPeak, bytes / bytesPeak) : null;
     return {
       index, places, all, latencyS: latency, share: total ? all / total : 0, flops, bytes,
       brick: brick.slice(0, 11), operator, shapes,
@@ -137,15 +134,18 @@ function roofline(target, model, parts) {
   const rows = parts.filter((part) => part.flops && part.bytes && part.latencyS).map((part) => ({
     ...part, intensity: part.flops / part.bytes, gflops: part.flops / part.latencyS / 1e9,
   }));
-  const [flopsPeak, bytesPeak] = target.peaks;
+  // One roof for what comes from memory, one for what the fastest cache holds.
+  const [flopsPeak, memoryPeak, cachePeak] = target.peaks;
   const roof = [];
-  if (flopsPeak && bytesPeak && rows.length) {
+  for (const bytesPeak of new Set([memoryPeak, cachePeak])) {
+    if (!flopsPeak || !bytesPeak || !rows.length) continue;
     const knee = flopsPeak / bytesPeak;
     const intensities = rows.map((row) => row.intensity);
     const low = Math.min(...intensities, knee / 10);
     const high = Math.max(...intensities, knee * 10);
     for (const intensity of [low, knee, high]) {
-      roof.push({ intensity, gflops: Math.min(flopsPeak, intensity * bytesPeak) / 1e9 });
+      const gflops = Math.min(flopsPeak, intensity * bytesPeak) / 1e9;
+      roof.push({ intensity, gflops, level: bytesPeak });
     }
   }
   return { rows, roof };
