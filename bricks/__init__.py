@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from bricks.session.bench import Bench
     from bricks.session.options import Options
     from bricks.session.summaries import Comparison, Measured, Probed
-    from bricks.store.exchange import Merged
+    from bricks.store.merge import Merged
     from bricks.store.store import Store
     from bricks.suite import Suite, read_suite, write_suite
     from bricks.system.target import Runtime, System, Target
@@ -86,7 +86,7 @@ _ORIGIN = {
     "bricks.session.bench": ("Bench",),
     "bricks.session.options": ("Options",),
     "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
-    "bricks.store.exchange": ("Merged",),
+    "bricks.store.merge": ("Merged",),
     "bricks.store.store": ("Store",),
     "bricks.suite": ("Suite", "read_suite", "write_suite"),
     "bricks.system.target": ("Runtime", "System", "Target"),

@@ -17,7 +17,7 @@ The room must not know how anything is decomposed, measured or estimated.
 """
 
 from bricks.store.claims import Claim, Owner, alive
-from bricks.store.exchange import Merged
+from bricks.store.merge import Merged
 from bricks.store.schema import SCHEMA_VERSION
 from bricks.store.store import CacheStats, Store
 

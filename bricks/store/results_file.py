@@ -23,7 +23,11 @@ FORMAT, VERSION = "bricks-results", 1
 # No line is longer: a brick's model holds no weights.
 MAX_LINE_BYTES = 64 << 20
 
+# A record: its kind, and its facts as plain JSON.
 Record = tuple[str, dict[str, Any]]
+
+# The kinds of records in their order in a file: each refers to nothing that comes later.
+KINDS = ("system", "target", "brick", "plan", "measurement")
 
 
 def write(path: Path, records: Iterable[Record], *, package: str) -> int:

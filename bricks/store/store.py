@@ -20,12 +20,12 @@ from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import StoreError
 from bricks.samples.measurement import Failure, Measurement
 from bricks.store import engine as database
-from bricks.store import exchange, results_file
+from bricks.store import export, merge, results_file
 from bricks.store import measurements as ledger
 from bricks.store.audit import Rekey, problems
 from bricks.store.claims import LEASE_S, Claim, Owner, Watch
-from bricks.store.exchange import Merged
 from bricks.store.integrity import integrity_problems, refuse_what_is_cut_off
+from bricks.store.merge import Merged, Mismatch
 from bricks.store.migrations import prepare
 from bricks.store.rows import (
     SYSTEM_COLUMNS,
@@ -403,10 +403,10 @@ class Store:
         package that writes it. The same content gives the same bytes.
         """
         with self._reading() as connection:
-            found = exchange.records(connection, target_keys, keys)
+            found = export.records(connection, target_keys, keys)
             return results_file.write(path, found, package=package)
 
-    def merge(self, path: Path, mismatch: exchange.Mismatch) -> Merged:
+    def merge(self, path: Path, mismatch: Mismatch) -> Merged:
         """Take in what another cache exported into ``path``: all of it, or nothing.
 
         ``mismatch`` says what is wrong with a brick, or None. Raises StoreError for a file that is
@@ -414,8 +414,8 @@ class Store:
         """
         with results_file.reading(path) as found, self._writing() as connection:
             # What is looked up first and written later must not be written by others in between.
-            database.lock_tables(connection, exchange.WRITTEN)
-            return exchange.merge(connection, found, mismatch, self._watch)
+            database.lock_tables(connection, merge.WRITTEN)
+            return merge.merge(connection, found, mismatch, self._watch)
 
     # The cache itself
 

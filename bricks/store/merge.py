@@ -1,43 +1,41 @@
-"""What travels between caches: rows as records of plain JSON, and records merged into rows.
+"""What one cache takes from another: records of plain JSON, merged into rows.
 
-Merging is idempotent: what is known already is left as it is, and of a measurement that two caches
-have, the rounds of both are kept. Nothing is taken on trust: keys of systems, targets and bricks
-are computed again from what they stand for, so that what belongs to one system can never come to
+Merging is idempotent: a row that is here already is left as it is, and of a measurement that both
+caches have, the rounds of both are kept. No record is trusted: keys of systems, targets and bricks
+are computed again from the facts that they stand for, so a measurement of one system never comes to
 count for another. Each function works inside a transaction that the caller opened. Must not know
-how records are written to files, nor what makes a brick sound; who knows passes ``mismatch``.
+how records are written to files, nor which bricks are sound; the caller passes ``mismatch``.
 """
 
 from __future__ import annotations
 
 import math
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Table, func, select, update
+from sqlalchemy import Connection, Row, Table, func, select, update
 
 from bricks.decompose.plan import Brick, Plan
-from bricks.errors import StoreError, first_line
+from bricks.errors import first_line
 from bricks.samples.measurement import Round
 from bricks.store.audit import BRICK_PREFIX
 from bricks.store.claims import Owner, Watch, lease_columns
 from bricks.store.engine import CHUNK, chunks, insert_or_ignore
+from bricks.store.export import rounds_by_id
+from bricks.store.results_file import KINDS, Record
 from bricks.store.rows import (
-    SYSTEM_COLUMNS,
     brick_of,
     brick_row,
     decoding,
-    plan_of,
     plan_row,
-    round_of,
     round_row,
     system_of,
     system_row,
-    target_of,
     target_row,
 )
 from bricks.store.schema import (
@@ -54,15 +52,10 @@ from bricks.store.schema import (
 )
 from bricks.system.target import Runtime, System, Target, checked_price
 
-# A record: its kind, and what it says.
-Record = tuple[str, dict[str, Any]]
-
+# What is wrong with a brick in one line; None if it is what its key stands for.
 Mismatch = Callable[[Brick], str | None]
 
-# Their order in a file: each refers to nothing that comes later.
-KINDS = ("system", "target", "brick", "plan", "measurement")
-
-# All that merging writes to, in the order in which other transactions do.
+# The tables that merging writes to, in the order in which other transactions write to them.
 WRITTEN = (measurements, rounds, systems, targets, bricks, plans)
 
 
@@ -81,124 +74,6 @@ class Merged:
     rounds: int = 0
     known: int = 0
     busy: int = 0
-
-
-# Records
-
-
-def records(
-    connection: Connection, target_keys: Collection[str], keys: Collection[str] | None = None
-) -> Iterator[Record]:
-    """All that is settled on these targets, with the plans and bricks that it is about, in order.
-
-    The same content gives the same records; only rounds are in the order in which they were taken.
-    With ``keys``, only what is settled of these, for who knows the bricks already.
-    """
-    chosen = sorted(target_keys)
-    yield from _targets(connection, chosen)
-    if keys is None:
-        yield from _bricks(connection, chosen)
-        yield from _plans(connection, chosen)
-    yield from _measurements(connection, chosen, keys)
-
-
-def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
-    query = select(targets, *SYSTEM_COLUMNS).join(systems)
-    query = query.where(targets.c.key.in_(chosen)).order_by(targets.c.key)
-    found: list[Target] = []
-    for row in connection.execute(query):
-        with decoding(f"target {row.key}"):
-            found.append(target_of(row))
-    for system in sorted({t.system.key: t.system for t in found}.values(), key=lambda s: s.key):
-        yield "system", system.to_json()
-    for target in found:
-        runtime = target.runtime.to_json()
-        yield "target", {"key": target.key, "system": target.system.key, "runtime": runtime}
-
-
-def _bricks(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
-    """Those that were measured there or that a plan of there names."""
-    query = select(measurements.c.brick_key).where(
-        measurements.c.target_key.in_(chosen), measurements.c.state != OPEN
-    )
-    keys = set(connection.execute(query).scalars())
-    for row in connection.execute(_plans_query(chosen)):
-        with decoding(f"the plan of {row.digest}"):
-            keys.update(plan_of(row).keys)
-    for chunk in chunks(keys):
-        query = select(bricks).where(bricks.c.key.in_(chunk)).order_by(bricks.c.key)
-        for row in connection.execute(query):
-            with decoding(f"brick {row.key}"):
-                yield "brick", _brick_record(brick_of(row))
-
-
-def _brick_record(brick: Brick) -> dict[str, Any]:
-    return {"key": brick.key, "model": b64encode(brick.model).decode(), **brick.to_json()}
-
-
-def _plans_query(chosen: Sequence[str]) -> Select[Any]:
-    order = plans.c.target_key, plans.c.granularity, plans.c.digest
-    return select(plans).where(plans.c.target_key.in_(chosen)).order_by(*order)
-
-
-def _plans(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
-    for row in connection.execute(_plans_query(chosen)):
-        with decoding(f"the plan of {row.digest}"):
-            plan = plan_of(row).to_json()
-        yield "plan", {"target": row.target_key, "wall_s": row.wall_s, "plan": plan}
-
-
-def _measurements(
-    connection: Connection, chosen: Sequence[str], keys: Collection[str] | None
-) -> Iterator[Record]:
-    query = select(measurements).where(
-        measurements.c.target_key.in_(chosen), measurements.c.state != OPEN
-    )
-    order = measurements.c.target_key, measurements.c.brick_key, measurements.c.protocol
-    rows = connection.execute(query.order_by(*order)).all()
-    if keys is not None:
-        wanted = set(keys)
-        rows = [row for row in rows if row.brick_key in wanted]
-    for begin in range(0, len(rows), CHUNK):
-        some = rows[begin : begin + CHUNK]
-        taken = _rounds_by_id(connection, [row.id for row in some])
-        for row in some:
-            record = {
-                "target": row.target_key,
-                "brick": row.brick_key,
-                "protocol": row.protocol,
-                "wall_s": row.wall_s,
-            }
-            if row.state == FAILED:
-                record["reason"] = row.reason or ""
-            else:
-                mine = taken.get(row.id, [])
-                if len(mine) != row.round_count or not mine:
-                    raise StoreError(
-                        f"the measurement of {row.brick_key} is damaged in the cache ({len(mine)}"
-                        f" of its {row.round_count} rounds can be found): run 'bricks cache verify'"
-                    )
-                record["rounds"] = list(map(_round_record, mine))
-            yield "measurement", record
-
-
-def _rounds_by_id(connection: Connection, ids: Collection[int]) -> dict[int, list[Round]]:
-    found: dict[int, list[Round]] = {}
-    for chunk in chunks(ids):
-        query = select(rounds).where(rounds.c.measurement_id.in_(chunk))
-        query = query.order_by(rounds.c.measurement_id, rounds.c.number)
-        for row in connection.execute(query):
-            with decoding(f"round {row.number} of measurement {row.measurement_id}"):
-                found.setdefault(row.measurement_id, []).append(round_of(row))
-    return found
-
-
-def _round_record(taken: Round) -> list[Any]:
-    conditions = taken.reference_s, taken.waited_share, taken.reference_end_s
-    return [list(taken.samples), *conditions]
-
-
-# Merging
 
 
 def merge(
@@ -355,7 +230,7 @@ class _Measurements:
             self._merged.measurements += len(new)
             fresh = self._rows(target_key, protocol, [row["brick_key"] for row in new])
             self._add({row.id: (settled[key].rounds, 0) for key, row in fresh.items()})
-        taken = _rounds_by_id(self._connection, [row.id for row in rows.values()])
+        taken = rounds_by_id(self._connection, [row.id for row in rows.values()])
         for key, row in rows.items():
             self._join(row, settled[key], taken.get(row.id, []))
 

@@ -1,0 +1,148 @@
+"""What one cache gives to another: rows as records of plain JSON.
+
+A reader of the records needs nothing but them: a record names keys, and the records of these keys
+come before it. Each function works inside a transaction that the caller opened. Must not know how
+records are written to files (``results_file.py``), nor how they are merged (``merge.py``).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, select
+
+from bricks.decompose.plan import Brick
+from bricks.errors import StoreError
+from bricks.samples.measurement import Round
+from bricks.store.engine import CHUNK, chunks
+from bricks.store.results_file import Record
+from bricks.store.rows import (
+    SYSTEM_COLUMNS,
+    brick_of,
+    decoding,
+    plan_of,
+    round_of,
+    target_of,
+)
+from bricks.store.schema import FAILED, OPEN, bricks, measurements, plans, rounds, systems, targets
+from bricks.system.target import Target
+
+
+def records(
+    connection: Connection, target_keys: Collection[str], keys: Collection[str] | None = None
+) -> Iterator[Record]:
+    """All settled measurements on these targets, with the plans and bricks that they refer to.
+
+    The records come in the order of :data:`~bricks.store.results_file.KINDS`, and the same content
+    gives the same records; only rounds keep the order in which they were taken. With ``keys``, the
+    records are the targets and the settled measurements of these bricks alone, for a cache that has
+    the bricks already. Raises StoreError for a row that is damaged.
+    """
+    chosen = sorted(target_keys)
+    yield from _targets(connection, chosen)
+    if keys is None:
+        yield from _bricks(connection, chosen)
+        yield from _plans(connection, chosen)
+    yield from _measurements(connection, chosen, keys)
+
+
+def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
+    query = select(targets, *SYSTEM_COLUMNS).join(systems)
+    query = query.where(targets.c.key.in_(chosen)).order_by(targets.c.key)
+    found: list[Target] = []
+    for row in connection.execute(query):
+        with decoding(f"target {row.key}"):
+            found.append(target_of(row))
+    for system in sorted({t.system.key: t.system for t in found}.values(), key=lambda s: s.key):
+        yield "system", system.to_json()
+    for target in found:
+        runtime = target.runtime.to_json()
+        yield "target", {"key": target.key, "system": target.system.key, "runtime": runtime}
+
+
+def _bricks(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
+    """Those that were measured there or that a plan of there names."""
+    query = select(measurements.c.brick_key).where(
+        measurements.c.target_key.in_(chosen), measurements.c.state != OPEN
+    )
+    keys = set(connection.execute(query).scalars())
+    for row in connection.execute(_plans_query(chosen)):
+        with decoding(f"the plan of {row.digest}"):
+            keys.update(plan_of(row).keys)
+    for chunk in chunks(keys):
+        query = select(bricks).where(bricks.c.key.in_(chunk)).order_by(bricks.c.key)
+        for row in connection.execute(query):
+            with decoding(f"brick {row.key}"):
+                yield "brick", _brick_record(brick_of(row))
+
+
+def _brick_record(brick: Brick) -> dict[str, Any]:
+    return {"key": brick.key, "model": b64encode(brick.model).decode(), **brick.to_json()}
+
+
+def _plans_query(chosen: Sequence[str]) -> Select[Any]:
+    order = plans.c.target_key, plans.c.granularity, plans.c.digest
+    return select(plans).where(plans.c.target_key.in_(chosen)).order_by(*order)
+
+
+def _plans(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
+    for row in connection.execute(_plans_query(chosen)):
+        with decoding(f"the plan of {row.digest}"):
+            plan = plan_of(row).to_json()
+        yield "plan", {"target": row.target_key, "wall_s": row.wall_s, "plan": plan}
+
+
+def _measurements(
+    connection: Connection, chosen: Sequence[str], keys: Collection[str] | None
+) -> Iterator[Record]:
+    query = select(measurements).where(
+        measurements.c.target_key.in_(chosen), measurements.c.state != OPEN
+    )
+    order = measurements.c.target_key, measurements.c.brick_key, measurements.c.protocol
+    rows = connection.execute(query.order_by(*order)).all()
+    if keys is not None:
+        wanted = set(keys)
+        rows = [row for row in rows if row.brick_key in wanted]
+    for begin in range(0, len(rows), CHUNK):
+        some = rows[begin : begin + CHUNK]
+        taken = rounds_by_id(connection, [row.id for row in some])
+        for row in some:
+            record = {
+                "target": row.target_key,
+                "brick": row.brick_key,
+                "protocol": row.protocol,
+                "wall_s": row.wall_s,
+            }
+            if row.state == FAILED:
+                record["reason"] = row.reason or ""
+            else:
+                mine = taken.get(row.id, [])
+                if len(mine) != row.round_count or not mine:
+                    raise StoreError(
+                        f"the measurement of {row.brick_key} is damaged in the cache ({len(mine)}"
+                        f" of its {row.round_count} rounds can be found): run 'bricks cache verify'"
+                    )
+                record["rounds"] = list(map(_round_record, mine))
+            yield "measurement", record
+
+
+def rounds_by_id(connection: Connection, ids: Collection[int]) -> dict[int, list[Round]]:
+    """The rounds of each measurement by its row number, in the order in which they were taken.
+
+    Raises StoreError for a round that is damaged.
+    """
+    found: dict[int, list[Round]] = {}
+    for chunk in chunks(ids):
+        query = select(rounds).where(rounds.c.measurement_id.in_(chunk))
+        query = query.order_by(rounds.c.measurement_id, rounds.c.number)
+        for row in connection.execute(query):
+            with decoding(f"round {row.number} of measurement {row.measurement_id}"):
+                found.setdefault(row.measurement_id, []).append(round_of(row))
+    return found
+
+
+def _round_record(taken: Round) -> list[Any]:
+    conditions = taken.reference_s, taken.waited_share, taken.reference_end_s
+    return [list(taken.samples), *conditions]
