@@ -304,20 +304,6 @@ def costs(connection: Connection, target_key: str) -> dict[str, float]:
     return {row.brick_key: float(row.wall_s) for row in rows}
 
 
-def held_by_others(
-    connection: Connection, target_key: str, keys: Sequence[str], owner: Owner, watch: Watch
-) -> set[str]:
-    """Those of ``keys`` on which somebody else has a claim that counts."""
-    watch.look_again()
-    held: set[str] = set()
-    for chunk in chunks(keys):
-        query = select(measurements).where(_among(target_key, chunk), measurements.c.state == OPEN)
-        for row in connection.execute(query):
-            if _held_by_another(row, owner, watch):
-                held.add(row.brick_key)
-    return held
-
-
 def forget_failures(connection: Connection, target_key: str, keys: Sequence[str]) -> int:
     """Delete failures, so that they can be tried again; returns how many there were."""
     forgotten = 0

@@ -83,6 +83,7 @@ class Store:
         self._lease_s = lease_s
         self._watch = Watch(lease_s)
         self._unwritable = unwritable
+        self._sound = False  # whether the whole file was checked, and no damage found
         self.path = label
 
     @classmethod
@@ -376,11 +377,6 @@ class Store:
         with self._reading() as connection:
             return ledger.costs(connection, target_key)
 
-    def held_by_others(self, target_key: str, keys: Sequence[str], owner: Owner) -> set[str]:
-        """Those of ``keys`` that somebody else is measuring now."""
-        with self._reading() as connection:
-            return ledger.held_by_others(connection, target_key, keys, owner, self._watch)
-
     def forget_failures(self, target_key: str, keys: Sequence[str]) -> int:
         """Forget failures so that they are tried again; returns how many there were."""
         with self._writing() as connection:
@@ -453,15 +449,21 @@ class Store:
     def refuse_damage(self) -> None:
         """Raise StoreError if the database file is damaged.
 
-        Where an index lacks entries, what was measured would be taken for missing, and measured
-        again: so this is asked before anything is measured or counted. It reads the whole file,
-        in a few milliseconds for each megabyte.
+        An index that has lost entries makes measurements look missing, and they would be made
+        again: so a caller asks this before it measures, predicts or counts. The first call reads
+        the whole file, in a few milliseconds for each megabyte. A file in which it found no damage
+        is not read again until the store is opened anew: what this and other processes write later
+        goes through SQLite's transactions, which leave the file whole. Use :meth:`verify` to look
+        again.
         """
+        if self._sound:
+            return
         with self._reading() as connection:
             for problem in integrity_problems(connection):
                 raise StoreError(
                     f"the cache {self.path} is damaged ({problem}): run 'bricks cache verify'"
                 )
+        self._sound = True
 
     def verify(self, rekey: Rekey | None = None) -> list[str]:
         """Check the whole cache; returns the problems found, one line each, none if it is sound.
