@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def measure_on(scheduler: str, options: Measuring) -> None:
     """Measure the models on all hosts that have joined ``scheduler``, into this cache."""
     from bricks.fleet.cluster import checked_address, connected
-    from bricks.fleet.dispatch import Fleet
+    from bricks.fleet.coordinator import Coordinator
     from bricks.store import Store
 
     checked_address(scheduler)
@@ -42,10 +42,10 @@ def measure_on(scheduler: str, options: Measuring) -> None:
         connected(scheduler) as cluster,
         terminal_progress() as progress,
     ):
-        fleet = Fleet(
+        coordinator = Coordinator(
             cluster, store, models, bench_options(options), progress=progress, note=remark
         )
-        done = fleet.run()
+        done = coordinator.run()
     targets, hosts = list(map(_target, done.targets)), list(map(_host, done.hosts))
     if options.json:
         rows = [{"model": m.name, "error": getattr(m, "error", None)} for m in read]

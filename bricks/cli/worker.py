@@ -24,6 +24,9 @@ def worker(
 ) -> None:
     """Measure on this host what 'bricks measure --scheduler' asks for, until interrupted.
 
+    Any program that can connect to the scheduler can run code on this host. Use it on networks
+    whose users you trust, or with Dask's TLS.
+
     Example: bricks worker tcp://192.0.2.1:8786
     """
     from bricks.fleet.worker import serve

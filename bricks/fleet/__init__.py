@@ -1,5 +1,16 @@
 """Hosts that measure together: every distinct system measures each brick once.
 
-A scheduler (Dask's, which the user starts) knows hosts that have joined it with ``bricks worker``.
-Whoever has models deals out their bricks among them, and gathers what they measure.
+Hosts join a Dask scheduler, which the user starts, with ``bricks worker``. A coordinator on one
+host distributes the bricks of its models among them, and merges their measurements into its cache.
+Data that arrives is checked as a file from anybody would be; but Dask pickles functions, so any
+program that can connect to the scheduler can run code on every host. A fleet is for networks whose
+users are trusted, or for Dask's TLS.
+
+    queue.py        the batches of one target that are still to be measured
+    hosts.py        hosts as the coordinator sees them
+    coordinator.py  which host measures which batch
+    host.py         the functions that the coordinator calls on a host
+    report.py       what each host and each target came to
+    cluster.py      hosts behind a Dask scheduler
+    worker.py       ``bricks worker``
 """

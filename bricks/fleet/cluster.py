@@ -1,9 +1,10 @@
-"""Reaches hosts through a scheduler of Dask's.
+"""Hosts that have joined a Dask scheduler, and calls of functions on them.
 
-The one place, with ``worker.py``, that knows Dask. Functions travel by name and results as plain
-data, but whoever can reach the scheduler can have any code run on all hosts: it belongs into a
-network of its own, or behind TLS (Dask's configuration, addresses with ``tls://``). Nothing is
-reached but the address that the user gives.
+With ``worker.py`` the only module that knows Dask. Dask pickles functions and their results, so any
+program that can connect to the scheduler can run code on all hosts, and a host can run code on the
+coordinator's: nothing here protects against that. The scheduler belongs on a network whose users
+are trusted, or behind Dask's TLS (its own configuration, with addresses that begin ``tls://``). No
+address is contacted but the one that the user gives. Must not know what is called on the hosts.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import FleetError, UsageError, first_line
-from bricks.fleet.dispatch import Call, Seen
+from bricks.fleet.hosts import Call, HostStatus
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-# What a worker that 'bricks worker' started has one of: so no other one is asked, and it is asked
-# one thing at a time.
+# The Dask resource of which a worker started by 'bricks worker' has one: so no other worker gets a
+# call, and each runs one call at a time.
 RESOURCE = "bricks"
 
 _SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
@@ -37,8 +38,8 @@ def checked_address(address: str) -> str:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
-    """Import Dask; FleetError where it is not installed. What it logs is for its own people."""
+def dask_without_logs() -> Iterator[None]:
+    """Import Dask with its log switched off; FleetError where it is not installed."""
     try:
         import dask
     except ImportError as exc:
@@ -60,7 +61,7 @@ def quietly() -> Iterator[None]:
 def connected(address: str, timeout_s: float = 10.0) -> Iterator[DaskCluster]:
     """The hosts behind the scheduler at ``address``; FleetError if none answers there."""
     address = checked_address(address)
-    with quietly():
+    with dask_without_logs():
         from distributed import Client
 
         try:
@@ -83,8 +84,8 @@ class DaskCluster:
         self._client = client
         self._address = address
 
-    def hosts(self) -> Mapping[str, Seen]:
-        """All that are there now, by address; FleetError if the scheduler is not any more."""
+    def hosts(self) -> Mapping[str, HostStatus]:
+        """All hosts that are there now, by address; FleetError if the scheduler has gone."""
         if self._client.status != "running":
             raise self._gone()
         try:
@@ -92,7 +93,7 @@ class DaskCluster:
         except OSError as exc:
             raise self._gone() from exc
         return {
-            address: Seen(str(facts["name"]), float(facts["last_seen"]))
+            address: HostStatus(str(facts["name"]), float(facts["last_seen"]))
             for address, facts in workers.items()
             if RESOURCE in facts["resources"]
         }
@@ -104,20 +105,20 @@ class DaskCluster:
         )
 
     def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> Call:
-        """Have a function called on a host."""
+        """Call a function on a host."""
         return _DaskCall(self._client, self._submit(address, function, *arguments))
 
-    def tell(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
-        """The same, whenever the host comes to it; nobody asks what it returned."""
+    def notify(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function on a host when it is free, without waiting for a result."""
         from distributed import fire_and_forget
 
         if self._client.status != "running":
-            return  # it will not come to it
+            return  # no host can be reached without it
         fire_and_forget(self._submit(address, function, *arguments))
 
     def _submit(self, address: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         with warnings.catch_warnings():
-            # Models are sent once, to one host: there is no better way that Dask could advise.
+            # Dask advises to scatter large arguments; a model is sent to each host once, as it is.
             warnings.filterwarnings("ignore", message="Sending large graph")
             return self._client.submit(
                 function,
@@ -131,10 +132,10 @@ class DaskCluster:
 
 
 class _DaskCall:
-    """A call that has ended only when what it returned is here.
+    """A call that counts as done only when its result has arrived here.
 
-    Dask's own future has ended as soon as the result lies on the host, and fetching it then waits
-    for good where the host hangs in between.
+    Dask's own future is done as soon as the result lies on the host; fetching it then waits forever
+    if the host hangs in between.
     """
 
     def __init__(self, client: Client, future: Future[Any]) -> None:
@@ -150,6 +151,6 @@ class _DaskCall:
     def result(self) -> Any:
         return self._fetched.result(timeout=0)
 
-    def abandon(self) -> None:
+    def cancel(self) -> None:
         self._fetched.cancel()
         self._future.cancel()

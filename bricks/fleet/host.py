@@ -1,9 +1,10 @@
-"""What is done on a host of the fleet, as whoever deals out the work asks for it.
+"""The functions that the coordinator calls on a host of the fleet.
 
-Models come in weightless, and what is measured goes out as a file of results, the same that
-``bricks cache export`` writes: nothing is trusted on either side that would not be trusted of a
-file. What belongs to one request of work, its models and a cache, is kept here under a name until
-it is over. Must not know how hosts are reached, nor what others measure.
+Models come in without weights, and measurements go out as a file of results, the same that
+``bricks cache export`` writes: this data is checked on both sides as a file from anybody would be.
+That does not make the fleet safe for strangers: whoever reaches the scheduler can run any code
+here, not just these functions (``cluster.py``). Models and cache of one request are kept here under
+its name until it is over. Must not know how hosts are reached, nor what others measure.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ from typing import Any
 
 from bricks._version import __version__
 from bricks.analysis.batch import decompose_all
-from bricks.errors import BricksError, FleetError
+from bricks.errors import BricksError, FleetError, SuiteError
 from bricks.graph.model import Model
 from bricks.samples.call_overhead import PROBES
 from bricks.session.bench import Bench
 from bricks.session.options import Options
 from bricks.suite import pack_model, unpack_model
+from bricks.suite.archive import MAX_FILE_BYTES
 from bricks.system import System, Target, fingerprint
 
-# A request that was not heard of for so long is over: who made it must have ended.
+# A request without a call for so long is over: its coordinator must have ended.
 _IDLE_S = 1800.0
+
+# Of a compressed model, at most so much is decompressed at once to learn how large it is.
+_PIECE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +46,46 @@ class ModelPayload:
 
     @classmethod
     def of(cls, model: Model) -> ModelPayload:
-        """What is sent of ``model``."""
+        """The payload of ``model``."""
         return cls(model.name, model.digest, zlib.compress(pack_model(model)))
 
-    def opened(self) -> Model:
-        """The model; SuiteError unless it is what its digest stands for."""
+    def unpack(self) -> Model:
+        """The model; SuiteError if its digest stands for another, or it is too large for one."""
+        self._check_size()
         return unpack_model("what was sent", self.name, self.digest, zlib.decompress(self.skeleton))
+
+    def _check_size(self) -> None:
+        """SuiteError unless the skeleton decompresses to its end, within ``MAX_FILE_BYTES``.
+
+        A few bytes can stand for gigabytes, so its size is counted before any of it is kept.
+        """
+        unpacker, packed, size = zlib.decompressobj(), self.skeleton, 0
+        try:
+            while not unpacker.eof and (piece := unpacker.decompress(packed, _PIECE_BYTES)):
+                packed, size = unpacker.unconsumed_tail, size + len(piece)
+                if size > MAX_FILE_BYTES:
+                    raise SuiteError(
+                        f"the model {self.name} that was sent is larger than"
+                        f" {MAX_FILE_BYTES >> 20} MiB without its weights: refused; measure it on"
+                        " each host, without --scheduler"
+                    )
+        except zlib.error as exc:
+            raise self._damaged() from exc
+        if not unpacker.eof:
+            raise self._damaged()
+
+    def _damaged(self) -> SuiteError:
+        return SuiteError(
+            f"the model {self.name} that was sent is cut off or damaged: send it again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A host that has decomposed what it can of the models.
+    """A host that is ready to measure: it has decomposed the models that it can.
 
-    ``errors`` are lines by the names of those that it cannot; ``results`` is a file of plans and
-    bricks.
+    ``errors`` are lines by the names of the models that it cannot decompose; ``results`` is a file
+    of results with the plans and bricks.
     """
 
     target: Target
@@ -64,7 +95,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What measuring some bricks came to; ``results`` is a file, ``system`` the host afterwards.
+    """A batch of bricks that was measured: a file of results, and the host's system afterwards.
 
     ``foreign_cores``, ``rounds``, ``disturbed_rounds`` and ``eviction_short`` are as in
     :class:`bricks.Measured`.
@@ -104,20 +135,22 @@ _lock = threading.Lock()
 
 
 def greet() -> dict[str, Any]:
-    """Which version of the package runs here: another one might measure otherwise."""
+    """The version of the package that runs here: another version might measure differently."""
     return {"package": __version__}
 
 
-def prepare(request: str, options: Options, parcels: Sequence[ModelPayload]) -> Ready:
-    """Take in the models of a request, and decompose them; anything under its name is forgotten."""
+def prepare(request: str, options: Options, payloads: Sequence[ModelPayload]) -> Ready:
+    """Decompose the models of a request, and keep them until :func:`finish`.
+
+    A request of the same name is finished first. Raises SuiteError for a model that is refused.
+    """
     _end_idle()
     finish(request)
     folder = tempfile.TemporaryDirectory(prefix="bricks-fleet-")
     bench = Bench(Path(folder.name) / "cache", options)
     made = _Request(bench, folder, [], {})
     try:
-        # In this process nothing changes a target once it is known: so what it is now, it stays.
-        models = [parcel.opened() for parcel in parcels]
+        models = [payload.unpack() for payload in payloads]
         decompose_all(bench, models)
         for model in models:
             try:
@@ -132,11 +165,15 @@ def prepare(request: str, options: Options, parcels: Sequence[ModelPayload]) -> 
         raise
     with _lock:
         _requests[request] = made
+    # The target was taken when the bench was made, and stays for as long as this request.
     return Ready(bench.target, made.errors, results)
 
 
 def measure(request: str, keys: Sequence[str] | None) -> BatchResult:
-    """Measure the bricks ``keys`` of a request's models; None: as its options say, of all."""
+    """Measure the bricks ``keys`` of a request's models; None: those that its options choose.
+
+    Raises FleetError where :func:`prepare` was not called for the request in this process.
+    """
     with _lock:
         known = _requests.get(request)
     if known is None:
@@ -158,7 +195,7 @@ def measure(request: str, keys: Sequence[str] | None) -> BatchResult:
 
 
 def finish(request: str) -> None:
-    """Forget what belongs to a request."""
+    """Forget a request: its models, and its cache."""
     with _lock:
         known = _requests.pop(request, None)
     if known is not None:
@@ -166,7 +203,7 @@ def finish(request: str) -> None:
 
 
 def finish_all() -> None:
-    """Forget everything: the host leaves."""
+    """Forget all requests: the host leaves."""
     for request in list(_requests):
         finish(request)
 

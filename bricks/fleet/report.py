@@ -1,4 +1,7 @@
-"""What measuring on many hosts came to."""
+"""The result of measuring on many hosts: frozen data, by target and by host.
+
+Must not know how it came about, nor how it is shown.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from bricks.system import Target
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """What one host did. ``left`` says why it is no longer part of it; None: it still is.
+    """What one host did. ``left`` says why it no longer takes part; None: it still does.
 
-    ``changed`` are facts of its fingerprint that became others while it measured, and what else
-    makes its latencies worth less. ``foreign_cores``, ``rounds`` and ``disturbed_rounds`` are as in
+    ``portions`` counts the batches that it measured. ``changed`` are lines about facts of its
+    fingerprint that changed while it measured, and about memory that was short: its latencies are
+    less certain for it. ``foreign_cores``, ``rounds`` and ``disturbed_rounds`` are as in
     :class:`bricks.Measured`.
     """
 
@@ -32,10 +36,10 @@ class HostReport:
 
 @dataclass(frozen=True, slots=True)
 class TargetReport:
-    """What is measured of one target. ``bricks`` are all that the models need there.
+    """How much is measured on one target; ``bricks`` counts all that the models need there.
 
     ``errors`` are lines by the names of models that cannot be decomposed there; ``given_up`` are
-    lines about bricks that no host could be made to measure.
+    lines about batches that failed too often.
     """
 
     target: Target

@@ -1,7 +1,9 @@
 """``bricks worker``: a host joins the fleet.
 
-A worker of Dask's, set up so that it disturbs what is timed beside it as little as it can: one
-thing at a time, no profiler that looks a hundred times a second, no limit to memory of its own.
+It runs a Dask worker, configured so that it disturbs what is timed beside it as little as it can:
+one call at a time, no profiler that looks a hundred times a second, no limit to memory of its own.
+Any program that can connect to the scheduler can run code on this host, because a Dask worker
+executes the functions that it is sent. Must not know what is measured.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from collections.abc import Callable
 
 from bricks.errors import FleetError, first_line
 from bricks.fleet import host
-from bricks.fleet.cluster import RESOURCE, checked_address, quietly
+from bricks.fleet.cluster import RESOURCE, checked_address, dask_without_logs
 
-# What Dask would do several times a second, and nobody needs.
-_QUIET = {
+# Background work that Dask does several times a second, and that no part of bricks uses.
+_BACKGROUND = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.interval": "5s",
     "distributed.admin.system-monitor.disk": False,
@@ -32,16 +34,19 @@ def serve(
     timeout_s: float = 30.0,
     joined: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Work for the scheduler at ``address`` until it ends, or until interrupted.
+    """Run calls for the scheduler at ``address`` until the scheduler ends, or until interrupted.
 
-    ``joined`` is told the worker's own address. Raises FleetError if no scheduler answers within
-    ``timeout_s`` seconds, or when it has gone.
+    ``joined`` is called with the worker's own address. Raises FleetError if no scheduler answers
+    within ``timeout_s`` seconds, or when it has gone; KeyboardInterrupt on SIGINT and SIGTERM.
     """
     address = checked_address(address)
-    with quietly():
+    with dask_without_logs():
         import dask
 
-        with dask.config.set(_QUIET), tempfile.TemporaryDirectory(prefix="bricks-worker-") as own:
+        with (
+            dask.config.set(_BACKGROUND),
+            tempfile.TemporaryDirectory(prefix="bricks-worker-") as own,
+        ):
             try:
                 asyncio.run(_serve(address, name, timeout_s, joined, own))
             finally:
@@ -68,7 +73,7 @@ async def _serve(
     )
     try:
         await worker
-    except Exception as exc:  # of any kind, as the network has it
+    except Exception as exc:  # Dask and the network raise many kinds
         raise FleetError(
             f"no scheduler answers at {address} ({first_line(exc)}): start one with"
             " 'dask scheduler'"

@@ -23,7 +23,7 @@ MANIFEST = "manifest.json"
 _BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 # Models and bricks in a suite have no weights: what is larger than this is none, or a bomb.
-_MAX_FILE_BYTES, _MAX_BYTES, MAX_FILES = 256 << 20, 4 << 30, 1_000_000
+MAX_FILE_BYTES, _MAX_BYTES, MAX_FILES = 256 << 20, 4 << 30, 1_000_000
 
 
 def write(path: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
@@ -110,7 +110,7 @@ class Archive:
         infos = self._zip.infolist()
         largest = max((info.file_size for info in infos), default=0)
         total = sum(info.file_size for info in infos)
-        if len(infos) > MAX_FILES or largest > _MAX_FILE_BYTES or total > _MAX_BYTES:
+        if len(infos) > MAX_FILES or largest > MAX_FILE_BYTES or total > _MAX_BYTES:
             raise SuiteError(
                 f"{self._path} holds {len(infos)} files of {total >> 20} MiB in all: that is no"
                 " suite, for those have no weights"

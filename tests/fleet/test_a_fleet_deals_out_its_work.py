@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from factories import branching_net, conv_net, mlp, save
 
 from bricks.errors import BackendError, FleetError, ModelError
-from bricks.fleet import host as there
-from bricks.fleet.dispatch import Fleet, Seen
+from bricks.fleet import host as on_host
+from bricks.fleet.coordinator import Coordinator
 from bricks.fleet.host import BatchResult
+from bricks.fleet.hosts import HostStatus
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.measure.campaign import Conditions
@@ -37,7 +39,7 @@ class Answer:
     def result(self) -> Any:
         return self._ask()
 
-    def abandon(self) -> None:
+    def cancel(self) -> None:
         pass
 
 
@@ -50,10 +52,10 @@ class Hosts:
         self.asked: list[tuple[str, str]] = []
         self.silent: set[str] = set()
 
-    def hosts(self) -> Mapping[str, Seen]:
+    def hosts(self) -> Mapping[str, HostStatus]:
         self._signs += 1.0
         return {
-            name: Seen(name, 1.0 if name in self.silent else self._signs)
+            name: HostStatus(name, 1.0 if name in self.silent else self._signs)
             for name in self._behaviours
         }
 
@@ -69,7 +71,7 @@ class Hosts:
             lambda: pickle.loads(pickle.dumps(self._behaviours[address](function, usual)))
         )
 
-    def tell(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
+    def notify(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
         self.call(address, function, *arguments).result()
 
 
@@ -107,13 +109,17 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
+def _nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A request that is over leaves no models and no cache on a host."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     yield
-    assert not there._requests
+    assert not list(temporary.glob("bricks-fleet-*"))
 
 
-def fleet(hosts: Hosts, store: Store, models: list[Model], options: Options = FAKE) -> Fleet:
-    return Fleet(hosts, store, models, options, patience_s=0.5)
+def fleet(hosts: Hosts, store: Store, models: list[Model], options: Options = FAKE) -> Coordinator:
+    return Coordinator(hosts, store, models, options, patience_s=0.5)
 
 
 def test_each_brick_is_measured_by_one_host(store: Store, models: list[Model]) -> None:
@@ -134,7 +140,7 @@ def test_what_the_store_has_is_not_asked_for(store: Store, models: list[Model]) 
 
 def test_another_version_is_left_out(store: Store, models: list[Model]) -> None:
     def old(function: Callable[..., Any], usual: Callable[[], Any]) -> Any:
-        return {"package": "0.0.1"} if function is there.greet else usual()
+        return {"package": "0.0.1"} if function is on_host.greet else usual()
 
     done = fleet(Hosts(old=old, new=good), store, models).run()
     left = {host.name: host.left for host in done.hosts}
@@ -145,7 +151,7 @@ def test_another_version_is_left_out(store: Store, models: list[Model]) -> None:
 
 
 def test_a_host_without_the_runtime_is_left_out(store: Store, models: list[Model]) -> None:
-    missing = failing(there.prepare, BackendError("runtime fake is not installed"))
+    missing = failing(on_host.prepare, BackendError("runtime fake is not installed"))
     done = fleet(Hosts(missing=missing, a=good), store, models).run()
     assert done.targets[0].unfinished == 0
     (left,) = [host.left for host in done.hosts if host.left]
@@ -153,13 +159,13 @@ def test_a_host_without_the_runtime_is_left_out(store: Store, models: list[Model
 
 
 def test_a_portion_that_fails_is_tried_again(store: Store, models: list[Model]) -> None:
-    unlucky = failing(there.measure, RuntimeError("no luck"), times=2)
+    unlucky = failing(on_host.measure, RuntimeError("no luck"), times=2)
     done = fleet(Hosts(unlucky=unlucky), store, models).run()
     assert (done.targets[0].unfinished, done.targets[0].given_up) == (0, ())
 
 
 def test_a_portion_that_always_fails_is_given_up_by_name(store: Store, models: list[Model]) -> None:
-    broken = failing(there.measure, RuntimeError("broken\nbeyond repair"))
+    broken = failing(on_host.measure, RuntimeError("broken\nbeyond repair"))
     done = fleet(Hosts(broken=broken), store, models).run()
     (target,) = done.targets
     assert target.unfinished == target.bricks
@@ -167,7 +173,7 @@ def test_a_portion_that_always_fails_is_given_up_by_name(store: Store, models: l
 
 
 def test_a_host_that_was_started_again_is_told_anew(store: Store, models: list[Model]) -> None:
-    forgetful = failing(there.measure, FleetError("the host has forgotten the models"), times=1)
+    forgetful = failing(on_host.measure, FleetError("the host has forgotten the models"), times=1)
     hosts = Hosts(forgetful=forgetful)
     assert fleet(hosts, store, models).run().targets[0].unfinished == 0
     assert [function for _, function in hosts.asked].count("prepare") == 2
@@ -176,13 +182,13 @@ def test_a_host_that_was_started_again_is_told_anew(store: Store, models: list[M
 def test_a_host_that_cannot_be_told_anew_is_left_out_for_good(
     store: Store, models: list[Model]
 ) -> None:
-    """However often it would say that it is there."""
+    """However often it sends another heartbeat."""
     asked = [0]
 
     def dying(function: Callable[..., Any], usual: Callable[[], Any]) -> Any:
-        if function is there.measure:
+        if function is on_host.measure:
             raise FleetError("the host has forgotten the models")
-        if function is there.prepare:
+        if function is on_host.prepare:
             asked[0] += 1
             if asked[0] > 1:
                 raise OSError("no space left on device")
@@ -196,14 +202,14 @@ def test_a_host_that_cannot_be_told_anew_is_left_out_for_good(
 def test_a_model_that_cannot_be_decomposed_there_does_not_stop_the_others(
     store: Store, models: list[Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decompose = there.Bench.decompose
+    decompose = on_host.Bench.decompose
 
-    def picky(bench: there.Bench, model: Model) -> Any:
+    def picky(bench: on_host.Bench, model: Model) -> Any:
         if model.name == "mlp":
             raise ModelError("mlp: no")
         return decompose(bench, model)
 
-    monkeypatch.setattr(there.Bench, "decompose", picky)
+    monkeypatch.setattr(on_host.Bench, "decompose", picky)
     (target,) = fleet(Hosts(a=good), store, models).run().targets
     assert target.errors == {"mlp": "mlp: no"}
     assert target.bricks > 0 and target.unfinished == 0
@@ -249,14 +255,14 @@ def test_a_host_that_gives_no_sign_of_life_loses_its_work(
     call = hosts.call
 
     def hanging(address: str, function: Callable[..., Any], *arguments: Any) -> Answer:
-        if address == "hung" and function is there.measure:
+        if address == "hung" and function is on_host.measure:
             hosts.silent.add("hung")
             return never
         return call(address, function, *arguments)
 
     hosts.call = hanging  # type: ignore[method-assign]
     done = fleet(hosts, store, models).run()
-    there.finish_all()
+    on_host.finish_all()
     assert done.targets[0].unfinished == 0
     assert {host.name: host.left for host in done.hosts} == {
         "hung": "has given no sign of life for 0 s",

@@ -21,9 +21,9 @@ from factories import branching_net, conv_net, embedding_net, mlp, save
 
 from bricks import __version__
 from bricks.errors import FleetError, UsageError
-from bricks.fleet import host as there
+from bricks.fleet import host as on_host
 from bricks.fleet.cluster import connected
-from bricks.fleet.dispatch import Fleet
+from bricks.fleet.coordinator import Coordinator
 from bricks.fleet.report import FleetMeasured
 from bricks.graph.read import read_model
 from bricks.measure.campaign import Conditions
@@ -129,7 +129,7 @@ class Running:
         try:
             with Store.open(self.cache) as store, connected(scheduler) as cluster:
                 read = [read_model(path, name=path.name) for path in models]
-                fleet = Fleet(
+                fleet = Coordinator(
                     cluster, store, read, FAKE, patience_s=patience_s, note=self.notes.append
                 )
                 self.outcome = fleet.run()
@@ -226,7 +226,7 @@ def test_a_host_that_joins_late_takes_part(scheduler: str, run: Any) -> None:
 def test_what_a_host_returned_before_it_hung_is_had(scheduler: str) -> None:
     with joined(scheduler, "hung") as hung, connected(scheduler) as cluster:
         (address,) = (a for a, seen in cluster.hosts().items() if seen.name == "hung")
-        call = cluster.call(address, there.greet)
+        call = cluster.call(address, on_host.greet)
         until(call.done)
         hung.suspend()
         assert call.result() == {"package": __version__}

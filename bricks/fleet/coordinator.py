@@ -1,0 +1,264 @@
+"""Distributes the bricks of some models among hosts, and merges what they measure into a store.
+
+Every distinct target measures each brick once; hosts that are the same target share its work, batch
+by batch. A host that dies, hangs or becomes another system loses its batch to others; a host that
+joins late gets what is left. A host's results are merged as a file from anybody is: what they say
+is checked, and refused where it cannot be true. Must not know how hosts are reached
+(:class:`~bricks.fleet.hosts.Cluster`) or how bricks are measured.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bricks._version import __version__
+from bricks.decompose.identity import mismatch
+from bricks.errors import FleetError, StoreError, first_line
+from bricks.fleet import host as on_host
+from bricks.fleet.host import BatchResult, ModelPayload, Ready
+from bricks.fleet.hosts import Cluster, FleetHost, HostList, Phase
+from bricks.fleet.queue import WorkQueue, work_queue
+from bricks.fleet.report import FleetMeasured
+from bricks.graph.model import Model
+from bricks.measure.campaign import Progress
+from bricks.session.options import Options
+from bricks.store import Store
+
+_POLL_S = 0.1
+
+
+class Coordinator:
+    """One request to measure ``models`` on all hosts of ``cluster``, into ``store``.
+
+    A host without a sign of life for ``patience_s`` seconds counts as gone; the coordinator waits
+    as long for hosts to join when there is none that could go on. ``note`` is called with one line
+    for each host that joins, changes or leaves.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        models: Sequence[Model],
+        options: Options,
+        *,
+        patience_s: float = 60.0,
+        progress: Progress = lambda what, share: None,
+        note: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._models = list({model.digest: model for model in models}.values())
+        self._payloads = [ModelPayload.of(model) for model in self._models]
+        self._options = options
+        self._patience_s = patience_s
+        self._progress = progress
+        self._note = note
+        self._request = uuid.uuid4().hex
+        self._hosts = HostList(patience_s)
+        self._queues: dict[str, WorkQueue] = {}  # by the target's key
+
+    def run(self) -> FleetMeasured:
+        """Measure until every target that joined has measured all, or no host is left to do so.
+
+        Raises FleetError if no host could measure anything, or the scheduler has gone.
+        """
+        started = time.perf_counter()
+        active_s = time.monotonic()
+        try:
+            while True:
+                self._update_hosts()
+                for host in list(self._hosts.present.values()):
+                    self._advance(host)
+                self._show_progress()
+                if self._queues and all(queue.done for queue in self._queues.values()):
+                    if not self._busy():
+                        break
+                if self._busy():
+                    active_s = time.monotonic()
+                elif time.monotonic() - active_s > self._patience_s:
+                    self._refuse_if_none_measured()
+                    break
+                time.sleep(_POLL_S)
+        finally:
+            for host in self._hosts.present.values():
+                host.cancel()
+                self._cluster.notify(host.address, on_host.finish, self._request)
+        return FleetMeasured(
+            tuple(queue.report(self._store) for queue in self._queues.values()),
+            self._hosts.reports(),
+            time.perf_counter() - started,
+        )
+
+    def _busy(self) -> bool:
+        """Whether a host has a call running, or could take a batch that is waiting."""
+        return any(
+            host.call is not None or self._batches_for(host)
+            for host in self._hosts.present.values()
+        )
+
+    def _batches_for(self, host: FleetHost) -> bool:
+        """Whether a host is idle while batches of its target are waiting."""
+        if host.phase is not Phase.IDLE or host.target is None:
+            return False
+        return bool(self._queue_of(host).batches)
+
+    def _queue_of(self, host: FleetHost) -> WorkQueue:
+        assert host.target is not None
+        return self._queues[host.target.key]
+
+    def _refuse_if_none_measured(self) -> None:
+        """FleetError if no host ever came to the point of measuring."""
+        if self._queues:
+            return
+        refused = [f"{host.name}: {host.left}" for host in self._hosts.gone]
+        raise FleetError(
+            f"no host can measure: {'; '.join(refused)}"
+            if refused
+            else "no host has joined: start 'bricks worker' with the scheduler's address on each"
+        )
+
+    # Hosts
+
+    def _update_hosts(self) -> None:
+        """Drop the hosts that are lost, and greet those that have joined."""
+        seen = self._cluster.hosts()
+        for host, why in self._hosts.lost(seen):
+            self._drop(host, why)
+        for host in self._hosts.joined(seen):
+            host.call = self._cluster.call(host.address, on_host.greet)
+
+    def _drop(self, host: FleetHost, why: str, *, refused: bool = False) -> None:
+        """Go on without a host, and let another measure its batch.
+
+        A host that is ``refused`` stays out; one that was silent may join again.
+        """
+        host.cancel()
+        if host.phase is Phase.MEASURING:
+            self._put_back(host, f"{host.name} {why}")
+        self._hosts.remove(host, why, refused=refused)
+        if refused:
+            self._cluster.notify(host.address, on_host.finish, self._request)
+        self._note(f"{host.name} {why}")
+
+    def _advance(self, host: FleetHost) -> None:
+        """Take the result of a host's call, if it has ended, and give the host its next batch."""
+        if host.call is not None:
+            if not host.call.done():
+                return
+            call, host.call = host.call, None
+            try:
+                result = call.result()
+            except Exception as exc:  # of any kind: it comes from another host
+                self._handle_error(host, exc)
+            else:
+                self._handle_result(host, result)
+        if self._batches_for(host):
+            host.batch, host.phase = self._queue_of(host).take(), Phase.MEASURING
+            host.call = self._cluster.call(host.address, on_host.measure, self._request, host.batch)
+
+    def _handle_error(self, host: FleetHost, exc: Exception) -> None:
+        line = first_line(exc)
+        if isinstance(exc, FleetError) and host.phase is Phase.MEASURING:
+            self._put_back(host, line, blame=False)
+            self._prepare(host)
+        elif host.phase is Phase.MEASURING:
+            self._put_back(host, f"{host.name}: {line}")
+            host.phase = Phase.IDLE
+        else:
+            self._drop(host, f"cannot measure: {line}", refused=True)
+
+    def _handle_result(self, host: FleetHost, result: Any) -> None:
+        if host.phase is Phase.GREETING:
+            version = result["package"]
+            if version != __version__:
+                reason = f"runs bricks {version}, and not {__version__}: update one"
+                self._drop(host, reason, refused=True)
+                return
+            self._prepare(host)
+        elif host.phase is Phase.PREPARING:
+            self._handle_ready(host, result)
+        else:
+            self._handle_batch(host, result)
+
+    def _prepare(self, host: FleetHost) -> None:
+        host.phase = Phase.PREPARING
+        host.call = self._cluster.call(
+            host.address, on_host.prepare, self._request, self._options, self._payloads
+        )
+
+    def _handle_ready(self, host: FleetHost, ready: Ready) -> None:
+        """Merge a host's plans and bricks; the first host of a target fills the target's queue."""
+        try:
+            self._merge(ready.results)
+        except StoreError as exc:
+            self._drop(host, f"cannot measure: {exc}", refused=True)
+            return
+        host.target, host.phase = ready.target, Phase.IDLE
+        self._note(f"{host.name} has joined: {ready.target.system.name}")
+        if ready.target.key not in self._queues:
+            self._queues[ready.target.key] = work_queue(
+                self._store, self._models, self._options, ready.target, ready.errors
+            )
+
+    def _handle_batch(self, host: FleetHost, result: BatchResult) -> None:
+        """Merge what a host measured, unless it is another system now."""
+        assert host.target is not None
+        differ = host.target.system.differences(result.system)
+        if result.system.key != host.target.system.key:
+            # Which of the two systems had these latencies cannot be known.
+            line = _changes(differ["identity"])
+            host.changed |= {line: f"it became another system: {line}"}
+            self._note(f"{host.name} has become another system ({line}): its portion is done again")
+            self._put_back(host, line, blame=False)
+            self._prepare(host)
+            return
+        if differ["recorded"]:
+            line = _changes(differ["recorded"])
+            if line not in host.changed:
+                self._note(f"{host.name} changed while it measured: {line}")
+            host.changed[line] = line
+        try:
+            self._merge(result.results)
+        except StoreError as exc:
+            self._put_back(host, f"{host.name}: {exc}")
+            host.phase = Phase.IDLE
+            return
+        host.phase, host.batch = Phase.IDLE, None
+        host.add(result)
+        self._queue_of(host).finish(result.new_bricks)
+
+    def _put_back(self, host: FleetHost, why: str, *, blame: bool = True) -> None:
+        """Let another host measure a host's batch."""
+        self._queue_of(host).put_back(host.batch, why, blame=blame)
+        host.batch = None
+
+    def _merge(self, results: bytes) -> None:
+        """Merge the results that a host sent; StoreError where they cannot be true."""
+        with tempfile.TemporaryDirectory(prefix="bricks-") as folder:
+            path = Path(folder) / "results.jsonl"
+            path.write_bytes(results)
+            try:
+                self._store.merge(path, mismatch)
+            except StoreError as exc:
+                raise StoreError(str(exc).replace(str(path), "what it sent")) from exc
+
+    def _show_progress(self) -> None:
+        hosts = self._hosts.present.values()
+        if not hosts:
+            self._progress("waiting for hosts to join", 0.0)
+            return
+        wanted = sum(queue.waiting_bricks for queue in self._queues.values())
+        wanted += sum(len(host.batch or ()) for host in hosts)
+        done = sum(queue.new_bricks for queue in self._queues.values())
+        each = ", ".join(f"{host.name} {host.new_bricks}" for host in hosts)
+        self._progress(f"bricks measured: {each}", done / max(1, done + wanted))
+
+
+def _changes(differ: Mapping[str, tuple[Any, Any]]) -> str:
+    return ", ".join(f"{fact} from {old} to {new}" for fact, (old, new) in differ.items())
