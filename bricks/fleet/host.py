@@ -2,9 +2,9 @@
 
 Models come in without weights, and measurements go out as a file of results, the same that
 ``bricks cache export`` writes: this data is checked on both sides as a file from anybody would be.
-That does not make the fleet safe for strangers: whoever reaches the scheduler can run any code
-here, not just these functions (``cluster.py``). Models and cache of one request are kept here under
-its name until it is over. Must not know how hosts are reached, nor what others measure.
+That does not make the fleet safe for strangers: a program that reaches the scheduler can run any
+code on this host, not just these functions (``cluster.py``). Models and cache of one request are
+kept under its name until it is over. Must not know how hosts are reached, nor what others measure.
 """
 
 from __future__ import annotations

@@ -8,17 +8,23 @@ may work on one cache: a measurement is claimed before it is made, so that it is
     migrations.py    how an older cache becomes a current one
     engine.py        connections and transactions; where database errors become StoreError
     rows.py          rows to frozen data and back
-    claims.py        who owns a claim, and whether that process still lives
+    claims.py        the owner of a claim, and whether its process still lives
     measurements.py  claims, rounds, results
-    audit.py         what ``verify`` looks at
-    store.py         ``Store``, the only thing other rooms use
+    integrity.py     whether the database file is whole
+    audit.py         what ``verify`` checks
+    stats.py         counts of what a cache holds
+    export.py        rows to records that travel
+    merge.py         records of another cache to rows
+    results_file.py  files of records
+    store.py         ``Store``, the class that other packages use
 
-The room must not know how anything is decomposed, measured or estimated.
+The package must not know how anything is decomposed, measured or estimated.
 """
 
 from bricks.store.claims import Claim, Owner, alive
 from bricks.store.merge import Merged
 from bricks.store.schema import SCHEMA_VERSION
-from bricks.store.store import CacheStats, Store
+from bricks.store.stats import CacheStats
+from bricks.store.store import Store
 
 __all__ = ["SCHEMA_VERSION", "CacheStats", "Claim", "Merged", "Owner", "Store", "alive"]

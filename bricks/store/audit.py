@@ -1,7 +1,7 @@
-"""What ``verify`` looks at: whether what the cache says of itself is true.
+"""What ``verify`` checks: whether rows agree with their checksums, their keys and one another.
 
-Each problem is one line that names the row. Nothing is repaired here. Must not know how a brick's
-key comes about; who knows passes ``rekey``.
+Each problem is one line that names the row. Nothing is repaired here. Must not know how the key of
+a brick is computed; the caller passes ``rekey``.
 """
 
 from __future__ import annotations
@@ -38,15 +38,14 @@ from bricks.store.schema import (
 
 Rekey = Callable[[Brick], str]
 
-# Keys of bricks start so; other things that are measured (models, probes) have no row of their own.
+# Keys of bricks start so; models and probes, which are measured too, have no row of their own.
 BRICK_PREFIX = "b1-"
-
 
 CHANGED = "it is not as it was written"
 
 
 def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
-    """All problems found, one line each; what can't be read doesn't hide what can."""
+    """All problems found, one line each; a row that cannot be read does not hide the others."""
     yield from integrity_problems(connection)
     known = _known_bricks(connection)
     for table, found in (

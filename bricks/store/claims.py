@@ -1,8 +1,8 @@
-"""Who holds a claim on a measurement, and whether that claim still counts.
+"""The owner of a claim on a measurement, and whether the claim still counts.
 
-A claim names a process. On the host of that process anybody can see whether it still lives, so
-that what a killed run left behind is free at once; elsewhere only the end of the lease tells.
-Must not know the database.
+A claim names a process. On the host of that process every other process can see whether it still
+lives, so the claims of a killed run are free at once; on other hosts only the end of the lease says
+that they are free. Must not know the database.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bricks.samples.measurement import Round
 
 LEASE_S = 600.0
 
-# Where the start of a process is not told in ticks since the host started, psutil derives it from a
-# clock that may be set meanwhile. A process number is not used again that fast.
+# Where /proc does not give the start of a process in ticks since the host started, psutil derives
+# it from a clock that may be set meanwhile. A process number is not used again that fast.
 _START_TOLERANCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process that claims work. ``token`` tells owners within one process apart.
+    """A process that claims work. ``token`` distinguishes owners within one process.
 
     ``started_s`` is when the process began, in seconds after the host did: process numbers are used
     again, and the time of day can be set.
@@ -46,7 +46,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something to measure, with what earlier, unfinished runs already sampled.
+    """A key to measure, with the rounds that earlier, unfinished runs took of it.
 
     ``rounds`` are raw latencies in seconds, ``wall_s`` is the time spent on them.
     """
@@ -57,10 +57,10 @@ class Claim:
 
 
 def host_id() -> str:
-    """Names the running kernel and, within it, the space in which process numbers mean something.
+    """An identifier of the running kernel and of the namespace of its process numbers.
 
-    Containers share a kernel but not process numbers; without the second part they would take one
-    another for dead.
+    Containers share a kernel but not process numbers; without the namespace a process in one would
+    take the live processes of another for dead.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -73,7 +73,7 @@ def host_id() -> str:
 
 
 def alive(owner: Owner) -> bool:
-    """Whether the owner's process exists; on other hosts that isn't known and taken as true."""
+    """Whether the owner's process exists; True for other hosts, where that is not known."""
     if owner.host != host_id():
         return True
     try:
@@ -88,7 +88,7 @@ def alive(owner: Owner) -> bool:
 
 
 def _started_s(pid: int) -> float:
-    """When a process began, by a clock that nobody sets; psutil.NoSuchProcess if there is none."""
+    """Start of a process, by a clock that is never set; psutil.NoSuchProcess if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -106,11 +106,11 @@ def lease_columns(lease_s: float) -> dict[str, float]:
 
 
 class Watch:
-    """Judges claims, and does not trust the time of day further than it must.
+    """Judges claims, and relies on the time of day no more than it must.
 
-    On the owner's host, a clock that nobody sets tells when a lease ends. Elsewhere the time of day
-    does; but a lease that stays as it is for as long as a lease lasts has ended too, even if one of
-    the hosts takes that time for next year.
+    On the owner's host the end of a lease is judged by the monotonic clock, on other hosts by the
+    time of day. There a lease has also ended when it was not renewed for as long as a lease lasts,
+    so a clock that is a year off does not keep a claim alive.
     """
 
     def __init__(self, lease_s: float) -> None:
@@ -119,7 +119,7 @@ class Watch:
         self._alive: dict[str, bool] = {}
 
     def look_again(self) -> None:
-        """Ask anew which owners live; in between answers are kept, since looking is slow."""
+        """Forget which owners live; between these calls answers are kept, since asking is slow."""
         self._alive.clear()
 
     def counts(self, owner: Owner, lease_until_s: float, lease_until_monotonic_s: float) -> bool:

@@ -1,8 +1,8 @@
 """Connections and transactions, and the one place where database errors become StoreError.
 
-All that is particular to one database product is fenced in here: pragmas, locks, file sizes, the
-wording of errors. The rest of the room writes SQL that SQLite and PostgreSQL both take. Must not
-know the tables.
+Only this module knows what differs between database products: pragmas, locks, file sizes, the
+wording of errors. The other modules write SQL that SQLite and PostgreSQL both take. Must not know
+the tables.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BUSY_TIMEOUT_S = 30.0
 # Statements with more bound values than this are cut into several; databases have limits.
 CHUNK = 500
 
-# An arbitrary number that stands for "somebody changes the schema" among PostgreSQL's locks.
+# An arbitrary number: PostgreSQL's advisory lock that a process holds while it changes the schema.
 _SCHEMA_LOCK = 0x627269636B73
 
 _AS_URL = "write it as postgresql+psycopg://user:password@host:port/database"
@@ -48,12 +48,12 @@ _AS_URL = "write it as postgresql+psycopg://user:password@host:port/database"
 # Seconds until a server that does not answer counts as out of reach, unless the URL says otherwise.
 _CONNECT_TIMEOUT_S = 10
 
-_ELSEWHERE = "move it away or give another --cache"
-DAMAGED = f"is not a bricks cache any more (the file is damaged): {_ELSEWHERE}"
+_MOVE_AWAY = "move it away or give another --cache"
+DAMAGED = f"is not a bricks cache any more (the file is damaged): {_MOVE_AWAY}"
 _FULL = "cannot be written, the disk is full: free some space and run again"
 # Extended codes stand beside the primary ones where they say more.
 _SQLITE_ERRORS = {
-    "SQLITE_NOTADB": f"is not a bricks cache (not a database): {_ELSEWHERE}",
+    "SQLITE_NOTADB": f"is not a bricks cache (not a database): {_MOVE_AWAY}",
     "SQLITE_CORRUPT": DAMAGED,
     "SQLITE_FULL": _FULL,
     "SQLITE_IOERR_SHMSIZE": _FULL,  # no room for the index of the write-ahead log
@@ -135,7 +135,7 @@ def label_of(url: URL) -> str:
 
 
 def connect(url: URL, busy_timeout_s: float) -> Engine:
-    """An engine whose transactions are as the rest of the room expects them."""
+    """An engine whose transactions are as the other modules of the package expect them."""
     if url.get_backend_name() == "postgresql":
         return _connect_postgresql(url, busy_timeout_s)
     try:
@@ -148,7 +148,7 @@ def connect(url: URL, busy_timeout_s: float) -> Engine:
 
 def _connect_postgresql(url: URL, busy_timeout_s: float) -> Engine:
     usual = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "bricks"}
-    # Connections lie idle while bricks are timed: one that broke meanwhile is made anew.
+    # Connections lie idle while bricks are timed: one that broke meanwhile is replaced.
     options = {name: value for name, value in usual.items() if name not in url.query}
     try:
         engine = create_engine(url, pool_pre_ping=True, connect_args=options)
@@ -222,9 +222,9 @@ def frozen(url: URL, refused: StoreError) -> tuple[URL, str] | None:
 
 
 def prefer_write_ahead_log(engine: Engine, busy_timeout_s: float) -> None:
-    """Let readers of a new SQLite file go on while somebody writes; elsewhere nothing to do.
+    """Let readers of a new SQLite file go on while a process writes; does nothing for servers.
 
-    The file remembers it, so it is asked for once, when the file is known to be ours.
+    SQLite keeps the mode in the file, so one call is enough, when the file is known to be a cache.
     """
     if engine.dialect.name != "sqlite":
         return
@@ -252,9 +252,9 @@ def lock_schema(connection: Connection) -> None:
 
 
 def lock_tables(connection: Connection, tables: Iterable[Table]) -> None:
-    """Let nobody else write to ``tables`` until the end; SQLite's writers already are alone.
+    """Let no other transaction write to ``tables`` until the end; SQLite's writers are alone.
 
-    Locked in this order: that in which others come to write to them.
+    The tables are locked in the order given, which is that of other transactions' writes.
     """
     if connection.dialect.name == "postgresql":
         for table in tables:
@@ -333,7 +333,7 @@ def insert_or_replace(
 def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """An INSERT that knows ON CONFLICT; both products spell it alike, SQLAlchemy has it twice."""
     if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects import postgresql  # here, since few caches are there
+        from sqlalchemy.dialects import postgresql  # at use: few caches are on a server
 
         return postgresql.insert(table)
     return sqlite.insert(table)

@@ -1,8 +1,8 @@
-"""Whether the database file itself is whole, as far as SQLite can tell.
+"""Whether the database file itself is whole, as far as SQLite can find out.
 
-SQLite keeps no checksums: it notices what contradicts its own structure, and where the file ends
-too early. What rows say is for ``audit.py`` to judge. On a database server there is nothing to look
-at. Must not know the tables.
+SQLite keeps no checksums: it notices contradictions in its own structure, and a file that ends too
+early. ``audit.py`` checks the content of rows. A database server has no file to check. Must not
+know the tables.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from sqlalchemy.exc import SQLAlchemyError
 from bricks.errors import StoreError, first_line
 from bricks.store.engine import DAMAGED, origin
 
-# Of each table no more lines than this: one damaged page brings forth dozens.
+# No more lines of each table than this: one damaged page causes dozens.
 _MAX_LINES = 5
 
 _HEADER_BYTES = 100
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
 _HEADING = "*** in database main ***"
 
-# What reading a damaged database raises; the last where an error of the driver quotes the damage.
+# What reading a damaged database raises; the last where an error of the driver quotes damaged text.
 UNREADABLE = (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError)
 
 
-def refuse_what_is_cut_off(url: URL) -> None:
+def refuse_truncated(url: URL) -> None:
     """Raise StoreError if the database file is shorter than its own header says."""
     if url.get_backend_name() != "sqlite" or not url.database or url.query:
         return
     path, log = Path(url.database), Path(f"{url.database}-wal")
     try:
-        # While there is a log, it may hold pages that the file still lacks.
+        # While there is a log, it may hold pages that are still missing in the file.
         if _size_bytes(log):
             return
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
-        there, told = path.stat().st_size, _told_bytes(header)
-        if there >= told or _size_bytes(log):
+        size, expected = path.stat().st_size, _expected_bytes(header)
+        if size >= expected or _size_bytes(log):
             return
     except OSError:  # opening it tells what is wrong
         return
-    of = f"of {told} bytes" if there >= _HEADER_BYTES else "bytes, within its header"
-    reason = f"the file is damaged: it ends after {there} {of}"
+    of = f"of {expected} bytes" if size >= _HEADER_BYTES else "bytes, within its header"
+    reason = f"the file is damaged: it ends after {size} {of}"
     raise StoreError(f"the cache {path} {DAMAGED.replace('the file is damaged', reason)}")
 
 
@@ -54,7 +54,7 @@ def _size_bytes(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _told_bytes(header: bytes) -> int:
+def _expected_bytes(header: bytes) -> int:
     """How long a database file is by its header; 0 where that is not known, or it has none."""
     if not header:
         return 0
@@ -69,7 +69,7 @@ def _told_bytes(header: bytes) -> int:
 
 
 def integrity_problems(connection: Connection) -> Iterator[str]:
-    """What the database itself finds wrong with its file; one line each."""
+    """The problems that the database itself finds in its file; one line each."""
     if connection.dialect.name != "sqlite":
         return
     if whole := list(_lines(connection, "PRAGMA integrity_check")):
@@ -82,7 +82,7 @@ def integrity_problems(connection: Connection) -> Iterator[str]:
 
 
 def _of_tables(connection: Connection) -> list[str]:
-    """What is wrong with which table; nothing where the damage is in none of them."""
+    """The problems of each table; none where the damage is outside the tables."""
     found: list[str] = []
     try:
         names = connection.exec_driver_sql(_TABLES).scalars().all()
@@ -99,7 +99,7 @@ def _of_tables(connection: Connection) -> list[str]:
 
 
 def _lines(connection: Connection, check: str) -> Iterator[str]:
-    """What a check says, and what ends it."""
+    """The problems that a check reports, and the error that ends it, if one does."""
     try:
         result = connection.exec_driver_sql(check)
         while (row := result.fetchone()) is not None:

@@ -1,9 +1,10 @@
 """Claims, rounds and results: what makes "measured once per target" true.
 
 A measurement is a row, open until it is done or failed; the unique constraint over target, key and
-protocol admits one. Whoever inserts the row holds it. A row that its owner abandoned is taken over
-by an UPDATE that only succeeds while owner and lease are still the ones that were judged. Each
-function works inside a transaction that the caller opened. Must not know what a key stands for.
+protocol admits one. The process that inserts the row holds it. A row that its owner abandoned is
+taken over by an UPDATE that only succeeds while owner and lease are still those that were judged.
+Each function works inside a transaction that the caller opened. Must not know what a key stands
+for.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from bricks.store.rows import decoding, round_of, round_row
 from bricks.store.schema import DONE, FAILED, NOBODY, OPEN, measurements, rounds
 
 # A round, and the wall time in seconds that it took in all.
-Booked = tuple[Round, float]
+TimedRound = tuple[Round, float]
 
 
 def _among(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
@@ -68,14 +69,14 @@ def _owner_columns(owner: Owner, lease_s: float) -> dict[str, Any]:
 
 
 def _held_by_another(row: Row[Any], owner: Owner, watch: Watch) -> bool:
-    """Whether somebody else's claim counts."""
+    """Whether another owner has a claim on the row that counts."""
     if row.owner_token in (NOBODY, owner.token):
         return False
     other = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
     return watch.counts(other, row.lease_until_s, row.lease_until_monotonic_s)
 
 
-def take(
+def claim(
     connection: Connection,
     target_key: str,
     keys: Sequence[str],
@@ -83,7 +84,7 @@ def take(
     lease_s: float,
     watch: Watch,
 ) -> list[Claim]:
-    """Claim those of ``keys`` that are neither settled nor held by somebody else, in order."""
+    """Claim those of ``keys`` that are neither settled nor held by another owner, in order."""
     mine = _owner_columns(owner, lease_s)
     new = {"target_key": target_key, "protocol": PROTOCOL, "state": OPEN, **mine}
     new |= {"wall_s": 0.0, "round_count": 0}
@@ -142,7 +143,7 @@ def _rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tu
 
 
 def renew(connection: Connection, target_key: str, owner: Owner, lease_s: float) -> None:
-    """Prolong all open claims of ``owner``: one sign of life speaks for all of them."""
+    """Prolong all open claims of ``owner``: one renewal is enough for all of them."""
     mine = select(measurements.c.id).where(measurements.c.target_key == target_key, _owned(owner))
     connection.execute(_held(mine)).all()  # so that the update locks nothing in an order of its own
     connection.execute(
@@ -171,16 +172,16 @@ def _ids_owned(
 
 
 def append(
-    connection: Connection, target_key: str, walk: Mapping[str, Booked], owner: Owner
+    connection: Connection, target_key: str, walk: Mapping[str, TimedRound], owner: Owner
 ) -> None:
     """Add one round to each measurement in ``walk``, which ``owner`` holds."""
     _add(connection, _ids_owned(connection, target_key, list(walk), owner), walk)
 
 
-def supplement(connection: Connection, target_key: str, walk: Mapping[str, Booked]) -> None:
+def supplement(connection: Connection, target_key: str, walk: Mapping[str, TimedRound]) -> None:
     """Add one round to each measurement in ``walk`` that is done; others are left alone.
 
-    Needs no claim: whoever measures something again does no harm to whoever does it too.
+    Needs no claim: two runs that measure the same key again do each other no harm.
     """
     ids: dict[str, int] = {}
     for chunk in chunks(sorted(walk)):
@@ -191,7 +192,7 @@ def supplement(connection: Connection, target_key: str, walk: Mapping[str, Booke
     _add(connection, ids, {key: walk[key] for key in ids})
 
 
-def _add(connection: Connection, ids: Mapping[str, int], walk: Mapping[str, Booked]) -> None:
+def _add(connection: Connection, ids: Mapping[str, int], walk: Mapping[str, TimedRound]) -> None:
     counts = _round_counts(connection, list(ids.values()))
     added: list[dict[str, Any]] = []
     for key, (taken, _) in walk.items():
@@ -272,7 +273,7 @@ def release(connection: Connection, target_key: str, keys: Sequence[str], owner:
 def results(
     connection: Connection, target_key: str, keys: Sequence[str]
 ) -> dict[str, Measurement | Failure]:
-    """Those of ``keys`` that are done or failed, in the order given."""
+    """Measurements and failures of those of ``keys`` that are settled, in the order given."""
     settled: dict[str, Row[Any]] = {}
     for chunk in chunks(keys):
         query = select(measurements).where(_among(target_key, chunk), measurements.c.state != OPEN)

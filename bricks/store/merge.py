@@ -63,7 +63,8 @@ WRITTEN = (measurements, rounds, systems, targets, bricks, plans)
 class Merged:
     """How many of each were new.
 
-    ``known`` measurements had nothing new, ``busy`` ones are just being measured, and left alone.
+    ``known`` counts measurements without new rounds; ``busy`` those that another process is
+    measuring now, which were left alone.
     """
 
     systems: int = 0
@@ -79,17 +80,18 @@ class Merged:
 def merge(
     connection: Connection, found: Iterable[Record], mismatch: Mismatch, watch: Watch
 ) -> Merged:
-    """Take in ``found``, in the order of :data:`KINDS`; ValueError for what cannot be true.
+    """Merge the records ``found``, which come in the order of their kinds in a file.
 
-    ``mismatch`` says what is wrong with a brick, or None.
+    Raises ValueError for a record that cannot be true, and StoreError for a damaged row that it
+    refers to; the caller then ends the transaction.
     """
     merged = Merged()
     into: dict[str, Callable[[list[dict[str, Any]]], None]] = {
-        "system": partial(_take_systems, connection, merged),
-        "target": partial(_take_targets, connection, merged),
-        "brick": partial(_take_bricks, connection, merged, mismatch),
-        "plan": partial(_take_plans, connection, merged),
-        "measurement": _Measurements(connection, merged, watch).take,
+        "system": partial(_merge_systems, connection, merged),
+        "target": partial(_merge_targets, connection, merged),
+        "brick": partial(_merge_bricks, connection, merged, mismatch),
+        "plan": partial(_merge_plans, connection, merged),
+        "measurement": _Measurements(connection, merged, watch).merge,
     }
     reached = 0
     for kind, group in groupby(found, key=lambda record: record[0]):
@@ -103,7 +105,7 @@ def merge(
     return merged
 
 
-def _take_systems(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
+def _merge_systems(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
     for data in records:
         price = data.get("price_per_hour")
         system = System(
@@ -118,7 +120,7 @@ def _take_systems(connection: Connection, merged: Merged, records: list[dict[str
         merged.systems += _insert(connection, systems, [row])
 
 
-def _take_targets(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
+def _merge_targets(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
     for data in records:
         query = select(systems).where(systems.c.key == data["system"])
         row = connection.execute(query).one_or_none()
@@ -130,7 +132,7 @@ def _take_targets(connection: Connection, merged: Merged, records: list[dict[str
         merged.targets += _insert(connection, targets, [target_row(target)])
 
 
-def _take_bricks(
+def _merge_bricks(
     connection: Connection, merged: Merged, mismatch: Mismatch, records: list[dict[str, Any]]
 ) -> None:
     known = _known_bricks(connection, [str(data["key"]) for data in records])
@@ -147,7 +149,7 @@ def _take_bricks(
     merged.bricks += _insert(connection, bricks, new)
 
 
-def _take_plans(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
+def _merge_plans(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
     rows = []
     for data in records:
         plan = Plan.from_json(data["plan"])
@@ -157,7 +159,7 @@ def _take_plans(connection: Connection, merged: Merged, records: list[dict[str, 
 
 
 def _check(connection: Connection, plan: Plan) -> None:
-    """ValueError unless a plan's values and bricks are there."""
+    """ValueError unless the cache has a plan's bricks, and its values are theirs."""
     missing = set(plan.keys) - _known_bricks(connection, plan.keys)
     if missing:
         raise ValueError(f"the plan of {plan.model} names {min(missing)}, which is nowhere")
@@ -210,7 +212,7 @@ class _Measurements:
     def __init__(self, connection: Connection, merged: Merged, watch: Watch) -> None:
         self._connection, self._merged, self._watch = connection, merged, watch
 
-    def take(self, records: list[dict[str, Any]]) -> None:
+    def merge(self, records: list[dict[str, Any]]) -> None:
         by_group: dict[tuple[str, int], dict[str, _Settled]] = {}
         for data in records:
             group = str(data["target"]), int(data["protocol"])
@@ -219,10 +221,10 @@ class _Measurements:
                 raise ValueError(f"it holds two measurements of {found.key} on {group[0]}")
         self._watch.look_again()
         for (target_key, protocol), settled in by_group.items():
-            _refuse_strangers(self._connection, target_key, settled)
-            self._take(target_key, protocol, settled)
+            _refuse_unknown(self._connection, target_key, settled)
+            self._merge(target_key, protocol, settled)
 
-    def _take(self, target_key: str, protocol: int, settled: Mapping[str, _Settled]) -> None:
+    def _merge(self, target_key: str, protocol: int, settled: Mapping[str, _Settled]) -> None:
         rows = self._rows(target_key, protocol, settled)
         new = [found.row(target_key, protocol) for key, found in settled.items() if key not in rows]
         if new:
@@ -244,7 +246,7 @@ class _Measurements:
         return {row.brick_key: row for row in rows}
 
     def _join(self, row: Row[Any], found: _Settled, known: Sequence[Round]) -> None:
-        """Rounds of a measurement that is begun, done or failed here."""
+        """Add the new rounds of a measurement that this cache has begun, finished or failed."""
         more = list((Counter(found.rounds) - Counter(known)).elements())
         if row.state == OPEN and row.owner_token != NOBODY:
             owner = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
@@ -281,8 +283,8 @@ class _Measurements:
             self._merged.rounds += len(rows)
 
 
-def _refuse_strangers(connection: Connection, target_key: str, keys: Collection[str]) -> None:
-    """ValueError for measurements of what is nowhere, or on a target that is nowhere."""
+def _refuse_unknown(connection: Connection, target_key: str, keys: Collection[str]) -> None:
+    """ValueError for measurements of a brick, or on a target, that the cache does not have."""
     query = select(targets.c.key).where(targets.c.key == target_key)
     if connection.execute(query).one_or_none() is None:
         raise ValueError(f"it has measurements on the target {target_key}, which is nowhere")

@@ -2,7 +2,7 @@
 
 An empty database gets the current tables. An older cache is migrated, step by step, in one
 transaction: it is either all migrated or untouched. A newer cache, or a database that is none of
-ours, is refused and left alone. Must not know what the rows mean to other rooms.
+ours, is refused and left alone. Must not know what the rows mean to other packages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _rounds_get_conditions(connection: Connection) -> None:
 
 def _rounds_get_an_end(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE rounds ADD COLUMN reference_end_s DOUBLE PRECISION"))
-    # Plans now say which weights places share, and which memory; they are made anew.
+    # Plans now hold which weights and which memory occurrences share: models are decomposed again.
     connection.execute(text("DELETE FROM plans"))
 
 
@@ -36,7 +36,7 @@ def _rows_get_checksums(connection: Connection) -> None:
         "lease_until_monotonic_s DOUBLE PRECISION NOT NULL DEFAULT 0",
     ):
         connection.execute(text(f"ALTER TABLE measurements ADD COLUMN {column}"))
-    # They now say what was assumed, and what steers their bricks; they are made anew.
+    # Plans now hold assumptions, and the values that steer bricks: models are decomposed again.
     connection.execute(text("DELETE FROM plans"))
     count = "SELECT count(*) FROM rounds WHERE measurement_id = measurements.id"
     connection.execute(text(f"UPDATE measurements SET round_count = ({count})"))
@@ -76,7 +76,7 @@ MIGRATIONS: dict[int, Migration] = {
 def prepare(engine: Engine, label: str, busy_timeout_s: float, make: bool) -> None:
     """Make the database current; raise StoreError where that isn't possible.
 
-    An empty one is filled only if ``make`` says so: it may be what is left of a full one.
+    An empty database gets tables only with ``make``: it may be a cache that was cut off.
     """
     with reading(engine) as connection:
         found = version_of(connection, label)

@@ -1,8 +1,8 @@
 """Results in a file that travels: JSON Lines, with a digest at the end.
 
-The first line says what it is, the last one how many records came before it and the SHA-256 of
-every byte before it; so a file that was cut off or changed is refused as a whole, before anything
-of it is used. docs/formats.md describes it for other programs. Must not know any table.
+The first line names the format, the last one gives the number of records before it and the SHA-256
+of every byte before it; so a file that was cut off or changed is refused as a whole, before any
+record of it is used. docs/formats.md describes it for other programs. Must not know any table.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def write(path: Path, records: Iterable[Record], *, package: str) -> int:
 def reading(path: Path) -> Iterator[Iterator[Record]]:
     """The records of a file that is whole; :class:`StoreError` for any other, before the first.
 
-    Where what is done with them finds that they make no sense, that becomes one too.
+    An error that the caller raises because a record makes no sense becomes a StoreError too.
     """
     try:
         with path.open("rb") as file:
@@ -83,10 +83,10 @@ def _checked(path: Path, file: BinaryIO) -> int:
     for line in lines:
         digest.update(last)
         last, count = line, count + 1
-    told = _told(last)
-    if told is None:
+    end = _end(last)
+    if end is None:
         raise StoreError(f"{path} is cut off, nothing was imported: export it again")
-    if told != (count, digest.hexdigest()):
+    if end != (count, digest.hexdigest()):
         raise StoreError(
             f"{path} was changed after it was written, nothing was imported: export it again"
         )
@@ -94,10 +94,10 @@ def _checked(path: Path, file: BinaryIO) -> int:
 
 
 def _check_format(path: Path, line: bytes) -> None:
-    """Refuse what is no such file, and files that later versions write."""
+    """StoreError for a file of another format, or of a later version of this one."""
     try:
-        told = json.loads(line)["format"]
-        name, version = told["name"], int(told["version"])
+        stated = json.loads(line)["format"]
+        name, version = stated["name"], int(stated["version"])
     except (ValueError, KeyError, TypeError):
         name, version = None, 0
     if name != FORMAT:
@@ -109,11 +109,11 @@ def _check_format(path: Path, line: bytes) -> None:
         )
 
 
-def _told(line: bytes) -> tuple[int, str] | None:
-    """What the last line says of those before it; None if it is none of that kind."""
+def _end(line: bytes) -> tuple[int, str] | None:
+    """The number of records and the digest in a last line; None if it is another line."""
     try:
-        told = json.loads(line)["end"]
-        return int(told["records"]), str(told["sha256"])
+        end = json.loads(line)["end"]
+        return int(end["records"]), str(end["sha256"])
     except (ValueError, KeyError, TypeError):
         return None
 

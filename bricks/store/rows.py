@@ -24,13 +24,13 @@ from bricks.samples.measurement import Round
 from bricks.store.schema import systems
 from bricks.system.target import Runtime, System, Target
 
-# What decoding text raises when the text isn't what was written.
+# The errors of decoding a text that is not as it was written.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @contextmanager
 def decoding(what: str) -> Iterator[None]:
-    """Turn whatever a damaged row provokes into a StoreError that names it."""
+    """Turn any error of decoding a damaged row into a StoreError that names the row."""
     try:
         yield
     except _DAMAGE as exc:
@@ -41,7 +41,7 @@ def decoding(what: str) -> Iterator[None]:
 
 
 def checksum(*values: object) -> int:
-    """A checksum of column values, which the database itself has none of."""
+    """A checksum of column values; SQLite itself keeps none."""
     found = 0
     for value in values:
         raw = bytes(value) if isinstance(value, bytes | memoryview) else repr(value).encode()
@@ -78,7 +78,7 @@ def to_text(data: object) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-# What a system is read from.
+# The columns that a system is read from.
 SYSTEM_COLUMNS = (
     systems.c.name,
     systems.c.identity,

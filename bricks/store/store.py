@@ -1,30 +1,30 @@
-"""The cache as the other rooms see it: one class, one transaction a call.
+"""The cache as the other packages see it: one class, one transaction a call.
 
-A call either does all that it says or, after an error, nothing. Every error of the database comes
-out as a StoreError of one line. Must not know how bricks are cut, measured or added up.
+A call does its whole work or, after an error, nothing. Every error of the database becomes a
+StoreError of one line. Must not know how models are decomposed, measured or recomposed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, func, select, update
+from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.engine import URL
 
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import StoreError
 from bricks.samples.measurement import Failure, Measurement
 from bricks.store import engine as database
-from bricks.store import export, merge, results_file
-from bricks.store import measurements as ledger
+from bricks.store import export, measurements, merge, results_file
 from bricks.store.audit import Rekey, problems
 from bricks.store.claims import LEASE_S, Claim, Owner, Watch
-from bricks.store.integrity import integrity_problems, refuse_what_is_cut_off
+from bricks.store.integrity import integrity_problems, refuse_truncated
+from bricks.store.measurements import TimedRound
 from bricks.store.merge import Merged, Mismatch
 from bricks.store.migrations import prepare
 from bricks.store.rows import (
@@ -40,36 +40,9 @@ from bricks.store.rows import (
     target_of,
     target_row,
 )
-from bricks.store.schema import (
-    DONE,
-    FAILED,
-    OPEN,
-    SCHEMA_VERSION,
-    bricks,
-    measurements,
-    plans,
-    rounds,
-    systems,
-    targets,
-)
+from bricks.store.schema import bricks, plans, systems, targets
+from bricks.store.stats import CacheStats, stats_of
 from bricks.system.target import System, Target, checked_price
-
-
-@dataclass(frozen=True, slots=True)
-class CacheStats:
-    """What a cache holds. ``open_claims`` counts measurements begun and not settled."""
-
-    path: str
-    schema_version: int
-    size_bytes: int
-    systems: int
-    targets: int
-    plans: int
-    bricks: int
-    measurements: int
-    failures: int
-    open_claims: int
-    samples: int
 
 
 class Store:
@@ -97,7 +70,7 @@ class Store:
     ) -> Store:
         """Open the cache in a folder (made if absent), or at a database URL; migrate if needed.
 
-        A claim without a sign of life for ``lease_s`` is free. A writer waits ``busy_timeout_s``
+        A claim that was not renewed for ``lease_s`` is free. A writer waits ``busy_timeout_s``
         for other writers. Where nothing can be written, the cache can still be read. Raises
         StoreError if the database isn't a cache, is damaged, locked or out of reach, or has a
         newer schema; and, without ``make``, if it is empty.
@@ -183,7 +156,7 @@ class Store:
         return sorted(found, key=lambda system: system.name)
 
     def named(self, system: System) -> System:
-        """``system`` under the name, and with the price, that it was given here, if it was."""
+        """``system`` with the name and the price that the cache has for it, if it has them."""
         for known in self.systems():
             if known.key == system.key:
                 return replace(system, name=known.name, price_per_hour=known.price_per_hour)
@@ -315,74 +288,74 @@ class Store:
     # Measurements
 
     def claim(self, target_key: str, keys: Sequence[str], owner: Owner) -> list[Claim]:
-        """Claim, at once, those of ``keys`` that are open and that nobody else holds.
+        """Claim, at once, those of ``keys`` that are not settled and that no other owner holds.
 
-        Whoever claims a key measures it and then calls :meth:`finish`, :meth:`fail` or
+        The caller measures what it claimed, and then calls :meth:`finish`, :meth:`fail` or
         :meth:`release`. A claim whose process died or whose lease ran out is taken over, with the
         rounds so far; keys that ``owner`` holds already are returned again.
         """
         with self._writing() as connection:
-            return ledger.take(connection, target_key, keys, owner, self._lease_s, self._watch)
+            return measurements.claim(
+                connection, target_key, keys, owner, self._lease_s, self._watch
+            )
 
-    def append_rounds(
-        self, target_key: str, walk: Mapping[str, ledger.Booked], owner: Owner
-    ) -> None:
+    def append_rounds(self, target_key: str, walk: Mapping[str, TimedRound], owner: Owner) -> None:
         """Add one round to each key of a walk: its raw samples and wall time, in seconds.
 
         Renews the lease of all that ``owner`` holds. Raises StoreError, and keeps nothing, when a
         key isn't held any more.
         """
         with self._writing() as connection:
-            # Renewing first: it holds all rows of the owner's, in their order, and what is added to
-            # then needs no more of them. The other way round, who wants to claim some could wait
-            # for one row while this waits for another.
-            ledger.renew(connection, target_key, owner, self._lease_s)
-            ledger.append(connection, target_key, walk, owner)
+            # Renewing comes first: it locks all rows of the owner in their order, and appending
+            # needs no others. In the other order, a process that claims could wait for one row
+            # while this one waits for another: a deadlock.
+            measurements.renew(connection, target_key, owner, self._lease_s)
+            measurements.append(connection, target_key, walk, owner)
 
-    def supplement(self, target_key: str, walk: Mapping[str, ledger.Booked]) -> None:
+    def supplement(self, target_key: str, walk: Mapping[str, TimedRound]) -> None:
         """Add one round to each key of a walk that is measured already.
 
-        For what must be measured again, since the machine has come into another state.
+        For keys that are measured again because the machine is in another state now.
         """
         with self._writing() as connection:
-            ledger.supplement(connection, target_key, walk)
+            measurements.supplement(connection, target_key, walk)
 
     def renew(self, target_key: str, owner: Owner) -> None:
-        """Give a sign of life where a long time passes without a round."""
+        """Prolong the leases of ``owner`` where a long time passes without a round."""
         with self._writing() as connection:
-            ledger.renew(connection, target_key, owner, self._lease_s)
+            measurements.renew(connection, target_key, owner, self._lease_s)
 
     def finish(self, target_key: str, keys: Sequence[str], owner: Owner) -> None:
         """Declare claimed measurements done; each needs samples."""
         with self._writing() as connection:
-            ledger.finish(connection, target_key, keys, owner)
+            measurements.finish(connection, target_key, keys, owner)
 
     def fail(self, target_key: str, key: str, reason: str, owner: Owner) -> None:
         """Declare that something claimed cannot be measured, and why, in one line."""
         with self._writing() as connection:
-            ledger.fail(connection, target_key, key, reason, owner)
+            measurements.fail(connection, target_key, key, reason, owner)
 
     def release(self, target_key: str, keys: Sequence[str], owner: Owner) -> None:
-        """Give claims back unfinished; the next to claim them goes on with their rounds."""
+        """Give claims back unfinished; the next owner goes on with their rounds."""
         with self._writing() as connection:
-            ledger.release(connection, target_key, keys, owner)
+            measurements.release(connection, target_key, keys, owner)
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
-        """What is settled among ``keys`` on this target under the current protocol."""
+        """Results of those of ``keys`` that are settled on this target, by the current protocol."""
         with self._reading() as connection:
-            return ledger.results(connection, target_key, keys)
+            return measurements.results(connection, target_key, keys)
 
     def costs(self, target_key: str) -> dict[str, float]:
         """Wall seconds by key of all that is measured on this target, in order of beginning."""
         with self._reading() as connection:
-            return ledger.costs(connection, target_key)
+            return measurements.costs(connection, target_key)
 
     def forget_failures(self, target_key: str, keys: Sequence[str]) -> int:
         """Forget failures so that they are tried again; returns how many there were."""
         with self._writing() as connection:
-            return ledger.forget_failures(connection, target_key, keys)
+            return measurements.forget_failures(connection, target_key, keys)
 
-    # What travels
+    # Export and merge
 
     def export(
         self,
@@ -392,24 +365,25 @@ class Store:
         package: str,
         keys: Collection[str] | None = None,
     ) -> int:
-        """Write all that is settled on these targets into a file; the number of records.
+        """Write all settled measurements on these targets into a file; the number of records.
 
-        With it go the plans of there, and all bricks that they name; or neither, and only what is
-        settled of ``keys``, for a cache that has them already. ``package`` is the version of the
-        package that writes it. The same content gives the same bytes.
+        The file also holds the targets' plans and their bricks; or, with ``keys``, neither of them
+        and only the measurements of these keys, for a cache that has the bricks already.
+        ``package`` is the version of the package that writes it. The same content gives the same
+        bytes. Raises StoreError if the file cannot be written, or a row is damaged.
         """
         with self._reading() as connection:
             found = export.records(connection, target_keys, keys)
             return results_file.write(path, found, package=package)
 
     def merge(self, path: Path, mismatch: Mismatch) -> Merged:
-        """Take in what another cache exported into ``path``: all of it, or nothing.
+        """Merge the results that another cache exported into ``path``: all of them, or none.
 
-        ``mismatch`` says what is wrong with a brick, or None. Raises StoreError for a file that is
-        cut off, was altered, is of a later version, or says what cannot be true.
+        ``mismatch`` returns what is wrong with a brick, or None. Raises StoreError for a file that
+        is cut off, was altered, is of a later version, or holds a record that cannot be true.
         """
         with results_file.reading(path) as found, self._writing() as connection:
-            # What is looked up first and written later must not be written by others in between.
+            # Rows that merging looks up and writes later must not be written by others in between.
             database.lock_tables(connection, merge.WRITTEN)
             return merge.merge(connection, found, mismatch, self._watch)
 
@@ -419,32 +393,7 @@ class Store:
         """Counts and size; StoreError if the file is damaged, for the counts may be too low."""
         self.refuse_damage()
         with self._reading() as connection:
-
-            def count(table: Table) -> int:
-                return connection.execute(select(func.count()).select_from(table)).scalar_one()
-
-            states = dict.fromkeys((OPEN, DONE, FAILED), 0)
-            grouped = select(measurements.c.state, func.count()).group_by(measurements.c.state)
-            states.update((state, count) for state, count in connection.execute(grouped))
-            if len(states) > 3:
-                raise StoreError(
-                    f"the cache {self.path} is damaged (measurements are in an unknown state): "
-                    "run 'bricks cache verify'"
-                )
-            samples = connection.execute(select(func.sum(rounds.c.sample_count))).scalar()
-            return CacheStats(
-                path=self.path,
-                schema_version=SCHEMA_VERSION,
-                size_bytes=database.size_bytes(connection),
-                systems=count(systems),
-                targets=count(targets),
-                plans=count(plans),
-                bricks=count(bricks),
-                measurements=states[DONE],
-                failures=states[FAILED],
-                open_claims=states[OPEN],
-                samples=int(samples or 0),
-            )
+            return stats_of(connection, self.path)
 
     def refuse_damage(self) -> None:
         """Raise StoreError if the database file is damaged.
@@ -452,8 +401,8 @@ class Store:
         An index that has lost entries makes measurements look missing, and they would be made
         again: so a caller asks this before it measures, predicts or counts. The first call reads
         the whole file, in a few milliseconds for each megabyte. A file in which it found no damage
-        is not read again until the store is opened anew: what this and other processes write later
-        goes through SQLite's transactions, which leave the file whole. Use :meth:`verify` to look
+        is not read again until the store is opened again: writes of this and other processes
+        go through SQLite's transactions, which leave the file whole. Use :meth:`verify` to look
         again.
         """
         if self._sound:
@@ -481,7 +430,7 @@ class Store:
 
 
 def _prepared(url: URL, label: str, busy_timeout_s: float, make: bool) -> Engine:
-    refuse_what_is_cut_off(url)
+    refuse_truncated(url)
     engine = database.connect(url, busy_timeout_s)
     try:
         with database.translated(label):

@@ -1,0 +1,73 @@
+"""Counts of what a cache holds.
+
+Works inside a transaction that the caller opened. Must not know how damage is found: counts of a
+damaged file may be too low, so the caller checks it first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Table, func, select
+
+from bricks.errors import StoreError
+from bricks.store.engine import size_bytes
+from bricks.store.schema import (
+    DONE,
+    FAILED,
+    OPEN,
+    SCHEMA_VERSION,
+    bricks,
+    measurements,
+    plans,
+    rounds,
+    systems,
+    targets,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """What a cache holds. ``open_claims`` counts measurements begun and not settled."""
+
+    path: str
+    schema_version: int
+    size_bytes: int
+    systems: int
+    targets: int
+    plans: int
+    bricks: int
+    measurements: int
+    failures: int
+    open_claims: int
+    samples: int
+
+
+def stats_of(connection: Connection, label: str) -> CacheStats:
+    """Counts and size of the cache called ``label``; StoreError for rows in an unknown state."""
+
+    def count(table: Table) -> int:
+        return connection.execute(select(func.count()).select_from(table)).scalar_one()
+
+    states = dict.fromkeys((OPEN, DONE, FAILED), 0)
+    grouped = select(measurements.c.state, func.count()).group_by(measurements.c.state)
+    states.update((state, count) for state, count in connection.execute(grouped))
+    if len(states) > 3:
+        raise StoreError(
+            f"the cache {label} is damaged (measurements are in an unknown state): "
+            "run 'bricks cache verify'"
+        )
+    samples = connection.execute(select(func.sum(rounds.c.sample_count))).scalar()
+    return CacheStats(
+        path=label,
+        schema_version=SCHEMA_VERSION,
+        size_bytes=size_bytes(connection),
+        systems=count(systems),
+        targets=count(targets),
+        plans=count(plans),
+        bricks=count(bricks),
+        measurements=states[DONE],
+        failures=states[FAILED],
+        open_claims=states[OPEN],
+        samples=int(samples or 0),
+    )
