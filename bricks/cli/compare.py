@@ -119,13 +119,7 @@ def _disturbance(result: Comparison) -> list[str]:
     """What people should know of how quiet the host was."""
     from bricks.report.tables import disturbance
 
-    return disturbance(
-        result.foreign_cores,
-        result.rounds,
-        result.disturbed_rounds,
-        result.remeasured_bricks,
-        result.eviction_short,
-    )
+    return disturbance(result)
 
 
 def _doubts(result: Comparison) -> list[str]:

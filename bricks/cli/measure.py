@@ -85,15 +85,7 @@ def measure(
 
         stand = f"; they stand for {done.occurrences} occurrences in {done.models} models"
         show(f"{_counted(done, missing)}{stand if done.models else ''} ({done.wall_s:.1f} s)")
-        add(
-            *disturbance(
-                done.foreign_cores,
-                done.rounds,
-                done.disturbed_rounds,
-                done.remeasured_bricks,
-                done.eviction_short,
-            )
-        )
+        add(*disturbance(done))
     finish(errors)
 
 

@@ -23,6 +23,7 @@ from bricks.analysis.batch import decompose_all
 from bricks.errors import BricksError, FleetError, SuiteError
 from bricks.graph.model import Model
 from bricks.samples.call_overhead import PROBES
+from bricks.samples.sampling import Sampling
 from bricks.session.bench import Bench
 from bricks.session.options import Options
 from bricks.suite import pack_model, unpack_model
@@ -94,20 +95,12 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchResult:
-    """A batch of bricks that was measured: a file of results, and the host's system afterwards.
-
-    ``foreign_cores``, ``rounds``, ``disturbed_rounds`` and ``eviction_short`` are as in
-    :class:`bricks.Measured`.
-    """
+class BatchResult(Sampling):
+    """A batch of bricks that was measured: a file of results, and the host's system afterwards."""
 
     results: bytes
     system: System
     new_bricks: int
-    foreign_cores: float | None
-    rounds: int
-    disturbed_rounds: int
-    eviction_short: bool
     wall_s: float
 
 
@@ -186,11 +179,8 @@ def measure(request: str, keys: Sequence[str] | None) -> BatchResult:
         known.export(sorted(every) if keys is None else keys),
         fingerprint(),
         done.new_bricks,
-        done.foreign_cores,
-        done.rounds,
-        done.disturbed_rounds,
-        done.eviction_short,
         done.wall_s,
+        **done.sampling_fields,
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from bricks.fleet.host import BatchResult
 from bricks.fleet.queue import KeyBatch
 from bricks.fleet.report import HostReport
+from bricks.samples.sampling import Sampling, combined
 from bricks.system import Target
 
 
@@ -79,9 +80,7 @@ class FleetHost:
     left: str | None = None
     new_bricks: int = 0
     portions: int = 0
-    foreign_cores: float | None = None
-    rounds: int = 0
-    disturbed_rounds: int = 0
+    sampling: Sampling = field(default_factory=Sampling)
     changed: dict[str, str] = field(default_factory=dict)
 
     def cancel(self) -> None:
@@ -96,10 +95,7 @@ class FleetHost:
         self.new_bricks += result.new_bricks
         if result.eviction_short:
             self.changed["memory"] = "memory was short: bricks of large models may be too fast"
-        self.rounds += result.rounds
-        self.disturbed_rounds += result.disturbed_rounds
-        loads = [x for x in (self.foreign_cores, result.foreign_cores) if x is not None]
-        self.foreign_cores = max(loads, default=None)
+        self.sampling = combined([self.sampling, result])
 
     def report(self) -> HostReport:
         """What the host did so far."""
@@ -110,10 +106,8 @@ class FleetHost:
             left=self.left,
             new_bricks=self.new_bricks,
             portions=self.portions,
-            foreign_cores=self.foreign_cores,
-            rounds=self.rounds,
-            disturbed_rounds=self.disturbed_rounds,
             changed=tuple(self.changed.values()),
+            **self.sampling.sampling_fields,
         )
 
 

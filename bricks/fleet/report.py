@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bricks.samples.measurement import Failure
+from bricks.samples.sampling import Sampling
 from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True)
-class HostReport:
+class HostReport(Sampling):
     """What one host did. ``left`` says why it no longer takes part; None: it still does.
 
     ``portions`` counts the batches that it measured. ``changed`` are lines about facts of its
     fingerprint that changed while it measured, and about memory that was short: its latencies are
-    less certain for it. ``foreign_cores``, ``rounds`` and ``disturbed_rounds`` are as in
-    :class:`bricks.Measured`.
+    less certain for it.
     """
 
     name: str
@@ -28,9 +28,6 @@ class HostReport:
     left: str | None
     new_bricks: int
     portions: int
-    foreign_cores: float | None
-    rounds: int
-    disturbed_rounds: int
     changed: tuple[str, ...]
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bricks.errors import printable
+from bricks.samples.sampling import Sampling
 
 Row = Mapping[str, Any]
 
@@ -51,33 +52,27 @@ def number(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def disturbance(
-    foreign_cores: float | None,
-    rounds: int,
-    disturbed_rounds: int,
-    remeasured_bricks: int,
-    eviction_short: bool = False,
-) -> list[str]:
+def disturbance(of: Sampling) -> list[str]:
     """Lines for people if the host was not quiet while something was measured; else none."""
     lines = []
-    if disturbed_rounds:
+    if of.disturbed_rounds:
         lines.append(
-            f"{disturbed_rounds} of {rounds} rounds were disturbed, by other processes or since the"
+            f"{of.disturbed_rounds} of {of.rounds} rounds were disturbed, by other processes or since the"
             " machine changed: they are kept, and left out wherever there are enough others."
         )
-    if remeasured_bricks:
+    if of.remeasured_bricks:
         lines.append(
-            f"{remeasured_bricks} bricks that had been measured were measured again: the machine"
+            f"{of.remeasured_bricks} bricks that had been measured were measured again: the machine"
             " had come into another state, in which latencies are others."
         )
-    if eviction_short:
+    if of.eviction_short:
         lines.append(
             "There was too little memory to make weights as cold as they are in large models: their"
             " bricks may be too fast. Free some, or raise the limit."
         )
-    if foreign_cores is not None and foreign_cores >= NOTABLE_CORES:
+    if of.foreign_cores is not None and of.foreign_cores >= NOTABLE_CORES:
         lines.append(
-            f"Other processes kept {foreign_cores:.1f} cores busy meanwhile: latencies are higher"
+            f"Other processes kept {of.foreign_cores:.1f} cores busy meanwhile: latencies are higher"
             " than on a quiet host, and uneven. The cache keeps them; give another --cache to"
             " start anew."
         )
