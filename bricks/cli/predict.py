@@ -104,7 +104,7 @@ def _row(bench: Bench, model: Model | Unread, target: Target) -> dict[str, Any]:
         return {**empty, "error": str(error)}
     facts = {**empty, **facts_of(estimate)}
     if facts["error"] is not None:
-        from bricks.measure.failure_hints import explain_failure
+        from bricks.measure.failure_explanation import explain_failure
 
         facts["error"] += explain_failure(model, facts["error"])
     return facts

@@ -22,7 +22,7 @@ from bricks.graph.model import Model
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
-from bricks.measure.failure_hints import explain_failure, given_inputs
+from bricks.measure.failure_explanation import explain_failure, given_inputs
 from bricks.measure.jobs import Job
 from bricks.measure.protocol import pack, unpack
 from bricks.measure.supervisor import Supervisor, WorkerSettings

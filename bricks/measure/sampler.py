@@ -14,20 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks.errors import WorkerError
+from bricks.measure.failure_explanation import is_out_of_memory
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import PATIENCE, Supervisor, WorkerDied, WorkerKilled
 from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
 from bricks.samples.measurement import Round
 
 DEFAULT_TIMEOUT_S = 60.0
-
-# How reasons speak of memory, the worker's and the supervisor's.
-_LACK = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
-
-
-def speaks_of_memory(reason: str) -> bool:
-    """Whether the reason of a failure is that memory lacked."""
-    return any(words in reason for words in _LACK)
 
 
 class Lost(WorkerDied):
@@ -173,7 +166,7 @@ class Sampler:
                 return
         reason = str(error)
         crowded = len(self._keys) > 1 or self._inherited
-        (self.crowded if crowded and speaks_of_memory(reason) else self.failures)[key] = reason
+        (self.crowded if crowded and is_out_of_memory(reason) else self.failures)[key] = reason
 
     def _charge(self, name: str) -> None:
         """Book the time since the last call on a walk."""

@@ -1,0 +1,41 @@
+"""Explains failures by what was changed or synthesised in a model, which a runtime cannot know.
+
+A runtime reports what went wrong. It does not know that the batch size was changed, or that an
+input is synthetic. It must not know which command asks.
+"""
+
+from __future__ import annotations
+
+from bricks.graph.domains import synthetic_inputs
+from bricks.graph.model import Model
+from bricks.graph.model_metadata import held_values
+from bricks.graph.view import graph_of, parse_model
+
+# How the reasons that the worker and the supervisor give mention memory.
+_MEMORY_PHRASES = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
+
+
+def is_out_of_memory(reason: str) -> bool:
+    """Whether the ``reason`` of a failure is that there was too little memory."""
+    return any(phrase in reason for phrase in _MEMORY_PHRASES)
+
+
+def given_inputs(model: Model) -> frozenset[str]:
+    """Names of the inputs whose values the user gave."""
+    return frozenset(held_values(parse_model(model.skeleton)))
+
+
+def explain_failure(model: Model, reason: str) -> str:
+    """A text to append to the ``reason`` of a failure: empty, or it begins with a space."""
+    if is_out_of_memory(reason):
+        return ""
+    explanation = ""
+    if model.rebatched:
+        explanation += (
+            " (its batch size was fixed, and another was asked for: the model may not allow that)"
+        )
+    names = synthetic_inputs(graph_of(parse_model(model.skeleton)), given=given_inputs(model))
+    if names and "while running" in reason:
+        listed = ", ".join(map(repr, names))
+        explanation += f" (made up was {listed}: say with --value what it holds)"
+    return explanation
