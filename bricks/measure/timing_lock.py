@@ -1,47 +1,80 @@
 """One timing at a time: runs on the same host that time at once would slow each other down.
 
-A lock file, released by the operating system even if its holder is killed. It is per user: what
-others run on the same host is not waited for.
+A process locks a file in each of a few fixed folders that it can write to, always in the same
+order, so that two processes exclude each other if they share at least one of these folders. Batch
+jobs, services and containers often have a private ``/tmp``, and some have a private ``/dev/shm`` or
+a read-only ``/run``; they seldom have all of these. The environment has no say: ``TMPDIR`` and
+``XDG_RUNTIME_DIR`` differ between the jobs of one user. An abstract Unix socket would need no
+folder, but exists on Linux only, is private to a network namespace, and could be taken by any other
+user of the host, who would then be waited for without end.
+
+The operating system releases the locks of a process that is killed. The lock is per user: it does
+not wait for what others run on the same host. Must not know what is timed.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bricks.errors import WorkerError
 
-# What people are told meanwhile.
+# The message to show while another process has the lock.
 WAITING = "waiting for another process that is measuring on this host"
+
+# In the order in which they are locked.
+FOLDERS: tuple[Path, ...] = (Path("/run/lock"), Path("/dev/shm"), Path("/tmp"))
+
+_POLL_S = 0.2
 
 
 @contextmanager
 def timing_lock(on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold this host's right to time; ``on_wait`` is called once if another process has it."""
+    """Hold this host's right to time; ``on_wait`` is called once if another process has it.
+
+    Raises :class:`~bricks.errors.WorkerError` where a lock file cannot be opened.
+    """
     try:
         import fcntl
     except ImportError:  # no such locks on this platform: the user is the only guard
         yield
         return
-    path = Path(tempfile.gettempdir()) / f"bricks-timing-{os.getuid()}.lock"
+    waited = False
+    held: set[tuple[int, int]] = set()
+    with ExitStack() as opened:
+        for path in _lock_files():
+            descriptor = _open(path)
+            opened.callback(os.close, descriptor)
+            status = os.fstat(descriptor)
+            file = status.st_dev, status.st_ino
+            if file in held:  # two of the folders are one, by a link or a mount
+                continue
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not waited:
+                        on_wait()
+                    waited = True
+                    time.sleep(_POLL_S)
+            held.add(file)
+        yield
+
+
+def _lock_files() -> list[Path]:
+    """This user's lock file in each folder that can be written to; in the last, if none can."""
+    writable = [folder for folder in FOLDERS if os.access(folder, os.W_OK | os.X_OK)]
+    return [folder / f"bricks-timing-{os.getuid()}.lock" for folder in writable or FOLDERS[-1:]]
+
+
+def _open(path: Path) -> int:
+    """The file's descriptor; the file is made if there is none."""
     try:
-        # Anybody may put a link in the folder of temporary files: it is not followed.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        # Any user may put a link into a folder that all can write to: it is not followed.
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as exc:
         raise WorkerError(f"the lock file {path} cannot be opened: {exc.strerror}") from exc
-    with open(descriptor, "r+b") as handle:
-        waited = False
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not waited:
-                    on_wait()
-                waited = True
-                time.sleep(0.2)
-        yield

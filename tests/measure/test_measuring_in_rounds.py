@@ -2,14 +2,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bricks.errors import WorkerError
-from bricks.measure import timing_lock as turn
 from bricks.measure.campaign import span_of_walks
 from bricks.measure.importance import Importance, Needs
 from bricks.measure.rounds import Goal, Progressing, StopRule, sample_in_turn
@@ -170,17 +167,3 @@ def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:
         steps=lambda name: steps, load_s={"lead": 2.0, "a": 1.0, "b": 3.0}
     )
     assert span_of_walks(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}
-
-
-def test_the_lock_is_no_link_to_something_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turn.tempfile, "gettempdir", lambda: str(tmp_path))
-    with turn.timing_lock():
-        (lock,) = tmp_path.iterdir()
-        assert lock.stat().st_mode & 0o777 == 0o600
-    lock.unlink()
-    lock.symlink_to(tmp_path / "victim")
-    with pytest.raises(WorkerError, match="lock file"), turn.timing_lock():
-        pass
-    assert not (tmp_path / "victim").exists()

@@ -4,6 +4,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -46,6 +47,17 @@ def distinct(*models: str) -> int:
     return found
 
 
+# The command line, with its lock files in the folder that is named.
+LOCKING_IN = """
+import sys
+from pathlib import Path
+from bricks.cli.main import main
+from bricks.measure import timing_lock
+timing_lock.FOLDERS = (Path(sys.argv.pop(1)),)
+sys.exit(main())
+"""
+
+
 class Runs:
     """Runs of ``bricks measure`` with the real runtime."""
 
@@ -53,7 +65,8 @@ class Runs:
         self.folder = folder
         self._count = 0
         self.base = folder / "base"
-        assert bricks(*self.words(self.base, FIRST), TMPDIR=str(folder)).status == 0
+        with measuring(self.base, *self.words(self.base, FIRST)) as process:
+            assert ended(process).status == 0
 
     def words(self, cache: Path, *models: str, precision: float = 0.5) -> tuple[object, ...]:
         options = ("--threads", 1, "--precision", precision, "--cache", cache, "--json")
@@ -83,9 +96,11 @@ class Runs:
 @contextmanager
 def measuring(turn: Path, *words: object) -> Iterator[subprocess.Popen[str]]:
     """A command that waits for its turn to time with those of the same ``turn`` alone."""
-    temporary = turn.with_name(f"{turn.name}-temporary")
-    temporary.mkdir(exist_ok=True)
-    with started(*words, TMPDIR=str(temporary)) as process:
+    locks, temporary = (turn.with_name(f"{turn.name}-{what}") for what in ("locks", "temporary"))
+    for folder in (locks, temporary):
+        folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", LOCKING_IN, str(locks)]
+    with started(*words, command=command, TMPDIR=str(temporary)) as process:
         yield process
 
 
@@ -207,8 +222,9 @@ def test_two_processes_that_really_measure_at_once_measure_each_brick_once(runs:
     # Whatever else was written on the way was temporary: no half of it can be found by anybody.
     assert [file.name for file in cache.iterdir()] == [FILE]
     for model in (FIRST, SECOND):
-        (lock,) = (runs.folder / f"{model}-temporary").iterdir()
+        (lock,) = (runs.folder / f"{model}-locks").iterdir()
         assert lock.suffix == ".lock"
+        assert list((runs.folder / f"{model}-temporary").iterdir()) == []
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,12 +76,14 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 @contextmanager
-def started(*arguments: object, **variables: str) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *arguments: object, command: Sequence[str] = COMMAND, **variables: str
+) -> Iterator[subprocess.Popen[str]]:
     """A command as a process of its own; killed at the end if it still runs."""
     # Where the tests run in the background, Ctrl-C is ignored, and children would inherit that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
+        [*command, *map(str, arguments)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
