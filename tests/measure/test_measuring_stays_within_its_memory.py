@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx
 import psutil
 import pytest
+from commands import environment
 from factories import model, node, value
 from onnx import TensorProto
 
@@ -95,6 +96,10 @@ def test_large_weights_of_one_session_share_memory_and_differ() -> None:
     """Of equal ones the runtime keeps a single prepacked copy: models would seem too fast."""
     # In a process of its own: a backend sets up the threads of all of its process.
     done = subprocess.run(
-        [sys.executable, "-c", DIFFERENT], capture_output=True, text=True, check=True
+        [sys.executable, "-c", DIFFERENT],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
     )
     assert done.stdout.split() == ["True", "False"]

@@ -19,6 +19,7 @@ from bricks.errors import WorkerError
 from bricks.measure import supervisor as supervising
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerKilled, WorkerSettings
+from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.worker import Worker
 
 WORKER = [sys.executable, "-m", "bricks.measure.worker"]
@@ -313,7 +314,7 @@ def test_every_walk_begins_with_ordinary_numbers() -> None:
     worker = Worker(lambda message: None)
     worker.answer(dict(HELLO))
     worker.answer({"op": "region", "size_bytes": 100_000})
-    region = worker._aligned_region()
+    region = worker.region.memory
     assert len(region) >= 100_000
     before = region.copy()
     region[:] = 0xFF  # NaN, as a walk that feeds on itself ends up with
@@ -336,19 +337,23 @@ def test_several_are_loaded_at_once_and_each_is_said() -> None:
 
 
 def test_what_is_read_to_evict_stays_for_what_is_loaded_next() -> None:
-    worker = Worker(lambda message: None)
-    worker.answer(dict(HELLO))
-    worker.answer({"op": "region", "size_bytes": 0, "eviction_bytes": 3000})
-    worker._evictor.of(1000)
-    first = worker._evictor._memory
+    memories: list[np.ndarray] = []
+
+    def load(model: object, key: str, memory: np.ndarray) -> Any:
+        memories.append(memory)
+
+    evictor = CacheEvictor(load)
+    evictor.announce(3000)
+    evictor.reader(1000)
+    evictor.reader(2000)
+    evictor.unload()
+    evictor.announce(2000)
+    evictor.reader(2000)
+    first, *others = memories
     assert len(first) >= 3000
-    worker._evictor.of(2000)
-    worker.answer({"op": "unload"})
-    worker.answer({"op": "region", "size_bytes": 0, "eviction_bytes": 2000})
-    worker._evictor.of(2000)
-    assert worker._evictor._memory is first
-    worker._evictor.of(5000)
-    assert len(worker._evictor._memory) >= 5000
+    assert len(others) == 2 and all(other is first for other in others)
+    evictor.reader(5000)
+    assert len(memories[-1]) >= 5000
 
 
 def test_it_is_said_where_there_is_too_little_memory_to_evict_the_caches(
@@ -389,7 +394,7 @@ def test_numbers_have_both_signs_where_something_loaded_is_sign_sensitive(
 
     def negative() -> float:
         worker.answer(dict(walk))
-        return float((worker._aligned_region()[:100_000].view(np.float32) < 0).mean())
+        return float((worker.region.memory[:100_000].view(np.float32) < 0).mean())
 
     assert negative() == 0
     worker.answer({**load, "model": pack(relu.SerializeToString())})

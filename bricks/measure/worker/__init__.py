@@ -1,5 +1,5 @@
-"""What runs in the child process: it owns the runtime, and answers what the supervisor asks.
+"""The code of the child process: it owns the runtime and answers the supervisor's requests.
 
-Here because a runtime may crash, hang or exhaust memory. Must not know of the store, nor of why
-something is run.
+It is a process of its own because a runtime may crash, hang or exhaust memory. It must not know of
+the store, nor of why something is run.
 """

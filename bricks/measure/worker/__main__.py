@@ -1,5 +1,5 @@
-"""Begins the child process: ``python -m bricks.measure.worker``."""
+"""Starts the child process: ``python -m bricks.measure.worker``."""
 
-from bricks.measure.worker.worker import main
+from bricks.measure.worker.loop import main
 
 main()

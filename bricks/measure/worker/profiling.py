@@ -1,6 +1,6 @@
-"""Takes a runtime's profile of a whole model, in the worker: several runs, of which one is told.
+"""Takes a runtime's profile of a whole model, in the worker: several runs, and reports one of them.
 
-It must not know what becomes of it; see ``samples.profile``.
+It must not know how the profile is used; see ``samples.profile``.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 from bricks.backends.base import Profiled
 
-# At first memory is taken and caches fill. Of a model that takes long, the least runs.
+# The first runs take memory and fill the caches. A model that takes long gets the fewest runs.
 WARM_UPS, RUNS, MIN_RUNS, ENOUGH_S = 2, 9, 3, 5.0
-# A loop's inner nodes can be countless: so many of them somebody can look at.
+# A loop's inner nodes can be countless: more than these nobody reads.
 MAX_INNER = 1000
 
 
 def typical_run(profiled: Profiled) -> dict[str, Any]:
-    """The nodes of the run in the middle, when runs are ordered by latency; and what all took."""
+    """The nodes of the run with the median latency, and the latencies of all runs in seconds."""
     for _ in range(WARM_UPS):
         profiled.sample()
     taken_s: list[float] = []

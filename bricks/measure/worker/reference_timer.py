@@ -1,6 +1,6 @@
 """Times the reference workload, in the worker: see ``backends/reference``.
 
-Must not know what is measured beside it.
+It must not know what is measured beside it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from bricks.backends.reference import REFERENCE, reference
 # Runs of the reference workload: at first a thread of the pool may be asleep.
 _WARM_UPS, _RUNS = 2, 5
 
-# What was timed so recently is so still: the end of a walk is the beginning of the next.
-_JUST_NOW_S = 0.01
+# For so long a timing stays valid: the end of a walk is the beginning of the next.
+_VALID_S = 0.01
 
 # Loads a model with memory of its own; by its key.
 Load = Callable[[onnx.ModelProto, str], Placed]
 
 
 class ReferenceTimer:
-    """The reference workload, loaded when it is first asked for, and what it took last."""
+    """The reference workload, loaded when it is first timed, and its last latency."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -34,7 +34,7 @@ class ReferenceTimer:
         self._at_s = -math.inf
 
     def now_s(self) -> float:
-        """Seconds that it takes now, all threads awake and undisturbed."""
+        """Its latency now in seconds: the shortest of several runs, with all threads awake."""
         if self._reference is None:
             self._reference = self._load(reference(), REFERENCE)
         for _ in range(_WARM_UPS):
@@ -43,7 +43,7 @@ class ReferenceTimer:
         self._at_s = time.perf_counter()
         return self._last_s
 
-    def just_now_s(self) -> float:
-        """The same, or what it took when it was last timed, if that was just now."""
-        recent = time.perf_counter() - self._at_s < _JUST_NOW_S
+    def recent_s(self) -> float:
+        """The last latency in seconds if it was timed within 10 ms, and else the latency now."""
+        recent = time.perf_counter() - self._at_s < _VALID_S
         return self._last_s if recent else self.now_s()

@@ -1,75 +1,68 @@
-"""The child process: owns the runtime, runs what it is told, and answers in JSON lines.
+"""The worker: loads, places and runs models in the child process, as requests say.
 
-It must not know of the store, of plans, or of why something is run. Whatever it dies of (a crash
-of the runtime, memory, a hang that its parent ends) takes nothing else down.
-
-Run as ``python -m bricks.measure.worker``; speaks on standard input and output.
+It answers one request after the other, and owns the backend, everything that is loaded, and the
+activation region. It must not know of the store, of how walks are chosen, or of why something is
+run. If it dies (of a crash of the runtime, for lack of memory, or ended by the parent because it
+hangs), nothing else dies with it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
-import re
-import shutil
-import signal
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import onnx
 
 from bricks import backends
 from bricks.backends.base import Backend, Loaded, Placed, Placement, Profiler
-from bricks.backends.filling import PERIOD, filled
 from bricks.decompose.plan import Plan
-from bricks.errors import BackendError, BricksError, WorkerError, first_line
+from bricks.errors import BackendError, WorkerError
 from bricks.graph.model import Model
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.allowance import allowed_bytes
-from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode, pack, unpack
-from bricks.measure.worker.cache_evictor import CacheEvictor, aligned
+from bricks.measure.protocol import pack, unpack
+from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.input_clamp import InputClamp
+from bricks.measure.worker.memory import release_freed_memory
+from bricks.measure.worker.process_limits import limit_memory, memory_limited_for
 from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.reference_timer import ReferenceTimer
+from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.verify import source_of, verify_model
-from bricks.measure.worker.warmth import Warmth
+from bricks.measure.worker.warm_up import WarmUp
 from bricks.system import Waiting, logical_cpus
 
-# More than what lies in the region, for that begins where an address is even enough.
-_ALIGNING_BYTES = 64
-# How long to look whether threads are idle, and how often.
-_SETTLING_TURN_S, _SETTLING_TURNS = 0.02, 50
+# How long to watch whether threads are idle, and how often.
+_IDLE_CHECK_S, _IDLE_CHECKS = 0.02, 50
 
 
 class Worker:
-    """One backend, what it has loaded, and the shared activation region."""
+    """One backend, everything that it has loaded, and the activation region.
+
+    ``say`` sends a message to the parent while a request is being worked on.
+    """
 
     def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
         self._say = say
         self._backend: Backend | None = None
         self._loaded: dict[str, Loaded] = {}
         self._placed: dict[str, Placed] = {}
-        self._region = np.zeros(0, np.uint8)
-        self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
-        self._signed = False  # whether anything that is loaded minds signs
+        self.region = ActivationRegion()
+        self._signed = False  # whether anything that is loaded is sign-sensitive
         self._reference_timer = ReferenceTimer(self._companion)
         self._evictor = CacheEvictor(self._companion)
         self._input_clamp = InputClamp(self._unplaced_companion)
-        self._clamps: dict[str, list[Placed]] = {}  # what runs before a place, untimed
+        self._clamps: dict[str, list[Placed]] = {}  # by the place before which they run, untimed
         self._name = ""
         self._threads = self._workers = 1
-        self._parallel: set[str] = set()  # what is loaded, and its places, that runs in streams
-        self._warmth = Warmth()
+        self._parallel: set[str] = set()  # ids and places whose nodes run along streams
+        self._warm_up = WarmUp()
         self._seed = 0
         self._timing = True
 
@@ -99,25 +92,25 @@ class Worker:
         optimization: str = "all",
     ) -> dict[str, Any]:
         if memory_bytes is not None:
-            _limit_memory(memory_bytes)
+            limit_memory(memory_bytes)
         self._seed, self._threads, self._workers = seed, threads, workers
         self._name, self._timing = backend, timing
         self._backend = backends.create(
             backend, threads=threads, seed=seed, workers=workers, optimization=optimization
         )
-        gc.freeze()  # what is there by now stays: looking through it for garbage takes 20 ms
+        gc.freeze()  # these objects stay: searching them for garbage takes 20 ms each time
         return {"pid": os.getpid()}
 
     def _do_limit(self, memory_bytes: int | None) -> dict[str, Any]:
-        _limit_memory(memory_bytes)
+        limit_memory(memory_bytes)
         return {}
 
     def _do_executed(self, model: str) -> dict[str, Any]:
         proto = parse_model(unpack(model))
-        with _memory_for(proto):
+        with memory_limited_for(proto):
             executed = self.backend.executed(proto)
-        if self._timing:  # else the next model needs it
-            _give_back_memory()
+        if self._timing:  # else the next model needs the memory
+            release_freed_memory()
         return {
             "model": pack(executed.proto.SerializeToString()),
             "types": {name: type_.to_json() for name, type_ in executed.types.items()},
@@ -131,7 +124,7 @@ class Worker:
         proto = parse_model(skeleton)
         given = graph_of(proto)
         inputs = tuple((name, given.types[name]) for name in given.inputs)
-        with _memory_for(proto):
+        with memory_limited_for(proto):
             of = Model(name, Path(), skeleton, inputs, "")
             graph, observed = source_of(self.backend, of, proto)
         del proto.graph.node[:]
@@ -144,7 +137,7 @@ class Worker:
 
     def _do_values(self, model: str, names: list[str]) -> dict[str, Any]:
         proto = parse_model(unpack(model))
-        with _memory_for(proto):
+        with memory_limited_for(proto):
             return {"values": self.backend.values(proto, names)}
 
     def _do_verify(
@@ -174,24 +167,10 @@ class Worker:
             self._do_unload()
 
     def _do_region(self, size_bytes: int, eviction_bytes: int = 0) -> dict[str, Any]:
-        self._evictor.allow(eviction_bytes)
-        self._region = np.zeros(size_bytes + _ALIGNING_BYTES, np.uint8)
-        self._refill()
+        self._evictor.announce(eviction_bytes)
+        self.region.resize(size_bytes)
+        self.region.fill(self._seed, signed=self._signed)
         return {}
-
-    def _refill(self, size_bytes: int | None = None) -> None:
-        """Ordinary numbers in all of the region, or in its first bytes.
-
-        A walk over some of a model's bricks may begin with what its end has left behind. From walk
-        to walk such values would grow without end, or vanish.
-        """
-        if self._signed not in self._fillings:
-            self._fillings[self._signed] = filled(PERIOD, self._seed, signed=self._signed)
-        whole = len(self._region)
-        size = whole if size_bytes is None else min(whole, size_bytes + _ALIGNING_BYTES)
-        filling, periods = self._fillings[self._signed], size // PERIOD * PERIOD
-        self._region[:periods].reshape(-1, PERIOD)[:] = filling
-        self._region[periods:size] = filling[: size - periods]
 
     def _do_load(
         self,
@@ -208,11 +187,11 @@ class Worker:
             self._parallel.add(id)
         if any(map(self.backend.sign_sensitive, _operators(proto))):
             self._signed = True
-        self._input_clamp.learn(id, proto)
+        self._input_clamp.register(id, proto)
         return {}
 
     def _do_load_all(self, loads: list[dict[str, Any]]) -> dict[str, Any]:
-        """Several at once, as far as the runtime allows; the seconds that each took."""
+        """Load several at once, as far as the runtime allows; the seconds that each took."""
 
         def load(fields: dict[str, Any]) -> float:
             started = time.perf_counter()
@@ -230,9 +209,9 @@ class Worker:
         self, place: str, id: str, inputs: list[int | None], outputs: list[int | None]
     ) -> dict[str, Any]:
         placement = Placement(tuple(inputs), tuple(outputs))
-        region = self._aligned_region()
+        region = self.region.memory
         self._placed[place] = self._loaded[id].place(placement, region)
-        self._clamps[place] = self._input_clamp.of(id, inputs, region)
+        self._clamps[place] = self._input_clamp.placed(id, inputs, region)
         if id in self._parallel:
             self._parallel.add(place)
         return {}
@@ -240,14 +219,14 @@ class Worker:
     def _do_unload(self) -> dict[str, Any]:
         self._placed.clear()
         self._clamps.clear()
-        self._input_clamp.forget()
+        self._input_clamp.unload()
         self._loaded.clear()
         self._parallel.clear()
-        self._warmth.forget()
+        self._warm_up.reset()
         self._signed = False
-        self._evictor.forget()
+        self._evictor.unload()
         gc.collect()
-        _give_back_memory()
+        release_freed_memory()
         return {}
 
     def _do_walk(
@@ -260,11 +239,9 @@ class Worker:
     ) -> dict[str, Any]:
         """Run the steps in order: passes to warm up, then ``passes`` that count.
 
-        They use so many bytes of the region; all of it, if nothing is said.
-
-        Beside them, as long as it is known that they run: the reference workload, before (or at
-        the end of another walk, if that was just now) and after, and how long threads had to wait
-        for a processor.
+        They use the first ``region_bytes`` of the region; None: all of it. Steps that are not
+        announced are known to run. For them, the reference workload is timed before (unless the
+        walk before has just timed it) and after, and so is how long threads waited for a processor.
         """
         runs = [self._run(place) for place, _ in steps]
         parallel = any(place in self._parallel for place, _ in steps)
@@ -281,26 +258,27 @@ class Worker:
                 read.sample()
             return [run() for run in runs]
 
-        self._refill(region_bytes)
+        self.region.fill(self._seed, signed=self._signed, size_bytes=region_bytes)
         one_pass = announced if announce else silent
         timed = runs and not announce
-        read, whole = self._evictor.of(eviction_bytes) if timed and eviction_bytes else (None, True)
-        reference_s = self._reference_timer.just_now_s() if timed else None
+        evicts = timed and eviction_bytes
+        read, whole = self._evictor.reader(eviction_bytes) if evicts else (None, True)
+        reference_s = self._reference_timer.recent_s() if timed else None
         if announce:
-            self._warmth.rehearse(steps, announced)
+            self._warm_up.rehearse(steps, announced)
         else:
-            self._warmth.warm_up(steps, silent)
+            self._warm_up.run(steps, silent)
         gc.disable()
         waiting = Waiting()
         try:
             taken = [one_pass() for _ in range(passes)]
         finally:
             gc.enable()
-        # More threads than processors wait for each other: that says nothing of others.
+        # More threads than processors wait for each other, and not for other processes.
         threads = self._threads + (self._workers if parallel else 0)
         waited_share = waiting.share() if threads <= len(logical_cpus()) else None
         if parallel:
-            _settle()
+            _wait_for_idle_threads()
         samples = [list(column) for column in zip(*taken, strict=True)] or [[] for _ in runs]
         return {
             "samples": [
@@ -313,7 +291,7 @@ class Worker:
         }
 
     def _run(self, place: str) -> Callable[[], float]:
-        """Runs what is at ``place`` once; the latency in seconds."""
+        """A function that runs the step at ``place`` once; it returns the latency in seconds."""
         run = self._placed[place].sample
         before = [clamp.sample for clamp in self._clamps.get(place, ())]
 
@@ -327,9 +305,9 @@ class Worker:
     def _companion(
         self, model: onnx.ModelProto, key: str, region: np.ndarray | None = None
     ) -> Placed:
-        """Something of one input and one output that is run beside the steps.
+        """A model of one input and one output, run beside the steps, and its place.
 
-        The input is where ``region`` begins, or has memory of its own.
+        The input is at the beginning of ``region``, or has memory of its own.
         """
         loaded = self._unplaced_companion(model, key)
         if region is None:
@@ -342,109 +320,19 @@ class Worker:
     def _do_reference(self) -> dict[str, Any]:
         return {"reference_s": self._reference_timer.now_s()}
 
-    def _aligned_region(self) -> np.ndarray:
-        return aligned(self._region)
-
 
 def _operators(proto: onnx.ModelProto) -> set[str]:
     return {node.op_type for node in all_nodes(proto.graph)}
 
 
-@contextmanager
-def _memory_for(proto: onnx.ModelProto) -> Iterator[None]:
-    """Let work on ``proto`` take what a model of its size may, on top of what is held already."""
-    try:
-        import resource
-
-        before = resource.getrlimit(resource.RLIMIT_DATA)[0]
-        held = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
-    except (ImportError, OSError):
-        held = None
-    if held is None:  # not Linux: nothing tells what is held
-        yield
-        return
-    most = (int(held[1]) << 10) + allowed_bytes(proto)
-    limited = before == resource.RLIM_INFINITY or most < before
-    try:
-        if limited:
-            _limit_memory(most)
-        yield
-    finally:
-        if limited:
-            _limit_memory(None if before == resource.RLIM_INFINITY else before)
-
-
-def _limit_memory(memory_bytes: int | None) -> None:
-    """Let a brick that is too big fail by itself, before the system starts killing processes."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        soft = resource.RLIM_INFINITY if memory_bytes is None else memory_bytes
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, resource.RLIM_INFINITY))
-
-
-def _settle() -> None:
+def _wait_for_idle_threads() -> None:
     """Wait, at most a second, until no thread of this process spins any more.
 
-    Threads that run nodes side by side go on looking for work for some 50 ms after the last, at the
-    expense of whatever runs then.
+    Threads that run nodes in parallel go on looking for work for some 50 ms after the last node,
+    and slow down whatever runs then.
     """
-    for _ in range(_SETTLING_TURNS):
+    for _ in range(_IDLE_CHECKS):
         before_s = time.process_time()
-        time.sleep(_SETTLING_TURN_S)
-        if time.process_time() - before_s < _SETTLING_TURN_S / 20:
+        time.sleep(_IDLE_CHECK_S)
+        if time.process_time() - before_s < _IDLE_CHECK_S / 20:
             return
-
-
-def _give_back_memory() -> None:
-    """What the C library keeps of freed memory counts as this process's until it is given back."""
-    with suppress(OSError, AttributeError):  # glibc alone has this
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _die_with_parent() -> None:
-    """Never outlive the parent, not even one that was killed while a brick runs.
-
-    A thread waits for the end of a pipe that only the parent holds; it takes no time while it
-    waits, and its turn as soon as the runtime lets Python run beside it.
-    """
-    lifeline = os.environ.pop(LIFELINE, "")
-    if lifeline:
-        threading.Thread(target=_end_with, args=(int(lifeline),), daemon=True).start()
-
-
-def _end_with(lifeline: int) -> None:
-    while os.read(lifeline, 1):
-        pass
-    if tempfile.tempdir is not None:  # nobody is left to remove it
-        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
-    os._exit(1)
-
-
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until there are no more."""
-
-    def say(message: dict[str, Any]) -> None:
-        answers.write(encode(message))
-        answers.flush()
-
-    worker = Worker(say)
-    for line in requests:
-        try:
-            say({"ok": worker.answer(decode(line))})
-        except BricksError as error:
-            say({"error": str(error)})
-        except MemoryError as error:
-            say({"error": f"out of memory: {first_line(error)}"})
-        except Exception as error:  # a fault of one request must not end the others
-            say({"error": f"{type(error).__name__}: {first_line(error)}"})
-
-
-def main() -> None:
-    """Serve on standard input and output; what libraries print goes to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
-    _die_with_parent()
-    tempfile.tempdir = os.environ.pop(SCRATCH, None)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    serve(sys.stdin.buffer, answers)

@@ -1,7 +1,7 @@
-"""How warm the steps of a walk are, and passes until they are as warm as they get, in the worker.
+"""Warms up the steps of a walk, in the worker: untimed passes until the caches' contents settle.
 
-What a walk leaves in the caches of each core settles within some passes. Must not know what is
-walked.
+The contents that a walk leaves in the caches of each core settle within some passes. It must not
+know what is walked.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 # Untimed passes before those that count, unless they take so many seconds for each step, or all
-# together: long walks keep little from pass to pass, and long steps hardly mind. After others,
-# BERT mini's second pass takes 17 % more than its last ones, the sixth 3 %, the tenth 1 %.
-_WARM_UPS, _WARMING_STEP_S, _WARMING_S = 10, 0.2e-3, 0.03
+# together: long walks keep little in the caches from pass to pass, and long steps depend little on
+# them. After other steps, BERT mini's second pass takes 17 % more than its last ones, the sixth
+# 3 %, the tenth 1 %.
+_PASSES, _ENOUGH_STEP_S, _ENOUGH_S = 10, 0.2e-3, 0.03
 
 
-class Warmth:
+class WarmUp:
     """Remembers which steps were run last: they need one pass, others several."""
 
     def __init__(self) -> None:
         self._steps: Sequence[Any] = []
-        self._rehearsed_s: float | None = None  # what running them took, if that was announced
+        self._rehearsed_s: float | None = None  # the time of the last pass, if it was a rehearsal
 
-    def forget(self) -> None:
-        """Nothing was run last."""
+    def reset(self) -> None:
+        """Forget the steps that were run last: something else is loaded."""
         self._steps, self._rehearsed_s = [], None
 
     def rehearse(self, steps: Sequence[Any], one_pass: Callable[[], object]) -> None:
@@ -33,18 +34,18 @@ class Warmth:
         one_pass()
         self._steps, self._rehearsed_s = steps, time.perf_counter() - started
 
-    def warm_up(self, steps: Sequence[Any], one_pass: Callable[[], object]) -> None:
-        """Run the steps until a pass finds in the caches what one of many would find there."""
-        enough_s = _WARMING_S
+    def run(self, steps: Sequence[Any], one_pass: Callable[[], object]) -> None:
+        """Run passes until one finds in the caches what one of many passes would find there."""
+        enough_s = _ENOUGH_S
         if len(steps) > 1:  # a single one may be a whole model, with many steps of its own
-            enough_s = min(enough_s, _WARMING_STEP_S * len(steps))
+            enough_s = min(enough_s, _ENOUGH_STEP_S * len(steps))
         passes, spent_s = 0, 0.0
         if steps == self._steps and self._rehearsed_s is not None:
             passes, spent_s = 1, self._rehearsed_s
         elif steps == self._steps:
-            passes = _WARM_UPS - 1
+            passes = _PASSES - 1
         self._steps, self._rehearsed_s = steps, None
-        while passes < _WARM_UPS and spent_s < enough_s:
+        while passes < _PASSES and spent_s < enough_s:
             started = time.perf_counter()
             one_pass()
             passes, spent_s = passes + 1, spent_s + time.perf_counter() - started

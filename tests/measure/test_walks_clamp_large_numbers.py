@@ -1,4 +1,4 @@
-"""What minds large numbers gets small ones, though a walk has made them large."""
+"""Operators that large numbers slow down get small ones, though a walk has made them large."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import environment
 
 # In a process of its own: a backend sets up the threads of all of its process.
 WALK = """
@@ -20,8 +21,8 @@ worker = Worker(lambda message: None)
 hello = {"op": "hello", "backend": "onnxruntime", "threads": 2, "seed": 0, "memory_bytes": None}
 worker.answer(hello)
 worker.answer({"op": "region", "size_bytes": 2 * size})
-numbers = worker._aligned_region()[: 2 * size].view(np.float32)
-worker._refill = lambda size_bytes: numbers.fill(-90.0)
+numbers = worker.region.memory[: 2 * size].view(np.float32)
+worker.region.fill = lambda seed, **_: numbers.fill(-90.0)
 shape = [size // 4]
 proto = model([node(operator, ["x"], ["y"])], [value("x", shape)], [value("y", shape)])
 load = {"op": "load", "id": "a", "key": "b1-00", "optimize": False}
@@ -43,14 +44,15 @@ def walked(operator: str) -> list[float]:
         text=True,
         check=True,
         cwd=Path(__file__).parents[1] / "support",
+        env=environment(),
     )
     return [float(number) for number in done.stdout.split()]
 
 
 @pytest.mark.parametrize(("operator", "result"), [("Exp", np.exp(-1)), ("Elu", np.exp(-1) - 1)])
-def test_what_minds_large_numbers_gets_none(operator: str, result: float) -> None:
+def test_an_operator_that_large_numbers_slow_down_gets_none(operator: str, result: float) -> None:
     assert walked(operator) == pytest.approx([-1, -1, result], rel=1e-5)
 
 
-def test_others_get_what_is_there() -> None:
+def test_other_operators_get_the_numbers_that_are_there() -> None:
     assert walked("Neg") == [-90, -90, 90]

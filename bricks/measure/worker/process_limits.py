@@ -1,0 +1,49 @@
+"""Limits how much memory this process may take for data (``RLIMIT_DATA``), in the worker.
+
+With a limit, a brick or a model that is too large fails by itself, before the kernel starts to kill
+processes. Where the platform has no such limit, nothing is limited. It must not know what is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import onnx
+
+from bricks.measure.allowance import allowed_bytes
+
+
+def limit_memory(memory_bytes: int | None) -> None:
+    """Limit this process's data to so many bytes; None: no limit."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft = resource.RLIM_INFINITY if memory_bytes is None else memory_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, resource.RLIM_INFINITY))
+
+
+@contextmanager
+def memory_limited_for(proto: onnx.ModelProto) -> Iterator[None]:
+    """Limit work on ``proto`` to the memory that suits its size, on top of what is held already."""
+    try:
+        import resource
+
+        before = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        held = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+    except (ImportError, OSError):
+        held = None
+    if held is None:  # not Linux: nothing reports how much is held
+        yield
+        return
+    limit_bytes = (int(held[1]) << 10) + allowed_bytes(proto)
+    limited = before == resource.RLIM_INFINITY or limit_bytes < before
+    try:
+        if limited:
+            limit_memory(limit_bytes)
+        yield
+    finally:
+        if limited:
+            limit_memory(None if before == resource.RLIM_INFINITY else before)
