@@ -16,7 +16,7 @@ from typing import Any
 from bricks.errors import WorkerError
 from bricks.measure.failure_explanation import is_out_of_memory
 from bricks.measure.protocol import pack
-from bricks.measure.supervisor import PATIENCE, Supervisor, WorkerDied, WorkerKilled
+from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied, WorkerKilled
 from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
 from bricks.samples.measurement import Round
 
@@ -129,7 +129,7 @@ class Sampler:
                     self._setup()
                 self._rehearse(name, passes)  # as many, for it may not be the first that fails
                 broken = broken + 1 if self._known() == known else 0
-                if broken == PATIENCE:
+                if broken == MAX_ATTEMPTS:
                     text = f"the worker broke off {broken} times, and no brick is to blame: {error}"
                     raise WorkerError(text) from error
                 continue
@@ -162,7 +162,7 @@ class Sampler:
         """
         if isinstance(error, WorkerKilled):
             self._kills[key] = self._kills.get(key, 0) + 1
-            if self._kills[key] < PATIENCE:
+            if self._kills[key] < MAX_ATTEMPTS:
                 return
         reason = str(error)
         crowded = len(self._keys) > 1 or self._inherited
@@ -183,7 +183,7 @@ class Sampler:
                     return
             except Lost:
                 lost += 1
-                if lost == PATIENCE:
+                if lost == MAX_ATTEMPTS:
                     raise
 
     def _set_up_everything(self) -> bool:
@@ -325,7 +325,7 @@ class Sampler:
                     self._blame(steps[at].key, error)
                 else:
                     broken += 1
-                    if broken == PATIENCE:
+                    if broken == MAX_ATTEMPTS:
                         raise
                 if isinstance(error, WorkerDied):
                     self._setup()

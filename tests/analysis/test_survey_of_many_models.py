@@ -36,6 +36,7 @@ print(json.dumps({"told": told, "left": left}))
 
 # Kills every worker of those that decompose side by side, as soon as it is there.
 KILLED = """
+import os
 from bricks.measure.supervisor import Supervisor
 
 welcome = Supervisor._welcome
@@ -43,7 +44,7 @@ welcome = Supervisor._welcome
 def killed(self):
     welcome(self)
     if not self._settings.timing:
-        self._process.kill()
+        os.kill(self._process.pid, 9)
 
 Supervisor._welcome = killed
 """

@@ -211,7 +211,7 @@ def test_functions_as_exporters_write_them_are_inlined(tmp_path: Path) -> None:
 def test_an_answer_that_would_fill_the_memory_is_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bricks.measure.supervisor.MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr("bricks.measure.worker_process.MAX_ANSWER_BYTES", 1 << 20)
     program = "print('x' * (4 << 20), flush=True); input()"
     with (
         Supervisor(WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program))) as one,

@@ -16,7 +16,7 @@ from factories import mlp, model, node, value
 from bricks.backends.fake import FakeBackend
 from bricks.backends.filling import filled
 from bricks.errors import WorkerError
-from bricks.measure import supervisor as supervising
+from bricks.measure import worker_process
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerKilled, WorkerSettings
 from bricks.measure.worker.cache_evictor import CacheEvictor
@@ -161,7 +161,7 @@ def test_a_worker_that_the_kernel_kills_for_lack_of_memory_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kills = iter(range(9))
-    monkeypatch.setattr(supervising, "oom_kills", lambda: next(kills))
+    monkeypatch.setattr(worker_process, "oom_kills", lambda: next(kills))
     command = (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
     with (
         Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,

@@ -1,0 +1,208 @@
+"""One worker process: starts it, passes lines to it and from it, and finds out why it ended.
+
+It keeps the pipes, the log of standard error and the temporary folder of the process together, so
+that nothing of it is left when it ends. It must not know what the lines say.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import psutil
+
+from bricks.errors import WorkerError
+from bricks.measure.protocol import LIFELINE, SCRATCH
+
+# Models travel without weights; a longer answer than this would fill the parent's memory.
+MAX_ANSWER_BYTES = 256 << 20
+
+# Settings of glibc's allocator with which it keeps freed memory, in one heap. Large pages would
+# cost more to fill than they save.
+_TUNABLES = "GLIBC_TUNABLES"
+_KEEP_MEMORY = (
+    "glibc.malloc.mmap_max=0",
+    f"glibc.malloc.trim_threshold={1 << 40}",
+    f"glibc.malloc.top_pad={64 << 20}",
+)
+
+_READ_BYTES = 1 << 20
+_EXIT_TIMEOUT_S = 10
+
+
+class WorkerDied(WorkerError):
+    """The worker ended, by itself or because it took too long."""
+
+
+class WorkerKilled(WorkerDied):
+    """The worker was killed, not by the kernel for lack of memory: maybe by a person."""
+
+
+class WorkerProcess:
+    """A process that runs ``command``, from its start to :meth:`end`.
+
+    With ``keeps_memory``, its C library keeps freed memory for later use. Raises
+    :class:`~bricks.errors.WorkerError` where the process cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], *, keeps_memory: bool) -> None:
+        self._pending = bytearray()
+        self._oom_kills = oom_kills()
+        self._log = tempfile.TemporaryFile()
+        # The child waits for the end of this pipe, to which nobody writes: the pipe ends when this
+        # process does, for whatever reason.
+        watched, lifeline = os.pipe()
+        self._lifeline: int | None = lifeline
+        self._scratch = tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True)
+        environment = _environment(keeps_memory=keeps_memory)
+        environment |= {LIFELINE: str(watched), SCRATCH: self._scratch.name}
+        try:
+            self._process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=environment,
+                bufsize=0,
+                pass_fds=(watched,),
+                start_new_session=True,  # Ctrl-C is for the parent alone
+            )
+        except OSError as exc:
+            self._clean_up()
+            raise WorkerError(f"the worker cannot be started: {exc}") from exc
+        finally:
+            os.close(watched)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        os.set_blocking(self._stdin.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def processor_s(self) -> float:
+        """Processor time in seconds that it has taken; 0 if it is gone."""
+        try:
+            times = psutil.Process(self.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return float(times.user + times.system)
+
+    def send(self, line: bytes, timeout_s: float) -> None:
+        """Write a line to it; :class:`WorkerDied` if it ends, or does not read it in time."""
+        deadline = time.monotonic() + timeout_s
+        pipe = self._stdin.fileno()
+        left = memoryview(line)
+        try:
+            while left:  # a pipe takes less than all of a long line
+                _wait([], [pipe], deadline, timeout_s)
+                left = left[os.write(pipe, left) :]
+        except OSError:
+            raise self._died() from None
+
+    def receive(self, timeout_s: float) -> bytes:
+        """The next line that it writes; :class:`WorkerDied` if it ends, or is silent for long."""
+        deadline = time.monotonic() + timeout_s
+        pipe = self._stdout.fileno()
+        searched = 0
+        while (end := self._pending.find(b"\n", searched)) < 0:
+            searched = len(self._pending)
+            if searched > MAX_ANSWER_BYTES:
+                raise WorkerDied(f"it said more than {MAX_ANSWER_BYTES >> 20} MiB at once")
+            _wait([pipe], [], deadline, timeout_s)
+            chunk = os.read(pipe, _READ_BYTES)
+            if not chunk:
+                raise self._died()
+            self._pending += chunk
+        line = bytes(self._pending[:end])
+        del self._pending[: end + 1]
+        return line
+
+    def end(self) -> None:
+        """Kill it, and remove all that belongs to it."""
+        self._close_lifeline()
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        self._stdin.close()
+        self._stdout.close()
+        self._clean_up()
+
+    def _died(self) -> WorkerDied:
+        """The error that says why it ended, in a few words."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_EXIT_TIMEOUT_S)
+        code = self._process.returncode
+        if code is not None and code < 0:
+            name = _signal_name(-code)
+            if -code != signal.SIGKILL:
+                return WorkerDied(f"it crashed the process ({name})")
+            if (oom_kills() or 0) > (self._oom_kills or 0):
+                return WorkerDied(f"it crashed the process ({name}, for lack of memory)")
+            return WorkerKilled(f"its process was killed ({name}), maybe for lack of memory")
+        self._log.seek(0)
+        tail = self._log.read().decode(errors="replace").strip().splitlines()
+        said = f": {tail[-1][:200]}" if tail else ""
+        return WorkerDied(f"it ended the process (exit status {code}){said}")
+
+    def _clean_up(self) -> None:
+        self._close_lifeline()
+        self._log.close()
+        self._scratch.cleanup()
+
+    def _close_lifeline(self) -> None:
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+
+def oom_kills() -> int | None:
+    """How many processes the kernel has killed for lack of memory; None if it doesn't tell."""
+    with suppress(OSError, ValueError), open("/proc/vmstat", encoding="ascii") as lines:
+        for line in lines:
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return None
+
+
+def _environment(*, keeps_memory: bool) -> dict[str, str]:
+    """The environment of a worker: this process's, and the path that this package comes from."""
+    environment = dict(os.environ, PYTHONUNBUFFERED="1")
+    # The package may be imported from a source tree that is not installed.
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    paths = [root, environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    if keeps_memory:
+        of_user = environment.get(_TUNABLES)
+        environment[_TUNABLES] = ":".join(filter(None, (*_KEEP_MEMORY, of_user)))
+    return environment
+
+
+def _wait(readable: list[int], writable: list[int], deadline: float, timeout_s: float) -> None:
+    """Until one of the pipes is ready; :class:`WorkerDied` if that is not before ``deadline``."""
+    left = deadline - time.monotonic()
+    if left > 0:
+        ready = select.select(readable, writable, [], left)
+        if ready[0] or ready[1]:
+            return
+    raise WorkerDied(f"it did not finish within {timeout_s:.0f} s")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names
+        return f"signal {number}"
