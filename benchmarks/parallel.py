@@ -28,9 +28,10 @@ from bricks.estimate.schedule import Construction
 from bricks.measure.importance import Importance, Needs
 from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import Goal, sample_in_turn
-from bricks.measure.sampler import Sampler, WalkSamples
+from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.walk import along, single, walk_of
+from bricks.measure.walk_samples import WalkSamples
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Round

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from bricks.estimate.schedule import Place, Rule, anything, not_two_of
     from bricks.graph.model import Model
     from bricks.graph.read import read_model
-    from bricks.measure.campaign import Conditions
+    from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
     from bricks.predict.cost import Cost, CostModel
     from bricks.samples.measurement import Failure, Measurement
@@ -79,7 +79,7 @@ _ORIGIN = {
     "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
-    "bricks.measure.campaign": ("Conditions",),
+    "bricks.measure.conditions": ("Conditions",),
     "bricks.measure.rounds": ("StopRule",),
     "bricks.predict.cost": ("Cost", "CostModel"),
     "bricks.samples.measurement": ("Failure", "Measurement"),

@@ -318,7 +318,7 @@ def open_bench(options: CommonOptions) -> Iterator[Bench]:
 
 def bench_options(options: CommonOptions) -> Options:
     """How a bench with these options measures."""
-    from bricks.measure.campaign import Conditions
+    from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
     from bricks.session.options import Options
 

@@ -1,7 +1,9 @@
-"""A campaign: measure what the store lacks for some models, and keep every round as it comes.
+"""A campaign: measures the keys that the store has no results for, and keeps every round at once.
 
-Claims keys in the store, walks them in the worker, appends each walk's samples in one transaction,
-and settles them. However it ends, what was sampled stays: the next campaign goes on from there.
+It claims keys in the store, has the sampler walk them, appends each walk's samples in one
+transaction, and marks the claims as done or failed. However it ends, all samples stay: the next
+campaign goes on from there. It must not know how the worker runs a walk, nor how latencies are
+added up.
 """
 
 from __future__ import annotations
@@ -9,108 +11,59 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from bricks._version import renamed_fields
+from bricks.measure.conditions import Conditions
 from bricks.measure.importance import Importance, Needs
-from bricks.measure.jobs import (
-    MAX_BRICKS,
-    MAX_WEIGHT_BYTES,
-    Batch,
-    Job,
-    batches,
-    needs_of,
-    spread_out,
-)
+from bricks.measure.jobs import Batch, Job, batches, needs_of, spread_out
 from bricks.measure.overhead_walk import probe_walk
-from bricks.measure.rounds import Goal, StopRule, sample_in_turn
-from bricks.measure.sampler import DEFAULT_TIMEOUT_S, Sampler, WalkSamples
+from bricks.measure.round_buffer import ChargedRound, RoundBuffer, preparation_by_key
+from bricks.measure.rounds import Goal, sample_in_turn
+from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor
+from bricks.measure.task import Task
 from bricks.measure.timing_lock import WAITING, timing_lock
-from bricks.measure.walk import Walk, alone, along, single, walk_of
+from bricks.measure.walk import Walk, along, single, walk_of
+from bricks.measure.walk_samples import WalkSamples
 from bricks.samples.call_overhead import PROBES
-from bricks.samples.measurement import Failure, Measurement, Round, common_state
+from bricks.samples.measurement import Failure, Measurement, common_state
 from bricks.samples.sampling import Sampling
 from bricks.samples.state_correction import StateCorrection
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
 
+__all__ = ["Campaign", "CampaignResult", "Conditions", "Progress"]
+
 _logger = logging.getLogger(__name__)
 
-# Part of a model's progress that loading it stands for.
+# Loading's share of a task's progress.
 _LOADING = 0.25
 
-# How often a model whose bricks are known in different states of the machine is gone over again.
-_MAX_VISITS = 2
+# How often stale bricks of a batch are measured again, at most.
+_MAX_REPEATS = 2
 
-# Seconds after which rounds are put into the store: each time costs some milliseconds.
-_KEEP_S = 0.25
-# Rounds that are enough to put in at once: where the disk is full, all of these are lost.
-_ENOUGH_TOGETHER = 10
-
-# Least seconds between two signs of life.
+# Claims expire: the seconds after which they are renewed.
 _RENEW_S = 60.0
 
-# Seconds after which it is looked again at what others measure.
-_LOOK_AGAIN_S = 0.2
+# How often the claims of other processes are polled.
+_POLL_S = 0.2
 
+# Names of walks, as progress shows them.
 BRICKS, WHOLE, OVERHEAD = "bricks", "whole model", "call overhead"
 
-
-# Told what is being done, and which share of it is.
+# Receives the name of the work in progress, and the share that is done.
 Progress = Callable[[str, float], None]
-
-
-@renamed_fields(
-    most_ballast_bytes="max_eviction_bytes",
-    most_bricks="max_bricks",
-    most_weight_bytes="max_weight_bytes",
-)
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """How to measure: when to stop, how long a step may take, and the time there is for all.
-
-    ``max_eviction_bytes`` is the most that is read in place of weights that a walk lacks: more than
-    the caches hold is in vain. ``max_bricks`` of ``max_weight_bytes`` are measured side by side:
-    the more of them, the longer is the time over which the rounds of each are spread; fewer bytes
-    where memory is scarce. What is known in another state of the machine is measured again where
-    some model may be off by more than ``leeway`` through it, relative to its latency. None: half of
-    the rule's precision, or what goes with an effort (``options.conditions_of``).
-    """
-
-    rule: StopRule = field(default_factory=StopRule)
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    budget_s: float | None = None
-    exclusive: bool = True
-    max_eviction_bytes: int = 1 << 28
-    max_bricks: int = MAX_BRICKS
-    max_weight_bytes: int = MAX_WEIGHT_BYTES
-    leeway: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Walks to sample in turn for some claims; ``span`` is its part of all progress."""
-
-    what: str
-    walks: Mapping[str, Walk]
-    claims: Sequence[Claim]
-    rule: StopRule
-    deadline: float | None
-    goals: Mapping[str, Goal] = field(default_factory=dict)
-    span: tuple[float, float] = (0.0, 0.0)
-
-    @property
-    def claimed(self) -> set[str]:
-        """Keys that are claimed; what is timed beside them is measured again."""
-        return {claim.key for claim in self.claims}
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignResult(Sampling):
-    """What a campaign did: keys newly measured by model digest, failures, and what is left."""
+    """The result of a campaign.
+
+    ``measured`` holds the keys that are newly measured, by model digest. ``unfinished`` are keys
+    for which the budget was too short.
+    """
 
     measured: Mapping[str, frozenset[str]]
     failures: tuple[Failure, ...]
@@ -144,13 +97,13 @@ class Campaign:
         self._renewed = time.monotonic()
 
     def run(self, jobs: Sequence[Job]) -> CampaignResult:
-        """Measure what the store lacks for ``jobs``, as many models at once as fit."""
+        """Measure what the store has no results of for ``jobs``, many models at once."""
         foreign_cores = None
         wanted = [*PROBES.values(), *(key for job in jobs for key in job.keys)]
-        missing = self._lacking(wanted)
+        missing = self._missing(wanted)
         _logger.info("measurements wanted: %d, lacking: %d", len(set(wanted)), len(missing))
         if jobs and missing:
-            self._store.refuse_damage()  # what cannot be found would be measured twice
+            self._store.refuse_damage()  # results that cannot be read would be measured twice
             exclusive = self._conditions.exclusive
             self._needs = needs_of(jobs)
             with timing_lock(lambda: self._progress(WAITING, 0.0)) if exclusive else nullcontext():
@@ -177,7 +130,7 @@ class Campaign:
             if not claims:
                 self._wait_for_others(OVERHEAD, 0.0)
                 continue
-            with self._holding(claims):
+            with self._releasing(claims):
                 self._probe(claims, deadline)
         jobs = spread_out(jobs, missing, self._needs)
         limits = self._conditions.max_bricks, self._conditions.max_weight_bytes
@@ -187,19 +140,19 @@ class Campaign:
             (sum(sizes[:number]) / sum(sizes), sum(sizes[: number + 1]) / sum(sizes))
             for number in range(len(parts))
         ]
-        # What others are measuring now is passed by at first: so the work is shared with them.
+        # At first, keys that other processes are measuring are left out: so all share the work.
         pairs = list(zip(parts, spans, strict=True))
-        left = [each for each in pairs if self._settle(*each, deadline, patient=False)]
+        left = [each for each in pairs if self._complete(*each, deadline, patient=False)]
         for batch, span in left:
-            self._settle(batch, span, deadline, patient=True)
+            self._complete(batch, span, deadline, patient=True)
 
-    def _settle(
+    def _complete(
         self, batch: Batch, span: tuple[float, float], deadline: float | None, *, patient: bool
     ) -> bool:
-        """Measure what the store lacks of a batch, all of it in one state of the machine.
+        """Measure what is missing of a batch, so that all of it is known in one machine state.
 
-        What others are measuring is waited for, if ``patient``, and else left to them; whether
-        some of it was.
+        Keys that other processes are measuring are waited for if ``patient``, and left to them
+        otherwise. Whether some were left to them.
         """
         new: set[str] = set()
         left = False
@@ -210,11 +163,11 @@ class Campaign:
             if not claims:
                 self._wait_for_others(batch.name, span[0])
                 continue
-            with self._holding(claims):
+            with self._releasing(claims):
                 stale = self._stale(batch, self._state_now())
                 self._measure(batch, claims, stale, deadline, span)
                 new |= {claim.key for claim in claims}
-        for _ in range(_MAX_VISITS if new else 0):
+        for _ in range(_MAX_REPEATS if new else 0):
             stale = self._stale(batch, self._state_of(batch, new))
             if not stale or (deadline is not None and time.monotonic() >= deadline):
                 break
@@ -222,19 +175,19 @@ class Campaign:
         return left
 
     @contextmanager
-    def _holding(self, claims: Sequence[Claim]) -> Iterator[None]:
-        """Whatever happens meanwhile, what is not settled then is free again."""
+    def _releasing(self, claims: Sequence[Claim]) -> Iterator[None]:
+        """Release those of ``claims`` that are not completed, however this ends."""
         try:
             yield
         finally:
             self._store.release(self._target, sorted(claim.key for claim in claims), self._owner)
 
     def _claims(self, keys: Sequence[str], deadline: float | None) -> Iterator[list[Claim]]:
-        """Claims to settle, until all ``keys`` are settled, also by others, or time is up.
+        """Claims to complete, until all ``keys`` have results, or the time is up.
 
-        None, again and again, while others hold all that is left.
+        An empty list, again and again, while other processes hold the claims to all that is left.
         """
-        while missing := self._lacking(keys):
+        while missing := self._missing(keys):
             if deadline is not None and time.monotonic() >= deadline:
                 self._unfinished |= missing
                 return
@@ -242,9 +195,9 @@ class Campaign:
 
     def _wait_for_others(self, what: str, share: float) -> None:
         self._progress(f"{what}: another process measures the rest", share)
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(_POLL_S)
 
-    def _lacking(self, keys: Sequence[str]) -> set[str]:
+    def _missing(self, keys: Sequence[str]) -> set[str]:
         unique = list(dict.fromkeys(keys))
         return set(unique) - self._store.results(self._target, unique).keys()
 
@@ -254,9 +207,9 @@ class Campaign:
         return reference_s
 
     def _state_of(self, batch: Batch, new: Collection[str]) -> float | None:
-        """The state that a batch's bricks should be known in: that of what is ``new``.
+        """The state that a batch's bricks should be known in.
 
-        With the model itself run too, it is the state of that.
+        It is the state of the whole model where that is run too, and else that of the ``new`` keys.
         """
         counts = {k: n for job in batch.jobs for k, n in job.decomposition.plan.counts.items()}
         wholes = [job.whole_key for job in batch.jobs if job.whole]
@@ -266,19 +219,19 @@ class Campaign:
         return common_state((known[key] for key in anchors if key in known), parts, counts)
 
     def _stale(self, batch: Batch, state_s: float | None) -> set[str]:
-        """Bricks that were measured, but not in this state of the machine, where that matters."""
+        """Bricks that were measured in another state, which makes a latency too uncertain."""
         known = self._known([key for job in batch.jobs for key in job.decomposition.plan.keys])
         if all(m.known_in(state_s) for m in known.values()):
             return set()
         correction = StateCorrection(known.values(), state_s)
         shares = Importance(self._needs, {}).of({key: m.latency_s() for key, m in known.items()})
         leeway = self._conditions.leeway
-        most = self._conditions.rule.precision / 2 if leeway is None else leeway
+        max_share = self._conditions.rule.precision / 2 if leeway is None else leeway
         return {
             key
             for key, measurement in known.items()
             if not measurement.known_in(state_s)
-            and shares[key] * correction.factor(measurement).relative_uncertainty > most
+            and shares[key] * correction.factor(measurement).relative_uncertainty > max_share
         }
 
     def _known(self, keys: Sequence[str]) -> dict[str, Measurement]:
@@ -299,27 +252,27 @@ class Campaign:
         deadline: float | None,
         span: tuple[float, float],
     ) -> None:
-        """Measure what is claimed, and ``again`` what was measured in another state."""
+        """Measure the claimed keys, and once more those in ``again``, known in another state."""
         wanted = {claim.key for claim in claims} | again
         plans = [job.decomposition.plan for job in batch.jobs]
-        settled = self._store.results(self._target, [key for plan in plans for key in plan.keys])
+        results = self._store.results(self._target, [key for plan in plans for key in plan.keys])
         walks: dict[str, Walk] = {}
-        # The model first: loading it takes the most memory, while there is still most of it.
-        # Where bricks are measured again, so is the model: both in turn.
+        # The model first: loading it takes the most memory, of which there is most at first. Where
+        # bricks are measured again, so is the model, in turn with them.
         for job in batch.jobs:
             if job.whole_key in wanted or (job.whole and again):
                 walks[WHOLE] = _whole(job)
         hosted = batch.hosted(wanted, self._needs)
-        avoid = {k for k, r in settled.items() if isinstance(r, Failure)}
+        avoid = {k for k, r in results.items() if isinstance(r, Failure)}
         for job, mine in hosted:
             walks[f"{BRICKS} of {job.model.digest}"] = self._walk(job, mine, avoid)
         known_s = {
             key: result.latency_s()
-            for key, result in settled.items()
+            for key, result in results.items()
             if isinstance(result, Measurement) and key not in again
         }
         rounds = {claim.key: claim.rounds for claim in claims}
-        # Beside the model itself, bricks are sampled as often as it: so all meet the same drift.
+        # Beside the whole model, bricks are sampled as often as it: so all meet the same drift.
         shares = None if WHOLE in walks else Importance(self._needs, known_s)
         goals = {name: Goal(rounds, shares) for name in walks}
         task = Task(batch.name, walks, claims, self._conditions.rule, deadline, goals, span)
@@ -339,12 +292,12 @@ class Campaign:
         )
 
     def _sample(self, task: Task) -> set[str]:
-        """Sample a task's walks in turn, keep every round, settle its claims; the keys finished."""
+        """Sample a task's walks, keep every round, complete its claims; the keys that are done."""
         sampler = Sampler(
             self._supervisor,
             task.walks,
             timeout_s=self._conditions.timeout_s,
-            on_load=lambda share: self._sign_of_life(task, _LOADING * share),
+            on_load=lambda share: self._show_and_renew(task, _LOADING * share),
             on_step=self._renew,
         )
         _logger.info(
@@ -359,38 +312,24 @@ class Campaign:
             self._store.fail(self._target, key, sampler.failures[key], self._owner)
             self._failures.append(Failure(key, sampler.failures[key]))
             _logger.info("%s failed: %s", key, sampler.failures[key])
-        done = claimed & known - sampler.failures.keys() - sampler.crowded.keys()
+        done = claimed & known - sampler.failures.keys() - sampler.out_of_memory.keys()
         self._store.finish(self._target, sorted(done), self._owner)
-        for key in sorted(claimed & sampler.crowded.keys()):
+        for key in sorted(claimed & sampler.out_of_memory.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
-            done |= self._sample(_alone(task, key))
+            done |= self._sample(task.alone(key))
         return done
 
     def _rounds(self, sampler: Sampler, task: Task) -> set[str]:
-        """The keys that are known well enough before the time is up; every round is kept."""
-        preparing = sampler.prepare()
-        unbooked: dict[str, float] = {}  # what preparing cost, until it is part of a round
-        for name, wall_s in preparing.items():
-            unbooked |= span_of_walks(wall_s, sampler, name)
+        """Take and keep rounds; the keys that are known well enough before the time is up."""
+        preparation_s: dict[str, float] = {}
+        for name, wall_s in sampler.prepare().items():
+            preparation_s |= preparation_by_key(wall_s, sampler, name)
+        buffer = RoundBuffer(lambda rounds: self._keep(task, rounds), preparation_s)
 
-        unkept: list[Mapping[str, tuple[Round, float]]] = []
-        kept_at = time.monotonic()
-
-        def keep() -> None:
-            nonlocal kept_at
-            for booked in coalesced(unkept):
-                self._keep(task, booked)
-            unkept.clear()
-            kept_at = time.monotonic()
-
-        def book(name: str, taken: WalkSamples, wall_s: float) -> None:
-            prepare_s = {key: unbooked.pop(key, 0.0) for key in taken.samples}
-            booked = _booked(taken, wall_s, prepare_s)
+        def add(name: str, taken: WalkSamples, wall_s: float) -> None:
             self._rounds_taken += 1
-            self._disturbed += any(taken_round.disturbed for taken_round, _ in booked.values())
-            unkept.append(booked)
-            if time.monotonic() - kept_at >= _KEEP_S:
-                keep()
+            self._disturbed += any(found.disturbed for found in taken.rounds().values())
+            buffer.add(taken, wall_s)
 
         try:
             return sample_in_turn(
@@ -398,81 +337,35 @@ class Campaign:
                 task.rule,
                 goals=task.goals,
                 deadline=task.deadline,
-                on_round=book,
+                on_round=add,
                 on_progress=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
             )
         finally:
-            keep()
+            buffer.flush()
 
-    def _keep(self, task: Task, booked: Mapping[str, tuple[Round, float]]) -> None:
-        """Put a round into the store: to what is claimed, or to what is measured again."""
-        new = {key: book for key, book in booked.items() if key in task.claimed}
+    def _keep(self, task: Task, rounds: Mapping[str, ChargedRound]) -> None:
+        """Put rounds into the store, of claimed keys and of keys that are measured again."""
+        new = {key: charged for key, charged in rounds.items() if key in task.claimed}
         if new:
             self._store.append_rounds(self._target, new, self._owner)
-        again = {key: book for key, book in booked.items() if key not in new}
+        again = {key: charged for key, charged in rounds.items() if key not in new}
         if again:
             self._store.supplement(self._target, again)
             wholes = {walk.steps[0].key for name, walk in task.walks.items() if name == WHOLE}
             self._again |= again.keys() - wholes
 
     def _show(self, task: Task, share: float) -> None:
-        begin, end = task.span
-        self._progress(task.what, begin + (end - begin) * share)
+        self._progress(task.what, task.share_of_all(share))
 
-    def _sign_of_life(self, task: Task, share: float) -> None:
+    def _show_and_renew(self, task: Task, share: float) -> None:
         self._show(task, share)
         self._renew()
 
     def _renew(self) -> None:
+        """Renew the claims, if the last time is long ago."""
         if time.monotonic() - self._renewed >= _RENEW_S:
             self._renewed = time.monotonic()
             self._store.renew(self._target, self._owner)
-
-
-def _alone(task: Task, key: str) -> Task:
-    """The part of a task that is about one key, with nothing else loaded."""
-    walks = {
-        name: alone(walk, key)
-        for name, walk in task.walks.items()
-        if any(step.key == key and step.timed for step in walk.steps)
-    }
-    claims = [claim for claim in task.claims if claim.key == key]
-    return replace(task, walks=walks, claims=claims, span=(task.span[1], task.span[1]))
-
-
-def span_of_walks(wall_s: float, sampler: Sampler, name: str) -> dict[str, float]:
-    """The seconds that preparing a walk took, by the keys that they were spent for.
-
-    Loading a key is its own; what leads in, placing and rehearsing are for all alike.
-    """
-    keys = {step.key for step in sampler.steps(name) if step.timed}
-    own_s = {key: sampler.load_s.get(key, 0.0) for key in keys}
-    return {key: own_s[key] + max(0.0, wall_s - sum(own_s.values())) / len(keys) for key in keys}
-
-
-def coalesced(
-    walks: Iterable[Mapping[str, tuple[Round, float]]],
-) -> Iterator[dict[str, tuple[Round, float]]]:
-    """``walks`` in order, some of them together, of which no two have a round of the same key."""
-    found: dict[str, tuple[Round, float]] = {}
-    for walk in walks:
-        if found.keys() & walk.keys() or len(found) >= _ENOUGH_TOGETHER:
-            yield found
-            found = {}
-        found.update(walk)
-    if found:
-        yield found
-
-
-def _booked(
-    taken: WalkSamples, wall_s: float, prepare_s: Mapping[str, float]
-) -> dict[str, tuple[Round, float]]:
-    """A round of each key, with the wall time that it has to answer for."""
-    total = sum(map(sum, taken.samples.values())) or 1.0
-    return {
-        key: (of_key, wall_s * sum(of_key.samples) / total + prepare_s.get(key, 0.0))
-        for key, of_key in taken.rounds().items()
-    }
 
 
 def _whole(job: Job) -> Walk:

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from bricks._version import warn_of_renaming
 from bricks.measure.defaults import PRECISION
 from bricks.measure.importance import Importance
-from bricks.measure.sampler import Sampler, WalkSamples
+from bricks.measure.sampler import Sampler
+from bricks.measure.walk_samples import WalkSamples
 from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.measurement import Round
 from bricks.samples.statistics import MIN_RANKED, half_width, median, pooled_deviation

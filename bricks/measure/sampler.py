@@ -1,16 +1,16 @@
-"""Runs walks in the worker, and survives what their bricks do to it.
+"""Runs walks in the worker, and goes on without the bricks that break it.
 
-A brick that fails, crashes the worker, hangs or exhausts memory is found by running the steps one
-by one, announced; it becomes a failure with its reason, and the walk goes on without it. Where
-memory lacks, that may be the fault of all that is loaded together: such a brick is no failure yet.
+Steps are first run one by one, each announced, to find a brick that fails, crashes the worker,
+hangs or exhausts memory. It becomes a failure with its reason, and the walk goes on without it.
+Where there is too little memory, everything that is loaded together may be the cause: such a brick
+is no failure yet. It must not know where samples are kept, nor how many are enough.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from bricks.errors import WorkerError
@@ -18,42 +18,23 @@ from bricks.measure.failure_explanation import is_out_of_memory
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied, WorkerKilled
 from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
-from bricks.samples.measurement import Round
+from bricks.measure.walk_samples import WalkSamples, by_key
 
 DEFAULT_TIMEOUT_S = 60.0
 
 
-class Lost(WorkerDied):
-    """The worker in which everything was loaded is gone, through no fault of what was asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class WalkSamples:
-    """What one walk yields: seconds by key, of the timed steps, and the conditions as they were.
-
-    The conditions are as in :class:`~bricks.samples.measurement.Round`.
-    """
-
-    samples: Mapping[str, tuple[float, ...]]
-    reference_s: float | None = None
-    waited_share: float | None = None
-    reference_end_s: float | None = None
-
-    def rounds(self) -> dict[str, Round]:
-        """The round that this is for each key."""
-        return {
-            key: Round(samples, self.reference_s, self.waited_share, self.reference_end_s)
-            for key, samples in self.samples.items()
-        }
+class WorkerLost(WorkerDied):
+    """The worker in which everything was loaded is gone, and the request is not the cause."""
 
 
 class Sampler:
-    """What is loaded in the worker for one model, and the failures met so far.
+    """Walks that are loaded in the worker together, and the failures so far.
 
-    ``failures`` maps keys to reasons, and so does ``crowded``: keys that lacked memory while others
-    were loaded. ``load_s`` maps keys to the seconds that loading them took. ``eviction_short`` says
-    whether there was memory for a part of the eviction read only. ``on_load`` is told the share of
-    what is loaded, ``on_step`` that a step is about to run, announced.
+    ``failures`` maps keys to reasons, and so does ``out_of_memory``, of keys for which there was
+    too little memory while others were loaded. ``load_s`` maps keys to the seconds that loading
+    them took. ``eviction_short`` says whether there was memory for only a part of the eviction
+    read. ``on_load`` receives the share that is loaded, between 0 and 1; ``on_step`` is called
+    before each announced step.
     """
 
     def __init__(
@@ -73,17 +54,17 @@ class Sampler:
         self._region_bytes = max((w.region_bytes for w in walks.values()), default=0)
         self._keys = {load.key for walk in walks.values() for load in walk.loads}
         self._to_load = len({load.name for walk in walks.values() for load in walk.loads})
-        self._inherited = not supervisor.fresh  # of what was loaded before, memory may be held
+        self._inherited = not supervisor.fresh  # whether memory of earlier loads may still be held
         self._loaded: set[str] = set()
-        self._together = self._to_load > 1  # whether everything may be loaded at once
+        self._at_once = self._to_load > 1  # whether everything may be loaded at once
         self._placed: dict[str, Step] = {}
         self._starts = 0  # the worker in which everything is loaded, by its number
         self._pass_s: dict[str, float] = {}
         self._prepare_s = dict.fromkeys(walks, 0.0)
         self._lap = 0.0
-        self._kills: dict[str, int] = {}  # from outside, while a key was loaded, placed or run
+        self._kills: dict[str, int] = {}  # by others, while a key was loaded, placed or run
         self.failures: dict[str, str] = {}
-        self.crowded: dict[str, str] = {}
+        self.out_of_memory: dict[str, str] = {}
         self.load_s: dict[str, float] = {}
         self.eviction_short = False
 
@@ -105,10 +86,10 @@ class Sampler:
     def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> WalkSamples:
         """Passes to warm up and ``passes`` timed ones; of ``keys`` alone, if they are given.
 
-        The first time, the steps are run once before, announced: that warms up as well.
+        The first time, the steps are run once before, announced, which warms up as well.
 
-        Raises :class:`WorkerError` if the worker breaks off again and again, and no step is at
-        fault when it is run by itself.
+        Raises :class:`WorkerError` if the worker breaks off several times, and no step does when
+        it is run by itself.
         """
         broken = 0
         if name not in self._pass_s:
@@ -124,11 +105,11 @@ class Sampler:
                 limit_s = self._limit_s(name, passes)
                 answer = self._run(name, steps, passes, timeout_s=limit_s)
             except WorkerError as error:
-                known = self._known()
+                before = self._failed_count()
                 if isinstance(error, WorkerDied):
                     self._setup()
-                self._rehearse(name, passes)  # as many, for it may not be the first that fails
-                broken = broken + 1 if self._known() == known else 0
+                self._rehearse(name, passes)  # as many passes: it may not be the first that fails
+                broken = broken + 1 if self._failed_count() == before else 0
                 if broken == MAX_ATTEMPTS:
                     text = f"the worker broke off {broken} times, and no brick is to blame: {error}"
                     raise WorkerError(text) from error
@@ -145,31 +126,33 @@ class Sampler:
             )
 
     def _runs(self, key: str) -> bool:
-        return key not in self.failures and key not in self.crowded
+        return key not in self.failures and key not in self.out_of_memory
 
-    def _known(self) -> int:
-        return len(self.failures) + len(self.crowded)
+    def _failed_count(self) -> int:
+        return len(self.failures) + len(self.out_of_memory)
 
     def _limit_s(self, name: str, passes: int) -> float:
-        """Generous, but never more than all steps may take by themselves."""
+        """Seconds that a walk may take: 30 times the expected, or what its steps may take alone."""
         runs = len(self.steps(name)) * (passes + 1)
         return min(max(60.0, 30 * self._pass_s[name] * (passes + 1)), runs * self._timeout_s)
 
     def _blame(self, key: str, error: WorkerError) -> None:
-        """Note why ``key`` does not run; for lack of memory only where nothing else was loaded.
+        """Note why ``key`` does not run.
 
-        Who kills the worker from outside need not mean the brick that it was busy with.
+        A lack of memory is a failure only where nothing else was loaded. The first kills by others
+        are ignored: they need not have to do with the brick that the worker was busy with.
         """
         if isinstance(error, WorkerKilled):
             self._kills[key] = self._kills.get(key, 0) + 1
             if self._kills[key] < MAX_ATTEMPTS:
                 return
         reason = str(error)
-        crowded = len(self._keys) > 1 or self._inherited
-        (self.crowded if crowded and is_out_of_memory(reason) else self.failures)[key] = reason
+        shared = len(self._keys) > 1 or self._inherited
+        found = self.out_of_memory if shared and is_out_of_memory(reason) else self.failures
+        found[key] = reason
 
     def _charge(self, name: str) -> None:
-        """Book the time since the last call on a walk."""
+        """Add the time since the last call to that of a walk."""
         now = time.perf_counter()
         self._prepare_s[name] += now - self._lap
         self._lap = now
@@ -181,18 +164,18 @@ class Sampler:
             try:
                 if self._set_up_everything():
                     return
-            except Lost:
+            except WorkerLost:
                 lost += 1
                 if lost == MAX_ATTEMPTS:
                     raise
 
     def _set_up_everything(self) -> bool:
-        """Whether the worker lived; what ended it is among the failures now, and is left out."""
+        """Whether the worker lived; if not, the key that ended it is a failure, and left out."""
         self._make_room()
-        if self._together and not self._load_together():
+        if self._at_once and not self._load_at_once():
             return False
         for name, walk in self._walks.items():
-            alive = self._together or all(self._load(x) for x in walk.loads if self._runs(x.key))
+            alive = self._at_once or all(self._load(x) for x in walk.loads if self._runs(x.key))
             alive = alive and self._place_all(name)
             self._charge(name)
             if not alive:
@@ -200,7 +183,7 @@ class Sampler:
         return True
 
     def _make_room(self) -> None:
-        """Nothing is loaded, and the shared region is there; or, if it is too big, is done without.
+        """Unload everything, and make the shared region; if it is too large, do without.
 
         A model whose activations exceed memory cannot run; most of its bricks still can.
         """
@@ -227,10 +210,11 @@ class Sampler:
             timeout_s=self._timeout_s,
         )
 
-    def _load_together(self) -> bool:
-        """Load everything at once, which is much faster; whether it went well.
+    def _load_at_once(self) -> bool:
+        """Load everything at once, which is much faster; whether it succeeded.
 
-        Where it did not, nothing tells which is to blame: from then on it is done one by one.
+        If it did not, the key that caused that is unknown: from then on, one is loaded after the
+        other.
         """
         found = {
             load.name: (name, load)
@@ -246,34 +230,34 @@ class Sampler:
                 loads=[_fields(load) for _, load in found.values()],
             )
         except WorkerError:
-            self._together = False
+            self._at_once = False
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             return False
         now = time.perf_counter()
-        factor = (now - self._lap) / max(sum(answer["load_s"]), 1e-9)  # they ran side by side
+        factor = (now - self._lap) / max(sum(answer["load_s"]), 1e-9)  # they ran in parallel
         self._lap = now
         for (name, load), seconds in zip(found.values(), answer["load_s"], strict=True):
             self._prepare_s[name] += factor * seconds
-            self._book(load, factor * seconds)
+            self._note_load(load, factor * seconds)
         return True
 
     def _load(self, load: Load) -> bool:
         """Whether the worker still lives; a failure is noted."""
         started = time.perf_counter()
         alive = self._try(load.key, "load", _fields(load))
-        self._book(load, time.perf_counter() - started)
+        self._note_load(load, time.perf_counter() - started)
         self._on_load(len(self._loaded) / self._to_load)
         return alive
 
-    def _book(self, load: Load, seconds: float) -> None:
-        """Note what loading took, the first time."""
+    def _note_load(self, load: Load, seconds: float) -> None:
+        """Note how long loading took, the first time."""
         if load.name not in self._loaded:
             self._loaded.add(load.name)
             self.load_s[load.key] = self.load_s.get(load.key, 0.0) + seconds
 
     def _place_all(self, name: str) -> bool:
-        """Place the steps that lie elsewhere, or nowhere yet; whether the worker still lives."""
-        # Where one fails, those that would have overwritten its result go elsewhere.
+        """Place the steps that are not where they should be; whether the worker still lives."""
+        # Where a step fails, those that would have overwritten its result get other places.
         while missing := [s for s in self.steps(name) if self._placed.get(s.place) != s]:
             for step in missing:
                 if self._runs(step.key) and not self._place(step):
@@ -293,7 +277,7 @@ class Sampler:
     def _try(self, key: str, op: str, fields: Mapping[str, Any]) -> bool:
         try:
             self._ask(op, timeout_s=self._timeout_s, **fields)
-        except Lost:
+        except WorkerLost:
             raise
         except WorkerDied as death:
             self._blame(key, death)
@@ -303,7 +287,7 @@ class Sampler:
         return True
 
     def _rehearse(self, name: str, passes: int) -> None:
-        """Run the steps once and ``passes`` times more, announced, until all that remain do it."""
+        """Run the steps once and ``passes`` times more, announced, until none of them fails."""
         at = -1
 
         def on_step(number: int) -> None:
@@ -355,41 +339,25 @@ class Sampler:
         )
 
     def _ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """As the supervisor's, of the worker in which everything is loaded."""
+        """As :meth:`Supervisor.ask`, but only of the worker that has loaded the walks."""
         refused = None
         try:
             answer = self._supervisor.ask(op, **fields)
         except WorkerError as error:
             refused = error
         if self._supervisor.starts != self._starts:
-            raise Lost("the worker ended while it was idle") from refused
+            raise WorkerLost("the worker ended while it was idle") from refused
         if refused is not None:
             raise refused
         return answer
 
 
 def _fields(load: Load) -> dict[str, Any]:
-    """What the worker is told of something to load."""
+    """The fields of a request to load."""
     return {
         "id": load.name,
         "key": load.key,
         "model": pack(load.model),
         "optimize": load.optimize,
         "streams": list(load.streams),
-    }
-
-
-def by_key(
-    steps: Sequence[Step], columns: Sequence[Sequence[float]]
-) -> dict[str, tuple[float, ...]]:
-    """Samples by key: in each pass, the mean over the occurrences that its places stand for."""
-    weights: dict[str, float] = {}
-    timed: dict[str, list[list[float]]] = {}
-    for step, column in zip(steps, columns, strict=True):
-        if step.timed:
-            weights[step.key] = weights.get(step.key, 0.0) + step.weight
-            timed.setdefault(step.key, []).append([step.weight * s for s in column])
-    return {
-        key: tuple(sum(samples) / weights[key] for samples in zip(*of_key, strict=True))
-        for key, of_key in timed.items()
     }

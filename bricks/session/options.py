@@ -10,7 +10,7 @@ from bricks.decompose.granularity import Granularity
 from bricks.errors import UsageError, suggestion
 from bricks.estimate.schedule import Rule, anything
 from bricks.measure.allowance import MAX_S
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.predict.effort import EFFORTS, Effort
 from bricks.session.defaults import (
     EFFORT,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bricks.measure.campaign import span_of_walks
 from bricks.measure.importance import Importance, Needs
+from bricks.measure.round_buffer import preparation_by_key
 from bricks.measure.rounds import Goal, Progressing, StopRule, sample_in_turn
-from bricks.measure.sampler import WalkSamples
 from bricks.measure.walk import Step
+from bricks.measure.walk_samples import WalkSamples
 from bricks.samples.measurement import Round
 
 
@@ -166,4 +166,4 @@ def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:
     sampler: Any = SimpleNamespace(
         steps=lambda name: steps, load_s={"lead": 2.0, "a": 1.0, "b": 3.0}
     )
-    assert span_of_walks(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}
+    assert preparation_by_key(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}

@@ -10,8 +10,8 @@ from plans import HEAVY, decomposed, plan
 from bricks.decompose.plan import Decomposition, Occurrence, Plan
 from bricks.graph.tensor import TensorType
 from bricks.measure.arena import arrange
-from bricks.measure.sampler import by_key
 from bricks.measure.walk import Step, Walk, alone, grounded, narrowed, walk_of
+from bricks.measure.walk_samples import by_key
 
 REPEATED = plan([(key, [i], [i + 1]) for i, key in enumerate("abcabdabcd")])
 LAYERS = plan([("abc"[i % 3], [i], [i + 1]) for i in range(36)])

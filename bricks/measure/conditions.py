@@ -1,0 +1,47 @@
+"""The conditions of measuring: when to stop, how long a step may take, how much is loaded at once.
+
+They are chosen before anything runs, and hold for all that a campaign measures. They must not know
+which models are measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bricks._version import renamed_fields
+from bricks.measure.jobs import MAX_BRICKS, MAX_WEIGHT_BYTES
+from bricks.measure.rounds import StopRule
+from bricks.measure.sampler import DEFAULT_TIMEOUT_S
+
+
+@renamed_fields(
+    most_ballast_bytes="max_eviction_bytes",
+    most_bricks="max_bricks",
+    most_weight_bytes="max_weight_bytes",
+)
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How to measure.
+
+    ``rule`` says when a latency is known well enough. A step that takes longer than ``timeout_s``
+    seconds fails. ``budget_s`` is the time for everything in seconds; None: no limit. With
+    ``exclusive``, no two processes of a user on one host time at once.
+
+    At most ``max_eviction_bytes`` are read in place of the weights that a walk leaves out: to read
+    more than the caches hold has no effect. Up to ``max_bricks`` bricks with ``max_weight_bytes``
+    of weights are measured in turn: the more there are, the longer is the time over which the
+    rounds of each are spread. Fewer bytes suit a host with little memory.
+
+    Bricks that were measured in another machine state are measured again where that makes the
+    latency of some model uncertain by more than ``leeway``, relative to it. None: half of the
+    rule's precision, or what an effort sets (``options.conditions_of``).
+    """
+
+    rule: StopRule = field(default_factory=StopRule)
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    budget_s: float | None = None
+    exclusive: bool = True
+    max_eviction_bytes: int = 1 << 28
+    max_bricks: int = MAX_BRICKS
+    max_weight_bytes: int = MAX_WEIGHT_BYTES
+    leeway: float | None = None
