@@ -1,8 +1,8 @@
-"""The eviction read: memory that is read where a model would read weights that a walk lacks.
+"""The eviction read: reads memory in place of the weights that a walk leaves out.
 
-A walk over a model's bricks runs few of its occurrences, and so reads few of its weights. What a
-model reads in between is what makes weights cold when they are needed again. So as many bytes are
-read before each pass. It must not know what is measured.
+A walk over a model's bricks runs few of its occurrences, and so reads few of its weights. In the
+model, the other weights evict these from the caches before they are read again. So before each
+pass, as many bytes as the walk leaves out are read. It must not know what is measured.
 """
 
 from __future__ import annotations

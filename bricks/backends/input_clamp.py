@@ -1,9 +1,9 @@
-"""Operators that take longer for large numbers, and what makes numbers small before they run.
+"""Operators that large numbers slow down, and the input clamp that runs before them.
 
-A result of ``exp`` that is almost nothing is a denormal number, with which processors compute up to
-twenty times slower; sines of large numbers are slow as well. Models are trained so that hardly any
-such numbers occur. A walk over some of a model's bricks makes numbers grow instead, since what
-would normalise them is not among them. It must not know what is measured.
+A tiny result of ``exp`` is a denormal number, with which processors compute up to twenty times
+slower; sines of large numbers are slow as well. Trained models have hardly any such numbers. A walk
+over some of a model's bricks may leave out those that normalise, so that numbers grow from pass to
+pass; the clamp keeps them small. It must not know what is measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INPUT_CLAMP = "input clamp"
 
 # Found by running some fifty operators with ONNX Runtime on numbers of magnitudes from 1e-25 to
 # 1e30. Attention is here for the softmax in it.
-_MINDING = frozenset(
+_MAGNITUDE_SENSITIVE = frozenset(
     (
         *("Softmax", "LogSoftmax", "BiasSoftmax", "Exp", "Softplus", "Mish"),
         *("Elu", "Selu", "Celu", "Sin", "Cos", "Tan"),
@@ -23,17 +23,17 @@ _MINDING = frozenset(
     )
 )
 
-# As inputs that have no predecessor are made up (see ``graph.synthesis``).
+# The range of synthetic inputs (see ``graph.synthesis``).
 _LIMIT = 1.0
 
 
 def magnitude_sensitive(operator: str) -> bool:
     """Whether ``operator`` may take longer where its input is large."""
-    return operator in _MINDING
+    return operator in _MAGNITUDE_SENSITIVE
 
 
 def input_clamp(elements: int) -> onnx.ModelProto:
-    """A model that brings so many float32 numbers between -1 and 1."""
+    """A model that clamps so many float32 numbers to -1 … 1."""
     shape = [elements]
     limits = {"low": -_LIMIT, "high": _LIMIT}
     graph = helper.make_graph(

@@ -1,5 +1,5 @@
 """Measure bricks and whole models in a child process that the parent supervises.
 
-Here because what is measured may crash, hang or exhaust memory. Must not know how latencies are
-added up.
+The child process contains the damage of a brick that crashes, hangs or exhausts memory. It must not
+know how latencies are added up.
 """

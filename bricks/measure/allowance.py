@@ -1,8 +1,8 @@
-"""What work on a graph may take: time and memory that grow with the model.
+"""Limits on the time and memory of one request about a graph, which grow with the model.
 
-Optimising a graph, inferring its shapes, and running it once to see what depends on data: a file of
-a few bytes can ask for all of them without end. A model's size says what is ordinary, with a wide
-margin; what takes more than that has gone wrong, or was made to. Must not know what is asked.
+A file of a few bytes can make the worker optimise a graph, infer its shapes, or run it once without
+end. A model's size says how much is ordinary, with a wide margin; a request that takes more has
+gone wrong, or the file is hostile. It must not know what is requested.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from bricks.graph.view import graph_of, without_values
 
 MAX_S = 600.0
 
-# A host that is ten times slower than any that this was tried on stays within all of these.
+# With these, a host that is ten times slower than any that was tried stays within the limits.
 MIN_S = 5.0
 _NODE_S = 0.002
 _WEIGHT_BYTES_PER_S = 50e6
 _FLOPS = 5e9
 
 _MIN_BYTES = 1 << 30
-# Times the weights: what a runtime folds or reorders it writes anew.
+# Times the weights: a runtime writes those anew that it folds or reorders.
 _COPIES = 2
-# For the activations of one run, by element of an input: a few hundred channels of some bytes.
+# Bytes of activations in one run for each element of an input: a few hundred channels.
 _BYTES_PER_ELEMENT = 1 << 12
 
 
 def allowed_s(proto: onnx.ModelProto, *, times: int = 1) -> float:
     """Seconds for one request about ``proto``, a model without weights, at most MAX_S.
 
-    ``times`` is how often the request goes over the model.
+    ``times`` is how often the request processes the whole model.
     """
     weights = list(without_values(proto).values())
     nodes = sum(1 for _ in all_nodes(proto.graph))
@@ -58,7 +58,7 @@ def allowed_bytes(proto: onnx.ModelProto) -> int:
 def _inputs(proto: onnx.ModelProto) -> list[ValueType]:
     try:
         graph = graph_of(proto)
-    except ModelError:  # whoever is asked will say so
+    except ModelError:  # the worker will report it
         return []
     return [graph.types[name] for name in graph.inputs]
 
@@ -68,5 +68,5 @@ def _positions(type_: ValueType) -> int:
 
 
 def _bytes(types: Iterable[ValueType]) -> int:
-    """Of all that have a fixed size."""
+    """The size of all ``types`` whose elements have a fixed size."""
     return sum(t.size_bytes for t in types if t.dtype in ELEMENT_BITS)

@@ -1,11 +1,12 @@
-"""Where a model's activations would lie in memory, so that bricks are measured at those places.
+"""The memory layout of a model's activations, so that bricks are measured at the same addresses.
 
 A runtime lets activations share memory once their last reader is done. A brick that reads and
-writes the very addresses that it has inside its model, after the bricks before it have left their
-traces there, finds its inputs as warm (and as far away, on several cores) as the model would.
+writes the addresses that it has inside its model, after the bricks before it, finds its inputs in
+the same caches (of the same cores) as in the model.
 
-Only floating-point tensors are placed: integers must keep values that the graph can take, and so
-must single numbers (the share that Dropout drops); the shared region is overwritten by everybody.
+Only floating-point tensors are placed. Integers must keep values that the graph accepts, and so
+must scalars (the share that Dropout drops), but all bricks overwrite the shared region. It must not
+know which bricks are timed.
 """
 
 from __future__ import annotations
@@ -67,16 +68,16 @@ class _Buffer:
     def __init__(self, type_: TensorType) -> None:
         self.type_ = type_
         self.users = 0  # values that hold it now
-        self.last = 0  # the occurrence after which nobody does
+        self.last = 0  # the occurrence after which none does
 
 
 def arrange(plan: Plan) -> Arena:
     """Lay out the activations of ``plan`` as a runtime would while executing it in order.
 
-    As ONNX Runtime's planner does: an output takes over the memory of an input where its operator
-    allows that; or else a buffer that is free, and was made for a value of the same type, the last
-    that came free first; or else new memory. Buffers live from their first value to their last, and
-    lie where they fit best.
+    The rules are those of ONNX Runtime's planner. An output reuses the memory of an input where its
+    operator allows that; or else the last free buffer that was made for a value of the same type;
+    or else new memory. Buffers live from their first value to their last, and are allocated best
+    fit.
     """
     buffers = _buffers(plan)
     memory = _Memory()
@@ -105,7 +106,7 @@ def _buffers(plan: Plan) -> dict[int, _Buffer]:
     left = Counter(v for o in plan.occurrences for v in o.inputs)
     fixed = {*plan.inputs, *plan.outputs}
     found: dict[int, _Buffer] = {}
-    free: list[_Buffer] = []  # the last that came free at the end
+    free: list[_Buffer] = []  # in the order in which they became free
 
     def place(value: int, beside: int | None) -> None:
         type_ = plan.types[value]

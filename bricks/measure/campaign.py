@@ -262,9 +262,9 @@ class Campaign:
         for job in batch.jobs:
             if job.whole_key in wanted or (job.whole and again):
                 walks[WHOLE] = _whole(job)
-        hosted = batch.hosted(wanted, self._needs)
+        assigned = batch.assigned(wanted, self._needs)
         avoid = {k for k, r in results.items() if isinstance(r, Failure)}
-        for job, mine in hosted:
+        for job, mine in assigned:
             walks[f"{BRICKS} of {job.model.digest}"] = self._walk(job, mine, avoid)
         known_s = {
             key: result.latency_s()
@@ -277,7 +277,7 @@ class Campaign:
         goals = {name: Goal(rounds, shares) for name in walks}
         task = Task(batch.name, walks, claims, self._conditions.rule, deadline, goals, span)
         done = self._sample(task)
-        for job, mine in hosted:
+        for job, mine in assigned:
             self._measured[job.model.digest] |= done & mine
         for job in batch.jobs:
             self._measured[job.model.digest] |= done & {job.whole_key}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bricks._version import renamed_fields
+from bricks.measure.defaults import TIMEOUT_S
 from bricks.measure.jobs import MAX_BRICKS, MAX_WEIGHT_BYTES
 from bricks.measure.rounds import StopRule
-from bricks.measure.sampler import DEFAULT_TIMEOUT_S
 
 
 @renamed_fields(
@@ -38,7 +38,7 @@ class Conditions:
     """
 
     rule: StopRule = field(default_factory=StopRule)
-    timeout_s: float = DEFAULT_TIMEOUT_S
+    timeout_s: float = TIMEOUT_S
     budget_s: float | None = None
     exclusive: bool = True
     max_eviction_bytes: int = 1 << 28

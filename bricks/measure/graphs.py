@@ -1,7 +1,7 @@
-"""What the worker is asked about a model: the graph to cut, what values in it hold, its profile.
+"""Requests to the worker about a model: the graph to cut, its steering values, its profile.
 
-Native code takes graphs apart and infers their shapes, and the file may be hostile: so all of it
-happens there, and may take so much time as suits the model. It must not know of the store.
+Native code optimises graphs and infers their shapes, and the file may be hostile. So the worker
+does all of it, within a time that suits the model's size. It must not know of the store.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from bricks.measure.protocol import pack, unpack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.samples.profile import Profile, profile_of
 
-# Comparing a model with its bricks runs each of them, with weights that are read from a disk; a
-# profile takes several runs: so many times as long as learning what a model consists of.
+# How many times as long as decomposing a request may take. Verifying runs each brick, with weights
+# that are read from a disk; a profile takes several runs.
 _TIMES = {"verify": 20, "profile": 20}
 
 
 @dataclass(frozen=True, slots=True)
 class _Cuttable:
-    """A graph to be cut, as the worker tells it; see ``backends.base.Executed``."""
+    """A graph to be cut, from the worker's answer; see ``backends.base.Executed``."""
 
     proto: bytes
     graph: Graph
@@ -75,7 +75,7 @@ class Graphs:
         return decomposition, found.graph
 
     def ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
-        """The worker's answer about a model; its errors name the model, and say what may help."""
+        """The worker's answer about a model; errors name the model, and explain what may help."""
         allowed = allowed_s(parse_model(of.skeleton), times=_TIMES.get(op, 1))
         timeout_s = min(allowed, self._timeout_s)
         try:
@@ -85,7 +85,7 @@ class Graphs:
             raise WorkerError(f"{of.name}: {text}{explain_failure(of, text)}") from error
 
     def profile(self, job: Job) -> Profile:
-        """What the runtime itself says of a run of the job's whole model."""
+        """The runtime's own profile of a run of the job's whole model."""
         model = replace(job.model, skeleton=_named(job.model.skeleton))
         answer = self.ask(
             model,
@@ -96,7 +96,7 @@ class Graphs:
         )
         afresh, names = job.decomposition.plan, [""] * len(job.decomposition.plan.occurrences)
         if afresh.granularity == EXECUTED:
-            # As it is executed now: the plan may be of another day, and knows no names.
+            # Decomposed anew: the stored plan may be of another session, and holds no names.
             executed, graph = self._decomposed(model, Granularity(None))
             afresh, names = executed.plan, [node.name for node in graph.nodes]
         return profile_of(answer, job.decomposition, afresh, names)
@@ -105,14 +105,14 @@ class Graphs:
         answer = self.ask(model, "executed", model=pack(model.skeleton))
         groups = answer["groups"]
         together = None if groups is None else [tuple(group) for group in groups]
-        return _told(model, answer, unpack(answer["model"]), answer["in_place"], together)
+        return _cuttable(model, answer, unpack(answer["model"]), answer["in_place"], together)
 
     def _source(self, model: Model) -> _Cuttable:
         answer = self.ask(model, "source", name=model.name, model=pack(model.skeleton))
-        return _told(model, answer, model.skeleton, {}, None)
+        return _cuttable(model, answer, model.skeleton, {}, None)
 
     def _steering_values(self, model: Model, of: _Cuttable) -> dict[str, list[float]]:
-        """What values that steer the work hold, where they are no constants."""
+        """The steering values that are no constants, by name."""
         names = steering_values(of.graph)
         if not names:
             return {}
@@ -142,7 +142,7 @@ class Decomposer:
 
 
 def _named(skeleton: bytes) -> bytes:
-    """The model with another name for each node of its graph: profiles tell nothing else."""
+    """The model with a unique name for each node: profiles identify nodes by nothing else."""
     proto = parse_model(skeleton)
     taken = {node.name for node in proto.graph.node}
     seen = {""}
@@ -156,7 +156,7 @@ def _named(skeleton: bytes) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def _told(
+def _cuttable(
     of: Model,
     answer: Mapping[str, Any],
     proto: bytes,
@@ -170,7 +170,7 @@ def _told(
 
 
 def _refuse_untyped(model: Model, graph: Graph) -> None:
-    """A type that a backend leaves out would be missed later, by somebody who cannot say whose."""
+    """Raise where the backend gave no type: a later error could not name the node."""
     for node in graph.nodes:
         for name in node.output:
             if name and name not in graph.types:

@@ -1,8 +1,8 @@
-"""What a brick's latency is of the models that need it: that decides how well it must be known.
+"""The share that a brick's latency has of the models that need it; it sets the precision needed.
 
-Before all of a model is measured, its latency is guessed from what is, and from the work in its
-graph. That decides where samples go, and never what they say. Must not know how latencies are
-added up to estimates.
+Before all bricks of a model are measured, its latency is extrapolated from those that are, by the
+work in its graph. That decides where samples are taken, and never what they show. It must not know
+how latencies are added up to estimates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a model needs: how often each brick's latency counts, and the work in each."""
+    """The bricks of a model: how often each one's latency counts, and the work in each, by key."""
 
     counts: Mapping[str, int]
     works: Mapping[str, float]
@@ -37,15 +37,15 @@ class Importance:
             mine = [key for key in need.counts if key in latencies_s]
             if not mine:
                 continue
-            total_s = _guessed_s(need, known_s)
+            total_s = _extrapolated_s(need, known_s)
             for key in mine:
                 share = abs(need.counts[key]) * latencies_s[key] / total_s if total_s else 1.0
                 shares[key] = min(1.0, max(shares.get(key, 0.0), share))
         return shares
 
 
-def _guessed_s(need: Needs, known_s: Mapping[str, float]) -> float:
-    """A model's latency, were all of it as fast for its work as what is known."""
+def _extrapolated_s(need: Needs, known_s: Mapping[str, float]) -> float:
+    """A model's latency, if its other bricks are as fast for their work as the known ones."""
     measured_s = work = all_work = 0.0
     for key, count in need.counts.items():
         weight = abs(count) * need.works[key]

@@ -1,7 +1,7 @@
-"""What is to be measured, and what of it is loaded together.
+"""Jobs are models to measure; batches are jobs whose bricks are loaded together.
 
-Loading and walking have costs of their own, so that bricks of many small models are measured side
-by side; a batch is no more than memory holds with ease. It must not know how anything is run.
+Loading and walking have fixed costs, so that bricks of many small models are measured together. The
+size of a batch is limited by memory. It must not know how anything is run.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from bricks.graph.model import Model
 from bricks.measure.importance import Needs
 from bricks.measure.walk import places_of
 
-# Most bricks in a batch, and bytes of their weights; so many fewer where memory is scarce. One
-# model's are never parted.
+# The bricks in a batch at most, and the bytes of their weights. One model's bricks are never
+# divided between batches.
 MAX_BRICKS = 2000
 MAX_WEIGHT_BYTES = 2 << 30
 
-# What measuring may hold beyond the weights of the heaviest model, and what packing them takes.
-_ROOM_BYTES = 1 << 30
+# Memory for measuring beyond the weights of the heaviest model and their packing.
+_EXTRA_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A model to measure: its bricks, and with ``whole`` the model itself.
 
-    Of its bricks only those in ``chosen``, if that is not None. The model is run along ``streams``
-    by so many ``workers`` (see :mod:`bricks.decompose.streams`), or in sequence.
+    ``chosen`` holds the keys of the bricks to measure; None: all. The model is run along
+    ``streams`` by so many ``workers`` (see :mod:`bricks.decompose.streams`), or in sequence.
     """
 
     model: Model
@@ -41,7 +41,7 @@ class Job:
 
     @property
     def whole_key(self) -> str:
-        """What the whole model is measured under."""
+        """The key of the whole model."""
         return whole_key(self.decomposition.plan, self.streams, self.workers)
 
     @property
@@ -64,7 +64,7 @@ class Batch:
 
     @property
     def name(self) -> str:
-        """What people are told that is being measured."""
+        """The name that progress shows."""
         first, count = self.jobs[0].model.name, len(self.jobs)
         return first if count == 1 else f"{first} and {count - 1} more"
 
@@ -73,21 +73,21 @@ class Batch:
         """All keys that are wanted, once each."""
         return list(dict.fromkeys(key for job in self.jobs for key in job.keys))
 
-    def hosted(
+    def assigned(
         self, wanted: Collection[str], needs: Mapping[str, Needs]
     ) -> list[tuple[Job, set[str]]]:
         """For each job that has any, those of the bricks ``wanted`` that are measured in it."""
-        found = zip(self.jobs, hosted(self.jobs, wanted, needs), strict=True)
+        found = zip(self.jobs, assigned(self.jobs, wanted, needs), strict=True)
         return [(job, mine) for job, mine in found if mine]
 
 
-def hosted(
+def assigned(
     jobs: Sequence[Job], wanted: Collection[str], needs: Mapping[str, Needs]
 ) -> list[set[str]]:
-    """Which of the bricks ``wanted`` to measure in the model of each job.
+    """The bricks of those ``wanted`` to measure in the model of each job.
 
-    In that of whose work a brick is the largest share. What a brick takes depends a little on the
-    model around it (how warm its weights are, for one), and there it matters most.
+    Each brick is measured in the model of whose work it is the largest share. Its latency depends a
+    little on the model around it (by how warm its weights are, for one), and there it matters most.
     """
     sought = set(wanted)
     found: list[set[str]] = [set() for _ in jobs]
@@ -108,14 +108,14 @@ def hosted(
 def spread_out(
     jobs: Sequence[Job], missing: Collection[str], needs: Mapping[str, Needs]
 ) -> list[Job]:
-    """``jobs``, each with those bricks alone that are ``missing`` and measured in its model.
+    """``jobs``, each with only the ``missing`` bricks that are to be measured in its model.
 
-    As they are, where a model itself is run too: then its bricks are measured beside it.
+    Where a whole model is run too, they are unchanged: its bricks are measured beside it.
     """
     if any(job.whole for job in jobs):
         return list(jobs)
     wanted = {key for job in jobs for key in job.bricks}.intersection(missing)
-    found = zip(jobs, hosted(jobs, wanted, needs), strict=True)
+    found = zip(jobs, assigned(jobs, wanted, needs), strict=True)
     return [replace(job, chosen=frozenset(mine)) for job, mine in found]
 
 
@@ -125,7 +125,7 @@ def batches(
     max_bricks: int = MAX_BRICKS,
     max_weight_bytes: int = MAX_WEIGHT_BYTES,
 ) -> Iterator[Batch]:
-    """Batches of those ``jobs`` that need something which is ``missing``, in order."""
+    """Batches of the ``jobs`` that have ``missing`` keys, in order."""
     together: list[Job] = []
     seen: set[str] = set()
     count = weight_bytes = 0
@@ -149,9 +149,9 @@ def batches(
 
 
 def _weight_bytes(job: Job, keys: Collection[str]) -> int:
-    """Bytes of the weights that are loaded for ``keys``: for each place that is timed.
+    """Bytes of the weights that are loaded for ``keys``.
 
-    And once more, for those places that only lead in.
+    Weights are loaded for each place that is timed, and once more for all lead-in places.
     """
     bricks, counts = job.decomposition.bricks, job.decomposition.plan.counts
     return sum(
@@ -160,18 +160,18 @@ def _weight_bytes(job: Job, keys: Collection[str]) -> int:
 
 
 def memory_bytes(jobs: Sequence[Job], max_weight_bytes: int = MAX_WEIGHT_BYTES) -> int:
-    """The memory that measuring ``jobs`` may take, in batches of so many bytes of weights.
+    """The memory in bytes that measuring ``jobs`` may take, in batches of ``max_weight_bytes``.
 
-    Weights are held as they are and packed; while one is packed, it is held twice more.
+    The worker holds weights as they are, and packed; while one is packed, it exists twice more.
     """
     found = [job.decomposition for job in jobs]
     heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
     together = sum(job.decomposition.weight_bytes for job in jobs if not job.whole)
-    return 2 * max(heaviest, min(together, max_weight_bytes)) + _ROOM_BYTES
+    return 2 * max(heaviest, min(together, max_weight_bytes)) + _EXTRA_BYTES
 
 
 def needs_of(jobs: Sequence[Job]) -> dict[str, Needs]:
-    """What each model needs, by its digest."""
+    """The needs of each model, by its digest."""
     bricks = {key: brick for job in jobs for key, brick in job.decomposition.bricks.items()}
     works = {key: 1.0 + work_of(brick) for key, brick in bricks.items()}
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}

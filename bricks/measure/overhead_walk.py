@@ -1,4 +1,7 @@
-"""The walk over the probes of a call's overhead: see ``samples/call_overhead``."""
+"""The walk over the probes of a call's overhead: see ``samples/call_overhead``.
+
+It must not know how the overhead follows from the probes' latencies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What supervisor and worker say to each other: JSON objects, one a line, over two pipes.
+"""The protocol of supervisor and worker: JSON objects, one a line, over two pipes.
 
 Nothing is pickled, so a worker may live in another Python environment. A request is
 ``{"op": NAME, …}``; its answer is ``{"ok": {…}}`` or ``{"error": TEXT}``. While a
@@ -10,12 +10,13 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     executed model                                     → model, types, in_place, observed, groups
     source   name, model                               → model, types, observed
     values   model, names                              → values: {name: [number…]}
-    region   size_bytes                                → {}
+    region   size_bytes, eviction_bytes?               → {}
     load     id, key, model, optimize, streams?        → {}
+    load_all loads: [the fields of load…]              → load_s: [seconds…]
     place    place, id, inputs, outputs                → {}
     walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
-             announce, eviction_bytes?                    reference_s, reference_end_s,
-                                                         waited_share, eviction_short
+             announce, eviction_bytes?,                   reference_s, reference_end_s,
+             region_bytes?                                waited_share, eviction_short
     reference {}                                       → reference_s
     unload   {}                                        → {}
     profile  key, model, streams?                      → runs_s, typical, nodes: [[name, operator,
@@ -23,7 +24,8 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
                                                          omitted
     verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …
 
-Models travel as base64 of their bytes, without weights.
+Models travel as base64 of their bytes, without weights. This module must not know how a request is
+answered.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from typing import Any
 
 from bricks.errors import WorkerError
 
-# The environment variable with the number of a pipe that a worker inherits. It ends when the
-# parent does, and so should the worker.
+# The environment variable with the number of a pipe that a worker inherits. The pipe ends with the
+# parent, and so should the worker.
 LIFELINE = "BRICKS_LIFELINE"
 # The environment variable that names a folder for the worker's temporary files; the parent made
 # it, and removes it.

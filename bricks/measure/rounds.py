@@ -1,9 +1,9 @@
-"""Rounds: everything that is compared is sampled in turn, until it is known well enough.
+"""Rounds: walks that are compared are sampled in turn, until all latencies are known well enough.
 
-A machine's speed drifts by more within half a minute than the error that estimates should have;
-what is sampled alternately meets the same drift. Samples are spent where they tell most: how well a
-latency must be known follows from its share of the models that need it. Knows nothing of the
-store: each round's samples are handed on as they come.
+Within half a minute, a machine's speed drifts by more than the error that estimates should have;
+walks that are sampled in turn meet the same drift. A latency gets more samples the larger its share
+is of the models that need it. It must not know of the store: the caller receives each round's
+samples as they are taken.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.measurement import Round
 from bricks.samples.statistics import MIN_RANKED, half_width, median, pooled_deviation
 
-# Rounds between two looks at the precision, once there are so many that must be there.
-_LOOK_EVERY = 4
+# Rounds between two checks of the precision, after the minimum of rounds.
+_CHECK_EVERY = 4
 
-# Rounds that even what hardly counts may get.
-_FEW = 3
+# Rounds that even the smallest share may get.
+_MIN_MAX_ROUNDS = 3
 
-# Rounds more than there may be that anything gets where they are disturbed.
-_PATIENCE = 4
+# Rounds beyond the maximum that a key gets where rounds are disturbed, at least.
+_MIN_EXTRA_ROUNDS = 4
 
-# By how much, relative to it, a single round is expected to be off: it cannot show that itself.
+# The standard deviation of a single round, relative to it: one round cannot show that itself.
 _SINGLE_DEVIATION = 0.05
 
 
@@ -40,17 +40,19 @@ _SINGLE_DEVIATION = 0.05
 class StopRule:
     """When latencies are known well enough: one rule for whole models and for their bricks.
 
-    A model's latency must be known to ± ``precision``, relative to it; the samples say how well it
-    is. So must the sum of its bricks. Of each of these, a share s of the model, that takes
-    ± ``precision`` / sqrt(s), since what samples leave open adds up as squares do.
+    A model's latency must be known to ± ``precision``, relative to it, and so must the sum of its
+    bricks. A brick whose share of the model is s must then be known to ± ``precision`` / sqrt(s),
+    since the variances of independent latencies add up.
 
-    A whole latency is sampled in ``min_rounds`` at least and ``max_rounds`` at most, a share s of
-    it in s times as many, though in three if need be: were all as noisy as the whole, the sum of so
-    many would be known as well as that. What counts are undisturbed rounds of that state of the
-    machine which prevails; half as many again (or four more) of whatever kind end it too. The
-    precision is nominal: sampling that stops when an interval is narrow finds it narrower than it
-    should be. So it is looked at only every few rounds.
-    ``passes`` samples are taken in each round, after the worker has warmed up.
+    A whole latency is sampled in at least ``min_rounds`` and at most ``max_rounds``; a share s of
+    it in s times as many, and up to three if need be. If all bricks are as noisy as the whole, so
+    many rounds of each give their sum the precision of the whole.
+
+    Undisturbed rounds in the dominant machine state count. Half as many rounds more than the
+    maximum (or four more), of whatever kind, end sampling too. The precision is nominal: sampling
+    that stops when an interval is narrow finds it narrower than it should be. So the interval is
+    checked only every few rounds. ``passes`` samples are taken in each round, after the worker has
+    warmed up.
     """
 
     precision: float = PRECISION
@@ -59,12 +61,12 @@ class StopRule:
     passes: int = 2
 
     def min_rounds_for(self, share: float) -> int:
-        """Rounds that a share of a model's latency needs, however narrow its interval is."""
+        """Rounds that a share of a latency needs at least, even if its interval is narrow."""
         return max(1, math.ceil(self.min_rounds * share))
 
     def max_rounds_for(self, share: float) -> int:
-        """Rounds that it gets, however wide its interval is."""
-        return min(self.max_rounds, max(_FEW, math.ceil(self.max_rounds * share)))
+        """Undisturbed rounds that a share gets at most, even if its interval is wide."""
+        return min(self.max_rounds, max(_MIN_MAX_ROUNDS, math.ceil(self.max_rounds * share)))
 
     def least_rounds(self, share: float) -> int:
         """Now called :meth:`min_rounds_for`."""
@@ -77,19 +79,20 @@ class StopRule:
         return self.max_rounds_for(share)
 
     def given_up(self, rounds: int, share: float) -> bool:
-        """Whether so many rounds are too many, however disturbed they were."""
-        most = self.max_rounds_for(share)
-        return rounds >= most + max(_PATIENCE, most // 2)
+        """Whether so many rounds, disturbed or not, end the sampling of a share."""
+        max_rounds = self.max_rounds_for(share)
+        return rounds >= max_rounds + max(_MIN_EXTRA_ROUNDS, max_rounds // 2)
 
     def met(self, medians: Sequence[float], share: float, deviation: float) -> bool:
         """Whether rounds with these ``medians`` are enough for a share of a model's latency.
 
-        ``deviation`` is how far rounds of such latencies are apart, relative to their median.
+        ``medians`` are in seconds. ``deviation`` is the standard deviation of rounds of such
+        latencies, relative to their median.
         """
-        count, least = len(medians), self.min_rounds_for(share)
+        count, min_rounds = len(medians), self.min_rounds_for(share)
         if count >= self.max_rounds_for(share):
             return True
-        if count < least or (count >= MIN_RANKED and (count - least) % _LOOK_EVERY):
+        if count < min_rounds or (count >= MIN_RANKED and (count - min_rounds) % _CHECK_EVERY):
             return False
         if count == 1:
             deviation = max(deviation, _SINGLE_DEVIATION)
@@ -99,69 +102,74 @@ class StopRule:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a walk's samples are for.
+    """The purpose of a walk's samples, which decides how many are needed.
 
-    ``before`` holds the rounds of each key that were kept from an interrupted run. ``shares`` tells
-    what a latency is of the models that need it; all of one, where nothing is said.
+    ``before`` holds the rounds of each key that were kept from an interrupted run. ``shares`` gives
+    the share that a latency has of the models that need it; None: each is a whole latency.
     """
 
     before: Mapping[str, Sequence[Round]] = field(default_factory=dict)
     shares: Importance | None = None
 
 
-class Progressing:
-    """How far a walk's sampling is: the undisturbed rounds of each key, with their medians."""
+class WalkProgress:
+    """The progress of sampling a walk: the undisturbed rounds of each key, with their medians.
+
+    ``rounds`` counts the rounds taken, and ``min_rounds`` is how many it takes at least, as far as
+    is known. ``runs`` is false where no step runs any more. ``active`` holds the keys that are
+    still sampled; None: all.
+    """
 
     def __init__(self, name: str, goal: Goal, rule: StopRule) -> None:
         self.name = name
         self.rounds = 0
         self.runs = True
-        self.active: set[str] | None = None  # keys still sampled; None: all
-        self.least = 1  # rounds that it takes at least, as far as is known
+        self.active: set[str] | None = None
+        self.min_rounds = 1
         self._goal = goal
         self._rule = rule
         self._taken: Counter[str] = Counter()
-        self._quiet: dict[str, list[tuple[float | None, float]]] = {}
+        self._undisturbed: dict[str, list[tuple[float | None, float]]] = {}
         self._before = {key: [r for r in of if not r.disturbed] for key, of in goal.before.items()}
 
     @property
-    def content(self) -> bool:
+    def complete(self) -> bool:
         """Whether everything is known well enough."""
         return self.active is not None and not self.active
 
     @property
     def known(self) -> set[str]:
         """The keys that are known well enough."""
-        return set() if self.active is None else self._quiet.keys() - self.active
+        return set() if self.active is None else self._undisturbed.keys() - self.active
 
     @property
-    def resting_share(self) -> float:
-        """The share of its keys that is known well enough."""
-        return 0.0 if self.active is None else 1 - len(self.active) / max(1, len(self._quiet))
+    def known_share(self) -> float:
+        """The share of its keys that are known well enough."""
+        return 0.0 if self.active is None else 1 - len(self.active) / max(1, len(self._undisturbed))
 
     @property
     def states(self) -> list[float | None]:
         """The states in which the undisturbed rounds were taken."""
-        return [state_s for of_key in self._quiet.values() for state_s, _ in of_key]
+        return [state_s for of_key in self._undisturbed.values() for state_s, _ in of_key]
 
-    def advance(self, taken: WalkSamples) -> None:
-        """Take a round into account."""
+    def add(self, taken: WalkSamples) -> None:
+        """Add a round."""
         self.rounds += 1
         rounds = taken.rounds()
         self.runs = bool(rounds)
         self._taken.update(rounds.keys())
         for key, found in rounds.items():
-            if key not in self._quiet:
+            if key not in self._undisturbed:
                 before = self._before.get(key, ())
-                self._quiet[key] = [(r.state_s, r.latency_s) for r in before]
+                self._undisturbed[key] = [(r.state_s, r.latency_s) for r in before]
             if not found.disturbed:
-                self._quiet[key].append((found.state_s, found.latency_s))
+                self._undisturbed[key].append((found.state_s, found.latency_s))
 
-    def look(self, state_s: float | None) -> None:
-        """Let those keys rest that are known well enough in this state of the machine."""
+    def update_active(self, state_s: float | None) -> None:
+        """Stop sampling the keys that are known well enough in this machine state."""
         medians = {
             key: [value for round_state_s, value in of_key if same_state(round_state_s, state_s)]
-            for key, of_key in self._quiet.items()
+            for key, of_key in self._undisturbed.items()
         }
         known = {key: values for key, values in medians.items() if values}
         deviation = pooled_deviation(known.values())
@@ -172,17 +180,23 @@ class Progressing:
             if not self._rule.given_up(self._taken[key], share)
             and (key not in known or not self._rule.met(known[key], share, deviation))
         }
-        self.least = max(map(self._rule.min_rounds_for, share_of.values()), default=self.least)
+        self.min_rounds = max(
+            map(self._rule.min_rounds_for, share_of.values()), default=self.min_rounds
+        )
 
     def _shares(self) -> dict[str, float]:
-        """What each key is of a model, by whatever was seen of it: nothing, if nothing was."""
+        """The share that each key has of a model; 0 where it has no undisturbed round yet."""
         if self._goal.shares is None:
-            return dict.fromkeys(self._quiet, 1.0)
-        seen = {
-            key: median([s for _, s in of_key]) for key, of_key in self._quiet.items() if of_key
+            return dict.fromkeys(self._undisturbed, 1.0)
+        latencies_s = {
+            key: median([latency_s for _, latency_s in of_key])
+            for key, of_key in self._undisturbed.items()
+            if of_key
         }
-        found = self._goal.shares.of(seen)
-        return {key: found.get(key, 1.0 if key in seen else 0.0) for key in self._quiet}
+        found = self._goal.shares.of(latencies_s)
+        return {
+            key: found.get(key, 1.0 if key in latencies_s else 0.0) for key in self._undisturbed
+        }
 
 
 def sample_in_turn(
@@ -196,34 +210,34 @@ def sample_in_turn(
 ) -> set[str]:
     """Sample the sampler's walks in turn, until ``deadline``; the keys known well enough then.
 
-    Each ends when it is known well enough. One that needs fewer rounds than another spreads them
-    over as much time. ``on_round`` receives a walk's name, what was taken, and the wall seconds it
-    took.
+    Each walk ends when it is known well enough. The rounds of a walk that needs few are spread over
+    as much time as those of others. ``on_round`` receives a walk's name, its samples, and the wall
+    time in seconds; ``on_progress`` the share that is done, between 0 and 1.
     """
-    every = [Progressing(name, goals.get(name, Goal()), rule) for name in sampler.names]
+    every = [WalkProgress(name, goals.get(name, Goal()), rule) for name in sampler.names]
     walks, turn, late = every, 0, False
     while walks and not late:
         turn += 1
-        longest = max(walk.least for walk in walks)
+        most_rounds = max(walk.min_rounds for walk in walks)
         for walk in walks:
             late = deadline is not None and time.monotonic() >= deadline
             if late:
                 break
-            if walk.rounds * longest >= turn * walk.least and turn <= longest:
+            if walk.rounds * most_rounds >= turn * walk.min_rounds and turn <= most_rounds:
                 continue
             started = time.perf_counter()
             taken = sampler.walk(walk.name, rule.passes, walk.active)
             wall_s = time.perf_counter() - started
             if taken.samples:
                 on_round(walk.name, taken, wall_s)
-            walk.advance(taken)
+            walk.add(taken)
         state_s = dominant_state(s for walk in walks for s in walk.states)
         for walk in walks:
-            walk.look(state_s)
-        walks = [walk for walk in reversed(walks) if walk.runs and not walk.content]
+            walk.update_active(state_s)
+        walks = [walk for walk in reversed(walks) if walk.runs and not walk.complete]
         on_progress(min((_done(walk, rule) for walk in walks), default=1.0))
     return {key for walk in every for key in walk.known}
 
 
-def _done(walk: Progressing, rule: StopRule) -> float:
-    return max(walk.resting_share, min(1.0, walk.rounds / rule.max_rounds))
+def _done(walk: WalkProgress, rule: StopRule) -> float:
+    return max(walk.known_share, min(1.0, walk.rounds / rule.max_rounds))

@@ -14,13 +14,12 @@ from contextlib import suppress
 from typing import Any
 
 from bricks.errors import WorkerError
+from bricks.measure.defaults import TIMEOUT_S
 from bricks.measure.failure_explanation import is_out_of_memory
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied, WorkerKilled
 from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
 from bricks.measure.walk_samples import WalkSamples, by_key
-
-DEFAULT_TIMEOUT_S = 60.0
 
 
 class WorkerLost(WorkerDied):
@@ -42,7 +41,7 @@ class Sampler:
         supervisor: Supervisor,
         walks: Mapping[str, Walk],
         *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
         on_load: Callable[[float], None] = lambda share: None,
         on_step: Callable[[], None] = lambda: None,
     ) -> None:

@@ -1,10 +1,11 @@
-"""The walk: which bricks of a model are run, in which order, and where their values lie.
+"""The walk: the bricks of a model to run, their order, and the memory of their values.
 
 Bricks are not measured in loops of their own. They are run in the order in which their model runs
-them, on the addresses that their values have there, so that each one meets the caches as its
-neighbours leave them. Each brick is timed at a few of its places in the model; a few occurrences
-before each are run along, so that a brick that is measured alone has neighbours. Where places have
-weights of their own in the model, they have them in the walk too.
+them, on the addresses that their values have there, so that each brick finds the caches as its
+neighbours leave them. Each brick is timed at a few of its places in the model. A few occurrences
+before each are run too (the lead-in), so that a brick that is measured alone has neighbours. Places
+with different weights in the model have different weights in the walk. It must not know how steps
+are run, nor how many samples they get.
 """
 
 from __future__ import annotations
@@ -17,37 +18,37 @@ from dataclasses import dataclass, replace
 from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
 from bricks.measure.arena import arrange
 
-# Places at which a brick is timed, if it has so many; more where it is found in more situations.
+# Places at which a brick is timed, if it has so many; more if it occurs in more situations.
 PLACES = 3
 
 # A brick with more work than this (see ``work_of``; it takes about a millisecond) is timed at one
-# place. It goes through more memory than stays near, so that hardly anything depends on the place.
+# place. It touches more memory than the caches hold, so that its position hardly matters.
 LONG_PLACES = 1
 _LONG_WORK = 8e6
 
-# Occurrences are in one situation if as many before them are of the same bricks.
+# Occurrences are in one situation if the same bricks run before them: so many are compared.
 _SITUATION = 8
 
-# Weights of fewer bytes are as warm as anything: places share them.
+# Weights of fewer bytes stay in the caches anyway: places share them.
 _HEAVY_BYTES = 1 << 16
 
 # Occurrences that are run before each timed one. See docs/measuring.md for what they do.
 LEAD_IN = 2
-# The same where only a few bricks of a model are still timed. With fewer, what is left of the walk
-# is so short that their state is no longer that of the whole (estimates rose by a percent).
+# The same where only a few bricks of a model are still timed. With fewer, the walk gets so short
+# that it leaves the caches in another state than the whole walk (estimates rose by a percent).
 LONG_LEAD_IN = 8
-# Nothing with more bytes of weights is run along: having them costs far more than a lead-in tells.
-# Other memory is read in their place. Of long bricks, only the last is run along: nothing of what
-# was near before it is left.
+# Bricks with more bytes of weights are not in a lead-in: loading those costs more than the lead-in
+# is worth. The eviction read stands for them. A long brick begins its lead-in: it evicts from the
+# caches what was in them before.
 _MAX_LEAD_IN_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Something to make ready: ``model`` is a serialised ``ModelProto`` without weights.
+    """A model to load: ``model`` is a serialised ``ModelProto`` without weights.
 
-    The same thing may be loaded several times, as ``copy`` 0, 1 and so on, with ``weight_bytes`` of
-    weights each. ``streams`` are those along which its nodes run, if they are not run in sequence.
+    A key may be loaded several times, as ``copy`` 0, 1 and so on, with ``weight_bytes`` of weights
+    each. ``streams`` are those along which its nodes run; empty: they run in sequence.
     """
 
     key: str
@@ -59,17 +60,17 @@ class Load:
 
     @property
     def name(self) -> str:
-        """What tells it from everything else that is loaded."""
+        """Its name, which is unique among all that is loaded."""
         return name_of(self.key, self.copy)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something loaded, at a place: offsets into the shared region, or None for own buffers.
+    """A loaded model at a place: offsets into the shared region, or None for own buffers.
 
-    ``after`` is the place that makes the value which the first output overwrites, if it does.
-    ``position`` is where in the model the step stands, ``weight`` for how many occurrences. A
-    ``long`` one leaves nothing near that was near before it.
+    ``after`` is the place that makes the value which the first output overwrites; None: it
+    overwrites none. ``position`` is the number of the occurrence in the plan, and ``weight`` how
+    many occurrences the step stands for. A ``long`` step evicts the caches.
     """
 
     place: str
@@ -85,21 +86,21 @@ class Step:
 
     @property
     def load(self) -> str:
-        """The name of what is run."""
+        """The name of the :class:`Load` that it runs."""
         return name_of(self.key, self.copy)
 
 
 def name_of(key: str, copy: int) -> str:
-    """How a copy of a key is called."""
+    """The name of a copy of a key."""
     return f"{key}/{copy}" if copy else key
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Steps in order, what they need loaded, and the size of the region they share.
+    """Steps in order, the models that they run, and the size of the region that they share.
 
-    ``weight_bytes`` is what the whole model has of weights, ``max_eviction_bytes`` the most that is
-    worth reading in place of those that the walk lacks.
+    ``weight_bytes`` is the size of the whole model's weights. At most ``max_eviction_bytes`` are
+    read in place of those that the walk leaves out.
     """
 
     loads: tuple[Load, ...]
@@ -109,7 +110,7 @@ class Walk:
     max_eviction_bytes: int = 0
 
     def eviction_bytes(self, steps: Iterable[Step]) -> int:
-        """Bytes to read before a pass over ``steps``, for the weights that they lack."""
+        """Bytes to read before a pass over ``steps``, in place of weights that it leaves out."""
         run = {step.load for step in steps}
         held = sum(load.weight_bytes for load in self.loads if load.name in run)
         missing = max(0, self.weight_bytes - held)
@@ -127,15 +128,15 @@ def walk_of(
     long_places: int = LONG_PLACES,
     max_eviction_bytes: int = 0,
 ) -> Walk:
-    """The walk that times the ``wanted`` bricks; ``avoid`` are known not to run.
+    """The walk that times the ``wanted`` bricks; those in ``avoid`` are known not to run.
 
-    What a step overwrites is made anew in each pass: its producer is run along too. Of the others
-    that lead in, those with very large weights are left out, and what runs before a long one.
+    A value that a step overwrites is made anew in each pass: the walk includes its producer. The
+    lead-in leaves out bricks with very large weights, and those before a long brick.
     """
     plan, bricks = decomposition.plan, decomposition.bricks
     arena = arrange(plan)
-    most = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
-    timed = _timed(plan, most)
+    max_places = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
+    timed = _timed(plan, max_places)
     overwritten = _overwritten(plan)
     needed = {*timed, *_leading(decomposition, timed, lead_in)}
     for i in list(needed):
@@ -153,7 +154,7 @@ def walk_of(
             Step(
                 place=f"{plan.digest}/{i}",
                 key=occurrence.brick,
-                # What steers a brick must not be what another has left in the region.
+                # A steering value must not be one that another brick has left in the region.
                 inputs=tuple(
                     None if port in steered else arena.offsets[v]
                     for port, v in enumerate(occurrence.inputs)
@@ -176,7 +177,7 @@ def walk_of(
 
 
 def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:
-    """The occurrences that are run along, before those that are ``timed``."""
+    """The occurrences of the lead-ins, before those that are ``timed``."""
     of, bricks = decomposition.plan.occurrences, decomposition.bricks
     for i in timed:
         for j in range(i - 1, max(-1, i - 1 - lead_in), -1):
@@ -192,25 +193,26 @@ def _long(brick: Brick) -> bool:
 
 
 def places_of(brick: Brick, places: int = PLACES, long_places: int = LONG_PLACES) -> int:
-    """At how many places ``brick`` is timed, if it has so many."""
+    """The number of places at which ``brick`` is timed, if it has so many."""
     return long_places if _long(brick) else places
 
 
-def _timed(plan: Plan, most: Mapping[str, int]) -> dict[int, float]:
-    """Where each brick is timed, and for how many of its occurrences each of these places stands.
+def _timed(plan: Plan, max_places: Mapping[str, int]) -> dict[int, float]:
+    """The occurrences that are timed, and how many occurrences of its brick each stands for.
 
-    What a brick costs depends on what ran before it: who wrote its inputs, and who last used its
-    output's memory. So its occurrences are sorted by situation, and places are drawn from each of
-    them in proportion (the brick's key decides the draw). ``most`` is how many each brick gets.
+    A brick's latency depends on what ran before it: on the brick that wrote its inputs, and on the
+    last one to use its output's memory. So its occurrences are grouped by situation, and places are
+    drawn from each group in proportion, with the brick's key as the seed. ``max_places`` is how
+    many each brick gets, by key.
     """
     keys = [occurrence.brick for occurrence in plan.occurrences]
     occurrences: dict[str, list[int]] = {}
     for i, key in enumerate(keys):
-        if key in most:
+        if key in max_places:
             occurrences.setdefault(key, []).append(i)
     timed: dict[int, float] = {}
     for key, found in occurrences.items():
-        draw, places = random.Random(key), most[key]
+        draw, places = random.Random(key), max_places[key]
         for group in _situations(keys, found, places):
             parts = min(len(group), max(1, round(places * len(group) / len(found))))
             for part in range(parts):
@@ -220,7 +222,7 @@ def _timed(plan: Plan, most: Mapping[str, int]) -> dict[int, float]:
 
 
 def _situations(keys: Sequence[str], found: Sequence[int], places: int) -> list[list[int]]:
-    """The occurrences ``found`` of a brick, grouped by what runs before them.
+    """The occurrences ``found`` of a brick, grouped by the bricks that run before them.
 
     ``keys`` are the bricks of all occurrences in order. Situations too rare for a place of their
     own are one group.
@@ -236,10 +238,10 @@ def _situations(keys: Sequence[str], found: Sequence[int], places: int) -> list[
 def _copies(
     decomposition: Decomposition, timed: Collection[int], needed: Collection[int]
 ) -> dict[tuple[str, tuple[int, ...] | int], int]:
-    """Which copy stands at a place, by brick and weights (the place, where they aren't known).
+    """The copy that runs at a place, by brick and weights (the place, where they aren't known).
 
-    A copy for each set of weights that a brick has where it is timed, if they are not small; and
-    one more for all other places, which would keep the weights of a timed one warm.
+    There is a copy for each set of weights that a brick has where it is timed, unless they are
+    small. One more copy serves all other places: they would keep the weights of a timed one warm.
     """
     copies: dict[tuple[str, tuple[int, ...] | int], int] = {}
     counts: Counter[str] = Counter()
@@ -257,9 +259,9 @@ def _copies(
 
 
 def _overwritten(plan: Plan) -> dict[int, int]:
-    """Occurrences that work in place, by the occurrence whose result they overwrite.
+    """The occurrence whose result an occurrence overwrites, by that which works in place.
 
-    It is -1 where that is an input of the model, which no runtime overwrites.
+    It is -1 where that result is an input of the model, which no runtime overwrites.
     """
     producer = {v: i for i, o in enumerate(plan.occurrences) for v in o.made}
     return {
@@ -275,15 +277,15 @@ def narrowed(
     """Those of ``steps`` that are needed to go on timing ``keys`` alone."""
     wanted = [step for step in steps if step.timed and step.key in keys]
     long = {step.position for step in steps if step.long}
-    near: set[int] = set()
+    kept: set[int] = set()
     for step in wanted:
-        near.add(step.position)
+        kept.add(step.position)
         for position in range(step.position - 1, step.position - 1 - lead_in, -1):
-            near.add(position)
+            kept.add(position)
             if position in long:
                 break
-    places = {step.place for step in steps if step.position in near}
-    for step in reversed(steps):  # what is overwritten stands before what overwrites it
+    places = {step.place for step in steps if step.position in kept}
+    for step in reversed(steps):  # a step comes after that whose result it overwrites
         if step.place in places and step.after is not None:
             places.add(step.after)
     return [
@@ -294,10 +296,10 @@ def narrowed(
 
 
 def grounded(steps: Iterable[Step]) -> list[Step]:
-    """``steps``, none of which works on its own result of the pass before.
+    """``steps``, changed so that none works on its own result of the pass before.
 
-    A step in place whose source nobody writes in this walk would apply its operator again and
-    again, until its values are zero or infinite. It gets a buffer of its own for its output.
+    A step that works in place on a value that no step of the walk writes would apply its operator
+    again and again, until its values are zero or infinite. Its output gets a buffer of its own.
     """
     written: set[str] = set()
     safe = []
@@ -311,7 +313,7 @@ def grounded(steps: Iterable[Step]) -> list[Step]:
 
 
 def alone(walk: Walk, key: str) -> Walk:
-    """The walk of one brick of ``walk``, with buffers of its own and nothing around it."""
+    """The walk of one brick of ``walk``, with buffers of its own and no other steps."""
     first = next(step for step in walk.steps if step.key == key and step.timed)
     loads = tuple(load for load in walk.loads if load.name == first.load)
     return without_region(Walk(loads, (first,)))
@@ -333,5 +335,5 @@ def single(key: str, model: bytes, *, inputs: int, outputs: int, timed: bool = T
 
 
 def along(walk: Walk, streams: tuple[int, ...]) -> Walk:
-    """The same walk, its nodes run along ``streams``; as it is, if there are none."""
+    """The same walk, its nodes run along ``streams``; unchanged, if there are none."""
     return replace(walk, loads=tuple(replace(load, streams=streams) for load in walk.loads))

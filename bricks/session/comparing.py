@@ -14,7 +14,7 @@ from bricks.estimate.estimate import IncompleteEstimate
 from bricks.estimate.recompose import Results, recompose, round_spread, state_of
 from bricks.graph.model import Model
 from bricks.measure.campaign import CampaignResult
-from bricks.measure.failure_hints import explain_failure
+from bricks.measure.failure_explanation import explain_failure
 from bricks.measure.jobs import Job
 from bricks.predict.prediction import Predictions
 from bricks.samples.measurement import Measurement

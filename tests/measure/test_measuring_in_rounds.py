@@ -9,14 +9,14 @@ import pytest
 
 from bricks.measure.importance import Importance, Needs
 from bricks.measure.round_buffer import preparation_by_key
-from bricks.measure.rounds import Goal, Progressing, StopRule, sample_in_turn
+from bricks.measure.rounds import Goal, StopRule, WalkProgress, sample_in_turn
 from bricks.measure.walk import Step
 from bricks.measure.walk_samples import WalkSamples
 from bricks.samples.measurement import Round
 
 
 class Walks:
-    """Walks whose samples are made up: steady ones, and ``noisy`` ones that never settle.
+    """Walks with synthetic samples: steady ones, and ``noisy`` ones that never settle.
 
     A walk has one brick for each letter after a dash, all alike but ``n``, which is noisy. Every
     second round of ``busy`` ones is disturbed. From round ``turns_at`` on, the machine is another.
@@ -150,14 +150,14 @@ def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None
     def taken(state_s: float, *keys: str) -> WalkSamples:
         return WalkSamples(dict.fromkeys(keys, (1.0,)), state_s, 0.0, state_s)
 
-    walk = Progressing("net", Goal(), StopRule())
+    walk = WalkProgress("net", Goal(), StopRule())
     for _ in range(8):
-        walk.advance(taken(1e-3, "a", "b"))
-    walk.look(1e-3)
-    assert walk.content
+        walk.add(taken(1e-3, "a", "b"))
+    walk.update_active(1e-3)
+    assert walk.complete
     for _ in range(8):
-        walk.advance(taken(2e-3, "b"))  # "a" rests
-    walk.look(2e-3)
+        walk.add(taken(2e-3, "b"))  # "a" rests
+    walk.update_active(2e-3)
     assert walk.active == {"a"}
 
 

@@ -64,10 +64,10 @@ def test_so_many_weights_are_measured_side_by_side_as_memory_allows(
 
 def test_a_brick_is_measured_in_the_model_of_which_it_is_most() -> None:
     (batch,) = batches([job("one", "abcde"), job("two", "cf"), job("three", "cgg")], set("abcdefg"))
-    hosted = [
-        (job.model.name, keys) for job, keys in batch.hosted(set("bcfg"), needs_of(batch.jobs))
+    assigned = [
+        (job.model.name, keys) for job, keys in batch.assigned(set("bcfg"), needs_of(batch.jobs))
     ]
-    assert hosted == [("one", {"b"}), ("two", {"c", "f"}), ("three", {"g"})]
+    assert assigned == [("one", {"b"}), ("two", {"c", "f"}), ("three", {"g"})]
     assert batch.keys == list("abcdefg")
 
 

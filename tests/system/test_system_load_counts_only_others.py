@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from bricks.report.tables import disturbance
+from bricks.samples.sampling import Sampling
 from bricks.system import ForeignLoad, Waiting
 from bricks.system import load as module
 
@@ -35,8 +36,12 @@ def test_it_reads_the_real_clocks() -> None:
 def test_people_are_told_when_it_matters(
     cores: float | None, disturbed: int, again: int, lines: int
 ) -> None:
-    assert len(disturbance(cores, 100, disturbed, again)) == lines
-    (said,) = disturbance(None, 100, 0, 0, eviction_short=True)
+    remeasured = frozenset(str(number) for number in range(again))
+    found = Sampling(
+        foreign_cores=cores, rounds=100, disturbed_rounds=disturbed, remeasured=remeasured
+    )
+    assert len(disturbance(found)) == lines
+    (said,) = disturbance(Sampling(rounds=100, eviction_short=True))
     assert said.startswith("There was too little memory")
 
 

@@ -1,9 +1,10 @@
-"""Is a decomposition exact? Run its bricks along its plan and compare with the whole model.
+"""Verifies that a decomposition is exact: chains its bricks, and compares with the whole model.
 
 Runs in the worker process, on the same synthetic inputs for both, with the model's own weights
 where its files have them and synthetic ones elsewhere. Chaining the nodes of the executed graph
-must give bitwise the same outputs; pieces of the source graph are optimised one by one, so their
-floating-point sums may be ordered otherwise, as may those of nodes that a runtime fuses.
+must give bitwise the same outputs. Pieces of the source graph are optimised one by one, so their
+floating-point sums may be in another order, and so may those of nodes that a runtime fuses. It must
+not know how bricks are measured.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Bricks = Mapping[str, onnx.ModelProto]
 Facts = dict[str, Any]
 
 
-# How far floating-point outputs may be off where sums are ordered otherwise: relative to the
+# The largest difference of floating-point outputs where sums are in another order, relative to the
 # greatest magnitude of an output.
 TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-9}
 
@@ -52,11 +53,12 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     """Chain ``bricks`` (protos by key) along ``plan`` and compare with the whole ``model``.
 
     Returns ``exact`` (bitwise equal), ``max_abs_difference``, ``max_rel_difference`` (relative to
-    the greatest magnitude of the output; None where outputs differ in kind), ``tolerance`` (what
-    that may be), ``own_weights``, ``finite`` (whether each output has a finite number in it), and
-    ``optimised`` (whether the whole model was, with which bricks were compared). Optimisations may
-    compute with fewer digits (products with quantised weights, say), which no chain of pieces can
-    do; then pieces of the source graph are compared with the model as it is written.
+    the greatest magnitude of the output; None where outputs differ in kind), ``tolerance`` (its
+    largest allowed value), ``own_weights``, ``finite`` (whether each output has a finite number in
+    it), and ``optimised`` (whether the whole model was optimised). Optimisations may compute with
+    fewer digits (products with quantised weights, say), which no chain of pieces can do; then
+    pieces of the source graph are compared with the model as it is written. Raises
+    :class:`~bricks.errors.BackendError` where the pieces do not fit the plan.
     """
     proto = parse_model(model.skeleton)
     own = has_own_weights(model)
@@ -92,7 +94,7 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
 
 
 def within_tolerance(facts: Facts) -> bool:
-    """Whether outputs that were compared are the same, but for the order of sums."""
+    """Whether outputs that were compared are equal, except for the order of sums."""
     relative = facts["max_rel_difference"]
     return facts["exact"] or (relative is not None and relative <= facts["tolerance"])
 
@@ -107,10 +109,9 @@ def chain(
     """The plan's outputs by value number, computed brick by brick.
 
     ``weights`` holds each occurrence's weights in its brick's order. Each occurrence runs the brick
-    that its key names, and finds its inputs where the plan says: nothing else joins the pieces.
-    Bricks that overlap all run, each with the layer that it shares: that computes again what the
-    one before it has computed. What it begins from may be hidden in that one, and is made an output
-    of it here.
+    that its key names, on the inputs that the plan names: nothing else connects the pieces. A brick
+    that overlaps with the one before it computes the shared layer again. An input of that layer may
+    be hidden in the brick before, and is made an output of it here.
     """
     readers = Counter(value for o in plan.occurrences for value in o.inputs)
     readers.update(plan.outputs)
@@ -134,7 +135,7 @@ def chain(
 
 
 def _open(brick: onnx.ModelProto, occurrence: Occurrence) -> onnx.ModelProto:
-    """``brick`` with what it hides from those that overlap with it as further outputs."""
+    """``brick``, with the hidden values that overlapping bricks need as further outputs."""
     if not occurrence.hidden:
         return brick
     copy = onnx.ModelProto()
@@ -146,11 +147,11 @@ def _open(brick: onnx.ModelProto, occurrence: Occurrence) -> onnx.ModelProto:
 def _fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
     """The plan to chain the ``pieces`` by, cut ``again`` with these weights: ``plan`` if it fits.
 
-    A runtime may execute the same nodes in another order from one session to the next. And values
-    steer optimisations now and then: a plan made without them may not fit at all.
+    A runtime may execute the same nodes in another order from one session to the next. Sometimes
+    optimisations depend on values: a plan made without them may not fit at all.
     """
     if sorted(o.brick for o in again.occurrences) == sorted(o.brick for o in plan.occurrences):
-        # Of a plan that computes something else, the outputs are to show it.
+        # If the plan computes something else, the outputs must show it.
         return again if _computes(again) == _computes(plan) else plan
     planned, found = len(plan.occurrences), len(pieces)
     other = f"{found} pieces, where the plan, made without their values, has {planned}"
@@ -164,7 +165,7 @@ def _fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
 
 
 def _computes(plan: Plan) -> tuple[Counter[str], list[str]]:
-    """What a plan computes, whatever the order: each occurrence by all that leads to it."""
+    """Digests of each occurrence with all that it depends on, in any order, and the outputs."""
     values = {number: f"input {i}" for i, number in enumerate(plan.inputs)}
     found: Counter[str] = Counter()
     for o in plan.occurrences:
@@ -184,7 +185,7 @@ def _weights_by_place(
 
 
 def _set_input_shapes(proto: onnx.ModelProto, given: Sequence[Any]) -> None:
-    """What depends on data may have another shape than the plan saw."""
+    """Give the brick the shapes of ``given``: where they depend on data, the plan has others."""
     for info, array in zip(proto.graph.input, given, strict=True):
         if not info.type.tensor_type.HasField("shape"):
             continue
@@ -195,7 +196,7 @@ def _set_input_shapes(proto: onnx.ModelProto, given: Sequence[Any]) -> None:
 
 
 def compare(expected: Sequence[Any], actual: Sequence[Any], *, bitwise: bool) -> Facts:
-    """How far ``actual`` is from ``expected``, over all outputs."""
+    """The difference of ``actual`` from ``expected`` over all outputs; see :func:`verify_model`."""
     exact, finite, absolute, relative, tolerance = True, True, 0.0, 0.0, 0.0
     pairs = [pair for a, b in zip(expected, actual, strict=True) for pair in _flat(a, b)]
     for a, b in pairs:
@@ -228,7 +229,7 @@ def compare(expected: Sequence[Any], actual: Sequence[Any], *, bitwise: bool) ->
 
 
 def _flat(a: Any, b: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The tensors in two values, side by side; what is in one of them only stands beside None."""
+    """The pairs of corresponding tensors in two values; values that differ in kind are one pair."""
     if isinstance(a, dict) and isinstance(b, dict):
         a, b = list(a.items()), list(b.items())
     if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
@@ -252,7 +253,7 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
 def source_of(
     backend: Backend, model: Model, proto: onnx.ModelProto
 ) -> tuple[Graph, Sequence[str]]:
-    """The source graph of ``model``, whose skeleton is ``proto``; and what one run had to show."""
+    """The source graph of ``model``, with skeleton ``proto``; and values that one run observed."""
     try:
         return source_graph(model), ()
     except OpenShapes:
@@ -268,7 +269,7 @@ def _array(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray
 
 @cache
 def _pool(seed: int) -> Pool:
-    """Drawing the numbers takes longer than verifying a small model."""
+    """The pool, kept: drawing its numbers takes longer than verifying a small model."""
     return Pool(seed)
 
 
