@@ -35,7 +35,7 @@ from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.verify import source_of, verify_model
-from bricks.measure.worker.warm_up import WarmUp
+from bricks.measure.worker.warmth import Warmth
 from bricks.system import Waiting, logical_cpus
 
 # How long to watch whether threads are idle, and how often.
@@ -62,7 +62,7 @@ class Worker:
         self._name = ""
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # ids and places whose nodes run along streams
-        self._warm_up = WarmUp()
+        self._warmth = Warmth()
         self._seed = 0
         self._timing = True
 
@@ -222,7 +222,7 @@ class Worker:
         self._input_clamp.unload()
         self._loaded.clear()
         self._parallel.clear()
-        self._warm_up.reset()
+        self._warmth.reset()
         self._signed = False
         self._evictor.unload()
         gc.collect()
@@ -265,9 +265,9 @@ class Worker:
         read, whole = self._evictor.reader(eviction_bytes) if evicts else (None, True)
         reference_s = self._reference_timer.recent_s() if timed else None
         if announce:
-            self._warm_up.rehearse(steps, announced)
+            self._warmth.rehearse(steps, announced)
         else:
-            self._warm_up.run(steps, silent)
+            self._warmth.warm_up(steps, silent)
         gc.disable()
         waiting = Waiting()
         try:

@@ -17,7 +17,7 @@ from typing import Any
 _PASSES, _ENOUGH_STEP_S, _ENOUGH_S = 10, 0.2e-3, 0.03
 
 
-class WarmUp:
+class Warmth:
     """Remembers which steps were run last: they need one pass, others several."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class WarmUp:
         one_pass()
         self._steps, self._rehearsed_s = steps, time.perf_counter() - started
 
-    def run(self, steps: Sequence[Any], one_pass: Callable[[], object]) -> None:
+    def warm_up(self, steps: Sequence[Any], one_pass: Callable[[], object]) -> None:
         """Run passes until one finds in the caches what one of many passes would find there."""
         enough_s = _ENOUGH_S
         if len(steps) > 1:  # a single one may be a whole model, with many steps of its own
