@@ -57,8 +57,8 @@ def disturbance(of: Sampling) -> list[str]:
     lines = []
     if of.disturbed_rounds:
         lines.append(
-            f"{of.disturbed_rounds} of {of.rounds} rounds were disturbed, by other processes or since"
-            " the machine changed: they are kept, and left out wherever there are enough others."
+            f"{of.disturbed_rounds} of {of.rounds} rounds were disturbed, by other processes or"
+            " since the machine changed: they are kept, and left out wherever there are enough others."
         )
     if of.remeasured_bricks:
         lines.append(
@@ -73,8 +73,8 @@ def disturbance(of: Sampling) -> list[str]:
     if of.foreign_cores is not None and of.foreign_cores >= NOTABLE_CORES:
         lines.append(
             f"Other processes kept {of.foreign_cores:.1f} cores busy meanwhile: latencies are"
-            " higher than on a quiet host, and uneven. The cache keeps them; give another --cache to"
-            " start anew."
+            " higher than on a quiet host, and uneven. The cache keeps them; give another --cache"
+            " to start anew."
         )
     return lines
 
