@@ -8,7 +8,8 @@ Fifty-five models from MXNet are run on each runtime at each granularity, batch 
 with fusions, which the paper's MXNet did not have, at `executed` alone); results go to
 benchmarks/results/paper.json after each model. With ``--cache``, an interrupted run is continued,
 and a finished one measures nothing again; without it, the cache is temporary. ``--write-only``
-writes the page from the results. Run nothing else meanwhile.
+writes the page from the results, and ``--tables`` prints the tables with a row for each model,
+which the page leaves out. Run nothing else meanwhile.
 
 A run takes about half an hour on each runtime. Rounds are few (4; up to 12 where latencies vary),
 since errors of single models are averaged over all. A model with a latency of W seconds costs about
@@ -77,6 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = options.results or (ASIDE / "paper.json" if aside else RESULTS)
     docs = options.docs or (ASIDE if aside else DOCS)
     try:
+        if options.tables:
+            print(page.tables(results.read(path)))
+            return 0
         for folder in (path.parent, docs):  # an unwritable folder is an error before measuring
             folder.mkdir(parents=True, exist_ok=True)
         found = results.read(path) if options.write_only else measure(options, path)
@@ -139,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--retry", action="store_true", help="measure again what failed before")
     parser.add_argument("--quick", action="store_true", help="see whether all works: build/paper/")
     parser.add_argument("--write-only", action="store_true", help="write the page, measure nothing")
+    parser.add_argument("--tables", action="store_true", help="print a row for each model, and end")
     parser.add_argument("--results", type=Path, help="file of raw results")
     parser.add_argument("--docs", type=Path, help="folder of the page")
     return parser

@@ -19,7 +19,7 @@ Names of facts:
   ``trained_unique_layers``, ``trained_unique_share``; ``trained_heaviest`` (the network that takes
   most of their time on the first runtime), ``trained_heaviest_count``, ``trained_heaviest_share``;
   ``listed_models`` (all that the authors run), ``absent`` (names of those without a network
-  here).
+  here), ``relatives`` (networks that are only relatives of the trained models).
 
 A fact of a runtime that was not measured has a text that says so; an unknown name is an error.
 """
@@ -150,6 +150,7 @@ def of_trained(results: Results) -> dict[str, str]:
         "trained_heaviest_count": f"{len(published.TRAINED.get(heaviest, ()))}",
         "trained_heaviest_share": share,
         "absent": "; ".join(published.ABSENT),
+        "relatives": ", ".join(name for name in known if name in published.RELATIVES) or "none",
     }
 
 

@@ -1,9 +1,9 @@
 """Writes the page: fills facts, tables and figures into the template ``paper.in.md``.
 
 The template holds the prose, and ``{names}`` in place of numbers and tables; no result is typed by
-hand. Facts are listed in ``facts.py``; tables and lists are ``notice``,
-``glance``, ``models_table``, ``trained_table``, ``granularity_tables``, ``ratio_tables`` and
-``failures``, figures ``figure_`` and their name.
+hand. Facts are listed in ``facts.py``; tables and lists are ``notice``, ``glance``,
+``tasks_table``, ``granularity_tables``, ``worst_table`` and ``failures``, figures ``figure_`` and
+their name. The page summarises; tables with a row for each model are :func:`tables`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ def write(results: Results, drawn: Mapping[str, Path], page: Path) -> None:
     facts |= {
         "notice": notice(results),
         "glance": glance(results),
-        "models_table": models_table(results),
-        "trained_table": trained_table(results),
+        "tasks_table": tasks_table(results),
         "granularity_tables": granularity_tables(results),
-        "ratio_tables": ratio_tables(results),
+        "worst_table": worst_table(results),
         "failures": failures(results),
     }
     for name, alternative in ALTERNATIVES.items():
@@ -122,6 +121,74 @@ def glance(results: Results) -> str:
     return _table(head, [[name, paper.format_map(facts), *cells] for name, paper, cells in rows])
 
 
+def tables(results: Results) -> str:
+    """Every table with a row for each model, which the page leaves out."""
+    parts = {
+        "The models": models_table(results),
+        "The paper's list": trained_table(results),
+        "Estimate over measured latency": ratio_tables(results),
+    }
+    return "\n\n".join(f"## {title}\n\n{table}" for title, table in parts.items())
+
+
+def tasks_table(results: Results) -> str:
+    """The models of each task together: how many there are, their layers, and their errors."""
+    cuts = {runtime: _shown(results, runtime) for runtime in results.runtimes}
+    lines = []
+    for task in results.tasks:
+        names = [model.name for model in results.of_task(task)]
+        sizes = sorted(m.parameters for m in results.of_task(task) if m.parameters is not None)
+        known = [results.layers.models[name] for name in names if name in results.layers.models]
+        layers, unique = sum(map(len, known)), len({layer for of in known for layer in of})
+        lines.append([
+            task, f"{len(names)}",
+            f"{sizes[0] / 1e6:.1f} … {sizes[-1] / 1e6:.1f} M" if sizes else "–",
+            f"{layers:,}", f"{unique:,}", percent(unique / layers) if layers else NOT_MEASURED,
+            *(_task_error(results, names, runtime, cut) for runtime, cut in cuts.items()),
+        ])  # fmt: skip
+    head = ["task", "models", "parameters", "layers", "unique", "share"]
+    errors = [f"{title_of(runtime)}, {_named(cut)}" for runtime, cut in cuts.items()]
+    return _table([*head, *errors], lines)
+
+
+def _task_error(results: Results, names: Sequence[str], runtime: str, cut: str) -> str:
+    """The mean absolute error of some models."""
+    ratios = results.ratios(runtime, cut)
+    errors = [abs(ratios[name] - 1) for name in names if name in ratios]
+    return percent(sum(errors) / len(errors)) if errors else "–"
+
+
+def _shown(results: Results, runtime: str) -> str:
+    """The granularity whose errors are shown by task and by model: ``executed`` where it ran."""
+    cuts = results.cuts_of(runtime)
+    return EXECUTED if EXECUTED in cuts or not cuts else cuts[0]
+
+
+def _named(cut: str) -> str:
+    return f"`{cut}`" if cut == EXECUTED else f"G = {cut}"
+
+
+def worst_table(results: Results, *, most: int = 10) -> str:
+    """The models with the largest errors on each runtime."""
+    cuts = {runtime: _shown(results, runtime) for runtime in results.runtimes}
+    columns = []
+    for runtime, cut in cuts.items():
+        ratios = results.ratios(runtime, cut)
+        worst = sorted(ratios, key=lambda name: (-abs(ratios[name] - 1), name))[:most]
+        columns.append([[name, number(ratios[name])] for name in worst])
+    rows = max(map(len, columns), default=0)
+    lines = [
+        [cell for of in columns for cell in (of[i] if i < len(of) else ("", ""))]
+        for i in range(rows)
+    ]
+    head = [
+        cell
+        for runtime, cut in cuts.items()
+        for cell in (f"{title_of(runtime)}, {_named(cut)}", "ratio")
+    ]
+    return _table(head, lines) if lines else NOT_MEASURED
+
+
 def models_table(results: Results) -> str:
     """The models by task."""
     layers = results.layers
@@ -152,13 +219,12 @@ def trained_table(results: Results) -> str:
 
 
 def granularity_tables(results: Results) -> str:
-    """A table for each runtime: errors and cost of estimates by granularity."""
+    """The paper's figures by granularity, and for each runtime errors and cost of estimates."""
     head = [
-        "G", "models", "geometric mean", "paper, four systems", "range", "mean absolute error",
-        f"paper, {published.TOLD_SYSTEM}", "within 5 %", "unique bricks", "speed-up, every network",
-        "speed-up, the paper's list", f"paper, {published.SPEEDUP_SYSTEM}",
+        "G", "models", "geometric mean", "range", "mean absolute error", "within 5 %",
+        "unique bricks", "speed-up, every network", "speed-up, the paper's list",
     ]  # fmt: skip
-    facts, parts = facts_of(results), []
+    facts, parts = facts_of(results), ["**The paper**", "", _published_table(results), ""]
     for runtime in results.runtimes:
         lines = []
         for cut in results.cuts_of(runtime):
@@ -166,16 +232,26 @@ def granularity_tables(results: Results) -> str:
             def fact(name: str, of: str = f"{runtime}_@_{cut}") -> str:
                 return facts[of.replace("@", name)]
 
-            at = 0 if cut == EXECUTED else int(cut)
             lines.append([
-                f"`{cut}`" if cut == EXECUTED else cut, fact("count"), fact("geomean"), span(at),
-                f"{fact('low')} … {fact('high')}", fact("error"),
-                _nth(published.MEAN_ERRORS, at, percent), fact("within5"), fact("bricks"),
+                f"`{cut}`" if cut == EXECUTED else cut, fact("count"), fact("geomean"),
+                f"{fact('low')} … {fact('high')}", fact("error"), fact("within5"), fact("bricks"),
                 fact("speedup"), fact("trained_speedup"),
-                _nth(published.SPEEDUPS, at, "{:.2f}".format),
             ])  # fmt: skip
         parts += [f"**{title_of(runtime)}**", "", _table(head, lines), ""]
     return "\n".join(parts).rstrip()
+
+
+def _published_table(results: Results) -> str:
+    """The paper's figures for the granularities of this run; a column for each."""
+    cuts = results.numbers
+    rows = [
+        ("geometric mean, four systems", [span(g) for g in cuts]),
+        (f"mean absolute error, {published.TOLD_SYSTEM}",
+         [_nth(published.MEAN_ERRORS, g, percent) for g in cuts]),
+        (f"speed-up, {published.SPEEDUP_SYSTEM}",
+         [_nth(published.SPEEDUPS, g, "{:.2f}".format) for g in cuts]),
+    ]  # fmt: skip
+    return _table(["G", *map(str, cuts)], [[name, *cells] for name, cells in rows])
 
 
 def ratio_tables(results: Results) -> str:

@@ -79,17 +79,34 @@ def test_the_page_sets_what_was_found_beside_the_paper(
     assert "| layers | 10,815 | 28 |" in text
     assert "| unique share | 14.1 % | 17.9 % |" in text
     assert "| unique share, trained models of the paper's list | 14.1 % | 25.0 % |" in text
-    assert "| gluon_model1_of_fifty | 2 | one; another |  |" in text
     assert "2 are gluon_model1_of_fifty, which take 100 % of the" in text
     ours = "| speed-up, G = 1, trained models of the paper's list | 4.38 (c5.xlarge) "
     assert f"{ours}| 8.80 | 8.80 | 8.80 |" in text
     assert "| speed-up, G = 1, every network here once | – | 4.40 | 4.40 | 4.40 |" in text
-    assert "| gluon_model1_of_fifty | 10 ms | 1.250 | 1.250 | 1.250 | 1.000 |" in text
     assert "(not measured)" not in text
+    tables = page.tables(found)
+    assert "| gluon_model1_of_fifty | 2 | one; another |  |" in tables
+    assert "| gluon_model1_of_fifty | 10 ms | 1.250 | 1.250 | 1.250 | 1.000 |" in tables
     assert "Note" not in text
     shown = re.findall(r"\]\((figures/\S+\.svg)\)", text)
     assert len(shown) == len(figures.FIGURES)
     assert all((tmp_path / name).is_file() for name in shown)
+
+
+def test_the_page_sums_up_by_task_and_names_the_largest_errors(tmp_path: Path) -> None:
+    found = evaluated(4, ("mxnet-unfused", "onnxruntime"))
+    rows = dict(found.rows)
+    for i, ratio in enumerate((0.9, 1.3, 1.0, 1.05)):
+        key = found.models[i].name, "onnxruntime", EXECUTED
+        rows[key] = replace(rows[key], estimate_s=(10e-3 * ratio, 0, 1))
+    found = replace(found, rows=rows)
+    text = written(found, tmp_path)
+    assert "| task 1 | 1 | 1.0 … 1.0 M | 6 | 3 | 50.0 % | 0.0 % | 30.0 % |" in text
+    table = text[text.index("## Largest errors") :]
+    assert re.findall(r"\d_of_fifty \| (\S+) \|$", table, re.MULTILINE) == [
+        "1.300", "0.900", "1.050", "1.000",
+    ]  # fmt: skip
+    assert page.worst_table(found, most=1).count("_of_fifty") == 2
 
 
 def test_a_runtime_that_was_run_at_some_granularities_alone_has_rows_of_these(
@@ -97,9 +114,10 @@ def test_a_runtime_that_was_run_at_some_granularities_alone_has_rows_of_these(
 ) -> None:
     found = evaluated(2)
     rows = {k: v for k, v in found.rows.items() if k[1] == "onnxruntime" or k[2] == EXECUTED}
+    tables = page.tables(replace(found, rows=rows))
+    assert "| model | measured | 1 | 2 | 10 | executed |" in tables
+    assert "| model | measured | executed |" in tables
     text = written(replace(found, rows=rows), tmp_path)
-    assert "| model | measured | 1 | 2 | 10 | executed |" in text
-    assert "| model | measured | executed |" in text
     assert "| geometric mean of estimate / measured, G = 1 | 0.918 (c5.2xlarge); " in text
     assert "over systems | – | 1.000 |" in text
 
@@ -109,13 +127,14 @@ def test_what_is_not_as_it_should_be_is_said_first(tmp_path: Path) -> None:
     (first, *_) = found.rows
     rows = {**found.rows, first: Failed("gluon_model0_of_fifty: it crashed the process")}
     rows = {key: row for key, row in rows.items() if key[0] != found.models[2].name}
-    text = written(replace(found, rows=rows, quick=True), tmp_path)
+    failed = replace(found, rows=rows, quick=True)
+    text = written(failed, tmp_path)
     head = text[: text.index("DLBricks")]
     assert "quick run" in head
     assert "1 of 3 models were not reached" in head
     assert "1 of 16 comparisons could not be made" in head
     assert "- gluon_model0_of_fifty, MXNet, G = 1: it crashed the process" in text
-    assert "| gluon_model0_of_fifty | 10 ms | failed | 0.800 |" in text
+    assert "| gluon_model0_of_fifty | 10 ms | failed | 0.800 |" in page.tables(failed)
 
 
 def test_what_was_not_measured_is_said_where_it_would_stand(tmp_path: Path) -> None:

@@ -97,6 +97,14 @@ def test_a_finished_run_changes_nothing_when_it_is_run_again(run: Run) -> None:
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_every_model_is_in_the_tables(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run("--tables") == 0
+    printed = capsys.readouterr().out
+    for name in MODELS:
+        assert printed.count(f"| {name} |") == 2
+
+
 def test_an_interrupted_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
