@@ -29,7 +29,7 @@ from typing import Any
 
 import prediction
 from adding import adding, one_of_each_family
-from cost_page import page
+from cost_page import page, tables
 from profiling import Profile
 from times import timed
 from turns import Progress, Turns
@@ -49,9 +49,6 @@ from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "cost.json"
-# Where the time went when models were measured one after the other, each brick as often as the one
-# that matters most.
-BEFORE = ROOT / "benchmarks" / "results" / "cost_before.json"
 # The whole zoo on a machine that is not quiet.
 NOISY = ROOT / "benchmarks" / "results" / "cost_noisy.json"
 PAGE = ROOT / "docs" / "performance.md"
@@ -276,7 +273,6 @@ def facts_of(cost: Cost) -> dict[str, Any]:
         ],
         "fewest_s": all_s - saved_s,
         "profiles": {
-            "before": json.loads(BEFORE.read_text(encoding="utf-8")),
             "after": {"seconds": profile | dict(cost.profiles[first].of(cost.spent_s[first]))},
         },
         "efforts": {},
@@ -314,12 +310,18 @@ def main() -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--page-only", action="store_true", help="Only write the page again.")
     only.add_argument(
+        "--tables", action="store_true", help="Only print the tables with a row for each model."
+    )
+    only.add_argument(
         "--adding-only", action="store_true", help="Only add models, to caches that were kept."
     )
     only.add_argument(
         "--noisy", action="store_true", help="Only the whole zoo, for the part on a noisy host."
     )
     arguments = parser.parse_args()
+    if arguments.tables:
+        print(tables(json.loads(RAW.read_text(encoding="utf-8"))))
+        return
     if arguments.adding_only and arguments.keep is None:
         parser.error("--adding-only needs --keep: the folder of an earlier run")
     if arguments.adding_only:

@@ -17,7 +17,8 @@ _OF_ONE = 0.1
 HEAD = """# What benchmarking costs
 
 Written by `benchmarks/cost.py` on {date}, on {system} with {backend} {version}, {threads} threads;
-raw results are in `benchmarks/results/cost.json`.
+raw results are in `benchmarks/results/cost.json`. `benchmarks/cost.py --tables` prints the tables
+with a row for each model, which this page sums up.
 
 {conclusion}
 
@@ -76,11 +77,13 @@ def _efforts(facts: Facts) -> list[str]:
         "",
         *_costs(facts),
         "",
-        "Errors of the estimates; *of one state* are those models for which nine tenths of the"
-        " estimate come from the [machine state](glossary.md#machine-state) in which the model"
-        " was run:",
+        f"Errors of the estimates{_note_on_states(facts)}:",
         "",
         *_errors(facts),
+        "",
+        "Models with the largest errors, as estimate over measured latency:",
+        "",
+        *_worst(facts),
         "",
         "No estimate can be more exact than running the model again, except by chance: two more"
         f" runs in the same session differ from the first by {percent(median(noise))} in the median"
@@ -92,6 +95,19 @@ def _efforts(facts: Facts) -> list[str]:
         "Running each model for 8 rounds, the fewest that the rule allows, would take about"
         f" {_s(facts['fewest_s'])}: {_times(facts)} as long as the efforts above.",
     ]
+
+
+def _note_on_states(facts: Facts) -> str:
+    every = [row for effort in facts["efforts"].values() for row in effort["rows"]]
+    if not _in_one_state(every):
+        return (
+            "; of each, nine tenths or more come from the [machine"
+            " state](glossary.md#machine-state) in which the model was run"
+        )
+    return (
+        "; *of one state* are those models for which nine tenths of the estimate come from the"
+        " [machine state](glossary.md#machine-state) in which the model was run"
+    )
 
 
 def _on_noisy(facts: Facts) -> list[str]:
@@ -107,6 +123,8 @@ def _on_noisy(facts: Facts) -> list[str]:
         " percentile:",
         "",
         *_costs(facts),
+        "",
+        f"Errors of the estimates{_note_on_states(facts)}:",
         "",
         *_errors(facts),
     ]
@@ -139,7 +157,7 @@ def _errors(facts: Facts) -> list[str]:
         for name, effort in facts["efforts"].items()
         for title, rows in (
             (f"`--effort {name}`", effort["rows"]),
-            ("of one state", [r for r in effort["rows"] if r["other_state_share"] <= _OF_ONE]),
+            ("of one state", _in_one_state(effort["rows"])),
         )
         if rows
     ]
@@ -160,36 +178,36 @@ def _errors(facts: Facts) -> list[str]:
     return lines
 
 
+def _in_one_state(rows: Sequence[Facts]) -> list[Facts]:
+    """The models whose estimates come from one state; none if that holds for all models."""
+    some = [row for row in rows if row["other_state_share"] <= _OF_ONE]
+    return some if len(some) < len(rows) else []
+
+
 def _times(facts: Facts) -> str:
     of = [facts["fewest_s"] / effort["all_s"] for effort in facts["efforts"].values()]
     return ", ".join(f"{number(each, 1)}" for each in of) + " times"
 
 
 def _shares(facts: Facts) -> list[str]:
-    before, after = facts["profiles"]["before"], facts["profiles"]["after"]
-    names = sorted(
-        {*before["seconds"], *after["seconds"]}, key=lambda n: -before["seconds"].get(n, 0)
-    )
-    totals = [sum(p["seconds"].values()) for p in (before, after)]
-    lines = [
+    profile = facts["profiles"]["after"]["seconds"]
+    total_s = sum(profile.values())
+    return [
         "",
         "## Where the time goes",
         "",
-        "Measuring all bricks of the zoo with nothing cached, before"
-        f" (on {before['system']}, {before['what']}) and now; across two machines, only shares can"
-        " be compared:",
+        "Measuring all bricks of the zoo with nothing cached"
+        " ([an earlier scheme](design-experiments.md#equal-rounds-for-all-bricks) took as long as"
+        " running the models):",
         "",
-        "| | before | | now | |",
-        "|---|--:|--:|--:|--:|",
+        "| | | |",
+        "|---|--:|--:|",
+        *(
+            _row(name, [_s(seconds), percent(seconds / total_s)])
+            for name, seconds in sorted(profile.items(), key=lambda item: -item[1])
+        ),
+        _row("in all", [_s(total_s), ""]),
     ]
-    for name in names:
-        cells = []
-        for profile, total in zip((before, after), totals, strict=True):
-            seconds = profile["seconds"].get(name)
-            cells += ["", ""] if seconds is None else [_s(seconds), percent(seconds / total)]
-        lines.append(_row(name, cells))
-    lines.append(_row("in all", [_s(totals[0]), "", _s(totals[1]), ""]))
-    return lines
 
 
 def _adding(facts: Facts) -> list[str]:
@@ -205,7 +223,8 @@ def _adding(facts: Facts) -> list[str]:
     added_s = [sum(row["adding_s"][effort] for row in single) for effort in efforts]
     shares = [median([r["adding_s"][effort] / r["alone_s"] for r in single]) for effort in efforts]
     sums = [cell for s in added_s for cell in (_s(s), percent(s / alone_s), "")]
-    heads = "".join(f" `{effort}` | | new |" for effort in efforts)
+    spans = [[row["adding_s"][effort] / row["alone_s"] for row in single] for effort in efforts]
+    ends = [cell for of in spans for cell in ("", f"{percent(min(of))} … {percent(max(of))}", "")]
     return [
         "",
         "## Adding a model",
@@ -222,13 +241,17 @@ def _adding(facts: Facts) -> list[str]:
         " are shares of *alone*; *new* are bricks that were measured. Where `full` has none, all"
         " the time goes into starting a worker and decomposing.",
         "",
-        f"| model | bricks | alone |{heads}",
-        "|---|--:|--:|" + "--:|--:|--:|" * len(efforts),
-        *(_added(row["models"][0], row) for row in single),
+        *_adding_head("models", efforts),
         _row("median", ["", "", *(cell for s in shares for cell in ("", percent(s), ""))]),
+        _row("range", ["", "", *ends]),
         _row("sum", ["", _s(alone_s), *sums]),
         _added("all at once", together),
     ]
+
+
+def _adding_head(first: str, efforts: Sequence[str]) -> list[str]:
+    heads = "".join(f" `{effort}` | | new |" for effort in efforts)
+    return [f"| {first} | bricks | alone |{heads}", "|---|--:|--:|" + "--:|--:|--:|" * len(efforts)]
 
 
 def _added(name: str, row: Facts) -> str:
@@ -254,8 +277,57 @@ def _unseen(facts: Facts) -> list[str]:
         " uncached, on all. *against all measured* is the error against the estimate from"
         " measurements of all bricks.",
         "",
-        *facts["unseen"],
+        *(
+            line
+            for line in facts["unseen"]
+            if " half |" not in line or line.startswith("| learned")
+        ),
     ]
+
+
+def tables(facts: Facts) -> str:
+    """The tables of which the page shows a summary: a row for each model, and for each half."""
+    parts = []
+    for name, effort in facts["efforts"].items():
+        parts += [f"## Estimates with `--effort {name}`", "", *_estimates(effort["rows"]), ""]
+    *single, _ = facts["adding"]["rows"]
+    parts += ["## Adding a model", "", *_adding_head("model", list(facts["efforts"]))]
+    parts += [_added(row["models"][0], row) for row in single]
+    return "\n".join([*parts, "", "## Models of unseen families", "", *facts["unseen"]])
+
+
+def _estimates(rows: Sequence[Facts]) -> list[str]:
+    lines = [
+        "| model | measured, s | estimate, s | interval, s | estimate / measured | predicted |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        cells = [f"{row['measured_s']:.4g}", f"{row['estimate_s']:.4g}"]
+        cells += [f"{row['low_s']:.4g} … {row['high_s']:.4g}", number(_ratio(row), 3)]
+        lines.append(_row(row["model"], [*cells, percent(row["predicted_share"], 0)]))
+    return lines
+
+
+def _worst(facts: Facts) -> list[str]:
+    """The ten models with the largest errors at each effort."""
+    columns = [
+        sorted(effort["rows"], key=lambda row: -abs(_ratio(row) - 1))[:10]
+        for effort in facts["efforts"].values()
+    ]
+    cells = [
+        [cell for row in rows for cell in (row["model"], number(_ratio(row), 3))]
+        for rows in zip(*columns, strict=True)
+    ]
+    heads = [cell for name in facts["efforts"] for cell in (f"`--effort {name}`", "ratio")]
+    return [
+        f"| {' | '.join(heads)} |",
+        f"|{'---|--:|' * len(columns)}",
+        *(_row(first, rest) for first, *rest in cells),
+    ]
+
+
+def _ratio(row: Facts) -> float:
+    return float(row["estimate_s"] / row["measured_s"])
 
 
 def _processes(facts: Facts) -> list[str]:

@@ -1,0 +1,26 @@
+"""Pages that sum up committed results agree with them, and every model's row can be printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import cost
+import cost_page
+import pytest
+
+
+def test_the_page_about_cost_is_written_from_its_results() -> None:
+    facts, noisy = (json.loads(p.read_text(encoding="utf-8")) for p in (cost.RAW, cost.NOISY))
+    assert cost.PAGE.read_text(encoding="utf-8") == cost_page.page(facts, noisy)
+
+
+def test_the_rows_of_all_models_can_be_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cost.py", "--tables"])
+    cost.main()
+    printed = capsys.readouterr().out
+    facts = json.loads(cost.RAW.read_text(encoding="utf-8"))
+    for row in facts["efforts"]["full"]["rows"]:
+        assert printed.count(f"| {row['model']} |") >= len(facts["efforts"])
