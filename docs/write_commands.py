@@ -1,7 +1,8 @@
 """Write ``commands.md``: the pages of ``--help``, of all commands. Run it where one has changed.
 
-Options that many commands share are printed once, at the end of the page. Each command names the
-groups of them that it takes, and lists its other options itself.
+Arguments and options that many commands share are printed once, at the end of the page. Each
+command names the groups of them that it takes, and lists its other options itself. Lists of
+commands are links, because the first line of a command's own section says what it does.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ BEGINNING = """\
 # Commands
 
 The help texts of all commands, as `--help` prints them. Written by `make commands`.
-[Shared options](#shared-options) lists options of many commands once; each command names the groups
-of them that it takes. The [glossary](glossary.md) defines the terms.
+[Shared options](#shared-options) lists arguments and options of many commands once; each command
+names the groups of them that it takes. The [glossary](glossary.md) defines the terms.
 
 Facts go to standard output (as JSON with `--json`), progress and messages to standard error. The
 exit status is
@@ -50,6 +51,8 @@ option's entry here then links to that command.
 
 # The title of options without a group of their own, and the name of those of them that are shared.
 PLAIN, GENERAL = "Options", "General"
+# The title of arguments; those of two commands are shared.
+ARGUMENTS = "Arguments"
 # An option of a group is shared by two commands; one without a group, by as many as this.
 MANY = 6
 
@@ -60,11 +63,26 @@ Groups = Mapping[str, Sequence[Row]]
 def page() -> str:
     """The whole page."""
     pages = dict(_pages(typer.main.get_command(app), None, "bricks"))
-    groups = shared(pages.values())
+    groups, arguments = shared(pages.values()), _shared_arguments(pages.values())
     lines = [BEGINNING]
     for path, said in pages.items():
-        lines += _command(said, path, groups)
-    return "\n".join([*lines, SHARED, *_groups(groups, pages)])
+        lines += _command(said, path, groups, arguments, pages)
+    lines += [SHARED, f"### {ARGUMENTS}\n", *_rows(map(_bracketed, arguments)), ""]
+    return "\n".join([*lines, *_groups(groups, pages)])
+
+
+def _shared_arguments(pages: Iterable[Page]) -> list[Row]:
+    """The arguments that several commands take and describe alike."""
+    taken = Counter(
+        row for said in pages for title, rows in said.sections if title == ARGUMENTS for row in rows
+    )
+    return [row for row, times in taken.items() if times > 1]
+
+
+def _bracketed(row: Row) -> Row:
+    """An argument that has a default in brackets, as in the line of its usage."""
+    name, text = row
+    return (f"[{name}]" if "[default:" in text else name, text)
 
 
 def _pages(command: Any, parent: Any, name: str) -> Iterator[tuple[str, Page]]:
@@ -105,22 +123,34 @@ def _flag(row: Row) -> str:
     return row[0].split(", ")[-1].split()[0]
 
 
-def _command(said: Page, path: str, groups: Groups) -> Iterator[str]:
+def _command(
+    said: Page,
+    path: str,
+    groups: Groups,
+    arguments: Sequence[Row],
+    pages: Mapping[str, Page],
+) -> Iterator[str]:
     yield f"{'#' * min(4, len(path.split()) + 1)} {path}\n"
     for paragraph in said.paragraphs:
         yield f"{paragraph}\n"
     yield f"    {said.usage}\n"
     if said.example is not None:
         yield f"Example:\n\n    {said.example}\n"
-    elsewhere = {row for rows in groups.values() for row in rows}
+    elsewhere = {*arguments, *(row for rows in groups.values() for row in rows)}
     for title, rows in said.sections:
         own = [row for row in rows if row not in elsewhere]
-        if own:
+        below = [name for name, _ in own if f"{path} {name}" in pages]
+        if below:
+            links = ", ".join(f"[{name}](#{path.replace(' ', '-')}-{name})" for name in below)
+            yield f"{title}: {links}.\n"
+        elif own:
             yield f"{title}:\n"
             yield from _rows(own)
             yield ""
     taken = [row for _, row in _options(said)]
-    references = [_reference(title, rows, taken) for title, rows in groups.items()]
+    named = any(row in arguments for _, rows in said.sections for row in rows)
+    references = [f"[{ARGUMENTS}](#{ARGUMENTS.lower()})" if named else ""]
+    references += [_reference(title, rows, taken) for title, rows in groups.items()]
     yield f"Shared options: {'; '.join(filter(None, references))}.\n"
 
 
