@@ -1,4 +1,4 @@
-"""How exact are estimates? Compare the zoo with whole-model runs.
+"""How accurate are estimates? Compare the zoo with whole-model runs.
 
 Writes docs/accuracy.md, the table in the README, and raw samples.
 
@@ -437,7 +437,7 @@ def write_readme(cases: Sequence[Case]) -> None:
         "",
         f"{which} shipped models, CNNs and transformers, on {target.system.name} with"
         f" {target.runtime.backend} {target.runtime.version}: |estimate / measured - 1|. From"
-        " `benchmarks/accuracy.py`; see [how exact estimates are](docs/accuracy.md).",
+        " `benchmarks/accuracy.py`; see [how accurate estimates are](docs/accuracy.md).",
     ]
     put_into_readme(MARKS, "\n".join(lines))
 

@@ -1,4 +1,4 @@
-"""How exact are predictions of bricks that were never measured? Leaves out a family at a time.
+"""How accurate are predictions of bricks that were never measured? Leaves out a family at a time.
 
     .venv/bin/python benchmarks/prediction.py --cache cache
 

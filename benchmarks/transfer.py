@@ -1,4 +1,4 @@
-"""Measures how exact predictions are for a system of which only a few bricks are measured.
+"""Measures how accurate predictions are for a system of which only a few bricks are measured.
 
     .venv/bin/bricks measure ZOO --threads 1      (and so on: a target for each row; see the page)
     .venv/bin/python benchmarks/transfer.py --cache cache
