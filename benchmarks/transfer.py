@@ -142,6 +142,23 @@ def _model(
     return abs(told_s / truth_s - 1), abs(math.log(told_s / truth_s)) <= NORMAL_95 * sd
 
 
+_HEAD = (
+    "| the new target | bricks measured | bricks: median error | models | median error"
+    " | 95th percentile | inside the interval | without other targets: bricks | models"
+    " | 95th percentile |",
+    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+)
+
+
+def tables(results: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each target, number of probes and half of the families; the page has fewer."""
+    parts = []
+    for half, name in enumerate(("First", "Second")):
+        rows = [row for row in results if row["half"] == half]
+        parts.append("\n".join([f"## {name} half of the families", "", *_HEAD, *_lines(rows)]))
+    return "\n\n".join(parts)
+
+
 def table(results: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
     """The part of the page."""
     second = [row for row in results if row["half"] == 1]
@@ -162,13 +179,9 @@ def table(results: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
         " is the sum of its bricks here; recomposition adds the error"
         " [above](#how-accurate-estimates-are).",
         "",
-        "| the new target | bricks measured | bricks: median error | models | median error"
-        " | 95th percentile | inside the interval | without other targets: bricks | models"
-        " | 95th percentile |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        *_HEAD,
     ]
-    for row in second:
-        lines.append(_line(row["target"], row["probes"], row["transfer"], row["alone"]))
+    lines += _lines(usual)
     for count in COUNTS:
         mine = [row for row in second if row["probes"] == count]
         lines.append(_line("all", count, _all(mine, "transfer"), _all(mine, "alone")))
@@ -178,7 +191,8 @@ def table(results: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
     lines += [
         "",
         f"Running the 96 bricks once takes {once_ms:.0f} ms at most; loading and sampling them"
-        " takes seconds.",
+        " takes seconds. `benchmarks/transfer.py --tables` prints the rows of all targets from"
+        " `benchmarks/results/transfer.json`, in which errors have three digits.",
         "",
         "    .venv/bin/bricks measure ZOO --threads 1 --cache cache/transfer",
         "    .venv/bin/bricks measure ZOO --threads 2 --cache cache/transfer",
@@ -204,6 +218,10 @@ def _all(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
             np.average([e["inside"] for e in found], weights=[e["models"] for e in found])
         ),
     }
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [_line(row["target"], row["probes"], row["transfer"], row["alone"]) for row in rows]
 
 
 def _line(name: str, count: int, transfer: Mapping[str, Any], alone: Mapping[str, Any]) -> str:
@@ -233,7 +251,11 @@ def main() -> None:
     """Leave out one target after another; write the page and the raw results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cache", default="cache", help="The cache with the measurements.")
+    parser.add_argument("--tables", action="store_true", help="Only print all rows of the results.")
     arguments = parser.parse_args()
+    if arguments.tables:
+        print(tables(json.loads(RAW.read_text(encoding="utf-8"))["results"]))
+        return
     with Store.open(arguments.cache, make=False) as store:
         every = read(store)
     results = []

@@ -8,6 +8,7 @@ import sys
 import cost
 import cost_page
 import pytest
+import transfer
 
 
 def test_the_page_about_cost_is_written_from_its_results() -> None:
@@ -24,3 +25,13 @@ def test_the_rows_of_all_models_can_be_printed(
     facts = json.loads(cost.RAW.read_text(encoding="utf-8"))
     for row in facts["efforts"]["full"]["rows"]:
         assert printed.count(f"| {row['model']} |") >= len(facts["efforts"])
+
+
+def test_the_rows_of_all_targets_can_be_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["transfer.py", "--tables"])
+    transfer.main()
+    printed = capsys.readouterr().out
+    results = json.loads(transfer.RAW.read_text(encoding="utf-8"))["results"]
+    assert printed.count("\n| ") == len(results) + 2
