@@ -67,7 +67,7 @@ def page() -> str:
     lines = [BEGINNING]
     for path, said in pages.items():
         lines += _command(said, path, groups, arguments, pages)
-    lines += [SHARED, f"### {ARGUMENTS}\n", *_rows(map(_bracketed, arguments)), ""]
+    lines += [SHARED, f"### {ARGUMENTS}\n", *_rows([_bracketed(row) for row in arguments]), ""]
     return "\n".join([*lines, *_groups(groups, pages)])
 
 

@@ -8,7 +8,7 @@ import pytest
 from evaluation import figures, page, published, results
 from evaluation.layers import Layers, jaccard
 from evaluation.results import EXECUTED, Failed, Results, ResultsError
-from evaluations import evaluated
+from evaluations import evaluated, row
 
 FIGURES_BYTES = 300_000
 
@@ -51,10 +51,7 @@ def test_figures_follow_from_the_ratios() -> None:
 
 def test_the_best_granularity_is_that_of_the_mean_nearest_to_one() -> None:
     found = evaluated(3)
-    nearer = replace(
-        found.rows["gluon_model0_of_fifty", "mxnet-unfused", "2"], estimate_s=(8.1e-3, 0, 1)
-    )
-    rows = {**found.rows, ("gluon_model0_of_fifty", "mxnet-unfused", "2"): nearer}
+    rows = {**found.rows, ("gluon_model0_of_fifty", "mxnet-unfused", "2"): row(0.81)}
     assert replace(found, rows=rows).best("mxnet-unfused") == 2
     assert found.best("mxnet-unfused") == 1  # of equals the smallest
     assert found.best("fake") is None
@@ -97,8 +94,7 @@ def test_the_page_sums_up_by_task_and_names_the_largest_errors(tmp_path: Path) -
     found = evaluated(4, ("mxnet-unfused", "onnxruntime"))
     rows = dict(found.rows)
     for i, ratio in enumerate((0.9, 1.3, 1.0, 1.05)):
-        key = found.models[i].name, "onnxruntime", EXECUTED
-        rows[key] = replace(rows[key], estimate_s=(10e-3 * ratio, 0, 1))
+        rows[found.models[i].name, "onnxruntime", EXECUTED] = row(ratio)
     found = replace(found, rows=rows)
     text = written(found, tmp_path)
     assert "| task 1 | 1 | 1.0 … 1.0 M | 6 | 3 | 50.0 % | 0.0 % | 30.0 % |" in text
