@@ -220,10 +220,11 @@ def trained_table(results: Results) -> str:
 
 def granularity_tables(results: Results) -> str:
     """The paper's figures by granularity, and for each runtime errors and cost of estimates."""
-    head = [
-        "G", "models", "geometric mean", "range", "mean absolute error", "within 5 %",
-        "unique bricks", "speed-up, every network", "speed-up, the paper's list",
-    ]  # fmt: skip
+    every = all(len(results.ratios(r, cut)) == len(results.models)
+                for r in results.runtimes for cut in results.cuts_of(r))  # fmt: skip
+    head = ["G", *([] if every else ["models"]), "geometric mean", "range", "mean absolute error",
+            "within 5 %", "unique bricks", "speed-up, every network",
+            "speed-up, the paper's list"]  # fmt: skip
     facts, parts = facts_of(results), ["**The paper**", "", _published_table(results), ""]
     for runtime in results.runtimes:
         lines = []
@@ -233,7 +234,8 @@ def granularity_tables(results: Results) -> str:
                 return facts[of.replace("@", name)]
 
             lines.append([
-                f"`{cut}`" if cut == EXECUTED else cut, fact("count"), fact("geomean"),
+                f"`{cut}`" if cut == EXECUTED else cut,
+                *([] if every else [fact("count")]), fact("geomean"),
                 f"{fact('low')} … {fact('high')}", fact("error"), fact("within5"), fact("bricks"),
                 fact("speedup"), fact("trained_speedup"),
             ])  # fmt: skip
