@@ -85,7 +85,7 @@ def _efforts(facts: Facts) -> list[str]:
         "",
         *_worst(facts),
         "",
-        "No estimate can be more exact than running the model again, except by chance: two more"
+        "No estimate can be more accurate than running the model again, except by chance: two more"
         f" runs in the same session differ from the first by {percent(median(noise))} in the median"
         f" and {percent(quantile(noise, 0.95))} at the 95th percentile, within one machine state by"
         f" {percent(median(same))} and {percent(quantile(same, 0.95))}. Errors are against the"
@@ -116,8 +116,8 @@ def _on_noisy(facts: Facts) -> list[str]:
         "",
         "## On a noisy host",
         "",
-        "On a noisy host the same precision needs more samples, of bricks most of all, and both"
-        " estimates and runs of whole models are less exact. The same run on a shared host"
+        "On a noisy host the same precision needs more samples, and both estimates and runs of"
+        " whole models are less accurate. The same run on a shared host"
         f" ({about['system']}, {about['date']}), where repeated runs differ from the first by"
         f" {percent(median(noise))} in the median and {percent(quantile(noise, 0.95))} at the 95th"
         " percentile:",
@@ -236,10 +236,8 @@ def _adding(facts: Facts) -> list[str]:
         f"From the cache of each effort, one model of each of {len(single)} families with several"
         " was removed, with all bricks that only it needs, and added again; the last row adds all"
         " of them by one command. *alone* is running the model itself under the same rule, right"
-        " after. Each is a process of its own, timed from when it has imported bricks, but started"
-        " no worker, read no model, and imported no modules of predictions. Columns without a head"
-        " are shares of *alone*; *new* are bricks that were measured. Where `full` has none, all"
-        " the time goes into starting a worker and decomposing.",
+        " after. Each is a process of its own, timed from when it has imported bricks. Columns"
+        " without a head are shares of *alone*; *new* are bricks that were measured.",
         "",
         *_adding_head("models", efforts),
         _row("median", ["", "", *(cell for s in shares for cell in ("", percent(s), ""))]),
