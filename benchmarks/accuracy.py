@@ -6,8 +6,9 @@ Writes docs/accuracy.md, the table in the README, and raw samples.
 
 For every number of threads and every batch size a fresh cache is filled: bricks and whole models
 are sampled in turn, model by model. Then a part of the zoo is cut at several granularities. Raw
-results go to benchmarks/results/accuracy.json, in microseconds. With 44 models, it takes a quarter
-of an hour; run nothing else meanwhile.
+results go to benchmarks/results/accuracy.json, in microseconds, and each model's estimate beside
+its measured latency to benchmarks/results/accuracy_models.json, which ``--by-model`` prints. With
+44 models, it takes a quarter of an hour; run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import argparse
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,6 +40,7 @@ from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "accuracy.json"
+MODELS = ROOT / "benchmarks" / "results" / "accuracy_models.json"
 PAGE = ROOT / "docs" / "accuracy.md"
 README = ROOT / "README.md"
 MARKS = ("<!-- accuracy: written by benchmarks/accuracy.py -->", "<!-- /accuracy -->")
@@ -108,9 +110,15 @@ def main() -> None:
     parser.add_argument("--precision", type=float, default=0.02)
     parser.add_argument("--max-rounds", type=int, default=12)
     parser.add_argument("--models", nargs="+", default=list(FAMILIES))
+    parser.add_argument(
+        "--by-model", action="store_true", help="Only print a row for each model of the results."
+    )
     arguments = parser.parse_args()
+    if arguments.by_model:
+        print(by_model(json.loads(MODELS.read_text(encoding="utf-8"))))
+        return
     rule = StopRule(precision=arguments.precision, max_rounds=arguments.max_rounds)
-    cases, raw = [], {}
+    cases, raw, rows = [], {}, {}
     RAW.parent.mkdir(exist_ok=True)
     for batch in arguments.batches:
         for threads in arguments.threads:
@@ -123,6 +131,8 @@ def main() -> None:
             cases.append(case)
             # At once, so that nothing measured is lost whatever follows.
             RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
+            rows[case.title] = compared(case)
+            MODELS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     cuts = granularities([n for n in CUT if n in arguments.models], rule)
     target = cases[0].comparison.target
     head = HEAD.format(
@@ -139,7 +149,7 @@ def main() -> None:
     )
     parts = [head, conclusion(cases), "", overview(cases), method]
     parts += [calls(cases), intervals(cases), cuts]
-    parts += map(section, cases)
+    parts += [largest_errors(rows), conduct(cases)]
     parts += kept()
     PAGE.write_text("\n".join(parts), encoding="utf-8")
     write_readme(cases)
@@ -201,8 +211,8 @@ def samples(bench: Bench, case: Case) -> dict[str, Any]:
     return kept
 
 
-def _micro(latency_s: float) -> float:
-    return float(f"{latency_s * 1e6:.4g}")
+def _micro(latency_s: float, digits: int = 4) -> float:
+    return float(f"{latency_s * 1e6:.{digits}g}")
 
 
 def conclusion(cases: Sequence[Case]) -> str:
@@ -378,46 +388,87 @@ def granularities(names: Sequence[str], rule: StopRule) -> str:
     return "\n".join([*lines, ""])
 
 
-def section(case: Case) -> str:
-    """The table of one case."""
-    comparison = case.comparison
+def compared(case: Case) -> list[dict[str, Any]]:
+    """Each model's estimate and interval beside its measured latency, as a reader needs them."""
+    return [
+        {
+            "model": row.model,
+            "occurrences": len(row.plan.occurrences),
+            "bricks": len(row.plan.keys),
+            "measured_us": _micro(row.measured.median_s, 3),
+            "estimate_us": _micro(row.estimate.estimate_s, 3),
+            "low_us": _micro(row.estimate.low_s, 3),
+            "high_us": _micro(row.estimate.high_s, 3),
+            "ratio": round(row.ratio, 3),
+        }
+        for row in case.rows
+    ]
+
+
+def by_model(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """A table for each case, with a row for each model."""
+    parts = []
+    for title, rows in results.items():
+        lines = [
+            f"## {title}",
+            "",
+            "| model | occurrences | bricks | measured | estimate | interval | ratio |",
+            "|---|--:|--:|--:|--:|--:|--:|",
+        ]
+        for row in rows:
+            shown = [seconds(row[f"{name}_us"] / 1e6) for name in ("measured", "estimate")]
+            interval = " … ".join(seconds(row[f"{name}_us"] / 1e6) for name in ("low", "high"))
+            cells = [row["model"], str(row["occurrences"]), str(row["bricks"]), *shown, interval]
+            lines.append(f"| {' | '.join([*cells, number(row['ratio'], 3)])} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def largest_errors(results: Mapping[str, Sequence[Mapping[str, Any]]], *, most: int = 10) -> str:
+    """The models with the largest errors of each case."""
+    worst = [
+        sorted(rows, key=lambda row: -abs(row["ratio"] - 1))[:most] for rows in results.values()
+    ]
     lines = [
-        f"## {case.title[0].upper()}{case.title[1:]}",
+        "## Largest errors",
         "",
-        "| model | occurrences | bricks | measured | estimate | interval | estimate / measured |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "Models with the largest errors, as estimate over measured latency. All models, with",
+        "measured latency, estimate and interval to three digits, are in",
+        "`benchmarks/results/accuracy_models.json`; `benchmarks/accuracy.py --by-model` prints"
+        " them.",
+        "",
+        f"| {' | '.join(f'{title} | ratio' for title in results)} |",
+        f"|{'---|--:|' * len(results)}",
     ]
-    for row in comparison.rows:
-        if isinstance(row, ModelComparison):
-            interval = f"{seconds(row.estimate.low_s)} … {seconds(row.estimate.high_s)}"
-            cells: tuple[str, ...] = (
-                row.model,
-                str(len(row.plan.occurrences)),
-                str(len(row.plan.keys)),
-                seconds(row.measured.median_s),
-                seconds(row.estimate.estimate_s),
-                interval,
-                number(row.ratio, 3),
-            )
-        else:
-            cells = (row.model, *[""] * 5, row.error)
+    for each in zip(*worst, strict=True):
+        cells = [cell for row in each for cell in (row["model"], number(row["ratio"], 3))]
         lines.append(f"| {' | '.join(cells)} |")
-    s = comparison.summary
-    lines += [
+    return "\n".join([*lines, ""])
+
+
+def conduct(cases: Sequence[Case]) -> str:
+    """How the measurements of each case went."""
+    lines = [
+        "## Conduct of the measurements",
         "",
-        f"{comparison.disturbed_rounds} of {comparison.rounds} rounds were disturbed and left out;"
-        f" {comparison.remeasured_bricks} bricks were measured again after a change of state."
-        " Machine states, by the latency of the reference workload: "
-        + ", ".join(f"{seconds(s)} ({n} models)" for s, n in case.states.items())
-        + ".",
-        "Total latency of all models over that of all unique bricks:"
-        f" {number(s.speedup_latency)}."
-        f" Wall time of measuring the models over that of measuring the bricks:"
-        f" {number(s.speedup_wall)}"
-        f" ({seconds(s.models_wall_s)} against {seconds(s.bricks_wall_s)}).",
+        "Disturbed rounds were left out; some bricks are measured again after a change of state.",
+        "Machine states are named by the latency of the reference workload. Ratios are those of",
+        "all models to all unique bricks.",
         "",
+        "| | disturbed rounds | measured again | machine states | ratio of latencies"
+        " | ratio of wall times |",
+        "|---|--:|--:|--:|--:|--:|",
     ]
-    return "\n".join(lines)
+    for case in cases:
+        comparison, s = case.comparison, case.comparison.summary
+        met = ", ".join(f"{seconds(state)} ({n} models)" for state, n in case.states.items())
+        lines.append(
+            f"| {case.title} | {comparison.disturbed_rounds} of {comparison.rounds}"
+            f" | {comparison.remeasured_bricks} | {met} | {number(s.speedup_latency)}"
+            f" | {number(s.speedup_wall)} ({seconds(s.models_wall_s)} /"
+            f" {seconds(s.bricks_wall_s)}) |"
+        )
+    return "\n".join([*lines, ""])
 
 
 def kept() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import accuracy
 import cost
 import cost_page
 import pytest
@@ -35,3 +36,15 @@ def test_the_rows_of_all_targets_can_be_printed(
     printed = capsys.readouterr().out
     results = json.loads(transfer.RAW.read_text(encoding="utf-8"))["results"]
     assert printed.count("\n| ") == len(results) + 2
+
+
+def test_the_page_about_accuracy_names_the_largest_errors_of_all_models(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(accuracy.MODELS.read_text(encoding="utf-8"))
+    assert accuracy.largest_errors(found) in accuracy.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["accuracy.py", "--by-model"])
+    accuracy.main()
+    printed = capsys.readouterr().out
+    for rows in found.values():
+        assert all(printed.count(f"| {row['model']} |") == len(found) for row in rows)
