@@ -58,7 +58,8 @@ def disturbance(of: Sampling) -> list[str]:
     if of.disturbed_rounds:
         lines.append(
             f"{of.disturbed_rounds} of {of.rounds} rounds were disturbed, by other processes or"
-            " since the machine changed: they are kept, and left out wherever there are enough others."
+            " since the machine changed: they are kept, and left out wherever there are enough"
+            " others."
         )
     if of.remeasured_bricks:
         lines.append(

@@ -11,7 +11,7 @@ from commands import environment
 from factories import model, node, value
 from onnx import TensorProto
 
-from bricks import Bench
+from bricks import Bench, Options
 from bricks.estimate.comparison import ComparisonFailure, ModelComparison
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
@@ -58,9 +58,18 @@ def test_the_limit_follows_the_heaviest_model_and_what_is_asked_for(tmp_path: Pa
     limits: dict[int | None, set[int | None]] = {}
     for asked in (None, 700 * MIB):
         cache = tmp_path / f"cache-{asked}"
-        with Bench(cache, threads=1, conditions=QUICK, memory_bytes=asked) as bench:
-            supervisor, met = bench._supervisor, limits.setdefault(asked, set())
-            bench._progress = lambda what, share, s=supervisor, m=met: m.add(s._memory_bytes)
+        met = limits.setdefault(asked, set())
+        opened: list[Bench] = []
+
+        def look(
+            what: str, share: float, met: set[int | None] = met, opened: list[Bench] = opened
+        ) -> None:
+            met.update(bench._supervisor._memory_bytes for bench in opened)
+
+        options = Options(threads=1, conditions=QUICK, memory_bytes=asked)
+        with Bench(cache, options, progress=look) as bench:
+            opened.append(bench)
+            supervisor = bench._supervisor
             at_first = supervisor._memory_bytes
             bench.compare([bench.read(path, batch=2)])
             assert supervisor._memory_bytes == at_first  # other models follow
