@@ -120,6 +120,7 @@ def test_between_two_sessions_of_the_same_hardly_anything_is_found() -> None:
     assert models <= 8
 
 
+@pytest.mark.slow
 def test_halves_of_one_measurement_do_not_differ() -> None:
     for seed in range(30):
         whole = Noise(seed).session(latencies(), rounds=16)

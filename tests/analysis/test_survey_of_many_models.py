@@ -75,6 +75,7 @@ def paths(tmp_path: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize(("runtime", "cut"), [("onnxruntime", "executed"), ("fake", "2")])
+@pytest.mark.slow
 def test_side_by_side_gives_the_same_plans_and_bricks(
     paths: list[Path], tmp_path: Path, runtime: str, cut: str
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from commands import Here
 from factories import mlp, save
+from tiers import one_in
 
 import bricks.session.bench
 from bricks.system import System, fingerprint
@@ -129,15 +130,18 @@ def test_names_and_prices_travel_with_results(
 
 @pytest.mark.parametrize(
     ("words", "status", "said"),
-    [
-        ((), 2, "nothing is to be set: give --name, --price or both"),
-        (("--name", "there"), 1, "is called 'there' already: give another name"),
-        (("--name", " "), 2, "' ' is no name"),
-        (("--name", "a\x1b[0m"), 2, "is no name"),
-        (("--price", "-1"), 2, "should be greater than or equal to 0"),
-        (("--price", "nan"), 2, "should be greater than or equal to 0"),
-        (("--price", "inf"), 2, "the price inf cannot be paid"),
-    ],
+    one_in(
+        4,
+        [
+            ((), 2, "nothing is to be set: give --name, --price or both"),
+            (("--name", "there"), 1, "is called 'there' already: give another name"),
+            (("--name", " "), 2, "' ' is no name"),
+            (("--name", "a\x1b[0m"), 2, "is no name"),
+            (("--price", "-1"), 2, "should be greater than or equal to 0"),
+            (("--price", "nan"), 2, "should be greater than or equal to 0"),
+            (("--price", "inf"), 2, "the price inf cannot be paid"),
+        ],
+    ),
 )
 def test_what_cannot_be_meant_is_refused(
     words: tuple[str, ...], status: int, said: str, two: Here

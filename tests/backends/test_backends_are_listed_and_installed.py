@@ -61,6 +61,7 @@ def test_what_needs_no_environment_is_installed_already(here: Here) -> None:
     assert (done.status, done.json["installed"], done.json["new"]) == (0, True, False)
 
 
+@pytest.mark.slow
 def test_an_environment_is_made_once(tmp_path: Path, nowhere: Path) -> None:
     mine, said = environment(tmp_path), []
     assert mine.interpreter is None
@@ -79,6 +80,7 @@ def test_another_lock_file_is_another_environment(tmp_path: Path, nowhere: Path)
     assert first.parent == nowhere
 
 
+@pytest.mark.slow
 def test_an_installation_that_fails_says_why(tmp_path: Path, nowhere: Path) -> None:
     mine = environment(tmp_path, "./no/such/package --hash=sha256:00")
     with pytest.raises(BackendError, match=r"^the environment 'mine' could not be made: ERROR: "):

@@ -8,7 +8,7 @@ from pathlib import Path
 import mxnet_environment
 import numpy as np
 import pytest
-from tiers import slow_but
+from tiers import one_in, slow_but
 
 from bricks import Bench, Estimate, WorkerError
 from bricks.measure.worker.verify import within_tolerance
@@ -72,7 +72,10 @@ def bench(
 
 
 @pytest.mark.parametrize(
-    "name", ["gluon_squeezenet11", "gluon_mobilenetv2_05", "gluon_cifar_resnet20_v1", "mx_espcn"]
+    "name",
+    one_in(
+        4, ["gluon_squeezenet11", "gluon_mobilenetv2_05", "gluon_cifar_resnet20_v1", "mx_espcn"]
+    ),
 )
 def test_bricks_chained_equal_the_model(bench: Bench, name: str) -> None:
     result = bench.verify(bench.read(name))

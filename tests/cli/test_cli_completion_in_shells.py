@@ -107,6 +107,7 @@ def test_commands_and_options(complete: Complete) -> None:
         ("--optimization", OPTIMIZATIONS),
     ],
 )
+@pytest.mark.slow
 def test_values_of_options(complete: Complete, option: str, offered: dict[str, str]) -> None:
     assert complete("predict", option, "") == list(offered)
     first = next(iter(offered))
@@ -168,6 +169,7 @@ def test_folders_that_are_not_there_offer_nothing(complete: Complete, start: str
     [("predict", "x", "--system"), ("zoo", "coverage", "--system"), ("advise", "--system"),
      ("cache", "export", "x", "--system")],
 )  # fmt: skip
+@pytest.mark.slow
 def test_systems_of_the_cache(complete: Complete, known: Path, words: tuple[str, ...]) -> None:
     assert complete(*words, "", BRICKS_CACHE=str(known)) == ["this-host"]
     command = words[:-1]

@@ -59,6 +59,7 @@ def test_nothing_of_it_stays(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])
+@pytest.mark.slow
 def test_a_terminal_that_cannot_draw_sees_results_alone(words: list[str], term: str) -> None:
     found = watched(words, TERM=term)
     assert "\x1b" not in found.raw
@@ -72,6 +73,7 @@ def test_who_wants_it_quiet_sees_none(words: list[str]) -> None:
     assert found.screen[0].startswith("4 bricks: ")
 
 
+@pytest.mark.slow
 def test_a_long_name_does_not_break_the_line(words: list[str], tmp_path: Path) -> None:
     path = save(mlp(), tmp_path, f"{'long_' * 30}.onnx")
     words[words.index("measure") + 1] = str(path)
@@ -81,6 +83,7 @@ def test_a_long_name_does_not_break_the_line(words: list[str], tmp_path: Path) -
     assert max(len(line) for line in found.screen) <= 40
 
 
+@pytest.mark.slow
 def test_lines_that_are_said_meanwhile_stand_above_it(words: list[str]) -> None:
     found = watched([*words, "--verbose"])
     assert "bricks: mlp: decomposing it" in found.screen

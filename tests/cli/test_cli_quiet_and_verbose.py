@@ -68,6 +68,7 @@ def test_both_the_program_and_its_commands_take_it(
 
 
 @pytest.mark.parametrize("command", ["decompose", "measure", "predict", "compare", "probe"])
+@pytest.mark.slow
 def test_every_command_that_measures_takes_both(here: Here, good: Path, command: str) -> None:
     few = ("--bricks", 30) if command == "probe" else ()
     assert said(here(command, good, "-v", *few))

@@ -70,6 +70,7 @@ def test_what_is_wide_enough_is_a_table(cache: Path) -> None:
     assert len(row) == len(head)
 
 
+@pytest.mark.slow
 def test_columns_counts_more_than_the_terminal(cache: Path) -> None:
     words = ("compare", *MODELS, *on(cache))
     assert "  bricks 38 ·" not in "\n".join(shown(*words, columns=100).screen)
@@ -77,6 +78,7 @@ def test_columns_counts_more_than_the_terminal(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", ["0", "-3", "wide", ""])
+@pytest.mark.slow
 def test_columns_that_make_no_sense_do_not_count(cache: Path, columns: str) -> None:
     found = shown("compare", *MODELS, *on(cache), columns=80, COLUMNS=columns)
     assert any(line.startswith("model ") for line in found.screen)

@@ -290,6 +290,7 @@ INFLATING = {
 
 @pytest.mark.parametrize("proto", INFLATING.values(), ids=INFLATING)
 @pytest.mark.parametrize("granularity", ["executed", "1"])
+@pytest.mark.slow
 def test_a_few_bytes_cannot_ask_for_gigabytes(
     tmp_path: Path, proto: onnx.ModelProto, granularity: str
 ) -> None:

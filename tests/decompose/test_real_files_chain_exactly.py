@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from factories import constant, conv_net, mlp, model, node, save, value
+from tiers import one_in
 from unusual import MODELS, detections
 
 from bricks import Bench
@@ -36,14 +37,14 @@ def chains(bench: Bench, path: Path, **options: object) -> None:
     assert bench.predict(read, measure=False).coverage == 1.0
 
 
-@pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", one_in(5, MODELS), ids=lambda make: make.__name__)
 def test_models_with_what_real_files_hold(
     bench: Bench, make: Callable[[], onnx.ModelProto], tmp_path: Path
 ) -> None:
     chains(bench, save(make(), tmp_path, f"{make.__name__}.onnx"))
 
 
-@pytest.mark.parametrize("opset", range(7, 27))
+@pytest.mark.parametrize("opset", one_in(7, range(7, 27)))
 def test_every_opset_that_the_runtime_takes(bench: Bench, opset: int, tmp_path: Path) -> None:
     chains(bench, save(conv_net(blocks=1, opset=opset), tmp_path))
 

@@ -83,6 +83,7 @@ def test_two_processes_share_the_work(here: Here, models: list[Path]) -> None:
     assert here.plain("cache", "verify", "--cache", here.cache).status == 0
 
 
+@pytest.mark.slow
 def test_two_processes_that_compare_at_once_both_get_all(here: Here, models: list[Path]) -> None:
     words = ("--json", "--runtime", "fake", "--cache", here.cache)
     with started("compare", *models, *words) as one, started("compare", *models, *words) as two:

@@ -177,6 +177,7 @@ def write(path: Path, *sources: str) -> bytes:
         ("import socket as s\nf'on {s.gethostname()}'", "its outputs tell of this machine: "),
     ],
 )
+@pytest.mark.slow
 def test_what_should_not_be_kept_is_not(
     source: str, reason: str, notebook: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

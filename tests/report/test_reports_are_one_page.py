@@ -220,6 +220,7 @@ def test_it_is_dark_where_people_want_that_and_light_on_paper(browser: Any, fold
         assert looked.page.pdf().startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_what_lacks_is_named(folder: Path) -> None:
     written = (folder / "report.html").read_text(encoding="utf-8")
     assert "incomplete" in written
@@ -304,6 +305,7 @@ def test_where_nothing_is_known_nothing_is_written(here: Here, tmp_path: Path) -
     assert not (tmp_path / "r.html").exists()
 
 
+@pytest.mark.slow
 def test_models_of_one_name_are_told_apart(here: Here, tmp_path: Path) -> None:
     """By their inputs, or where these are equal, too, by their digests."""
     for number, widths in enumerate(((8, 16), (16, 8), (16, 4))):
@@ -328,6 +330,7 @@ def test_where_nothing_is_measured_is_left_out_and_told(here: Here, tmp_path: Pa
     assert "threads: 2; it is left out" in told.complaint
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_written_leaves_what_was_there(folder: Path, tmp_path: Path) -> None:
     common = ("--cache", folder / "cache", "--runtime", "fake")
     told = bricks("report", "--out", tmp_path / "nowhere" / "r.html", *common)

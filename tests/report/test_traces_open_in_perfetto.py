@@ -95,6 +95,7 @@ def ns(seconds: float) -> int:
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "bert_mini"])
+@pytest.mark.slow
 def test_both_timelines_of_a_model_are_there_and_joined(name: str, tmp_path: Path) -> None:
     of = traced(name, tmp_path, runtime="onnxruntime", compared=True)
     assert isinstance(of.profile, Profile) and of.whole is not None
@@ -143,6 +144,7 @@ def test_the_runtimes_own_overhead_stays_visible(tmp_path: Path) -> None:
     assert trace.args(whole)["nodes_us"] == pytest.approx(sum(s.dur for s in ran) / 1000)
 
 
+@pytest.mark.slow
 def test_an_occurrence_tells_the_same_in_both_timelines(tmp_path: Path) -> None:
     of = traced(mlp(), tmp_path)
     trace = Opened(of, tmp_path)
@@ -327,6 +329,7 @@ def test_explain_writes_a_trace(here: Here, net: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_explain_tells_the_same_as_json(here: Here, net: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     facts = here("explain", net, "--json", "--trace", file).json["trace"]

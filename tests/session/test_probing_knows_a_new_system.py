@@ -181,6 +181,7 @@ def test_too_few_probes_are_said_to_be_too_few(here: Here, models: list[Path]) -
     assert "too few to predict others from" in done.complaint
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_read_does_not_stop_the_probe(
     here: Here, models: list[Path], tmp_path: Path
 ) -> None:

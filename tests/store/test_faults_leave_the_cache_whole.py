@@ -210,6 +210,7 @@ def killed(worker: psutil.Process) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_two_processes_that_really_measure_at_once_measure_each_brick_once(runs: Runs) -> None:
     cache = runs.folder / "cache"
     with ExitStack() as stack:

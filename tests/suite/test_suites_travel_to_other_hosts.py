@@ -290,6 +290,7 @@ ALTERED: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
 
 
 @pytest.mark.parametrize("name", ALTERED)
+@pytest.mark.slow
 def test_an_archive_that_was_altered_is_refused(
     name: str, other: Here, suite: Path, tmp_path: Path
 ) -> None:

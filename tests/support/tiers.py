@@ -20,3 +20,10 @@ def slow_but(fast: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
         return pytest.param(*several, marks=() if fast(value) else pytest.mark.slow)
 
     return [param(value) for value in values]
+
+
+def one_in(count: int, values: Iterable[Any]) -> list[Any]:
+    """Parameters of which the first runs each time, and then every so many."""
+    every = list(values)
+    fast = {id(value) for value in every[::count]}
+    return slow_but(lambda value: id(value) in fast, every)

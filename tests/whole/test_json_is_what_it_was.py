@@ -73,6 +73,7 @@ def recorded() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.slow
 def test_a_command_says_what_it_said(
     name: str, said: dict[str, str], recorded: dict[str, str]
 ) -> None:
