@@ -12,11 +12,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import onnx
+
 from bricks.decompose.plan import Brick, Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate, Share
 from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
 from bricks.predict.features import CONVOLUTION, PRODUCT, BrickFeatures
+
+# Operators whose output may be their input, called otherwise.
+_VIEWS = frozenset(("Reshape", "Squeeze", "Unsqueeze", "Flatten"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ class Part:
     ``models`` is how many other models of the cache have the brick on this target. ``fastest`` is
     the fastest implementation of the same work that is known on the system; None if it is this.
     ``comparable_flops`` are those that the peak is one of: 32-bit floats, without what a kernel
-    skips in the padding. None where there are none such.
+    skips in the padding. None where there are none such. ``moved_bytes`` are those that it must
+    move: less than ``bytes`` where windows step over some; None where a runtime may move nothing.
     """
 
     brick: str
@@ -84,6 +90,7 @@ class Part:
     models: int
     fastest: BestImplementation | None = None
     comparable_flops: float | None = None
+    moved_bytes: float | None = None
 
     @property
     def operator(self) -> str:
@@ -119,10 +126,12 @@ class Part:
     @property
     def _bounds_s(self) -> tuple[float, float] | None:
         """What computing alone would take at the peak, and moving bytes alone."""
-        bandwidth = self.peaks.bandwidth(self.bytes)
-        if self.comparable_flops is None or not self.peaks.flops_per_s or not bandwidth:
+        if self.comparable_flops is None or self.moved_bytes is None:
             return None
-        return self.comparable_flops / self.peaks.flops_per_s, self.bytes / bandwidth
+        bandwidth = self.peaks.bandwidth(self.moved_bytes)
+        if not self.peaks.flops_per_s or not bandwidth:
+            return None
+        return self.comparable_flops / self.peaks.flops_per_s, self.moved_bytes / bandwidth
 
     @property
     def peak_share(self) -> float | None:
@@ -232,6 +241,7 @@ def explain(
             models=models.get(share.brick, 0),
             fastest=fastest.get(share.brick),
             comparable_flops=None if brick.flops is None else _comparable(of),
+            moved_bytes=_moved_bytes(brick, of),
         )
 
     parts = sorted(map(part, estimate.shares), key=lambda each: (-each.total_s, each.brick))
@@ -243,6 +253,29 @@ def _comparable(features: BrickFeatures) -> float | None:
     if features.kind in (CONVOLUTION, PRODUCT) and features.tag("dtype") != "FLOAT":
         return None
     return features.flops
+
+
+def _moved_bytes(brick: Brick, features: BrickFeatures) -> float | None:
+    """What the brick must read and write; None for a view of its input, which moves nothing."""
+    if set(brick.operators) <= _VIEWS:
+        return None
+    moved = features.read_bytes + features.written_bytes + features.weight_bytes
+    if any("Pool" in name or "Conv" in name for name in brick.operators):
+        first = next((t for t in brick.inputs.values() if isinstance(t, TensorType)), None)
+        if first is not None:
+            moved -= (1 - _read_share(brick)) * first.size_bytes
+    return moved
+
+
+def _read_share(brick: Brick) -> float:
+    """The share of its input that windows read which step further than they reach."""
+    share = 1.0
+    for node in onnx.ModelProto.FromString(brick.model).graph.node:
+        given = {attribute.name: attribute.ints for attribute in node.attribute}
+        sizes, steps = given.get("kernel_shape", ()), given.get("strides", ())
+        for size, step in zip(sizes, steps, strict=False):
+            share *= min(1.0, size / step) if step > 0 else 1.0
+    return share
 
 
 def shapes(brick: Brick) -> str:

@@ -23,6 +23,9 @@ _logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
 
+# Of a limit of memory, a worker that holds more than this is replaced.
+_HELD_SHARE = 0.5
+
 # How often a request is sent whose worker is killed from outside, which may be an accident.
 MAX_ATTEMPTS = 3
 
@@ -108,19 +111,28 @@ class Supervisor:
 
     @contextmanager
     def memory_limited(self, memory_bytes: int) -> Iterator[None]:
-        """Limit the worker's data to this meanwhile, and never to more than its settings say."""
+        """Limit the worker's data to this meanwhile, and never to more than its settings say.
+
+        A worker that still holds much of it, of what it did before, is ended: under the limit it
+        could not even start a thread, and would wait for it without end.
+        """
         of_settings = self._settings.memory_bytes
-        self._limit_memory(memory_bytes if of_settings is None else min(memory_bytes, of_settings))
+        limit_bytes = memory_bytes if of_settings is None else min(memory_bytes, of_settings)
+        if self._limit_memory(limit_bytes) > _HELD_SHARE * limit_bytes and self._asked > 1:
+            self.reset()
         try:
             yield
         finally:
             self._limit_memory(of_settings)
 
-    def _limit_memory(self, memory_bytes: int | None) -> None:
+    def _limit_memory(self, memory_bytes: int | None) -> int:
+        """Limit the worker's data; bytes that it holds, 0 where there is none, or nobody tells."""
         self._memory_bytes = memory_bytes
         if self._process is not None:
             with suppress(WorkerDied):  # the next one starts with this limit
-                self.ask("limit", timeout_s=START_TIMEOUT_S, memory_bytes=memory_bytes)
+                told = self.ask("limit", timeout_s=START_TIMEOUT_S, memory_bytes=memory_bytes)
+                return told["held_bytes"] or 0
+        return 0
 
     def processor_s(self) -> float:
         """Processor time in seconds that the live worker has taken; 0 if there is none."""

@@ -34,6 +34,7 @@ from bricks.measure.campaign import CampaignResult, Progress
 from bricks.measure.graphs import Decomposer, Graphs
 from bricks.measure.jobs import Job
 from bricks.measure.protocol import pack
+from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.samples.call_overhead import PROBES
@@ -323,11 +324,18 @@ class Bench:
             wall_s=time.perf_counter() - started,
         )
 
-    def measure_alone(self, bricks: Iterable[Brick]) -> CampaignResult:
-        """Measure ``bricks``, each by itself, whatever the effort; what the cache has stays."""
+    def measure_alone(
+        self, bricks: Iterable[Brick], *, rule: StopRule | None = None
+    ) -> CampaignResult:
+        """Measure ``bricks``, each by itself, whatever the effort; what the cache has stays.
+
+        Until ``rule`` is met, by default that of the options.
+        """
         bricks = list(bricks)
         self.store.save_bricks(bricks)
-        return self._campaigns.measure_all([self._lone_job(brick) for brick in bricks], None)
+        return self._campaigns.measure_all(
+            [self._lone_job(brick) for brick in bricks], None, rule=rule
+        )
 
     def _lone_job(self, brick: Brick) -> Job:
         decomposition = by_itself(brick, str(self._granularity))

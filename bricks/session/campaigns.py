@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from bricks.measure.campaign import Campaign, CampaignResult, Conditions, Progress
 from bricks.measure.jobs import Job, memory_bytes
+from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor
 from bricks.predict.effort import Effort
 from bricks.samples.call_overhead import PROBES
@@ -72,14 +73,26 @@ class Campaigns:
         return adaptive.run(self.measure_all)
 
     def measure_all(
-        self, jobs: Sequence[Job], budget_s: float | None, progress: Progress | None = None
+        self,
+        jobs: Sequence[Job],
+        budget_s: float | None,
+        progress: Progress | None = None,
+        *,
+        rule: StopRule | None = None,
     ) -> CampaignResult:
-        """Measure all that the cache lacks of ``jobs``, as far as ``budget_s`` seconds last."""
+        """Measure all that the cache lacks of ``jobs``, as far as ``budget_s`` seconds last.
+
+        Each until ``rule`` is met, by default that of the conditions.
+        """
         self._plans.save_target()
         if self._options.retry:
             keys = {key for job in jobs for key in job.keys}
             self._store.forget_failures(self._target.key, sorted(keys | set(PROBES.values())))
-        conditions = replace(self._conditions, budget_s=budget_s)
+        conditions = replace(
+            self._conditions,
+            budget_s=budget_s,
+            rule=self._conditions.rule if rule is None else rule,
+        )
         if budget_s is not None:
             conditions = replace(conditions, max_bricks=min(conditions.max_bricks, _FEW_BRICKS))
         campaign = Campaign(

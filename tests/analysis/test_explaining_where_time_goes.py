@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import pytest
 from commands import Here
-from factories import conv_net, mlp, model, node, save, value
+from factories import conv_net, mlp, model, node, one_node, save, value
 from store_examples import measure
 
 import bricks
@@ -27,7 +27,7 @@ def part(**facts: Any) -> Part:
         "bytes": 1_000_000, "peaks": PEAKS, "models": 0,
     }  # fmt: skip
     made = usual | facts
-    return Part(**{"comparable_flops": made["flops"], **made})
+    return Part(**{"comparable_flops": made["flops"], "moved_bytes": made["bytes"], **made})
 
 
 def test_rates_are_those_of_one_occurrence() -> None:
@@ -87,6 +87,29 @@ def test_a_larger_size_that_is_faster_raises_the_roof_of_smaller_ones() -> None:
     """So it is with several threads: they share what is too little for one."""
     peaks = Peaks(100e9, 10e9, (Level(1 << 15, 30e9), Level(1 << 20, 60e9), Level(1 << 25, 10e9)))
     assert [peaks.bandwidth(size) for size in (8, 1 << 16, 1 << 21)] == [60e9] * 3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "share"),
+    [(1, 1, 1.0), (1, 2, 0.25), (2, 2, 1.0), (3, 2, 1.0), (2, 4, 0.25)],
+)
+def test_what_windows_step_over_is_not_moved(
+    bench: bricks.Bench, tmp_path: Path, kernel: int, stride: int, share: float
+) -> None:
+    side = 1 + (32 - kernel) // stride
+    pool = node("AveragePool", ["x"], ["y"], kernel_shape=[kernel] * 2, strides=[stride] * 2)
+    proto = model([pool], [value("x", [1, 8, 32, 32])], [value("y", [1, 8, side, side])])
+    (found,) = bricks.explain(bench, bench.read(save(proto, tmp_path, "pool.onnx"))).parts
+    assert found.moved_bytes == 4 * 8 * (share * 32 * 32 + side * side)
+
+
+def test_a_view_moves_nothing_and_is_held_against_nothing(
+    bench: bricks.Bench, tmp_path: Path
+) -> None:
+    proto = one_node("Flatten", [value("x", [2, 3, 4])], [value("y", [2, 12])])
+    (found,) = bricks.explain(bench, bench.read(save(proto, tmp_path, "view.onnx"))).parts
+    assert (found.moved_bytes, found.peak_share, found.bound) == (None, None, None)
+    assert found.bytes_per_s is not None
 
 
 def test_what_a_peak_of_other_numbers_would_be_is_not_made_up() -> None:

@@ -25,20 +25,28 @@ def limit_memory(memory_bytes: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, resource.RLIM_INFINITY))
 
 
+def held_bytes() -> int | None:
+    """Bytes of data that this process holds, as its limit counts them; None where nobody tells."""
+    with suppress(OSError):
+        found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+        return None if found is None else int(found[1]) << 10
+    return None
+
+
 @contextmanager
 def memory_limited_for(proto: onnx.ModelProto) -> Iterator[None]:
     """Limit work on ``proto`` to the memory that suits its size, on top of what is held already."""
+    held = held_bytes()
     try:
         import resource
 
         before = resource.getrlimit(resource.RLIMIT_DATA)[0]
-        held = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
-    except (ImportError, OSError):
+    except ImportError:
         held = None
     if held is None:  # not Linux: nothing reports how much is held
         yield
         return
-    limit_bytes = (int(held[1]) << 10) + allowed_bytes(proto)
+    limit_bytes = held + allowed_bytes(proto)
     limited = before == resource.RLIM_INFINITY or limit_bytes < before
     try:
         if limited:

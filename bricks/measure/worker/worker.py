@@ -30,7 +30,7 @@ from bricks.measure.protocol import pack, unpack
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.input_clamp import InputClamp
 from bricks.measure.worker.memory import release_freed_memory
-from bricks.measure.worker.process_limits import limit_memory, memory_limited_for
+from bricks.measure.worker.process_limits import held_bytes, limit_memory, memory_limited_for
 from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.region import ActivationRegion
@@ -103,7 +103,7 @@ class Worker:
 
     def _do_limit(self, memory_bytes: int | None) -> dict[str, Any]:
         limit_memory(memory_bytes)
-        return {}
+        return {"held_bytes": held_bytes()}
 
     def _do_executed(self, model: str) -> dict[str, Any]:
         proto = parse_model(unpack(model))
