@@ -23,7 +23,7 @@ from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, Results, call_cost
 from bricks.graph.model import Model
-from bricks.measure.peaks import RULE, compute_peaks, memory_peaks, peak_bricks
+from bricks.measure.peaks import RULE, at_best, compute_peaks, memory_peaks, peak_bricks
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
 from bricks.session.bench import Bench
@@ -92,7 +92,7 @@ class Explainer:
             here = target.key == bench.target.key
             missing = {b.key for b in peak_bricks()} - self._results([], target).keys()
             if self.measure and here and missing:
-                bench.measure_alone(peak_bricks(), rule=RULE)
+                bench.measure_alone(at_best(str(bench.granularity)), rule=RULE)
             self._peaks = self._best(target)
         return self._peaks
 

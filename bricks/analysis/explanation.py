@@ -9,7 +9,7 @@ implementation of the same work that is known. Must not know how anything was me
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -240,7 +240,7 @@ def explain(
             peaks=peaks,
             models=models.get(share.brick, 0),
             fastest=fastest.get(share.brick),
-            comparable_flops=None if brick.flops is None else _comparable(of),
+            comparable_flops=None if brick.flops is None else _comparable(brick, of),
             moved_bytes=_moved_bytes(brick, of),
         )
 
@@ -248,10 +248,14 @@ def explain(
     return Explanation(estimate, peaks, tuple(parts))
 
 
-def _comparable(features: BrickFeatures) -> float | None:
+def _comparable(brick: Brick, features: BrickFeatures) -> float | None:
     """The operations that a peak of 32-bit floats may be held against; None for other products."""
     if features.kind in (CONVOLUTION, PRODUCT) and features.tag("dtype") != "FLOAT":
         return None
+    if features.kind == CONVOLUTION and features.flops and _dilated(brick):
+        # Kernels skip rows that lie in the padding, which features know; where windows are dilated,
+        # about as many columns do.
+        return features.flops * min(1.0, features.flops / (brick.flops or features.flops))
     return features.flops
 
 
@@ -270,12 +274,21 @@ def _moved_bytes(brick: Brick, features: BrickFeatures) -> float | None:
 def _read_share(brick: Brick) -> float:
     """The share of its input that windows read which step further than they reach."""
     share = 1.0
-    for node in onnx.ModelProto.FromString(brick.model).graph.node:
-        given = {attribute.name: attribute.ints for attribute in node.attribute}
+    for given in _attributes(brick):
         sizes, steps = given.get("kernel_shape", ()), given.get("strides", ())
         for size, step in zip(sizes, steps, strict=False):
             share *= min(1.0, size / step) if step > 0 else 1.0
     return share
+
+
+def _dilated(brick: Brick) -> bool:
+    return any(max(given.get("dilations", ()), default=1) > 1 for given in _attributes(brick))
+
+
+def _attributes(brick: Brick) -> list[dict[str, Sequence[int]]]:
+    """The lists of integers among the attributes of each node."""
+    nodes = onnx.ModelProto.FromString(brick.model).graph.node
+    return [{attribute.name: attribute.ints for attribute in node.attribute} for node in nodes]
 
 
 def shapes(brick: Brick) -> str:

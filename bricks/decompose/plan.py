@@ -337,11 +337,14 @@ class Decomposition:
         return max((t.size_bytes for t in weights if t.dtype != "STRING"), default=0)
 
 
-def by_itself(brick: Brick, granularity: str) -> Decomposition:
+def by_itself(
+    brick: Brick, granularity: str, *, in_place: bool = False, around_bytes: int = _AROUND_BYTES
+) -> Decomposition:
     """A brick of which no model is known, as if it were one that runs it again and again.
 
-    Each time with weights of its own, and after a few others were read, so that it finds the caches
-    about as it mostly does in a model.
+    Each time with weights of its own, and after ``around_bytes`` of others were read, so that it
+    finds the caches about as it mostly does in a model. With ``in_place`` its first output is
+    written over its first input.
     """
     inputs, outputs = len(brick.inputs), len(brick.outputs)
     made = [tuple(range(inputs + i * outputs, inputs + (i + 1) * outputs)) for i in range(_AGAIN)]
@@ -352,6 +355,9 @@ def by_itself(brick: Brick, granularity: str) -> Decomposition:
         inputs=tuple(range(inputs)),
         outputs=made[-1],
         types=(*brick.inputs.values(), *_AGAIN * (*brick.outputs.values(),)),
-        occurrences=tuple(Occurrence(brick.key, tuple(range(inputs)), each) for each in made),
+        occurrences=tuple(
+            Occurrence(brick.key, tuple(range(inputs)), each, in_place=0 if in_place else None)
+            for each in made
+        ),
     )
-    return Decomposition(plan, {brick.key: brick}, 0.0, _AROUND_BYTES)
+    return Decomposition(plan, {brick.key: brick}, 0.0, around_bytes)

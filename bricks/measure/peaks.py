@@ -17,7 +17,7 @@ from functools import cache
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
 from bricks.decompose.identity import Cutter
-from bricks.decompose.plan import Brick
+from bricks.decompose.plan import Brick, Decomposition, by_itself
 from bricks.graph.view import graph_of
 from bricks.measure.rounds import StopRule
 
@@ -40,10 +40,14 @@ _FLOAT = 4
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A brick that reads and writes ``size_bytes`` in all, and computes next to nothing."""
+    """A brick that reads and writes ``size_bytes`` in all, and computes next to nothing.
+
+    With ``in_place`` it writes over its input.
+    """
 
     size_bytes: int
     brick: Brick
+    in_place: bool = False
 
 
 @cache
@@ -57,12 +61,14 @@ def compute_peaks() -> tuple[Brick, ...]:
 def memory_peaks() -> tuple[Stream, ...]:
     """Streams of 32-bit floats, by size: that write as much as they read, or half as much.
 
-    Which is the faster one depends on the machine, for a cache may read what is to be written.
+    Which is the fastest depends on the machine. A cache may first read the lines that are to be
+    written; in place, they are there already.
     """
     found = []
     for size_bytes in _STREAMED:
         count = size_bytes // _FLOAT
         found += [
+            Stream(size_bytes, _stream("Relu", ["x"], count // 2), in_place=True),
             Stream(size_bytes, _stream("Identity", ["x"], count // 2)),
             Stream(size_bytes, _stream("Add", ["x", "z"], count // 3)),
         ]
@@ -73,6 +79,14 @@ def memory_peaks() -> tuple[Stream, ...]:
 def peak_bricks() -> tuple[Brick, ...]:
     """All of them."""
     return (*compute_peaks(), *(stream.brick for stream in memory_peaks()))
+
+
+def at_best(granularity: str) -> list[Decomposition]:
+    """All of them as they run fastest: with caches that nothing else has used in between."""
+    alone = [by_itself(brick, granularity, around_bytes=0) for brick in compute_peaks()]
+    for stream in memory_peaks():
+        alone.append(by_itself(stream.brick, granularity, in_place=stream.in_place, around_bytes=0))
+    return alone
 
 
 def _product(rows: int, terms: int, columns: int) -> Brick:

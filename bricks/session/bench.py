@@ -27,7 +27,6 @@ from bricks.decompose.streams import streams_of
 from bricks.errors import UsageError
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Basis
-from bricks.graph.in_memory import proto_of, title_of, write_model
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.measure.campaign import CampaignResult, Progress
@@ -40,9 +39,7 @@ from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.profile import Profile
-from bricks.session.adaptive import deviation, probes
 from bricks.session.campaigns import Campaigns
-from bricks.session.comparing import compare
 from bricks.session.defaults import CACHE, PROBE_BRICKS, PROBING_S
 from bricks.session.estimator import Estimator
 from bricks.session.latency_model import LatencyModel
@@ -182,6 +179,9 @@ class Bench:
                 raise UsageError(f"{model} holds {len(found)} models: name one of them")
             title, path = found[0]
         else:
+            # Here, as below: to predict what is measured, nothing more need be imported.
+            from bricks.graph.in_memory import proto_of, title_of, write_model
+
             proto = proto_of(model)
             title = title_of(proto)
             path = write_model(proto, self._folder_of_its_own(), title)
@@ -273,7 +273,7 @@ class Bench:
             jobs = [job for job in jobs if job.keys]
         alone = list(alone)
         self.store.save_bricks(alone)
-        jobs += [self._lone_job(brick) for brick in alone]
+        jobs += [self._lone_job(by_itself(brick, str(self._granularity))) for brick in alone]
         result = self._campaigns.measure(jobs)
         keys = {key for job in jobs for key in job.keys}
         found = self.store.results(self.target.key, sorted(keys))
@@ -300,6 +300,8 @@ class Bench:
         differs: from then on all others can be predicted. Takes at most about ``budget_s`` seconds
         of measuring. What is measured already counts, and need not be again.
         """
+        from bricks.session.adaptive import deviation, probes
+
         started = time.perf_counter()
         jobs = [Job(model, self.decompose(model), whole=False) for model in models]
         latency_model = self.latency_model()
@@ -325,22 +327,23 @@ class Bench:
         )
 
     def measure_alone(
-        self, bricks: Iterable[Brick], *, rule: StopRule | None = None
+        self, bricks: Iterable[Brick | Decomposition], *, rule: StopRule | None = None
     ) -> CampaignResult:
         """Measure ``bricks``, each by itself, whatever the effort; what the cache has stays.
 
-        Until ``rule`` is met, by default that of the options.
+        As :func:`~bricks.decompose.plan.by_itself` runs them, or decomposed so already. Until
+        ``rule`` is met, by default that of the options.
         """
-        bricks = list(bricks)
-        self.store.save_bricks(bricks)
-        return self._campaigns.measure_all(
-            [self._lone_job(brick) for brick in bricks], None, rule=rule
-        )
+        cut = str(self._granularity)
+        alone = [by_itself(each, cut) if isinstance(each, Brick) else each for each in bricks]
+        self.store.save_bricks([brick for each in alone for brick in each.bricks.values()])
+        return self._campaigns.measure_all(list(map(self._lone_job, alone)), None, rule=rule)
 
-    def _lone_job(self, brick: Brick) -> Job:
-        decomposition = by_itself(brick, str(self._granularity))
-        nothing = Model(brick.key, Path(), b"", (), decomposition.plan.digest)
-        return Job(nothing, decomposition, whole=False)
+    @staticmethod
+    def _lone_job(alone: Decomposition) -> Job:
+        (key,) = alone.bricks
+        nothing = Model(key, Path(), b"", (), alone.plan.digest)
+        return Job(nothing, alone, whole=False)
 
     def run(self, models: Iterable[Model]) -> CampaignResult:
         """Measure whole ``models``, and none of their bricks: what anyone would do without them."""
@@ -416,6 +419,8 @@ class Bench:
         Whole models are measured once per target and number of workers too, so a second comparison
         runs nothing.
         """
+        from bricks.session.comparing import compare
+
         return compare(
             models,
             target=self.target,

@@ -16,7 +16,6 @@ from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor
 from bricks.predict.effort import Effort
 from bricks.samples.call_overhead import PROBES
-from bricks.session.adaptive import AdaptiveMeasurement
 from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options
 from bricks.session.plans import Plans
@@ -65,6 +64,9 @@ class Campaigns:
         whole = any(job.whole for job in jobs)
         if not jobs or (self._effort.complete and (whole or budget_s is None)):
             return self.measure_all(jobs, budget_s)
+        # Here: measuring everything needs no planning, and should not import it.
+        from bricks.session.adaptive import AdaptiveMeasurement
+
         adaptive = AdaptiveMeasurement(
             jobs, self._latency_model(), self._effort, budget_s, self._progress
         )
