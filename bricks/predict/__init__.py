@@ -1,5 +1,5 @@
-"""Predict the latency of bricks that were not measured, and plan which to measure.
+"""Predict the latency of unmeasured bricks, and plan which bricks to measure.
 
 Here because both follow from one model of how latencies depend on work. Must not know how bricks
-are measured, nor what is made of their latencies.
+are measured, nor how their latencies are used.
 """

@@ -1,8 +1,8 @@
-"""What measuring bricks costs, learned from what measuring others has cost on the same target.
+"""Cost model of measuring bricks, learned from past measurements on the same target.
 
-Seconds of benchmarking grow with a fixed part of each brick (loading it), with its operations, and
-with the bytes that it reads and writes. And, as long as nothing is known of a target, what it
-usually costs. It must not know how measuring works, nor what for.
+The seconds of benchmarking grow with a fixed part for each brick (loading it), with its operations,
+and with the bytes that it reads and writes. For a target without measurements, typical costs stand
+in. Must not know how measuring works, nor why it is done.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from bricks.decompose.plan import Brick
 from bricks.samples.statistics import median
 
-# Fewer measured bricks than this say too little of others.
+# With fewer measured bricks than this nothing is learned.
 MIN = 10
 
-# What measuring a brick takes: seconds until it is loaded, with those that lead in, and more for
-# each byte of weights, which are copied and packed into memory that is filled for the first time;
-# how often its latency is spent at least, and how often more where it is all of a model. As found
-# of some 500 bricks of the zoo; the proportions are what matters.
+# The cost of measuring a brick: seconds until it and its lead-in are loaded; seconds for each byte
+# of weights, which are copied and packed into newly allocated memory; the minimum number of times
+# its latency is spent; and the further number for a brick that is a whole model. Fitted on some 500
+# bricks of the zoo; only the proportions matter.
 _LOAD_S, _LOAD_S_PER_BYTE, _RUNS, _MORE_RUNS = 5e-3, 3e-9, 15.0, 45.0
 
 _PARTS = 10
@@ -30,9 +30,9 @@ _INTERVAL = (0.025, 0.975)
 
 
 def usual_s(weight_bytes: np.ndarray, latency_s: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """About how many seconds measuring each brick takes, by what is believed of its latency.
+    """The approximate seconds that measuring each brick takes, given its believed latency.
 
-    ``share`` is that of the model of which it is most: what matters more is sampled more often.
+    ``share`` is its largest share of any model: bricks with a larger share are sampled more often.
     """
     seconds: np.ndarray = _LOAD_S + _LOAD_S_PER_BYTE * weight_bytes
     return seconds + latency_s * (_RUNS + _MORE_RUNS * share)
@@ -40,7 +40,7 @@ def usual_s(weight_bytes: np.ndarray, latency_s: np.ndarray, share: np.ndarray) 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of benchmarking, and an interval: see :meth:`CostModel.cost` for what it holds."""
+    """Seconds of benchmarking, with an interval; :meth:`CostModel.cost` gives its coverage."""
 
     estimate_s: float
     low_s: float
@@ -61,17 +61,17 @@ class CostModel:
     outcomes: tuple[tuple[float, float], ...]
 
     def brick_s(self, brick: Brick) -> float:
-        """The seconds that measuring this brick will take."""
+        """The predicted seconds of measuring this brick."""
         factors = self.blind_factors if brick.flops is None else self.factors
         return float(np.dot(factors, _features(brick)))
 
     def cost(self, bricks: Iterable[Brick]) -> Cost:
-        """What measuring these will cost.
+        """The predicted cost of measuring these bricks.
 
-        The interval is that in which 95 % of the groups of as many bricks came out that were
-        measured one after another (of a fifth of all, where that is fewer). What is new may be less
-        like them than they are like each other: tried on four caches of zoo models, 8 to 60 bricks
-        at a time, it held four times in five.
+        The interval covers 95 % of the past groups of this many bricks measured one after another
+        (groups of a fifth of all, if that is fewer). New bricks may resemble the measured ones less
+        than these resemble each other: on four caches of zoo models, with 8 to 60 bricks at a time,
+        the interval held four times in five.
         """
         each_s = [self.brick_s(brick) for brick in bricks]
         total_s = sum(each_s)
@@ -82,7 +82,7 @@ class CostModel:
 
     @property
     def median_abs_error(self) -> float:
-        """Median of ``|estimate / seconds - 1|`` over ten parts of what was measured."""
+        """Median of ``|estimate / seconds - 1|`` over ten parts of the measured bricks."""
         parts = np.array_split(np.array(self.outcomes), min(_PARTS, len(self.outcomes)))
         sums = [part.sum(axis=0) for part in parts]
         return median([abs(float(guess_s / real_s) - 1) for real_s, guess_s in sums])
@@ -98,8 +98,8 @@ class CostModel:
 def fit(measured: Sequence[tuple[Brick, float]]) -> CostModel | None:
     """Learn from bricks and the seconds that measuring them took, in the order of measuring.
 
-    None if they are fewer than ``MIN``. How well it does is found by cross-validation: a tenth
-    that was measured in one go (so about the bricks of one model) is estimated from the rest.
+    None if there are fewer than ``MIN``. The error is found by cross-validation: each tenth of the
+    bricks, measured consecutively (so about the bricks of one model), is estimated from the rest.
     """
     costs = [(brick, wall_s) for brick, wall_s in measured if wall_s > 0]
     if len(costs) < MIN:
@@ -123,10 +123,10 @@ def _fitted(costs: Sequence[tuple[Brick, float]]) -> CostModel:
 
 
 def _factors(features: np.ndarray, seconds: np.ndarray) -> tuple[float, ...]:
-    """Least squares without negative factors, then scaled so that the sum is right.
+    """Nonnegative least squares, then scaled so that the sum is right.
 
-    What a brick costs varies by about the root of it, as sums do, so that is how much it counts.
-    Each costs something: a tenth of the cheapest that was measured at least.
+    The cost of a brick varies by about its square root, as sums do, and is weighted accordingly.
+    Each brick costs at least a tenth of the cheapest measured one.
     """
     min_s = 0.1 * seconds.min()
     expected = np.full(len(seconds), seconds.mean())
@@ -139,7 +139,7 @@ def _factors(features: np.ndarray, seconds: np.ndarray) -> tuple[float, ...]:
 
 
 def _least_squares(features: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Factors of the columns; those that would be negative are left out."""
+    """Factors of the columns; columns whose factor would be negative are dropped."""
     factors = np.zeros(features.shape[1])
     scale = np.linalg.norm(features, axis=0)
     columns = np.flatnonzero(scale)

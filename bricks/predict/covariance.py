@@ -1,7 +1,7 @@
-"""How alike bricks are: what the latency of one tells of another's.
+"""Covariance between bricks: how much the latency of one tells about another's.
 
-Bricks of a kind are places in a space of sizes and tags, and what their rooflines leave over is
-alike where they are near. It must not know what is learned from that.
+Bricks of a kind are points in a space of sizes and tags, and their residuals from the roofline are
+correlated where the points are close. Must not know what is learned from it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class CovarianceParams:
-    """How alike the residuals of two bricks of a kind are; variances are of log-latencies.
+    """Covariance parameters for the residuals of a kind's bricks; variances of log-latencies.
 
-    Residuals have in common what all bricks of a kind have (``common``), what those with the same
-    operator and tags have (``mean``), and what those of similar sizes have: over a ``wide`` range,
-    and over one shorter by ``ratio`` (``near``). ``lengths`` are the ranges, in factors of two, of
-    each size, of the bytes moved, of the roofline, and of the weights around. ``apart`` and
-    ``other`` say by how much less alike bricks are whose tags, or whose operators, differ.
-    ``noise`` is what no other brick tells.
+    The covariance is a sum: a part shared by all bricks of a kind (``common``), a part shared by
+    those with the same operator and tags (``mean``), and parts shared by those of similar sizes,
+    over a ``wide`` range and over one shorter by ``ratio`` (``near``). ``lengths`` are the ranges,
+    in factors of two, of each size, of the bytes moved, of the roofline, and of the context's
+    weights. ``apart`` and ``other`` are how much the covariance falls between bricks whose tags, or
+    whose operators, differ. ``noise`` is the variance that other bricks cannot explain.
     """
 
     lengths: tuple[float, ...]
@@ -41,12 +41,12 @@ class CovarianceParams:
 
     @property
     def prior(self) -> float:
-        """The variance of a residual of which nothing is known."""
+        """The prior variance of a residual."""
         return self.common + self.mean + self.wide + self.near
 
 
-# Found once, on half of the families of the zoo (see benchmarks/prediction.py): with these, bricks
-# of left-out families are foretold best. How wide intervals are is learned anew each time.
+# Found once, on half of the families of the zoo (see benchmarks/prediction.py), as the values that
+# predict bricks of left-out families best. The width of intervals is learned anew each time.
 COVARIANCE_PARAMS = {
     CONVOLUTION: CovarianceParams(
         lengths=(18, 13, 2.2, 9, 0.8, 5.5, 10, 4.5, 4.7, 30, 24), apart=(1.8, 3.5, 0.7, 0.05, 0.05),
@@ -61,13 +61,13 @@ COVARIANCE_PARAMS = {
         other=0.5, common=0.1, mean=0.5, wide=0.07, near=0.05, ratio=13.0, noise=0.15,
     ),
 }  # fmt: skip
-# Latencies of microseconds are less exact: the timer, and what a call finds in the caches.
+# Latencies of microseconds are less exact, because of the timer and the caches at each call.
 _NOISE_S = 0.3e-6
 
-# More weights around than this are all the same: no processor keeps them near.
+# Context weights beyond this size all count the same: no processor caches them.
 _MAX_AROUND_BYTES = 2.0**30
 
-# Rows of a matrix that are computed at once.
+# Number of matrix rows computed at once.
 STRIPE = 128
 
 
@@ -85,10 +85,10 @@ def feature_matrix(
 
 
 def covariance(a: Array, b: Array, params: CovarianceParams, *, lower: bool = False) -> Array:
-    """Of the residuals of all of ``a`` with all of ``b``, as :func:`feature_matrix` writes them.
+    """Covariance of the residuals of ``a`` and ``b``, given as :func:`feature_matrix` rows.
 
-    ``lower`` leaves out what is above the diagonal, or most of it. It is made in stripes, since
-    what leaves a processor's cache takes far longer.
+    ``lower`` leaves out most or all of the part above the diagonal. The matrix is computed in
+    stripes, because working outside a processor's cache takes far longer.
     """
     found = np.zeros((len(a), len(b)))
     for begin in range(0, len(a), STRIPE):
@@ -117,13 +117,13 @@ def _stripe(a: Array, b: Array, params: CovarianceParams) -> Array:
 
 
 def noise_of(params: CovarianceParams, latency_s: Array) -> Array:
-    """The variance of what no other brick tells of bricks with these latencies."""
+    """The noise variance of bricks with these latencies."""
     noise: Array = params.noise**2 + (_NOISE_S / latency_s) ** 2
     return noise
 
 
 def by_kind(features: Mapping[str, BrickFeatures], keys: Collection[str]) -> dict[str, list[str]]:
-    """Those of ``keys`` that are of each kind."""
+    """The bricks among ``keys`` that are of each kind."""
     kinds: dict[str, list[str]] = {}
     for key in keys:
         kinds.setdefault(features[key].kind, []).append(key)

@@ -1,4 +1,4 @@
-"""How much is measured, and how much left to be predicted."""
+"""Efforts: how much is measured, and how much is left to be predicted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Measures until what is predicted leaves no model's estimate more open than ``deviation``.
+    """Measures until the relative uncertainty of every model's estimate is at most ``deviation``.
 
     That is a relative standard deviation. Zero: nothing is predicted.
     """

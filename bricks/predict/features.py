@@ -1,9 +1,9 @@
-"""What can be told of a brick without running it, in the form that latencies are learned from.
+"""Features of a brick that are known without running it, for learning latencies.
 
-Traits are few, and chosen for what decides how long a runtime takes: the operator, its layout and
-what is fused into it, the shapes that its inner loops see, and the bytes and operations of it all.
-Bricks of one ``kind`` have the same traits in the same places, so that they can be compared. It
-must not know latencies.
+Features are few, and chosen for their effect on how long a runtime takes: the operator, its layout
+and fused operators, the shapes of its inner loops, and the total bytes and operations. Bricks of
+one ``kind`` have the same features in the same columns, so that they can be compared. Must not know
+latencies.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from bricks.graph.topology import default_domain
 
 CONVOLUTION, PRODUCT, STREAM = "convolution", "product", "stream"
 
-# What each kind's sizes are, in their order; all are logarithms to base 2.
+# The sizes of each kind, in order; all are logarithms to base 2.
 SIZES = {
     CONVOLUTION: ("pixels", "width", "terms", "outputs", "groups", "taps", "stride", "dilation"),
     PRODUCT: ("batch", "rows", "columns", "terms"),
     STREAM: ("written", "read", "run", "operands", "taps"),
 }
-# What each kind's tags are, in their order. What the operator is stands beside them.
+# The tags of each kind, in order. The operator is stored separately.
 TAGS = {
     CONVOLUTION: ("form", "layout", "dtype", "activation", "summed"),
     PRODUCT: ("layout", "dtype", "activation", "transposed", "weight"),
@@ -46,9 +46,9 @@ _PRODUCTS = frozenset(
     "Gemm MatMul FusedGemm FusedMatMul MatMulInteger QLinearMatMul MatMulIntegerToFloat"
     " DynamicQuantizeMatMul QGemm TransposeMatMul GemmFloat8".split()
 )
-# These read no more than they write, however large the table is that they choose from.
+# These read no more than they write, however large the table is that they select from.
 _SELECTING = frozenset("Gather GatherElements GatherND Slice Compress Shape Size".split())
-# These work along an axis, the last one unless they say so.
+# These work along an axis, the last one by default.
 _ALONG_AXIS = frozenset(
     "ArgMax ArgMin Concat Gather LayerNormalization LogSoftmax LpNormalization QLinearConcat"
     " Softmax Split".split()
@@ -57,19 +57,19 @@ _BROADCASTING = frozenset(
     "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Expand Greater GreaterOrEqual Less"
     " LessOrEqual Max Mean Min Mod Mul Or PRelu Pow QLinearAdd QLinearMul Sub Sum Where Xor".split()
 )
-# Windows of more rows are no windows; nothing is counted there.
+# Windows with more rows are not treated as windows; nothing is counted there.
 _MAX_ROWS = 1 << 16
 _MODES = ("mode", "reduction", "coordinate_transformation_mode", "nearest_mode", "direction")
 
 
 @dataclass(frozen=True, slots=True)
 class BrickFeatures:
-    """What is known of one brick; ``sizes`` and ``tags`` are as ``SIZES`` and ``TAGS`` say.
+    """The features of one brick; ``SIZES`` and ``TAGS`` describe ``sizes`` and ``tags``.
 
     ``operator`` is its operator, or all of them joined by ``+``. ``flops`` is 0 where the work is
-    not known. ``pieces`` is in how many stretches memory is gone through, as far as that tells.
-    ``around_bytes`` are those of all weights of the model that the brick is of: if they are few,
-    they stay in the caches from one run to the next.
+    not known. ``pieces`` is the number of memory stretches accessed, as far as it is known.
+    ``around_bytes`` are the bytes of all weights of the model that the brick is from: if they are
+    few, they stay in the caches from one run to the next.
     """
 
     kind: str
@@ -84,20 +84,20 @@ class BrickFeatures:
     around_bytes: float
 
     def tag(self, name: str) -> str:
-        """The tag of that name, of those that its kind has."""
+        """The tag of that name, one of those of its kind."""
         return self.tags[TAGS[self.kind].index(name)]
 
     @property
     def kernel(self) -> str:
-        """The operator, in one of the ways that runtimes have for it."""
+        """The operator and the variant of it for which runtimes have a separate kernel."""
         way = {CONVOLUTION: "form", STREAM: "pattern"}.get(self.kind)
         return self.operator if way is None else f"{self.operator} {self.tag(way)}"
 
 
 def extract_features(brick: Brick, around_bytes: float = math.inf) -> BrickFeatures:
-    """The traits of ``brick``. Of several nodes, the one that is likely to take longest counts.
+    """The features of ``brick``. Of several nodes, the one that is likely to take longest counts.
 
-    Where no model is known, its weights are taken for more than any cache holds.
+    Where no model is known, its weights are assumed to exceed every cache.
     """
     model = onnx.ModelProto.FromString(brick.model)
     node = _Node(_heaviest(model.graph.node), _types(brick, model), model)
@@ -122,10 +122,10 @@ def extract_features(brick: Brick, around_bytes: float = math.inf) -> BrickFeatu
 def context_weight_bytes(
     models: Iterable[Mapping[str, int]], weight_bytes: Mapping[str, int], beside_bytes: int = 0
 ) -> dict[str, float]:
-    """The bytes of weights around each brick: of that model with the fewest that has it.
+    """The context weight bytes of each brick, from the smallest model that has it.
 
-    There it is likely to be measured, since it is a larger share of such a model. ``models`` are
-    given as in :attr:`Plan.copies`; bricks that are not in ``weight_bytes`` do not count. Each
+    The brick is likely to be measured in that model, since it is a larger share of it. ``models``
+    are given as in :attr:`Plan.copies`; bricks that are not in ``weight_bytes`` do not count. Each
     model has ``beside_bytes`` of weights more.
     """
     found: dict[str, float] = {}
@@ -162,7 +162,7 @@ class _Node:
         return self.has(port) and self._ports[port] in self._initializers
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute; texts are decoded."""
+        """The value of an attribute; strings are decoded."""
         found = self._attributes.get(name)
         if found is None:
             return default
@@ -170,7 +170,7 @@ class _Node:
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
     def constant(self, port: int) -> tuple[int, ...]:
-        """The integers that an input holds, where they stand in the model; else none."""
+        """The integer values of an input, if the model stores them; else none."""
         tensor = self._initializers.get(self._ports[port]) if self.has(port) else None
         if tensor is None or not _holds_values(tensor):
             return ()
@@ -188,7 +188,7 @@ class _Node:
 
     @property
     def dtype(self) -> str:
-        """The element types of what comes in first and goes out first."""
+        """The element types of the first input and the first output."""
         ends = [*self.inputs[:1], *self.outputs[:1]]
         return ">".join(dict.fromkeys(end.dtype for end in ends if end is not None))
 
@@ -223,7 +223,7 @@ def _heaviest(nodes: Sequence[onnx.NodeProto]) -> onnx.NodeProto:
 
 
 def _bytes(brick: Brick, operator: str) -> tuple[float, float, float]:
-    """Bytes that are read, written, and read of weights."""
+    """The bytes read, the bytes written, and the bytes of weights read."""
     weights = brick.numeric_weight_bytes
     written = sum(_size_bytes(t) for t in brick.outputs.values())
     read = brick.bytes_moved - weights - written
@@ -249,14 +249,14 @@ def _window(node: _Node) -> tuple[int, ...]:
 
 
 def _weight(node: _Node) -> tuple[int, ...]:
-    """The shape of what is convolved, or multiplied, with."""
+    """The shape of the weights: the convolution's filter, or the right operand."""
     return node.shape(3 if node.operator.startswith("QLinear") else 1)
 
 
 def _size_bytes(type_: ValueType) -> int:
     try:
         return type_.size_bytes
-    except KeyError:  # texts
+    except KeyError:  # strings
         return 0
 
 
@@ -266,7 +266,7 @@ Description = tuple[tuple[str, ...], tuple[float, ...]]
 def _convolution(node: _Node) -> Description:
     weight, data, window = _weight(node), node.shape(0), _window(node)
     transposed = "Transpose" in node.operator
-    # A transposed convolution does for each pixel of its input what others do for the output.
+    # A transposed convolution does the work of others' output pixels for each pixel of its input.
     space = (data if transposed else node.output)[2:]
     groups = max(1, int(node.attribute("group", 1)))
     first, second = weight[:2] if len(weight) > 1 else (groups, 1)
@@ -289,10 +289,10 @@ def _convolution(node: _Node) -> Description:
 
 
 def _reaching(node: _Node, data: Sequence[int], window: Sequence[int]) -> float:
-    """How many taps of a window count, on average: kernels skip rows that lie in the padding.
+    """The average number of window taps that count: kernels skip rows that lie in the padding.
 
-    Where a window is dilated beyond what it moves over, those are most. Within a row, skipping what
-    lies outside takes about what it saves.
+    Where a dilated window exceeds its input, most rows do. Within a row, skipping the padding costs
+    about as much time as it saves.
     """
     rank = len(window)
     strides = tuple(node.attribute("strides", ())) or (1,) * rank
@@ -315,13 +315,13 @@ def _reaching(node: _Node, data: Sequence[int], window: Sequence[int]) -> float:
 
 
 def _form(groups: int, terms: int, taps: int, data: Sequence[int], *, blocked: bool) -> str:
-    """Runtimes have a kernel of their own for each of these."""
+    """The form of a convolution; runtimes have a separate kernel for each."""
     if groups > 1:
         return "depthwise" if terms == 1 else "grouped pointwise" if taps == 1 else "grouped"
     channels = data[1] if len(data) > 1 else math.inf
     if channels < 8:
         return "image"
-    if blocked and channels < 16:  # less than a block, where a block is that large
+    if blocked and channels < 16:  # less than a block, for blocks of this size
         return "narrow"
     return "pointwise" if taps == 1 else "dense"
 
@@ -345,7 +345,7 @@ def _product(node: _Node) -> Description:
 
 
 def _stream(node: _Node) -> Description:
-    """All else: what counts is what comes in and goes out, and in pieces of which length."""
+    """All other operators: bytes read and written, and the length of contiguous runs."""
     written = sum(t.elements for t in node.outputs if t is not None)
     arrays = [t for t in node.operands if t is not None and t.elements > 1]
     read = sum(t.elements for t in arrays)
@@ -353,7 +353,7 @@ def _stream(node: _Node) -> Description:
         read = min(read, written)
     pattern, run = _pattern(node)
     window = node.attribute("kernel_shape", ())
-    # Some models ask for a window that is larger than what it is moved over.
+    # Some models ask for a window that is larger than its input.
     taps = min(math.prod(window), math.prod(node.shape(0)[2:])) if window else 1
     taps = max(taps, int(node.attribute("size", 1) or 1))
     mode = "/".join(str(node.attribute(name, "")) for name in _MODES)
@@ -362,14 +362,14 @@ def _stream(node: _Node) -> Description:
 
 
 def _pattern(node: _Node) -> tuple[str, int]:
-    """How memory is gone through, and how many elements lie in a row there."""
+    """The memory access pattern, and the number of contiguous elements."""
     shape = node.shape(0)
     if node.operator == "Transpose":
         return _permuted(shape, tuple(node.attribute("perm", ()) or range(len(shape))[::-1]))
     if node.operator in _ALONG_AXIS:
         axis = int(node.attribute("axis", -1))
         whole = node.output if node.operator == "Concat" else shape
-        # Splitting and joining cuts along the axis, so the shortest piece counts.
+        # Split and Concat cut along the axis, so the shortest piece counts.
         pieces = [_shape(t) for t in (*node.inputs, *node.outputs)] if len(whole) else []
         along = [math.prod(p[axis:]) for p in pieces if len(p) == len(whole)]
         inner = math.prod(whole[axis:][1:]) <= 1
@@ -385,7 +385,7 @@ def _pattern(node: _Node) -> tuple[str, int]:
 
 
 def _permuted(shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[str, int]:
-    """Axes of one are no axes, and axes that stay together are one."""
+    """A transpose's pattern and run, with axes of size one dropped and adjacent ones merged."""
     if sorted(perm) != list(range(len(shape))):
         return "unknown", 1
     kept = [axis for axis in perm if shape[axis] > 1]
@@ -407,13 +407,13 @@ def _permuted(shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[str, int]:
 
 
 def _moves_one(order: Sequence[int]) -> bool:
-    """Whether one taken out leaves the others in order: runtimes have a fast way for that."""
+    """Whether moving one axis leaves the others in order: runtimes have a fast path for that."""
     rests = ([*order[:i], *order[i + 1 :]] for i in range(len(order)))
     return any(rest == sorted(rest) for rest in rests)
 
 
 def _broadcast(node: _Node) -> tuple[str, int]:
-    """The innermost stretch over which all operands go the same way."""
+    """The innermost stretch over which all operands have the same access pattern."""
     out = node.output
     ports = node.inputs[:1] if node.operator == "Expand" else node.inputs
     smallest = min(map(_shape, ports), key=math.prod, default=())

@@ -1,11 +1,11 @@
-"""Which bricks are worth measuring, where the others can be predicted.
+"""Plans which bricks are worth measuring, when the others can be predicted.
 
-A brick that is measured tells of itself and of all that are like it, as the predictor's Gaussian
-process has it. That is known before anything is measured: so those are chosen that, for the time
-which measuring them takes, narrow the estimates of models most (active learning after Cohn,
-Ghahramani and Jordan, *Active Learning with Statistical Models*, 1996). What a kernel costs of
-which nothing was measured is anyone's guess: so one brick of each comes first. It must not know
-how anything is measured.
+Measuring a brick reduces the uncertainty of that brick and of all similar ones, as given by the
+predictor's Gaussian process. The reduction is known before the measurement: so the planner chooses
+the bricks that narrow the estimates of models most for the time that measuring them takes (active
+learning after Cohn, Ghahramani and Jordan, *Active Learning with Statistical Models*, 1996). The
+cost of an unmeasured kernel cannot be predicted well: so one brick of each kernel comes first. Must
+not know how bricks are measured.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
 
-# How far below its goal a model is wanted, so that one is not almost known for ever.
+# Models are brought to this fraction of the goal, so that none stays just above it.
 _BELOW = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What is believed of a brick's latency in seconds, and whether that was measured.
+    """The believed latency of a brick in seconds, and whether it was measured.
 
-    ``scale`` is how far off predictions like this are, compared to what is usual.
+    ``scale`` is the error of such predictions relative to the usual one.
     """
 
     latency_s: float
@@ -48,11 +48,11 @@ class Belief:
 
 
 class Planner:
-    """Chooses for some models, by what is believed of their bricks.
+    """Chooses bricks to measure for some models, given beliefs about their latencies.
 
-    ``counts`` tells by model how often each brick counts. What is alike is decided at first, by
-    what is believed then; how much it matters, whenever more is known (:meth:`believe`).
-    ``familiar`` are kernels whose cost is known by other means.
+    ``counts`` gives by model how often each brick counts. The covariance between bricks is computed
+    once, from the initial beliefs; the weight of each brick is updated by :meth:`believe`.
+    ``familiar`` are kernels whose cost is known from other sources.
     """
 
     def __init__(
@@ -71,19 +71,19 @@ class Planner:
         self.believe(beliefs)
 
     def believe(self, beliefs: Mapping[str, Belief]) -> None:
-        """Go on from what is known now. What was chosen before counts as measured."""
+        """Continue with updated beliefs. Bricks that were chosen before count as measured."""
         for kind in self._kinds:
             kind.believe(beliefs, self._counts)
         self._variances = sum((k.variances() for k in self._kinds), np.zeros(len(self._counts)))
 
     def deviations(self) -> Array:
-        """The relative standard deviations of the models' estimates, in no order."""
+        """The relative standard deviations of the models' estimates, in no particular order."""
         return np.sqrt(np.maximum(self._variances, 0.0))
 
     def meets(self, goal: float, slack: float = 1.0) -> bool:
         """Whether 9 of 10 models are known to this relative deviation, or ``slack`` times it.
 
-        The last few are those that cost most. And of every kernel something was measured.
+        The last few models would cost most. Every kernel must also have a measured brick.
         """
         strange = any(kind.strange for kind in self._kinds)
         return not strange and self._typical(0.9) <= goal * slack
@@ -96,9 +96,9 @@ class Planner:
     ) -> list[str]:
         """The bricks to measure, the most worthwhile first, until the ``goal`` is met.
 
-        That is a relative standard deviation (:meth:`meets`); at zero all are chosen. Not fewer
-        than ``least``, if there are so many; not more than ``most``, nor than take about ``max_s``
-        seconds, but one.
+        The goal is a relative standard deviation (:meth:`meets`); at zero all bricks are chosen. At
+        least ``least`` bricks are chosen, if there are that many; at most ``most``, and at most as
+        many as take about ``max_s`` seconds, but at least one.
         """
         chosen: list[str] = []
         spent_s = 0.0
@@ -110,7 +110,7 @@ class Planner:
         return chosen
 
     def _worthwhile(self, goal: float, least: int) -> Iterator[tuple[str, float]]:
-        """What to measure next, and the seconds that it takes; taken as measured from then on."""
+        """The next brick to measure, and its cost in seconds; counts as measured afterwards."""
         taken = 0
         for kind in self._kinds:
             while kind.strange:
@@ -122,7 +122,7 @@ class Planner:
         while taken < least or not self.meets(goal):
             before, aim = (aim, open_models), 0.0 if self.meets(goal) else goal
             open_models = self._variances > max(aim**2, 1e-9)
-            # Found anew when another model is known well enough: that is often enough.
+            # Recomputed only when a further model is known well enough, which is often enough.
             if before[0] != aim or not np.array_equal(before[1], open_models):
                 wanted = self._wanted(open_models, aim)
             best = max(self._kinds, key=lambda kind: kind.best(wanted), default=None)
@@ -136,10 +136,10 @@ class Planner:
         yield from islice((each for kind in self._kinds for each in kind.left()), more)
 
     def _wanted(self, open_models: Array, aim: float) -> Array:
-        """What a variance less is worth, by model: all that keeps it from the aim is worth one.
+        """The value of reducing each model's variance: removing its excess over the goal is worth one.
 
-        So a brick that is dear and tells of one model alone comes late, however little is known of
-        that one. Without an aim, the variances of all that are open count alike.
+        So an expensive brick that informs one model only comes late, however uncertain that model
+        is. Without a goal, the variances of all uncertain models count alike.
         """
         excess = np.full(len(self._variances), self._variances.max(initial=1e-9))
         if aim:
@@ -150,7 +150,7 @@ class Planner:
 
 
 class _Candidate(NamedTuple):
-    """A brick to measure: its position among those of its kind, and the seconds it takes."""
+    """A brick to measure: its position among those of its kind, and its cost in seconds."""
 
     position: int
     key: str
@@ -158,9 +158,9 @@ class _Candidate(NamedTuple):
 
 
 class _Kind:
-    """Bricks of one kind: what is not known of them yet, and what that does to each model.
+    """Bricks of one kind: their remaining uncertainty, and its effect on each model.
 
-    Nothing of one kind tells of another. ``strange`` are kernels of which nothing was measured.
+    Bricks of different kinds are independent. ``strange`` are kernels without a measured brick.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class _Kind:
         self._keys = keys
         self._like = COVARIANCE_PARAMS[kind]
         self._open = np.array([not beliefs[key].measured for key in keys])
-        # Of nodes that are cut out together, the operators say little by their names.
+        # For nodes that are cut out together, operator names carry little information.
         kernels = [features[key].kernel for key in keys]
         self._kernels = np.array(["" if "+" in name else name for name in kernels])
         self.strange = set(self._kernels) - {"", *familiar, *self._kernels[~self._open]}
@@ -185,12 +185,12 @@ class _Kind:
         half = covariance(self._places, self._places, self._like, lower=True).astype(np.float32)
         self._prior = np.tril(half)
         self._prior += np.tril(half, -1).T
-        # What is known tells so much of each: rows of a square root of the covariance it explains.
+        # The explained part of each variance: rows of a square root of the explained covariance.
         self._told = self._of_measured()
         self._left = self._like.prior - (self._told**2).sum(axis=0)
 
     def believe(self, beliefs: Mapping[str, Belief], counts: Sequence[Mapping[str, int]]) -> None:
-        """Weigh each brick anew, by its share of each model; none that is known already."""
+        """Update the weight of each brick: its share of each model; zero for measured bricks."""
         believed = [beliefs[key] for key in self._keys]
         column = {key: i for i, key in enumerate(self._keys)}
         shares = np.zeros((len(counts), len(self._keys)))
@@ -218,12 +218,12 @@ class _Kind:
         return told
 
     def variances(self) -> Array:
-        """What is not known of each model: the variance of its estimate, relative to it."""
+        """The remaining variance of each model's estimate, relative to the estimate."""
         found: Array = ((self._effects + self._weights * self._noise) * self._weights).sum(axis=1)
         return found
 
     def _worth(self, wanted: Array) -> Array:
-        """What measuring each brings to the models that want it, for a second that it takes."""
+        """The benefit of measuring each brick to the wanted models, per second that it takes."""
         name = wanted.tobytes()
         if self._gains is None or self._gains[0] != name:
             rows = wanted > 0.0
@@ -234,15 +234,15 @@ class _Kind:
         return self._gains[1]
 
     def best(self, wanted: Array) -> float:
-        """The greatest worth of any."""
+        """The greatest worth of any brick."""
         return float(self._worth(wanted).max(initial=0.0))
 
     def first(self, wanted: Array) -> _Candidate:
-        """The one of greatest worth."""
+        """The brick of greatest worth."""
         return self._candidate(int(self._worth(wanted).argmax()))
 
     def stranger(self) -> _Candidate:
-        """Of the kernels that are ``strange``, the brick that is most of a model for its cost."""
+        """Of the ``strange`` kernels, the brick with the largest share of a model for its cost."""
         mine = np.isin(self._kernels, sorted(self.strange))
         return self._candidate(int(np.where(mine, self._most / self._costs_s, -1.0).argmax()))
 
@@ -250,7 +250,7 @@ class _Kind:
         return _Candidate(i, self._keys[i], float(self._costs_s[i]))
 
     def take(self, i: int) -> Array:
-        """Take one as measured; by how much less the variance of each model is then."""
+        """Count a brick as measured; returns the reduction of each model's variance."""
         held = max(self._left[i], 0.0) + self._noise[i]
         less: Array = (self._effects[:, i] + self._weights[:, i] * self._noise[i]) ** 2 / held
         mine = self._prior[i].astype(float)
@@ -267,7 +267,7 @@ class _Kind:
         return less
 
     def left(self) -> Iterator[tuple[str, float]]:
-        """Those that are not measured, and the seconds that each takes."""
+        """The bricks that are not measured, and the seconds that each takes."""
         for i in np.flatnonzero(self._open):
             yield self._keys[i], float(self._costs_s[i])
             self._open[i] = False

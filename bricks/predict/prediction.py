@@ -1,4 +1,4 @@
-"""What is expected of a brick that was not measured. Plain data: whoever learns it is elsewhere."""
+"""The predicted latency of an unmeasured brick: plain data. Must not know how it is learned."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from bricks.samples.statistics import NORMAL_95, Spread
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The latency of a brick that was not measured: log-normal, with its median in seconds.
+    """The predicted latency of an unmeasured brick: log-normal, with its median in seconds.
 
-    A call's cost is in it, as it is in a brick's measurement. ``log_sd`` is the standard deviation
-    of its logarithm.
+    It includes the cost of a call, as a brick's measurement does. ``log_sd`` is the standard
+    deviation of its logarithm.
     """
 
     latency_s: float
     log_sd: float
 
     def spread(self) -> Spread:
-        """The interval that holds it with 95 %, as if it were measured so."""
+        """The 95 % interval, in the form of a measured spread."""
         factor = math.exp(NORMAL_95 * self.log_sd)
         return Spread(self.latency_s, self.latency_s / factor, self.latency_s * factor, 0)
 
     def measurement(self, key: str, state_s: float | None) -> Measurement:
-        """As if it had been measured once, in this state of the machine."""
+        """In the form of a single measurement, in this machine state."""
         return Measurement(key, (Round((self.latency_s,), state_s),), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Predictions by key, and ``bias``: by how much they err together in one model.
+    """Predictions by key, and ``bias``: the standard deviation of the error common to one model.
 
-    That is a standard deviation too, relative to the part of the model that is predicted. They are
-    of the machine's state ``state_s``; None if that is not known.
+    ``bias`` is relative to the predicted part of the model. Predictions are for the machine state
+    ``state_s``; None if that is not known.
     """
 
     of: Mapping[str, Prediction] = field(default_factory=dict)
@@ -44,5 +44,5 @@ class Predictions:
     state_s: float | None = None
 
     def common_s(self, predicted_s: float) -> float:
-        """Half the width, in seconds, that erring together adds to the interval of this much."""
+        """Half the width, in seconds, that the common error adds to the interval of this much."""
         return NORMAL_95 * self.bias * predicted_s

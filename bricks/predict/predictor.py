@@ -1,10 +1,10 @@
-"""Latencies of bricks that were not measured, learned from those that were on the same target.
+"""Predicts latencies of unmeasured bricks, learned from bricks measured on the same target.
 
-Each kernel has a roofline of its own, fitted to what was measured. What that leaves over is
-interpolated by a Gaussian process: near a measured brick it follows that one, far from all of them
-it goes back to the roofline, and it knows how far it is. How wrong it is, and how much the bricks
-of one model are wrong together, is found by leaving out one group after another. It must not know
-how measurements came about, nor how latencies are added up.
+Each kernel has a roofline of its own, fitted to measured bricks. A Gaussian process interpolates
+the residuals: close to a measured brick the prediction follows that brick, far from all of them it
+returns to the roofline, and its uncertainty grows with the distance. The size of errors, and how
+far errors within one model are correlated, is found by leaving out one group after another. Must
+not know how measurements came about, nor how latencies are added up.
 """
 
 from __future__ import annotations
@@ -35,52 +35,53 @@ from bricks.predict.roofline import Roofline
 
 Array = np.ndarray
 
-# Fewer measured bricks than this say too little of others.
+# With fewer measured bricks than this nothing is learned.
 MIN = 30
 
-# More bricks of a kind than this are not learned from: the effort grows with their third power.
-# Keys are digests, so the first of them are as good as drawn by lot.
+# At most this many bricks of a kind are learned from: the effort grows with the third power. Keys
+# are digests, so the first keys are a random sample.
 MAX = 3000
 
 
-# How far off kernels are of which nothing was measured: a standard deviation of logarithms, found
-# by leaving out one operator after another.
+# The error for kernels without a measured brick: a standard deviation of logarithms, found by
+# leaving out one operator after another.
 _STRANGE_SD = 0.8
 
-# By how much predictions err together, before groups that are left out tell: between half of this
-# and twice as much, with two thirds. Families of the zoo were off by 0.03 to 0.15, host by host.
+# Prior for the common error of predictions, before left-out groups inform it: between half of this
+# and twice as much, with a probability of two thirds. Families of the zoo were off by 0.03 to 0.15,
+# host by host.
 _USUAL_BIAS, _BIAS_FACTOR = 0.07, 2.0
-# As many bricks as what is known of all others counts for; and how many times the usual error of
-# its kind a single one may count.
+# The number of bricks that the pooled error of all classes counts as; and the limit on the weight
+# of a single brick's error, as a multiple of the usual error of its kind.
 _FEW, _WORST = 10, 5.0
 
 
 class Alike(Kernel):  # type: ignore[misc]  # the library has no types
-    """The covariance of residuals, of bricks as :func:`_places` writes them."""
+    """The covariance of residuals, of bricks as rows of :func:`feature_matrix`."""
 
     def __init__(self, params: CovarianceParams) -> None:
         self.params = params
 
     def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Array:
-        """Of all of ``X`` with all of ``Y``, or with each other: then the lower half of it."""
+        """Of all of ``X`` with all of ``Y``, or of ``X`` with itself: then only the lower half."""
         return covariance(X, X if Y is None else Y, self.params, lower=Y is None)
 
     def diag(self, X: Array) -> Array:
-        """Of each with itself."""
+        """The variance of each."""
         return np.full(len(X), self.params.prior)
 
     def is_stationary(self) -> bool:
-        """Whether only distances count: they do, once tags are told apart."""
+        """Whether only distances count: they do, once tags are distinguished."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What was learned of one kind of brick.
+    """The model learned for one kind of brick.
 
-    ``process`` interpolates the residuals that the roofline leaves. ``scales`` are what standard
-    deviations are to be multiplied by: for each kernel, and under the empty name for all others.
-    ``kernels`` are those that were measured.
+    ``process`` interpolates the residuals of the roofline. ``scales`` are multipliers of standard
+    deviations: one for each kernel, and under the empty name one for all others. ``kernels`` are
+    those with a measured brick.
     """
 
     params: CovarianceParams
@@ -97,7 +98,7 @@ class _Field:
         """``roofline`` was fitted to the same bricks."""
         roof_s = roofline.seconds(features)
         noise = noise_of(params, roofline.latency_s)
-        # What decides how alike bricks are was found once: nothing is to be optimised here.
+        # The covariance parameters were found once: nothing is to be optimised here.
         process = GaussianProcessRegressor(Alike(params), alpha=noise, optimizer=None)
         residuals = np.log(roofline.latency_s / roof_s)
         process.fit(feature_matrix(features, roof_s, params), residuals)
@@ -108,7 +109,7 @@ class _Field:
         """Logarithms of latencies, and their standard deviations."""
         roof_s = self.roofline.seconds(features)
         at = feature_matrix(features, roof_s, self.params)
-        with warnings.catch_warnings():  # where a brick is just like a measured one, rounding shows
+        with warnings.catch_warnings():  # rounding shows where a brick equals a measured one
             warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
             found, deviations = self.process.predict(at, return_std=True)
         logs = np.log(roof_s) + found
@@ -118,14 +119,14 @@ class _Field:
         return logs, np.maximum(np.array(scale) * np.sqrt(deviations**2 + noise), least)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
-        """Errors and variances of the bricks at the positions of each group, had it not been there.
+        """Errors and variances of the bricks at the positions of each group, predicted without it.
 
-        No fit is needed for that but the roofline's: their part of the covariance's inverse tells
-        (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, section 5.4.2).
+        Only the roofline has to be fitted again: the group's block of the inverse covariance gives
+        the rest (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, section 5.4.2).
         """
         latency_s = self.roofline.latency_s
         lower = self.process.L_
-        # Half the digits are enough from here on, and take half the time.
+        # Single precision suffices from here on, and takes half the time.
         unit = np.eye(len(lower), dtype=np.float32)
         root = solve_triangular(lower.astype(np.float32), unit, lower=True, overwrite_b=True)
         residuals = [np.log(latency_s / self.roofline.seconds_without(mine)) for mine in groups]
@@ -164,7 +165,7 @@ class Predictor:
         return {key: found[key] for key in features}
 
     def scale(self, features: BrickFeatures) -> float:
-        """How far off predictions of such a brick are, compared to what the process expects."""
+        """The error of predictions of such a brick, relative to the process's own standard deviation."""
         field = self._fields.get(features.kind)
         return 1.0 if field is None else field.scales.get(features.kernel, field.scales[""])
 
@@ -181,10 +182,10 @@ def learn(
 ) -> Predictor | None:
     """Learn from the bricks that are in both ``features`` and ``latency_s``; None if too few are.
 
-    Latencies are all of one state of the machine, with a call's cost in them. ``groups`` are the
-    keys of the bricks of each family of models (or of each model): a brick that only one of them
-    has tells how far off predictions for another one will be. The order of mappings does not
-    matter, and nothing is drawn by lot.
+    All latencies are from one machine state, and include the cost of a call. ``groups`` are the
+    keys of the bricks of each family of models (or of each model): bricks that only one group has
+    show how large the errors will be for a new group. The order of mappings does not matter, and
+    nothing is random.
     """
     known = sorted(key for key in features if latency_s.get(key, 0.0) > 0)
     if len(known) < MIN:
@@ -233,7 +234,8 @@ def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[HeldOutError]
             names, latency_s = field.roofline.classes[mine], field.roofline.latency_s[mine]
             rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
             own = Counter(names)
-            # What is said of kernels that no other group has is no prediction, and known as such.
+            # A kernel that no other group has cannot be predicted, and its variance is already
+            # large.
             found += [
                 HeldOutError(group, str(name), *map(float, row))
                 for name, *row in rows
@@ -243,7 +245,7 @@ def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[HeldOutError]
 
 
 def scales_of(outcomes: Sequence[HeldOutError]) -> dict[str, float]:
-    """What standard deviations are to be multiplied by, of each class as far as it tells."""
+    """Multipliers of standard deviations, for each class as far as its errors inform it."""
     if not outcomes:
         return {"": 1.0}
     off = [abs(o.error / o.log_sd) for o in outcomes]
@@ -261,11 +263,11 @@ def scales_of(outcomes: Sequence[HeldOutError]) -> dict[str, float]:
 
 
 def _bias(outcomes: Sequence[HeldOutError]) -> float:
-    """What groups are likely to be off by, beyond what independent errors of bricks explain.
+    """The likely common error of a group, beyond the independent errors of its bricks.
 
-    The mean over all that is possible, each as likely as it is usual and makes what was found. The
-    likeliest one alone would be next to nothing as soon as the bricks' own errors may explain
-    everything; and a few groups would allow for anything if nothing were usual.
+    The posterior mean over all possible values. The most likely value alone would be close to zero
+    as soon as the bricks' own errors can explain the rest; without a prior, a few groups would
+    allow almost any value.
     """
     off, explained = [], []
     for group in sorted({o.group for o in outcomes}):
@@ -283,7 +285,7 @@ def _bias(outcomes: Sequence[HeldOutError]) -> float:
 
 
 def _owners(groups: Mapping[str, Collection[str]], known: Collection[str]) -> dict[str, str]:
-    """The group of each brick that no other group has."""
+    """The group of each brick that belongs to one group only."""
     having: dict[str, set[str]] = {key: set() for key in known}
     for group, keys in groups.items():
         for key in keys:

@@ -1,8 +1,8 @@
-"""What limits a brick: its latency as a sum of parts that a machine has a rate for.
+"""Roofline of a brick: its latency as a sum of parts, each with a rate of the machine.
 
-A call, operations, bytes of values, bytes of weights that are far away or near, and separate
-stretches of memory. The rates are found from measured bricks: for each kernel, as far as its bricks
-tell, and else as they are for others. It must not know what its errors are used for.
+The parts are a call, operations, bytes of values, bytes of uncached or cached weights, and separate
+stretches of memory. The rates are fitted to measured bricks: for each kernel as far as its bricks
+inform them, and otherwise as for all bricks. Must not know what its errors are used for.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
 
-# Seconds of a call, an operation, a byte of values, a byte of weights that lies far away or near,
-# and a stretch of memory: about what processors of this decade take. As logarithms, as all factors
-# are here.
+# Initial seconds of a call, an operation, a byte of values, a byte of uncached weights, a byte of
+# cached weights, and a stretch of memory: typical of processors of this decade. As logarithms, as
+# all factors are here.
 _START: Array = np.log([3e-6, 2e-11, 1e-10, 1e-10, 3e-11, 1e-9])
 
-# Weights of models that have as few bytes as the first of these are near whenever they are needed,
-# those of models with as many as the second are far; in between both, in proportion. As logarithms
-# to base 2; of a few that were tried, these foretold both halves of the zoo's families best.
+# A model's weights count as cached up to the first of these sizes in bytes, and as uncached from
+# the second on; in between, in proportion. As logarithms to base 2; of a few pairs that were tried,
+# these predicted both halves of the zoo's families best.
 _NEAR, _FAR = 21.0, 26.0
 
-# How far factors are looked for around those of others (a standard deviation of their logarithms),
-# for all bricks and for those of an operator; and how much a brick's latency is off all the same.
+# The prior width of factors (a standard deviation of their logarithms), for all bricks and for
+# those of an operator; and the error of a brick's latency that remains in any case.
 _FREEDOM, _OWN_FREEDOM = 2.0, 1.0
 _ERROR = 0.3
 
 _STEPS = 25
-# Who has less than this share of an operator's bricks does not decide its rates.
+# An operator's rates are fitted again only if more than this share of its bricks is left out.
 _NOTABLE = 0.3
 
 
@@ -53,7 +53,7 @@ class Roofline:
     def fit(
         cls, features: Sequence[BrickFeatures], latency_s: Array, prior: Array | None = None
     ) -> Roofline:
-        """Fitted to measured bricks; ``prior`` are the factors of what is like them."""
+        """Fitted to measured bricks; ``prior`` are the factors of similar bricks."""
         parts, classes = _parts(features), np.array([t.kernel for t in features])
         factors = _factors(parts, latency_s, _START if prior is None else prior, _FREEDOM)
         bare = cls(factors, {}, classes, parts, latency_s)
@@ -61,7 +61,7 @@ class Roofline:
 
     @classmethod
     def usual(cls) -> Roofline:
-        """What is to be expected before anything is measured."""
+        """The expected roofline before anything is measured."""
         nothing = np.zeros((0, len(_START)))
         return cls(_START, {}, np.array([], str), nothing, np.array([]))
 
@@ -71,9 +71,10 @@ class Roofline:
         return _seconds(_parts(features), factors)
 
     def seconds_without(self, left_out: Array) -> Array:
-        """Of the bricks it was fitted to, had those at these positions not been there.
+        """Latencies of the fitted bricks at these positions, from a fit without them.
 
-        What operators have in common stays as it is, and so do those that lose only a few bricks.
+        The factors common to all operators stay as they are, and so do those of operators that lose
+        only a few bricks.
         """
         kept = np.ones(len(self.classes), bool)
         kept[left_out] = False
@@ -109,7 +110,7 @@ def _seconds(parts: Array, factors: Array) -> Array:
 
 
 def _factors(parts: Array, latency_s: Array, prior: Array, freedom: float) -> Array:
-    """The likeliest factors, by the method of Levenberg and Marquardt; outliers count less."""
+    """The most likely factors, by the method of Levenberg and Marquardt; outliers count less."""
     goal, pull = np.log(latency_s), (_ERROR / freedom) ** 2
     unit = np.eye(len(prior))
 

@@ -1,11 +1,10 @@
-"""Latencies of bricks on a target that is hardly known, from those on others that are.
+"""Predicts latencies on a target with few measurements, from those on other targets.
 
-What a brick takes elsewhere tells most of what it takes here: the rest is how much faster or slower
-this target is at bricks of its kind and size, which a few dozen measured bricks tell. A ridge
-regression finds how to weigh the other targets; what that leaves over is interpolated by a Gaussian
-process, as what rooflines leave over is (:mod:`bricks.predict.predictor`). How far off that is, is
-found by leaving out some of the measured bricks after others. It must not know how measurements
-came about.
+The latency of a brick on other targets explains most of its latency here. The rest is how much
+faster or slower this target is at bricks of that kind and size, which a few dozen measured bricks
+show. A ridge regression weights the other targets; a Gaussian process interpolates its residuals,
+as it does for rooflines (:mod:`bricks.predict.predictor`). The error is found by leaving out some
+of the measured bricks after others. Must not know how measurements came about.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ Array = np.ndarray
 
 _KINDS = tuple(COVARIANCE_PARAMS)
 
-# How strongly the regression is held back, and by how much less alike residuals are than those of
+# The strength of the ridge penalty, and the variance of its residuals relative to those of
 # rooflines. Found on half of the families, with targets that are in no report.
 _PULL, _SHRINK = 1.0, 0.25
 
-# A measured latency is off by this much of itself, as a logarithm.
+# The error of a measured latency, as a standard deviation of its logarithm.
 _MEASURED_SD = 0.03
 
-# How far errors of a prediction from here and of one from elsewhere go together.
+# The correlation between the errors of a target's own prediction and of a transferred one.
 _ALIKE = 0.6
 
-# How quickly trust in another target ends, where it foretells less well than the best one.
+# How quickly the weight of a source target falls when it predicts worse than the best one.
 _STRICT = 3.0
 
 _FOLDS = 8
@@ -52,9 +51,9 @@ _FOLDS = 8
 
 @dataclass(frozen=True, slots=True)
 class SourceTarget:
-    """What is known of another target: bricks that were measured there, and what that teaches.
+    """A source target: the bricks that were measured there, and the predictor learned from them.
 
-    ``kernels`` are those of which something was measured.
+    ``kernels`` are those with a measured brick.
     """
 
     target_key: str
@@ -78,9 +77,9 @@ class SourceTarget:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Bricks as the other targets see them: a row each, and a column for each target.
+    """Bricks as seen by the source targets: a row for each brick, a column for each target.
 
-    ``trust`` is how much each target counts.
+    ``trust`` is the weight of each target.
     """
 
     features: Sequence[BrickFeatures]
@@ -103,14 +102,14 @@ class _Seen:
         )
 
     def part(self, rows: Array) -> _Seen:
-        """Some of the bricks."""
+        """The rows of some of the bricks."""
         features = [self.features[i] for i in rows]
         return _Seen(features, self.logs[rows], self.sds[rows], self.trust)
 
     def trusted(self, logs: Array) -> _Seen:
-        """The same, each target trusted as far as it foretells what was measured here.
+        """The same, each target trusted according to how well it predicts the latencies here.
 
-        But for a factor, and a power, that may be other ones for bricks of each kind.
+        A factor and a power for bricks of each kind are fitted first, and do not count as errors.
         """
         off = []
         for theirs in self.logs.T:
@@ -133,22 +132,22 @@ class _Seen:
 
     @property
     def weights(self) -> Array:
-        """How much each target counts for each brick."""
+        """The weight of each target for each brick."""
         found: Array = self.trust / (self.sds**2 + 0.05**2)
         return found
 
     @property
     def middle(self) -> Array:
-        """What all of them together say; those count more that are surer."""
+        """The weighted mean of all targets; more certain targets weigh more."""
         weights = self.weights
         found: Array = (self.logs * weights).sum(axis=1) / weights.sum(axis=1)
         return found
 
     @property
     def design(self) -> Array:
-        """What the regression stands on: kinds, sizes, and how far the targets are apart.
+        """The regression's inputs: kinds, sizes, and how far each target is from the mean.
 
-        Where a target has not measured a brick, it counts the less the less sure it is.
+        A target that has not measured a brick counts less the less certain its prediction is.
         """
         kinds = np.array([[t.kind == kind for kind in _KINDS] for t in self.features], float)
         middle = self.middle
@@ -160,14 +159,14 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """How this target differs: what the regression found, and by kind what that leaves over."""
+    """The correction for this target: the regression, and by kind the process of its residuals."""
 
     ridge: Ridge
     processes: Mapping[str, GaussianProcessRegressor]
 
     @classmethod
     def of(cls, seen: _Seen, logs: Array) -> _Fit:
-        """Of bricks whose latencies, as logarithms, are known here."""
+        """Fitted to bricks whose log-latencies are known here."""
         noise = _noise(seen, logs)
         left = logs - seen.middle
         sure = 1.0 / noise
@@ -202,7 +201,7 @@ class _Fit:
                 variances[mine] = _SHRINK * params.prior
                 continue
             at = feature_matrix([seen.features[i] for i in mine], np.exp(middle[mine]), params)
-            with warnings.catch_warnings():  # where bricks are just alike, rounding shows
+            with warnings.catch_warnings():  # rounding shows where bricks are equal
                 warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
                 found, sds = self.processes[kind].predict(at, return_std=True)
             logs[mine] += found
@@ -212,7 +211,7 @@ class _Fit:
 
 
 def _noise(seen: _Seen, logs: Array) -> Array:
-    """What neither other bricks nor other targets tell: of both latencies."""
+    """The noise of both latencies: variance that no other brick or target explains."""
     of_kind = np.zeros(len(logs))
     for kind in _KINDS:
         mine = seen.of_kind(kind)
@@ -224,9 +223,9 @@ def _noise(seen: _Seen, logs: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Predicts bricks of one target from what it shows itself, and from others.
+    """Predicts bricks of one target from its own measurements, and from other targets.
 
-    Used as a :class:`Predictor` is. What both say is weighed by how sure they are.
+    Used as a :class:`Predictor` is. The two predictions are weighted by their certainty.
     """
 
     own: Predictor
@@ -249,12 +248,12 @@ class Transfer:
         return found
 
     def scale(self, features: BrickFeatures) -> float:
-        """How far off predictions of such a brick are, compared to what the process expects."""
+        """The error of predictions of such a brick, relative to the process's own standard deviation."""
         return self.own.scale(features)
 
 
 def _both(one: Prediction, other: Prediction) -> Prediction:
-    """What two predictions of one brick say together, which err in part alike."""
+    """Combine two predictions of one brick, whose errors are correlated."""
     weight = 1.0 / (1.0 + (one.log_sd / other.log_sd) ** 2)  # of the first
     log = weight * math.log(one.latency_s) + (1.0 - weight) * math.log(other.latency_s)
     mine, theirs = weight * one.log_sd, (1.0 - weight) * other.log_sd
@@ -264,7 +263,7 @@ def _both(one: Prediction, other: Prediction) -> Prediction:
 def expected(
     features: Mapping[str, BrickFeatures], others: Sequence[SourceTarget]
 ) -> dict[str, float]:
-    """What the others make expect of each brick before anything is measured here, in seconds."""
+    """The expected seconds of each brick from other targets, before any measurement here."""
     if not features:
         return {}
     middle = np.exp(_Seen.of(features, others).middle)
@@ -277,7 +276,7 @@ def learn_transfer(
     groups: Mapping[str, Collection[str]],
     others: Sequence[SourceTarget],
 ) -> Transfer | None:
-    """Learn from bricks that are measured here, and what is known of ``others``.
+    """Learn from bricks that are measured here, and from the data of ``others``.
 
     None if too few are measured, or there are no others. Arguments are as those of
     :func:`bricks.predict.predictor.learn`.

@@ -1,5 +1,5 @@
-"""Samples and what is concluded of them: measurements, statistics, states of the machine, profiles.
+"""Samples and derived data: measurements, statistics, machine states, profiles.
 
-Here because the store keeps them, measuring makes them, and predictions and estimates read them.
-Must not know how any of it is measured or kept.
+Here because the store keeps them, measuring produces them, and predictions and estimates read them.
+Must not know how they are measured or stored.
 """

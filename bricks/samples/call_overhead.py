@@ -1,9 +1,9 @@
-"""Probes: what a call of the runtime costs before any operator runs.
+"""Probes: the cost of a runtime call before any operator runs.
 
 A brick is timed by calling the runtime once; inside a model the same nodes share one call. Chains
-of trivial nodes of two lengths tell a call's own cost from a node's: the intercept of latency over
-length. Probes are measured on a target like bricks are, and kept in the store under keys of their
-own.
+of trivial nodes of two lengths separate the cost of a call from that of a node: the call cost is
+the intercept of latency over length. A target measures probes like bricks, and the store keeps them
+under keys of their own. Must not know how they are measured.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""States of a machine, as the reference workload shows them.
+"""States of a machine, identified by the latency of the reference workload.
 
-A machine is not always the same one: a hypervisor moves virtual processors between cores that
-share a cache and cores that don't, and a clock is lowered when it gets hot. Latencies of one state
-say little of another, so what is compared must come from one. A state is known by the latency of
-the reference workload in seconds; None where nothing is known, which goes with everything.
+The speed of a machine changes: a hypervisor moves virtual processors between cores that share a
+cache and cores that don't, and the clock drops when the machine gets hot. Latencies of one state
+say little about another, so compared latencies must come from one state. The latency of the
+reference workload, in seconds, identifies a state; None means unknown, and matches every state.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-# Rounds whose references are within this factor are of one state. Ordinary drift stays well below;
-# cores that share a cache and cores that don't are a factor of two apart.
+# Rounds whose references are within this factor belong to one state. Ordinary drift stays well
+# below it; cores that share a cache and cores that don't are a factor of two apart.
 SAME_STATE_FACTOR = 1.25
 
 
 def same_state(one_s: float | None, other_s: float | None) -> bool:
-    """Whether two reference latencies are of one state."""
+    """Whether two reference latencies belong to one state."""
     if one_s is None or other_s is None:
         return True
     return max(one_s, other_s) <= SAME_STATE_FACTOR * min(one_s, other_s)
 
 
 def dominant_state(references_s: Iterable[float | None]) -> float | None:
-    """The state in which most of the rounds were taken; None if none says."""
+    """The state in which most of the rounds were taken; None if no round has a reference."""
     known = sorted(s for s in references_s if s is not None)
     first, last = 0, 0
     for i, low_s in enumerate(known):
@@ -35,7 +35,7 @@ def dominant_state(references_s: Iterable[float | None]) -> float | None:
 
 
 def states(references_s: Iterable[float | None]) -> list[float | None]:
-    """All states, those with the most rounds first; ``[None]`` if no round says."""
+    """All states, those with the most rounds first; ``[None]`` if no round has a reference."""
     left = [s for s in references_s if s is not None]
     found: list[float | None] = []
     while left:

@@ -1,9 +1,9 @@
-"""Which occurrence of a plan each node is that a runtime ran.
+"""Maps the nodes that a runtime ran to the occurrences of a plan.
 
-A runtime may order a graph otherwise each time it optimises it, and name nodes that it adds itself
-otherwise. So nodes are known by their names as far as these are steady; what has such a name is
-found in the plan by what it is joined to; and all else by when it ran: after what it needs, and
-before what needs it. It must not know of any runtime.
+A runtime may order a graph differently each time it optimises it, and may rename the nodes that it
+adds. So nodes are matched by name where names are stable; nodes connected to those are matched
+through their connections; the rest are matched by when they ran: after their producers and before
+their consumers. Must not know any particular runtime.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 
 from bricks.decompose.plan import Decomposition, Plan
 
-# Clocks of profiles are coarser than this.
+# Profile clocks are coarser than this.
 _SLACK_S = 1e-9
 
 
@@ -25,25 +25,25 @@ class Ran(Protocol):
 
     @property
     def operator(self) -> str:
-        """Its operator; profiles tell no domain."""
+        """Its operator; profiles do not give the domain."""
         ...
 
     @property
     def begin_s(self) -> float:
-        """When it began."""
+        """Its start time."""
         ...
 
     @property
     def end_s(self) -> float:
-        """When it ended."""
+        """Its end time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The position in the plan of each node; ``unsure`` nodes could stand elsewhere as well.
+    """The position in the plan of each node; ``unsure`` nodes could also be at another position.
 
-    ``problem`` says why nodes and occurrences are not the same; then there are no positions.
+    ``problem`` says why nodes and occurrences do not match; then there are no positions.
     """
 
     positions: tuple[int, ...] = ()
@@ -54,10 +54,10 @@ class Matching:
 def match(
     ran: Sequence[Ran], known: Mapping[int, int], afresh: Plan, decomposition: Decomposition
 ) -> Matching:
-    """Find the occurrences of a plan in nodes that ran, none of them inside of another.
+    """Find the occurrences of a plan in executed nodes, none of them inside another.
 
-    ``afresh`` is the plan as the model is executed now, in an order of its own. Where a node stands
-    in that is ``known`` of some, by their place among those that ran.
+    ``afresh`` is the plan as the model is executed now, possibly in another order. ``known`` gives
+    the position in that plan for some nodes, by their index in the list of executed nodes.
     """
     plan = decomposition.plan
     same_state = counterparts(afresh, plan)
@@ -80,7 +80,7 @@ def match(
         )
     first_s, last_s = _windows(plan, ran, found)
     positions = {i: position for position, i in found.items()}
-    for i in left:  # in the order in which they began: what must be done first
+    for i in left:  # in order of start time: producers come first
         node = ran[i]
         could = [
             position
@@ -100,10 +100,10 @@ def match(
 
 
 def counterparts(of: Plan, like: Plan) -> tuple[list[int], set[int]] | None:
-    """For each occurrence ``of`` a plan, which it is in one ``like`` it, in another order.
+    """For each occurrence ``of`` a plan, its counterpart in a plan ``like`` it, in another order.
 
-    None if they are not alike. And those that could be others as well: where a model does the same
-    twice with the same, but for the values of weights.
+    None if the plans do not match. Also returns the ambiguous occurrences: those of a model that
+    does the same work twice on the same inputs, with only the weights differing.
     """
     numbers: dict[Hashable, int] = {}
     here, there = _colours(of, numbers), _colours(like, numbers)
@@ -128,7 +128,7 @@ def counterparts(of: Plan, like: Plan) -> tuple[list[int], set[int]] | None:
 
 
 def _colours(plan: Plan, numbers: dict[Hashable, int]) -> list[int]:
-    """A number for each occurrence: equal where all that leads to it, and from it, is alike."""
+    """A number for each occurrence: equal where all its ancestors and descendants are equal."""
 
     def number(of: Hashable) -> int:
         return numbers.setdefault(of, len(numbers))
@@ -155,7 +155,7 @@ def _colours(plan: Plan, numbers: dict[Hashable, int]) -> list[int]:
 def _windows(
     plan: Plan, ran: Sequence[Ran], found: Mapping[int, int]
 ) -> tuple[list[float], list[float]]:
-    """When each occurrence may begin, and when it must have ended; in seconds."""
+    """The earliest start and the latest end of each occurrence, in seconds."""
     producers = plan.producers()
     first_s, last_s = [0.0] * len(producers), [inf] * len(producers)
     for position, needed in enumerate(producers):

@@ -1,4 +1,4 @@
-"""What measuring yields: raw samples, or a failure with its reason: two types, never both."""
+"""The result of measuring: raw samples, or a failure with its reason, as two separate types."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
 from bricks.samples.statistics import median
 
-# Bumped whenever samples taken before and after a change must not be mixed.
+# Increment this when samples from before and after a change must not be mixed.
 PROTOCOL = 3
 
-# Threads that waited for longer than this share of a round were disturbed: it is about the error
-# that an estimate should have.
+# A round is disturbed if its threads waited for longer than this share of it: about the error that
+# an estimate should have.
 DISTURBED_SHARE = 0.02
 
-# Fewer rounds than this are too few to draw conclusions from, where there are others.
+# Fewer rounds than this are too few to draw conclusions from, if there are others.
 _MIN = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round's raw latencies in seconds, warm-ups left out, and the conditions they met.
+    """One round's raw latencies in seconds, without warm-ups, and the conditions during the round.
 
     ``reference_s`` and ``reference_end_s`` are the latency of the reference workload just before
-    and just after. ``waited_share`` says for how much of the round the worker's threads waited for
-    a processor, or a hypervisor stole it. Each is None where it is not known.
+    and just after. ``waited_share`` is the share of the round in which the worker's threads waited
+    for a processor, or a hypervisor stole it. Each is None where it is not known.
     """
 
     samples: tuple[float, ...]
@@ -35,23 +35,23 @@ class Round:
 
     @property
     def disturbed(self) -> bool:
-        """Whether others kept the worker from running, or the machine changed meanwhile."""
+        """Whether other processes delayed the worker, or the machine state changed meanwhile."""
         waited = self.waited_share is not None and self.waited_share > DISTURBED_SHARE
         return waited or not same_state(self.reference_s, self.reference_end_s)
 
     @property
     def latency_s(self) -> float:
-        """The median of its samples, without those that something else must have held up.
+        """The median of its samples, without outliers caused by outside interference.
 
-        Those are further from the fastest than the machine is within one state. With few samples,
-        as a round has, one of them would be half of what the round says.
+        Outliers are further from the fastest sample than latencies vary within one machine state. A
+        round has few samples, so a single outlier would otherwise be half of its median.
         """
         max_s = SAME_STATE_FACTOR * min(self.samples)
         return median([s for s in self.samples if s <= max_s])
 
     @property
     def state_s(self) -> float | None:
-        """The machine's state in this round, as its reference shows it."""
+        """The machine state in this round, from its reference."""
         if self.reference_s is None or self.reference_end_s is None:
             return self.reference_s
         return (self.reference_s + self.reference_end_s) / 2
@@ -59,7 +59,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Raw latencies of something on a target, round by round.
+    """Raw latencies of a brick, model or probe on a target, round by round.
 
     ``wall_s`` is all the time spent on it: creating its session, warming up, sampling.
     """
@@ -70,7 +70,7 @@ class Measurement:
 
     @property
     def samples(self) -> tuple[float, ...]:
-        """All samples in seconds, in the order they were taken."""
+        """All samples in seconds, in the order in which they were taken."""
         return tuple(s for r in self.rounds for s in r.samples)
 
     @property
@@ -81,23 +81,23 @@ class Measurement:
 
     @property
     def state_s(self) -> float | None:
-        """The state of the machine in which most of it was taken."""
+        """The machine state in which most of the rounds were taken."""
         return dominant_state(r.state_s for r in self.quiet_rounds)
 
     def used_rounds(self, state_s: float | None = None) -> tuple[Round, ...]:
-        """The rounds to draw conclusions from: those of one state, where they are enough.
+        """The rounds to draw conclusions from: those of one state, if there are enough of them.
 
-        That state is ``state_s``, or else the one in which most of them were taken.
+        That state is ``state_s`` or, if None, the one in which most of the rounds were taken.
         """
         near = self._near(state_s)
         return near if self._enough(near) else self._near(self.state_s)
 
     def known_in(self, state_s: float | None) -> bool:
-        """Whether there are enough rounds of a state."""
+        """Whether there are enough rounds of this state."""
         return self._enough(self._near(state_s))
 
     def latency_s(self, state_s: float | None = None) -> float:
-        """The median over the rounds that are used: samples of a round are not independent."""
+        """The median over the rounds in use: the samples of one round are not independent."""
         return median([r.latency_s for r in self.used_rounds(state_s)])
 
     def _near(self, state_s: float | None) -> tuple[Round, ...]:
@@ -111,10 +111,10 @@ class Measurement:
 def common_state(
     anchors: Iterable[Measurement], parts: Mapping[str, Measurement], counts: Mapping[str, int]
 ) -> float | None:
-    """That state in which ``anchors`` are known, and most of the latency of ``parts`` is.
+    """The state in which ``anchors`` are known, and most of the latency of ``parts`` is known.
 
-    ``counts`` tells how often each part counts, also against the others where negative. Of equals,
-    the state with the most rounds.
+    ``counts`` is how often each part occurs; negative counts are weighed by their magnitude. Among
+    equals, the state with the most rounds wins.
     """
     anchors = list(anchors)
     every = states(r.state_s for anchor in anchors for r in anchor.quiet_rounds)
@@ -131,7 +131,7 @@ def common_state(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Something that could not be measured on a target, and why, in one line."""
+    """A brick, model or probe that could not be measured on a target, and why, in one line."""
 
     key: str
     reason: str

@@ -1,8 +1,8 @@
 """A runtime's own profile of a whole model: which of its nodes ran when, in a typical run.
 
-Runtimes write down when they begin and end a node. That costs time itself, so that a run with a
-profile takes longer than one without: it is looked at beside measurements, and never one of them.
-It must not know how the worker was asked, nor how a profile is drawn.
+Runtimes record when they begin and end a node. Recording takes time itself, so a profiled run is
+slower than an ordinary one: a profile is shown beside measurements, and never used as one. Must not
+know how the worker was asked, nor how a profile is drawn.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from bricks.samples.matching import Matching, match
 class NodeRun:
     """A node of the executed graph in one run, in seconds from the run's beginning.
 
-    ``lane`` numbers the threads, by first use. ``inner`` are nodes that ran inside of another (in
-    the body of a loop). ``position`` is the place in the plan; None for inner ones, and where it is
-    not known.
+    ``lane`` numbers the threads, by first use. ``inner`` nodes ran inside another node (in the body
+    of a loop). ``position`` is the position in the plan; None for inner nodes, and where it is not
+    known.
     """
 
     name: str
@@ -37,12 +37,12 @@ class NodeRun:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One of several runs, of which all take ``runs_s``: the one called ``typical``, by number.
+    """The profile of a typical run out of several: ``runs_s[typical]``.
 
-    ``nodes`` are in the order in which they began, and what ran inside of one follows it at once.
-    ``unmatched`` says why they are not the plan's
-    occurrences; None if they are, of which ``unsure`` ones may be another of the same operator. So
-    many inner nodes were left out (``omitted``).
+    ``nodes`` are in order of start time, and inner nodes directly follow the node around them.
+    ``unmatched`` says why the nodes could not be matched to the plan's occurrences; None if they
+    were. ``unsure`` counts nodes whose position may belong to another occurrence of the same
+    operator. ``omitted`` inner nodes were left out.
     """
 
     runs_s: tuple[float, ...]
@@ -54,12 +54,12 @@ class Profile:
 
     @property
     def latency_s(self) -> float:
-        """What the typical run took."""
+        """Seconds of the typical run."""
         return self.runs_s[self.typical]
 
     @property
     def nodes_s(self) -> float:
-        """What its nodes took, each one's inner nodes in it."""
+        """Seconds of its nodes, each one's inner nodes included."""
         return sum(node.end_s - node.begin_s for node in self.nodes if not node.inner)
 
     @property
@@ -69,19 +69,19 @@ class Profile:
 
     @property
     def reordered(self) -> bool:
-        """Whether one thread ran the occurrences in another order than the plan has."""
+        """Whether a single thread ran the occurrences in another order than the plan's."""
         positions = list(self.of_occurrences)
         return self.lanes == 1 and positions != sorted(positions)
 
     @property
     def of_occurrences(self) -> Mapping[int, NodeRun]:
-        """The nodes by the position of their occurrence in the plan; none if they are unmatched."""
+        """The nodes by the position of their occurrence in the plan; empty if unmatched."""
         return {node.position: node for node in self.nodes if node.position is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class NoProfile:
-    """Why there is no profile, in one line."""
+    """The reason why there is no profile, in one line."""
 
     reason: str
 
@@ -92,9 +92,9 @@ def profile_of(
     afresh: Plan,
     names: Sequence[str],
 ) -> Profile:
-    """The profile in a worker's ``answer``, with the plan's occurrences found in it.
+    """The profile in a worker's ``answer``, with its nodes matched to the plan's occurrences.
 
-    ``afresh`` is the plan as the model is executed now, ``names`` are those of its nodes.
+    ``afresh`` is the plan as the model is executed now, ``names`` are the names of its nodes.
     """
     nodes = _as_begun([NodeRun(*fields) for fields in answer["nodes"]])
     outer = [i for i, node in enumerate(nodes) if not node.inner]
@@ -109,7 +109,7 @@ def profile_of(
         found = Matching(problem="the runtime runs several nodes of the model as one")
     else:
         found = match([nodes[i] for i in outer], known, afresh, decomposition)
-    positions = dict(zip(outer, found.positions, strict=False))  # none, where there is a problem
+    positions = dict(zip(outer, found.positions, strict=False))  # empty if there is a problem
     return Profile(
         runs_s=tuple(answer["runs_s"]),
         typical=answer["typical"],
@@ -121,9 +121,9 @@ def profile_of(
 
 
 def _as_begun(ended: Sequence[NodeRun]) -> list[NodeRun]:
-    """Nodes, which come as they ended, in the order in which they began; lanes numbered anew.
+    """Nodes, which arrive in order of end time, in order of start time; lanes are renumbered.
 
-    Clocks are coarse: of nodes that began at once, the one that ended first came first.
+    Clocks are coarse: of nodes with equal start times, the one that ended first comes first.
     """
     inner: dict[int, list[NodeRun]] = {}  # by lane, while the node around them has not ended
     groups = []

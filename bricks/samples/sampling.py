@@ -1,7 +1,7 @@
-"""How sampling went: what disturbed it, and what had to be sampled again.
+"""How sampling went: disturbances, and bricks that had to be sampled again.
 
-What a campaign, a bench and a fleet each say of their measuring, in one type. Must not know what
-was measured.
+Here because campaigns, benches and fleets all report it, in this one type. Must not know what was
+measured.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How sampling went; results that report it are of this type too.
+    """How sampling went; results that report it inherit from this type.
 
-    ``foreign_cores`` is how many cores other processes kept busy meanwhile, which makes latencies
-    too high; None if nothing was timed. ``disturbed_rounds`` of the ``rounds`` taken are those in
-    which the worker itself was kept from running, or the machine changed. ``remeasured`` are the
-    keys of bricks that had been measured before, but in another state of the machine.
-    ``eviction_short``: memory was too scarce to make weights as cold as in their models.
+    ``foreign_cores`` is how many cores other processes kept busy during the measurement, which
+    makes latencies too high; None if nothing was timed. ``disturbed_rounds`` counts those of the
+    ``rounds`` in which other processes delayed the worker, or the machine state changed.
+    ``remeasured`` are the keys of bricks that had been measured before, but in another machine
+    state. ``eviction_short`` says that there was not enough memory to evict weights from the caches
+    as far as in their models.
     """
 
     foreign_cores: float | None = None
@@ -30,17 +31,17 @@ class Sampling:
 
     @property
     def remeasured_bricks(self) -> int:
-        """How many bricks were measured again."""
+        """The number of bricks that were measured again."""
         return len(self.remeasured)
 
     @property
     def sampling_fields(self) -> dict[str, Any]:
-        """The fields of this type alone, to hand them on to another result."""
+        """The fields of this type alone, to pass them on to another result."""
         return {field.name: getattr(self, field.name) for field in fields(Sampling)}
 
 
 def combined(parts: Iterable[Sampling]) -> Sampling:
-    """Several samplings as if they had been one: the heaviest load, the sums, the unions."""
+    """Several samplings merged: the highest load, the sums, the unions."""
     every = list(parts)
     loads = [part.foreign_cores for part in every if part.foreign_cores is not None]
     return Sampling(

@@ -1,10 +1,10 @@
-"""What a latency that was taken in one state of the machine is in another.
+"""Corrects a latency that was taken in one machine state to another state.
 
-The reference is mostly waiting of threads for each other, so between two states it changes more
-than most bricks do: those of milliseconds hardly change, those of microseconds nearly as much, or
-the other way round. And within a state the machine drifts: a round in which the reference took
-longer is one in which short bricks did too. How much is learned from all that was measured while
-the reference was at different latencies.
+The reference workload is mostly threads waiting for each other, so between two states its latency
+changes more than that of most bricks: bricks of milliseconds hardly change and bricks of
+microseconds change nearly as much as the reference, or the other way round. Within a state the
+machine drifts: in a round with a slower reference, short bricks are slower too. The size of the
+correction is learned from all measurements that were taken at different reference latencies.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
 from bricks.samples.statistics import NORMAL_95, median
 
-# Which power of the reference's change a latency changes by, where nothing is known, and its
-# standard deviation: anything between not at all, a little less, and as much. It counts like one
-# brick that was measured in both of two states, which are a factor of two apart.
+# Prior for the power of the reference's change by which a latency changes, and its standard
+# deviation: anything between no change, slightly less, and as much. The prior weighs as much as one
+# brick that was measured in both of two states which are a factor of two apart.
 _USUAL, _DEVIATION = 0.25, 0.4
 _APART = math.log(2) ** 2 / 2  # the sum of squares of such logarithms about their mean
 
-# A measurement whose rounds are less apart than this tells nothing: two, by 15 %.
+# A measurement whose rounds differ by less than this carries no information: two, by 15 %.
 _MIN_APART = 0.01
 
-# What lies beyond is noise.
+# Values beyond this are noise.
 _MIN, _MAX = -1.0, 2.0
 
-# No clock tells shorter latencies apart.
+# No clock distinguishes shorter latencies.
 _BRIEF_S = 1e-9
 
-# Over which factor of latency bricks tell of each other: a natural logarithm.
+# The range of latency over which bricks inform each other: a natural logarithm.
 _WIDTH = 1.0
-# Latencies that agree to so many digits of that are one.
+# Latencies that agree to this many digits of it share one result.
 _DIGITS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What to multiply a latency with, and where 95 % of such factors lie."""
+    """The factor to multiply a latency with, and the interval that holds 95 % of such factors."""
 
     middle: float = 1.0
     low: float = 1.0
@@ -48,20 +48,20 @@ class Factor:
 
     @property
     def relative_uncertainty(self) -> float:
-        """How far off a latency may be after it was multiplied, relative to it."""
+        """The relative error that a latency may have after the multiplication."""
         return max(self.high - self.middle, self.middle - self.low) / self.middle
 
     @property
     def reach(self) -> Factor:
-        """The same without the change that is expected."""
+        """The same without the expected change."""
         return Factor(1.0, self.low / self.middle, self.high / self.middle)
 
 
 @dataclass(frozen=True, slots=True)
 class _Slope:
-    """By which ``power`` of the reference's change a brick of a latency's ``log_s`` changes.
+    """The ``power`` of the reference's change by which a brick with latency ``exp(log_s)`` changes.
 
-    ``weight`` says how much it counts.
+    ``weight`` is its statistical weight.
     """
 
     log_s: float
@@ -70,9 +70,9 @@ class _Slope:
 
 
 class StateCorrection:
-    """Into the state ``state_s`` of the machine, learned from ``measurements``.
+    """Corrects to the machine state ``state_s``, learned from ``measurements``.
 
-    With None for a state nothing needs to be translated.
+    No correction is applied where a state is None.
     """
 
     def __init__(self, measurements: Iterable[Measurement], state_s: float | None) -> None:
@@ -82,7 +82,7 @@ class StateCorrection:
         self._powers: dict[float, tuple[float, float]] = {}  # by logarithm of latency, rounded
 
     def rounds_s(self, measurement: Measurement) -> list[float]:
-        """What each of its rounds that are used is in that state, in seconds."""
+        """The latency of each of its used rounds in that state, in seconds."""
         used = measurement.used_rounds(self._state_s)
         if self._state_s is None or all(r.state_s is None for r in used):
             return [r.latency_s for r in used]
@@ -93,11 +93,11 @@ class StateCorrection:
         ]
 
     def latency_s(self, measurement: Measurement) -> float:
-        """What it is in that state, in seconds."""
+        """Its latency in that state, in seconds."""
         return median(self.rounds_s(measurement))
 
     def factor(self, measurement: Measurement) -> Factor:
-        """From the state that a measurement's rounds were mostly taken in."""
+        """The correction from the state in which most of a measurement's rounds were taken."""
         own_s = dominant_state(r.state_s for r in measurement.used_rounds(self._state_s))
         if own_s is None or self._state_s is None:
             return Factor()
@@ -107,7 +107,7 @@ class StateCorrection:
         return Factor(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
 
     def _power(self, measurement: Measurement) -> tuple[float, float]:
-        """Which power of the reference's change such a latency changes by; its deviation."""
+        """The power of the reference's change by which such a latency changes; its deviation."""
         log_s = round(math.log(max(measurement.latency_s(self._state_s), _BRIEF_S)), _DIGITS)
         if log_s not in self._powers:
             self._powers[log_s] = self._learned(log_s)
@@ -125,7 +125,7 @@ class StateCorrection:
 
 
 def _slope(measurement: Measurement) -> _Slope | None:
-    """How a measurement's rounds follow the reference; None if that was the same in all."""
+    """How a measurement's rounds follow the reference; None if that was equal in all rounds."""
     found = [
         (math.log(r.state_s), math.log(r.latency_s))
         for r in measurement.quiet_rounds

@@ -1,7 +1,8 @@
-"""Statistics of latency samples, computed when they are read; what is stored stays raw.
+"""Statistics of latency samples, computed when they are read; the stored data stay raw.
 
 Medians, because disturbances on a shared machine only ever make a run slower; intervals from order
-statistics, because nothing is known of how latencies are distributed.
+statistics, because the distribution of latencies is not known. Must not know how the samples were
+taken.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-# Of so many values, an interval between two of them covers the median with 95 %.
+# From this many values on, an interval between two of them covers the median with 95 %.
 MIN_RANKED = 6
 
-# How far apart the largest and the smallest of so many values are expected, in standard deviations
-# (of a normal distribution; the d2 of control charts).
+# The expected range of this many values, in standard deviations of a normal distribution (the d2 of
+# control charts).
 _RANGES = {2: 1.128, 3: 1.693, 4: 2.059, 5: 2.326}
-# Of a normal distribution, 95 % lie within so many deviations.
+# 95 % of a normal distribution lie within this many standard deviations.
 NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A median in seconds with its interval, and how many values it stands on."""
+    """A median in seconds with its interval, and the number of values behind it."""
 
     median_s: float
     low_s: float
@@ -49,8 +50,9 @@ def spread(values: Sequence[float], confidence: float = 0.95) -> Spread:
     """The median of ``values`` with its distribution-free confidence interval.
 
     The interval runs between two order statistics (binomial argument; David and Nagaraja, *Order
-    Statistics*, section 7.1). Under six values none of 95 % exists: it is then their range, and
-    :func:`half_width` says what else is to be expected.
+    Statistics*, section 7.1). With fewer than six values no such interval reaches 95 %: it is then
+    their range, and :func:`half_width` allows for the rest.
+    their range, and :func:`half_width` widens it as far as needed.
     """
     ordered = sorted(values)
     rank = _rank(len(ordered), confidence)
@@ -60,9 +62,9 @@ def spread(values: Sequence[float], confidence: float = 0.95) -> Spread:
 def half_width(values: Sequence[float], deviation: float) -> float:
     """Half the width of a 95 % interval of the median.
 
-    From order statistics where there are enough values. Of fewer, as if they were normal: by their
-    own deviation or by ``deviation``, relative to the median, which others of their kind have;
-    whichever is larger.
+    With enough values, from order statistics. With fewer, from a normal distribution, whose
+    deviation is the larger of their own and ``deviation``, that of similar series relative to the
+    median.
     """
     if len(values) >= MIN_RANKED:
         found = spread(values)
@@ -72,9 +74,9 @@ def half_width(values: Sequence[float], deviation: float) -> float:
 
 
 def relative_deviation(values: Sequence[float]) -> float | None:
-    """The standard deviation that ``values`` show, relative to their median; None of one value.
+    """The standard deviation of ``values``, relative to their median; None for a single value.
 
-    From the range of up to five of them, in the order they came: robust, and enough.
+    Computed from the range of the first five values at most, which is robust and accurate enough.
     """
     few = values[:5]
     middle = median(few)
@@ -91,7 +93,7 @@ def pooled_deviation(kinds: Iterable[Sequence[float]]) -> float:
 
 @lru_cache(maxsize=4096)
 def _rank(count: int, confidence: float) -> int:
-    """Greatest r for which [x(r), x(count-1-r)] (from 0) covers the median this surely."""
+    """Greatest r for which [x(r), x(count-1-r)] (from 0) covers the median this likely."""
     outside, rank = 0.0, 0
     for r in range(count // 2):
         outside += math.comb(count, r) / 2**count
