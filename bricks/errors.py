@@ -1,27 +1,28 @@
-r"""What can go wrong, as one tree.
+r"""The errors of this package, as one tree.
 
     BricksError
-    ├── UsageError      the caller asked for something that cannot be meant (exit status 2)
+    ├── UsageError      the caller gave invalid arguments (exit status 2)
     ├── ModelError      a model cannot be read, or is not valid
-    │   └── ShapeError  a dimension is open, or a shape option does not fit the model
-    ├── BackendError    a runtime is missing, or refuses what it was given
-    ├── WorkerError     the measuring process did not do what it was asked
+    │   └── ShapeError  a dimension is not fixed, or a shape option does not fit the model
+    ├── BackendError    a runtime is missing, or refuses its input
+    ├── WorkerError     the measuring process failed to carry out a request
     ├── StoreError      the cache cannot be read or written
-    ├── SuiteError      a suite cannot be written, or is not to be trusted
-    └── FleetError      hosts that should measure together cannot be reached, or do not work
+    ├── SuiteError      a suite cannot be written, or cannot be trusted
+    └── FleetError      hosts of a fleet cannot be reached, or fail
 
-Every message is one line that says what happened, to which object, and what to do. Models name
-things as they like, and messages name them: what no terminal should see is written out as
-``\x1b``, and a very long message loses its middle.
-Errors of third parties are translated once, where they enter, with ``raise … from``.
+Every message is one line that names the problem, the object, and the remedy. Messages contain names
+from models, which may be arbitrary: control characters are written out as ``\x1b``, and a very long
+message loses its middle.
+Errors of third-party libraries are converted once, where they enter, with ``raise … from``.
+Here because every package raises them. Must not know who raises or shows them.
 """
 
 from collections.abc import Iterable
 
-# A message keeps this much of its beginning and of its end: what happened, and what to do.
+# A message keeps this much of its beginning (the problem) and of its end (the remedy).
 _BEGINNING, _END = 700, 300
 
-# A message names all there is, up to so many.
+# A message lists all known names, up to this many.
 _MAX_NAMED = 20
 
 
@@ -33,7 +34,7 @@ class BricksError(Exception):
 
 
 class UsageError(BricksError):
-    """The caller asked for something that cannot be meant."""
+    """The caller gave invalid arguments."""
 
 
 class ModelError(BricksError):
@@ -41,15 +42,15 @@ class ModelError(BricksError):
 
 
 class ShapeError(ModelError):
-    """A dimension is open, or a shape option does not fit the model."""
+    """A dimension is not fixed, or a shape option does not fit the model."""
 
 
 class BackendError(BricksError):
-    """A runtime is missing, or refuses what it was given."""
+    """A runtime is missing, or refuses its input."""
 
 
 class WorkerError(BricksError):
-    """The measuring process did not do what it was asked."""
+    """The measuring process failed to carry out a request."""
 
 
 class StoreError(BricksError):
@@ -57,16 +58,16 @@ class StoreError(BricksError):
 
 
 class SuiteError(BricksError):
-    """A suite cannot be written, or is not to be trusted."""
+    """A suite cannot be written, or cannot be trusted."""
 
 
 class FleetError(BricksError):
-    """Hosts that should measure together cannot be reached, or do not work together."""
+    """Hosts of a fleet cannot be reached, or fail to work together."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """That of the ``known`` names which ``name`` is most likely meant to be, if any is."""
-    from difflib import get_close_matches  # here, since most runs have no error to tell
+    """The one of the ``known`` names that ``name`` most likely stands for, if any is similar."""
+    from difflib import get_close_matches  # here, since most runs have no error to report
 
     spelt = {each.lower(): each for each in known}
     close = get_close_matches(name.lower(), spelt, n=1)
@@ -74,7 +75,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "choose one of") -> str:
-    """What to do about a ``name`` that is not ``known``: a question, or all that there is."""
+    """The remedy for a ``name`` that is not ``known``: a question, or the list of all names."""
     names = list(dict.fromkeys(known))
     meant = nearest(name, names)
     if meant is not None:
@@ -99,7 +100,7 @@ def one_line(text: str) -> str:
 def printable(text: str) -> str:
     """``text`` without line breaks, and with control characters written out.
 
-    These are escape sequences, changes of the writing direction, and what is no character at all.
+    These are escape sequences, changes of the writing direction, and invalid characters.
     """
     return text if text.isprintable() else "".join(map(_spelt, text))
 

@@ -1,7 +1,7 @@
-"""What an estimate says of a latency that must be kept, and of what an inference costs.
+"""From an estimate, the probability of keeping a latency and the cost of an inference.
 
-The future work of the DLBricks paper: given a model, which system; given a system, which model. It
-must not know which systems or models there are.
+Here for the future work of the DLBricks paper: given a model, find a system; given a system, find a
+model. Must not know which systems or models there are.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from statistics import NormalDist
 from bricks.estimate.estimate import Estimate
 from bricks.samples.statistics import NORMAL_95
 
-# A latency is promised where it is missed at most this often.
+# A latency counts as kept if it is missed with at most this probability.
 PROMISE = 0.05
 
 
 def risk(estimate: Estimate, slo_s: float) -> float:
     """The probability that the model takes longer than ``slo_s`` seconds.
 
-    The interval is taken for the middle 95 % of a log-normal distribution around the estimate, as
-    wide on each side as it is there. A typical latency is meant, not the slowest of many runs.
+    The estimate's interval is treated as the middle 95 % of a log-normal distribution, with a
+    separate width on each side of the estimate. The probability is that of a typical latency, not
+    of the slowest of many runs.
     """
     if estimate.estimate_s <= 0:
         return 0.0
@@ -33,5 +34,5 @@ def risk(estimate: Estimate, slo_s: float) -> float:
 
 
 def per_million(price_per_hour: float, latency_s: float, batch: int) -> float:
-    """What a million inferences cost, one batch after the other on the whole host."""
+    """The price of a million inferences, one batch after the other on the whole host."""
     return price_per_hour / 3600 * latency_s / batch * 1e6

@@ -1,4 +1,4 @@
-"""Estimates beside whole-model runs, and how far they are apart over a zoo."""
+"""Compares estimates with whole-model runs, and summarises the errors over a zoo."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Summary:
     ``noise_floor`` is the median of ``|repeat / first - 1|`` of whole models measured twice in the
     same interleaved session: in its odd and in its even rounds. ``speedup_latency`` is the paper's
     formula: the sum of whole-model latencies over the sum of unique brick latencies.
-    ``speedup_wall`` compares all the wall time that measuring either takes, from reading to the
-    last sample. Figures that no model stands behind are None.
+    ``speedup_wall`` compares the total wall time of measuring the models with that of measuring the
+    bricks, from reading to the last sample. Figures without any model behind them are None.
     """
 
     models: int
@@ -75,7 +75,7 @@ def summarise(
 ) -> Summary:
     """The summary of ``rows``; ``results`` by key holds their bricks' and models' samples.
 
-    ``decompose_s`` and ``read_s`` are wall seconds by model digest. What was predicted took none.
+    ``decompose_s`` and ``read_s`` are wall seconds by model digest. Predicted bricks took none.
     """
     bricks = {key for row in rows for key in row.plan.keys}
     predicted = {s.brick for row in rows for s in row.estimate.shares if s.predicted}
@@ -112,7 +112,7 @@ def summarise(
 def repeat_error(measurement: Measurement) -> float | None:
     """|repeat / first - 1| of the medians of every second round; None with a single round.
 
-    Of the rounds of the state that most are of.
+    Only rounds of the most frequent machine state count.
     """
     rounds = [r.latency_s for r in measurement.used_rounds()]
     if len(rounds) < 2:

@@ -1,4 +1,4 @@
-"""What recomposing yields: an estimate, or an incomplete one that names what it lacks."""
+"""The result of recomposing: an estimate, or an incomplete one that names its missing bricks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one brick contributes to a model: all its occurrences, call overhead subtracted.
+    """The contribution of one brick to a model: all its occurrences, call overhead subtracted.
 
-    Where bricks overlap, ``occurrences`` is net, and with the rest negative for what is taken away.
-    ``predicted`` tells that the brick was not measured: others like it were.
+    Where bricks overlap, ``occurrences`` is a net count; it and the other numbers are negative for
+    a brick whose latency is subtracted. ``predicted`` says that the brick was not measured but
+    predicted from similar ones.
     """
 
     brick: str
@@ -31,16 +32,16 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A model's latency in seconds, recomposed from its bricks'.
+    """A model's latency in seconds, recomposed from its bricks' latencies.
 
     ``low_s`` and ``high_s`` are meant to hold the model's latency with 95 %: they follow from the
-    samples' spread, from what predictions may be wrong by, and from what recomposing may be.
+    samples' spread, from the error of predictions, and from that of recomposing.
     ``critical_path_s`` is the longest chain of occurrences that depend on each other: no schedule
-    can beat it. ``other_state_share`` is the share of the latency that comes from bricks which were
-    measured in another state of the machine only, ``predicted_share`` that of bricks which were not
-    measured at all; ``coverage`` is the share of the occurrences that stand on a measurement. With
-    several ``workers`` the interval spans from what no schedule can beat to where nothing overlaps;
-    shares are of the time that all of them work.
+    can beat it. ``other_state_share`` is the share of the latency that comes from bricks measured
+    only in another machine state, ``predicted_share`` that of unmeasured bricks; ``coverage`` is
+    the share of the occurrences whose brick is measured. With several ``workers`` the interval
+    spans from the bound that no schedule can beat to the latency without any overlap; shares are of
+    the total working time of all workers.
     """
 
     model: str
@@ -58,13 +59,13 @@ class Estimate:
 
     @property
     def measured_share(self) -> float:
-        """The share of the latency that comes from bricks which were measured."""
+        """The share of the latency that comes from measured bricks."""
         return 1.0 - self.predicted_share
 
 
 @dataclass(frozen=True, slots=True)
 class IncompleteEstimate:
-    """No estimate, because bricks lack a measurement; ``measured_s`` is the part that is known."""
+    """No estimate, because bricks lack a measurement; ``measured_s`` is the known part."""
 
     model: str
     granularity: str

@@ -1,10 +1,10 @@
 """Performance construction: a model's latency from its plan and its bricks' measurements.
 
 Sequential construction as in DLBricks (Li et al., ICPE 2020, section 3.2): runtimes execute a
-model's layers one after another, so latencies add up. What a call of the runtime costs is taken
-out of each brick and added once. Where bricks overlap, the layers that they share are taken away
-(see ``decompose.overlap``). Parallel construction is in :mod:`bricks.estimate.schedule`. It must
-not know how measurements came about.
+model's layers one after another, so latencies add up. The cost of a runtime call is subtracted from
+each brick and added once. Where bricks overlap, their shared layers are subtracted (see
+``decompose.overlap``). Parallel construction is in :mod:`bricks.estimate.schedule`. Must not know
+how measurements came about.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from bricks.samples.statistics import (
 
 Results = Mapping[str, Measurement | Failure]
 
-# What a call costs in a walk, relative to the probes, which run again and again and so find all of
-# the runtime's own code and data near. Chosen once, on a session over the zoo;
-# benchmarks/accuracy.py reports what is best for all families but one, and estimates without it.
+# The cost of a call in a walk, relative to the probes, which run again and again and so find the
+# runtime's code and data cached. Chosen once, on a session over the zoo; benchmarks/accuracy.py
+# reports the best factor for all families but one, and estimates without the factor.
 IN_WALK_CALL_FACTOR = 1.3
 
 
 def round_spread(measurement: Measurement, state_s: float | None = None) -> Spread:
     """Median and interval over rounds: samples of one round are not independent.
 
-    Of the rounds of ``state_s``, if there are enough, else of the state most rounds are of.
+    Uses the rounds of ``state_s``, if there are enough, else those of the most frequent state.
     """
     return spread([r.latency_s for r in measurement.used_rounds(state_s)])
 
@@ -51,9 +51,9 @@ def state_of(
     whole: Measurement | None = None,
     predictions: Predictions | None = None,
 ) -> float | None:
-    """The state of the machine in which most is known of what ``plan`` needs, or is predicted.
+    """The machine state in which most of ``plan``'s latency is measured or predicted.
 
-    With ``whole``, among the states in which that was measured.
+    With ``whole``, the choice is among the states of that measurement.
     """
     parts = _parts(plan, results) | _predicted_parts(plan, results, predictions or Predictions())
     anchors = parts.values() if whole is None else [whole]
@@ -62,11 +62,11 @@ def state_of(
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """What each brick of a plan takes in one state of the machine, by key, in seconds.
+    """The latency of each brick of a plan in one machine state, by key, in seconds.
 
-    A ``call`` of the runtime is in all of ``spreads``, and ``in_walk_call_factor`` times what it
-    costs is taken out. ``predicted`` are the bricks that were not measured, ``other_state`` those
-    that are known in another state only.
+    All of ``spreads`` include a ``call`` of the runtime; :meth:`net_s` subtracts
+    ``in_walk_call_factor`` times its cost. ``predicted`` are the bricks that were not measured,
+    ``other_state`` those that were measured in another state only.
     """
 
     spreads: Mapping[str, Spread]
@@ -76,13 +76,13 @@ class Latencies:
     in_walk_call_factor: float
 
     def net_s(self, latency_s: float, call_s: float | None = None) -> float:
-        """``latency_s`` without the call, which costs ``call_s`` if that is not the likely cost."""
+        """``latency_s`` without the call, which costs ``call_s``, or by default its median."""
         call_s = self.call.median_s if call_s is None else call_s
         # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
         return max(0.0, latency_s - self.in_walk_call_factor * call_s)
 
     def net(self, key: str) -> Spread:
-        """What an occurrence of a brick counts with in a model."""
+        """The contribution of one occurrence of a brick to a model."""
         found = self.spreads[key]
         median_s, low_s, high_s = map(self.net_s, (found.median_s, found.low_s, found.high_s))
         return Spread(median_s, low_s, high_s, found.count)
@@ -96,7 +96,7 @@ def latencies(
     predictions: Predictions | None = None,
     in_walk_call_factor: float = IN_WALK_CALL_FACTOR,
 ) -> Latencies:
-    """What the bricks of ``plan`` take that are measured or predicted; see :func:`recompose`."""
+    """The latencies of ``plan``'s measured or predicted bricks; see :func:`recompose`."""
     predictions = predictions or Predictions()
     parts, predicted = _parts(plan, results), _predicted_parts(plan, results, predictions)
     if state_s is None:
@@ -118,7 +118,7 @@ def latencies(
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """All that a model's estimate is made of; see :func:`recompose` for what each part is."""
+    """All inputs of a model's estimate; :func:`recompose` describes each of them."""
 
     plan: Plan
     results: Results
@@ -138,7 +138,7 @@ class Basis:
 
 
 def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap, ...]:
-    """The bricks and probes of which nothing is known."""
+    """The bricks and probes without a result or a prediction."""
     wanted = (*plan.counts.items(), *((key, 0) for key in PROBES.values()))
     found = (_gap(key, n, results) for key, n in wanted if key not in predicted)
     return tuple(gap for gap in found if gap is not None)
@@ -155,19 +155,19 @@ def recompose(
 ) -> Estimate | IncompleteEstimate:
     """The latency of ``plan`` from ``results`` by key, the probes' among them.
 
-    ``state_s`` is the state of the machine to speak of; if None, the one most is known in. A brick
-    that was not measured in that state counts with what it took in another, translated (see
-    :mod:`bricks.samples.state_correction`). One that was never measured counts with what
-    ``predictions`` say of it; one that failed is a gap. ``in_walk_call_factor`` times what the
-    probes say is taken out of each brick. ``construction`` tells how occurrences are run side by
-    side; if None, they follow one another.
+    The estimate is for the machine state ``state_s``; if None, for the state in which most is
+    known. A brick that was not measured in that state counts with its latency in another state,
+    corrected (see :mod:`bricks.samples.state_correction`). A brick that was never measured counts
+    with its latency in ``predictions``; one that failed is a gap. ``in_walk_call_factor`` times the
+    probes' call cost is subtracted from each brick. ``construction`` says how occurrences run in
+    parallel; if None, they run one after another.
 
-    What samples leave open is independent from brick to brick: it adds up as squares do. What all
-    bricks have in common is added as it is: what a call costs, how far predictions err together,
-    where the machine was in another state, and what recomposing itself may be wrong by.
-    What occurrences that run side by side do to each other (caches, memory, clock) no measurement
-    of bricks shows: so a parallel estimate's interval reaches from what no schedule can beat to
-    where nothing overlaps.
+    The sampling errors of different bricks are independent: they add up as squares do. Errors
+    common to all bricks add up linearly: the cost of a call, the common error of predictions, the
+    correction between machine states, and the error of recomposing itself. Measurements of bricks
+    do not show how occurrences that run in parallel affect each other (caches, memory, clock): so a
+    parallel estimate's interval reaches from the bound that no schedule can beat to the latency
+    without any overlap.
     """
     counts, predictions = plan.counts, predictions or Predictions()
     found = latencies(
@@ -229,26 +229,26 @@ def recompose(
 
 
 def _parts(plan: Plan, results: Results) -> dict[str, Measurement]:
-    """The bricks that were measured."""
+    """The measured bricks."""
     return {key: m for key in plan.counts if isinstance(m := results.get(key), Measurement)}
 
 
 def _predicted_parts(
     plan: Plan, results: Results, predictions: Predictions
 ) -> dict[str, Measurement]:
-    """Those that are predicted, as if each had been measured."""
+    """The predicted bricks, in the form of measurements."""
     found = (plan.counts.keys() & predictions.of.keys()) - results.keys()
     return {key: predictions.of[key].measurement(key, predictions.state_s) for key in sorted(found)}
 
 
 class _Width:
-    """How far an interval reaches to one side, in seconds."""
+    """The distance from the estimate to one end of its interval, in seconds."""
 
     def __init__(self) -> None:
         self._squares = self._common_s = 0.0
 
     def add(self, part_s: float, *, common: bool) -> None:
-        """Add what one brick leaves open; ``common`` to those that err together with others."""
+        """Add the uncertainty of one brick; ``common`` if its error is shared with other bricks."""
         if common:
             self._common_s += part_s
         else:
@@ -260,7 +260,7 @@ class _Width:
 
 
 def _spreads(parts: Mapping[str, Measurement], correction: StateCorrection) -> dict[str, Spread]:
-    """Median and interval of each brick; few rounds deviate as much as those of most bricks do."""
+    """Median and interval of each brick; with few rounds, by the deviation of most bricks."""
     rounds_s = {key: correction.rounds_s(m) for key, m in parts.items()}
     deviation = pooled_deviation(rounds_s.values())
     return {
@@ -290,14 +290,14 @@ def _translated(found: Spread, factor: Factor) -> Spread:
 def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
     """The latency of the longest chain of dependent occurrences, in seconds.
 
-    What bricks share is taken away from the one that begins with it.
+    Layers shared by two bricks are subtracted from the later one.
     """
     net_s = [o.times * latency_s[o.brick] for o in plan.occurrences]
     for i, occurrence in enumerate(plan.occurrences):
         if occurrence.repeats is not None:
             net_s[i + 1] = max(0.0, net_s[i + 1] + net_s[i])
             net_s[i] = 0.0
-    # Occurrences stand in execution order: what one needs comes before it.
+    # Occurrences are in execution order: producers come first.
     before_s = [0.0] * len(net_s)
     for producer, consumer in sorted(plan.edges()):
         before_s[consumer] = max(before_s[consumer], before_s[producer] + net_s[producer])
@@ -305,7 +305,7 @@ def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
 
 
 def call_cost(results: Results) -> Spread:
-    """What the probes among ``results`` say that a call of the runtime costs, in seconds."""
+    """The cost of a runtime call, in seconds, from the probes among ``results``."""
     found = {n: results[key] for n, key in PROBES.items()}
     chains = {n: round_spread(m) for n, m in found.items() if isinstance(m, Measurement)}
     short, long = chains[SHORT], chains[LONG]

@@ -1,13 +1,13 @@
-"""Parallel construction: how long a model takes where several workers run its occurrences.
+"""Parallel construction: the latency of a model whose occurrences are run by several workers.
 
-DLBricks (Li et al., ICPE 2020, section 3.2) names it beside the sequential one, and leaves open
-which layers may really run side by side. Here workers run streams of occurrences (see
+DLBricks (Li et al., ICPE 2020, section 3.2) names it beside the sequential one, and does not say
+which layers may run in parallel. Here workers run streams of occurrences (see
 :mod:`bricks.decompose.streams`) as the runtime does: each in the model's order, an occurrence as
-soon as all that it needs is there. Rules say which occurrences must not overlap. It must not know
-how latencies came about.
+soon as all its inputs are there. Rules say which occurrences must not overlap. Must not know how
+latencies came about.
 
-A rule is anything that can be called with two :class:`Place`, and says with True or False whether
-the first may begin while the second runs::
+A rule is any callable that takes two :class:`Place` and returns True or False: whether the first
+may begin while the second runs::
 
     def no_two_large(first: Place, second: Place) -> bool:
         return first.brick.weight_bytes + second.brick.weight_bytes < 2**21
@@ -25,15 +25,15 @@ from typing import Protocol
 from bricks.decompose.plan import Brick, Occurrence, Plan
 from bricks.errors import UsageError, first_line
 
-# How long a thread that has no processor waits for one: a tick of the system's clock (4 ms at the
-# usual 250 a second), for threads that spin leave theirs at ticks alone. Between 3 and 5 ms a
-# handover were seen on two processors; it tells the order of magnitude.
+# How long a thread without a processor waits for one: a tick of the system's clock (4 ms at the
+# usual 250 a second), because spinning threads give up theirs at ticks only. Handovers of 3 to 5 ms
+# were seen on two processors; the value gives the order of magnitude.
 TICK_S = 4e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An occurrence in a plan, with its position and its brick: what rules are asked about."""
+    """An occurrence in a plan, with its position and its brick: the arguments of rules."""
 
     position: int
     occurrence: Occurrence
@@ -46,20 +46,21 @@ class Rule(Protocol):
     def __call__(self, first: Place, second: Place, /) -> bool:
         """Whether ``first`` may begin while ``second`` runs.
 
-        Both have all that they need. It is not asked about what depends on each other.
+        The inputs of both are there. The rule is not called for occurrences that depend on each
+        other.
         """
         ...
 
 
 def anything(first: Place, second: Place) -> bool:
-    """The rule that all may overlap that does not depend on each other."""
+    """The rule that all independent occurrences may overlap."""
     return True
 
 
 def not_two_of(*operators: str) -> Rule:
-    """The rule that of bricks with any of these operators no two overlap.
+    """The rule that no two bricks with any of these operators overlap.
 
-    For operators that keep something busy of which there is one: all threads, or the memory.
+    For operators that saturate a shared resource: all threads, or the memory.
     """
     named = frozenset(operators)
 
@@ -73,11 +74,11 @@ def not_two_of(*operators: str) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class Construction:
-    """How occurrences are run side by side.
+    """How occurrences run in parallel.
 
-    ``workers`` run ``streams``: a number for each occurrence. ``bricks`` are the plan's. Each
-    brick was measured with ``threads``, which are shared by what overlaps. ``processors`` are those
-    that there are for all threads; None for as many as it takes.
+    ``workers`` run ``streams``: a number for each occurrence. ``bricks`` are the plan's. Each brick
+    was measured with ``threads``, which overlapping occurrences share. ``processors`` is the number
+    available to all threads; None means enough.
     """
 
     workers: int
@@ -91,30 +92,30 @@ class Construction:
     def processor_share(self) -> float:
         """The share of a processor that each thread gets.
 
-        Besides workers and the threads that help them, the thread that called spins until all is
-        done, and workers spin while they wait: all are always running.
+        Besides workers and their helper threads, the calling thread spins until the run is done,
+        and workers spin while they wait: all of them are always running.
         """
         needed = self.needed_processors
         return 1.0 if self.processors is None else min(1.0, self.processors / needed)
 
     @property
     def handover_s(self) -> float:
-        """Seconds until another worker goes on with what is there: if it has no processor, a tick.
+        """Seconds until another worker takes over an output: a tick if it has no processor.
 
-        Otherwise some microseconds, which are not counted.
+        Otherwise it takes a few microseconds, which are not counted.
         """
         return TICK_S if self.processor_share < 1 else 0.0
 
     @property
     def needed_processors(self) -> int:
-        """How many it takes so that no thread waits for one."""
+        """The number of processors with which no thread waits for one."""
         return self.workers + self.threads
 
     def speed(self, running: int) -> float:
-        """How fast each of ``running`` occurrences goes on, relative to when it was measured.
+        """The speed of each of ``running`` occurrences, relative to its measurement.
 
-        The pool of threads that help an occurrence is shared by all. This takes for granted that
-        its latency scales with its threads: if it does not, sharing them costs less.
+        All occurrences share the pool of helper threads. This assumes that an occurrence's latency
+        scales with its threads: if it does not, sharing them costs less.
         """
         if not running:
             return self.processor_share
@@ -124,7 +125,7 @@ class Construction:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """When an occurrence begins and ends, in seconds from the first beginning."""
+    """The begin and the end of an occurrence, in seconds from the first beginning."""
 
     begin_s: float
     end_s: float
@@ -133,10 +134,10 @@ class Run:
 def schedule(
     plan: Plan, construction: Construction, latency_s: Mapping[str, float]
 ) -> tuple[Run, ...]:
-    """When each occurrence runs, by position; ``latency_s`` tells how long each brick takes alone.
+    """When each occurrence runs, by position; ``latency_s`` gives each brick's latency alone.
 
-    Of several that could begin, and that a rule does not let overlap, the first in the model's
-    order does. Raises :class:`UsageError` for a rule that does not answer.
+    Of several ready occurrences that a rule does not let overlap, the first in the model's order
+    runs. Raises :class:`UsageError` for a rule that does not answer.
     """
     needs = plan.producers()
     streams, handover_s = construction.streams, construction.handover_s
@@ -146,10 +147,10 @@ def schedule(
     ]
     begins_s: dict[int, float] = {}
     ends_s: dict[int, float] = {}
-    left_s: dict[int, float] = {}  # of those that run, at full speed
+    left_s: dict[int, float] = {}  # seconds left of running occurrences, at full speed
 
     def there_s(position: int) -> float:
-        """When all that an occurrence needs is there; infinite while it is not known."""
+        """The time at which all inputs of an occurrence are there; infinite if not yet known."""
         return max(
             (
                 ends_s.get(p, inf) + (0.0 if streams[p] == streams[position] else handover_s)
@@ -193,7 +194,7 @@ def length_s(runs: Sequence[Run]) -> float:
 
 
 def longest_s(plan: Plan, construction: Construction, total_s: float) -> float:
-    """Seconds if nothing overlaps, and all that could is handed over; ``total_s`` is the sum."""
+    """Seconds if nothing overlaps and every possible handover occurs; ``total_s`` is the sum."""
     streams = construction.streams
     handed = sum(
         any(streams[producer] != streams[i] for producer in producers)
@@ -203,7 +204,7 @@ def longest_s(plan: Plan, construction: Construction, total_s: float) -> float:
 
 
 def _queues(streams: Sequence[int]) -> list[list[int]]:
-    """The positions of each stream, the first at the end."""
+    """The positions of each stream in reverse order: the first is at the end."""
     queues: dict[int, list[int]] = {}
     for position in range(len(streams) - 1, -1, -1):
         queues.setdefault(streams[position], []).append(position)
@@ -215,7 +216,7 @@ def _allowed(rule: Rule, first: Place, second: Place) -> bool:
     pair = f"occurrences {first.position} and {second.position}"
     try:
         answer: object = rule(first, second)
-    except Exception as exc:  # it is the user's own
+    except Exception as exc:  # the rule is the user's own code
         raise UsageError(
             f"overlap rule {called} failed at {pair} ({type(exc).__name__}: {first_line(exc)}):"
             " correct it"

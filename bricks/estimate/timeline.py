@@ -1,8 +1,8 @@
-"""A model's estimate laid out in time: when each occurrence of a brick runs, and for how long.
+"""A model's estimate as a timeline: when each occurrence of a brick runs, and for how long.
 
-The same latencies that :mod:`bricks.estimate.recompose` adds up, end to end in the model's order,
-or along the schedule of several workers. What has no measurement has a place in it and a reason,
-never a duration. It must not know how a timeline is drawn.
+Here because :mod:`bricks.estimate.recompose` only adds these latencies up; a timeline puts them end
+to end in the model's order, or along the schedule of several workers. A brick without a measurement
+has a position and a reason, never a duration. Must not know how a timeline is drawn.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from bricks.samples.statistics import Spread
 class TimelineStep:
     """An occurrence that runs: ``position`` is its place in the plan, ``lane`` its worker.
 
-    Times are seconds from the beginning. ``latency`` is what one occurrence of the brick counts
-    with. It runs for as long, but for two cases: workers that share processors or threads take
-    longer, and of a brick that overlaps with an earlier one only what that one has not is left.
+    Times are seconds from the beginning. ``latency`` is the contribution of one occurrence of the
+    brick. The step lasts as long, with two exceptions: workers that share processors or threads
+    take longer, and a brick that overlaps with an earlier one only takes the time of its remaining
+    layers.
     """
 
     position: int
@@ -35,7 +36,7 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """An occurrence of which nothing is known: where it would begin, and why it is not known."""
+    """An occurrence without a latency: where it would begin, and why its latency is missing."""
 
     position: int
     lane: int
@@ -45,7 +46,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Deduction:
-    """A layer that two overlapping bricks have: its latency is taken away from the next step."""
+    """A layer shared by two overlapping bricks: its latency is subtracted from the next step."""
 
     position: int
     lane: int
@@ -61,10 +62,10 @@ Entry = TimelineStep | Hole | Deduction
 class Timeline:
     """An entry for each occurrence of a plan, in the plan's order; in seconds.
 
-    It begins with a call of the runtime, which takes ``call_s``; the first occurrence begins when
-    that has passed. All together take ``length_s``: the estimate, and ``excess_s`` more, which
-    overlapping bricks would take away beyond what there is to be taken away from.
-    ``missing`` are the reasons why it is incomplete, by the key of what was not measured.
+    It begins with a call of the runtime, which takes ``call_s``; the first occurrence begins after
+    it. ``length_s`` is the total: the estimate plus ``excess_s``, the part of overlaps that could
+    not be subtracted because the next step was shorter. ``missing`` are the reasons why it is
+    incomplete, by the key of the unmeasured brick.
     """
 
     entries: tuple[Entry, ...]
@@ -76,7 +77,7 @@ class Timeline:
 
 
 def timeline(basis: Basis) -> Timeline:
-    """When each occurrence runs, as ``basis`` has it."""
+    """The time of each occurrence, according to ``basis``."""
     plan, construction = basis.plan, basis.construction
     found = latencies(plan, basis.results, basis.state_s, predictions=basis.predictions)
     missing = {gap.brick: gap.reason for gap in gaps(plan, basis.results, found.predicted)}
@@ -110,11 +111,11 @@ def timeline(basis: Basis) -> Timeline:
 
 
 def _in_sequence(plan: Plan, net_s: Mapping[str, float]) -> tuple[Sequence[Run], float]:
-    """Each occurrence after the one before it; and what could not be taken away, in seconds."""
+    """Each occurrence after the one before it; and the seconds that could not be subtracted."""
     runs = []
     at_s = away_s = excess_s = 0.0
     for occurrence in plan.occurrences:
-        if occurrence.repeats is not None:  # what overlaps with it comes next
+        if occurrence.repeats is not None:  # the overlapping brick comes next
             away_s = net_s[occurrence.brick]
             runs.append(Run(at_s, at_s))
             continue

@@ -136,7 +136,7 @@ class Planner:
         yield from islice((each for kind in self._kinds for each in kind.left()), more)
 
     def _wanted(self, open_models: Array, aim: float) -> Array:
-        """The value of reducing each model's variance: removing its excess over the goal is worth one.
+        """The value of reducing each model's variance; removing the excess over the goal counts 1.
 
         So an expensive brick that informs one model only comes late, however uncertain that model
         is. Without a goal, the variances of all uncertain models count alike.

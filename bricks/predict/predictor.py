@@ -165,7 +165,7 @@ class Predictor:
         return {key: found[key] for key in features}
 
     def scale(self, features: BrickFeatures) -> float:
-        """The error of predictions of such a brick, relative to the process's own standard deviation."""
+        """The error of predictions of such a brick, relative to the expected error."""
         field = self._fields.get(features.kind)
         return 1.0 if field is None else field.scales.get(features.kernel, field.scales[""])
 

@@ -248,7 +248,7 @@ class Transfer:
         return found
 
     def scale(self, features: BrickFeatures) -> float:
-        """The error of predictions of such a brick, relative to the process's own standard deviation."""
+        """The error of predictions of such a brick, relative to the expected error."""
         return self.own.scale(features)
 
 

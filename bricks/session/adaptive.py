@@ -1,8 +1,8 @@
-"""Measures what is worth it: as much as an effort asks for, or as a budget of time buys.
+"""Adaptive measurement: as many bricks as an effort needs, or as a time budget allows.
 
-Some bricks are measured, the others are predicted from them, and that tells which to measure next:
-those whose uncertainty matters most to the models' estimates. So it goes on until the estimates
-are known well enough, or the time is up. It must not know how anything is measured.
+Some bricks are measured and the others are predicted from them. The predictions decide which bricks
+to measure next: those whose uncertainty matters most to the models' estimates. The loop ends when
+the estimates are certain enough, or the time is up. Must not know how bricks are measured.
 """
 
 from __future__ import annotations
@@ -26,32 +26,33 @@ from bricks.session.latency_model import LatencyModel
 if TYPE_CHECKING:
     from bricks.predict.planner import Belief, Planner
 
-# What measuring takes no longer than this, about, on a machine of which nothing is known: learning
-# which of it to measure would take as long, most of it to import what predictions stand on.
+# If measuring everything takes less than about this, planning is skipped: on an unknown machine it
+# would take as long, mostly to import the libraries for predictions.
 SOON_S = 2.0
 
-# Bricks that the first predictions are learned from; from then on at most so many times as many.
+# Bricks that the first predictions are learned from; each later stage has at most this many times
+# as many.
 _FIRST, _GROWTH = 120, 2.0
 
-# Nearer to a goal than this it is not worth another stage.
+# Closer to a goal than this, another stage is not worthwhile.
 _NEARLY = 1.15
 
-# Of the time left, the share that is planned ahead: what follows is chosen better.
+# The share of the remaining time that is planned ahead: later choices are better informed.
 _AHEAD = 0.5
 
-# Of the progress that is left, what the next stage stands for: where the goal should be met after
-# it, and where more are to follow, of which each takes longer than the one before.
+# The share of the remaining progress that the next stage stands for: if the goal should be met
+# after it, and if more stages follow, each of which takes longer than the one before.
 _LAST, _ONE_OF_SEVERAL = 0.9, 0.3
 
-# A probe's goal, as a relative standard deviation: better than anything that is asked for.
+# A probe's goal, as a relative standard deviation: smaller than any effort's.
 _WELL = 0.001
 
-# Runs a campaign over jobs, which may take so many seconds.
+# Runs a campaign over jobs, which may take this many seconds.
 Run = Callable[[Sequence[Job], float | None, Progress], CampaignResult]
 
 
 class AdaptiveMeasurement:
-    """Spends an effort, and a budget in seconds if there is one, on ``jobs``."""
+    """Measures ``jobs`` up to an effort, and within a budget in seconds if there is one."""
 
     def __init__(
         self,
@@ -68,18 +69,18 @@ class AdaptiveMeasurement:
         self._progress = progress
         self._started = time.monotonic()
         self._keys = _keys(jobs)
-        for job in jobs:  # at hand: they need not be loaded again
+        for job in jobs:  # already in memory: they need not be loaded again
             latency_model.add_model(job.decomposition)
         self._span = 0.0, 0.0  # the next stage's part of all progress
         self._planner: Planner | None = None
 
     @property
     def untried(self) -> bool:
-        """Whether none of the bricks was measured yet: then some are likely to be."""
+        """Whether no brick has been measured yet: then at least some will have to be."""
         return bool(self._keys) and not self._latency_model.resolved(self._keys)
 
     def run(self, run: Run) -> CampaignResult:
-        """Measure stage by stage; what all stages did."""
+        """Measure stage by stage; returns the merged result of all stages."""
         if self._soon_done():
             return run(self._jobs, None, self._progress)
         done: list[CampaignResult] = []
@@ -101,9 +102,10 @@ class AdaptiveMeasurement:
         return _combined(done, self._unfinished(done))
 
     def _soon_done(self) -> bool:
-        """Whether all is measured sooner than learned what to choose.
+        """Whether measuring everything is faster than planning what to measure.
 
-        Not where whole models are run, too: that is to see how good an effort's predictions are.
+        Not if whole models are run too: their comparison has to show how good an effort's
+        predictions are.
         """
         if self._budget_s is not None or any(job.whole for job in self._jobs):
             return False
@@ -111,7 +113,7 @@ class AdaptiveMeasurement:
         return _usual_s(self._jobs, self._latency_model, unknown) <= SOON_S
 
     def _unfinished(self, done: Sequence[CampaignResult]) -> frozenset[str]:
-        """What there was no time for: of all bricks, or of those that were chosen."""
+        """The bricks for which there was no time: among all bricks, or among the chosen ones."""
         if self._effort.complete:
             return frozenset(self._keys - self._latency_model.resolved(self._keys))
         return done[-1].unfinished if done else frozenset()
@@ -126,7 +128,7 @@ class AdaptiveMeasurement:
         measured, goal = sum(b.measured for b in beliefs.values()), self._effort.deviation
         typical = NORMAL_95 * median([float(d) for d in self._planner.deviations()])
         left_s, chosen = self._left_s(), list[str]()
-        least = self._latency_model.missing_count  # else what is left to be predicted could not be
+        least = self._latency_model.missing_count  # with fewer, the others cannot be predicted
         known = not self._effort.complete and self._planner.meets(goal, _NEARLY)
         if least or not measured or not known:
             chosen = self._planner.choose(
@@ -161,7 +163,7 @@ class AdaptiveMeasurement:
 
 
 def probes(jobs: Sequence[Job], latency_model: LatencyModel, most: int) -> list[str]:
-    """The ``most`` bricks of ``jobs`` that tell most of a target, given what others tell of it."""
+    """The ``most`` bricks of ``jobs`` that tell most about a target, given other targets."""
     return _planner(jobs, latency_model, latency_model.beliefs(_keys(jobs))).choose(
         _WELL, most=most
     )
@@ -176,7 +178,7 @@ def deviation(jobs: Sequence[Job], latency_model: LatencyModel) -> float | None:
 
 
 def _usual_s(jobs: Sequence[Job], latency_model: LatencyModel, keys: Collection[str]) -> float:
-    """About how many seconds measuring ``keys`` takes on a machine of which nothing is known."""
+    """About how many seconds measuring ``keys`` takes on an unknown machine."""
     if not keys:
         return 0.0
     from bricks.predict.cost import usual_s
@@ -195,8 +197,8 @@ def _keys(jobs: Sequence[Job]) -> set[str]:
 def _planner(
     jobs: Sequence[Job], latency_model: LatencyModel, beliefs: Mapping[str, Belief]
 ) -> Planner:
-    """One that goes on from what is believed now."""
-    # Here, since what it stands on takes a second to import.
+    """A planner that starts from the current beliefs."""
+    # Imported here, since its libraries take a second to import.
     from bricks.predict.planner import Planner
 
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
@@ -206,7 +208,7 @@ def _planner(
 
 
 def _combined(results: Sequence[CampaignResult], unfinished: frozenset[str]) -> CampaignResult:
-    """What several campaigns did, as if they had been one that left ``unfinished``."""
+    """The merged result of several campaigns, as of a single one that left ``unfinished``."""
     measured: dict[str, frozenset[str]] = {}
     for result in results:
         for digest, keys in result.measured.items():

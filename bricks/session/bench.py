@@ -1,7 +1,7 @@
 """The main path as one object: read, decompose, measure, predict, compare.
 
-A :class:`Bench` is a cache, a runtime on this host, and the way in which models are cut. It starts
-a worker process when something has to run, and not before.
+A :class:`Bench` is a cache, a runtime on this host, and a granularity. It starts a worker process
+when a model or brick has to run, and not before. Must not render anything.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Bench:
     ) -> None:
         """Open ``cache`` (folder or database URL); ``changes`` are fields of :class:`Options`.
 
-        Raises :class:`UsageError` for options that cannot be meant, and
-        :class:`~bricks.errors.StoreError` for a cache that cannot be used.
+        Raises :class:`UsageError` for invalid options, and :class:`~bricks.errors.StoreError` for a
+        cache that cannot be used.
         """
         self.options = options = replace(options or Options(), **changes)
         self._granularity = Granularity.parse(options.granularity)
@@ -85,7 +85,7 @@ class Bench:
         self.target = Target(fingerprint(), self.runtime)
         self._conditions = conditions_of(options, info, self.target)
         self._progress = progress
-        with ExitStack() as opened:  # closed again where a later step raises
+        with ExitStack() as opened:  # closed again if a later step raises
             self.store = Store.open(cache)
             opened.callback(self.store.close)
             self.target = replace(self.target, system=self.store.named(self.target.system))
@@ -150,7 +150,7 @@ class Bench:
 
     @property
     def progress(self) -> Progress:
-        """Told what is being done, and which share of it is."""
+        """Called with the current activity and the share of it that is done."""
         return self._progress
 
     def close(self) -> None:
@@ -166,12 +166,12 @@ class Bench:
         shapes: Mapping[str, Sequence[int]] | None = None,
         values: Mapping[str, Any] | None = None,
     ) -> Model:
-        """The model in an ONNX file, of a zoo name, or in memory, its open dimensions concrete.
+        """The model in an ONNX file, of a zoo name, or in memory, with its open dimensions fixed.
 
         In memory it is an ``onnx.ModelProto``, or a ``Graph`` of onnx-graphsurgeon (the package's
         extra ``graphsurgeon`` brings that library); it is copied, and may be edited further.
-        ``name`` is what to call it: by default as its file, or its graph. ``values`` are what
-        inputs hold that cannot be synthetic; see :func:`read_model`, which tells the errors, too.
+        ``name`` overrides the name of its file or graph. ``values`` are the values of inputs that
+        cannot be synthetic; see :func:`read_model`, which also lists the errors.
         """
         if isinstance(model, str | Path):
             found = find(str(model))
@@ -190,13 +190,13 @@ class Bench:
         )
 
     def _folder_of_its_own(self) -> Path:
-        """A folder that stays as long as the bench is open."""
+        """A folder that exists as long as the bench is open."""
         folder = tempfile.TemporaryDirectory(prefix="bricks-model-", ignore_cleanup_errors=True)
         self._opened.callback(folder.cleanup)
         return Path(folder.name)
 
     def decompose(self, model: Model) -> Decomposition:
-        """The model's plan and bricks; from the cache where it was decomposed before."""
+        """The model's plan and bricks; from the cache if it was decomposed before."""
         return self._plans.decomposition(model)
 
     def _cut(self, model: Model) -> Decomposition:
@@ -208,28 +208,28 @@ class Bench:
         return self._plans.knows(model)
 
     def decomposer(self, among: int) -> Decomposer:
-        """What decomposes models for this bench, but with a worker and a thread of its own.
+        """A decomposer for this bench's models, with a worker and a thread of its own.
 
-        There are so many ``among`` which memory is divided. Nothing is put into the cache.
+        Memory is divided by ``among``, the number of decomposers. Nothing is put into the cache.
         """
         memory = self.options.memory_bytes or int(available_memory_bytes() * 0.9)
         settings = replace(self._settings, threads=1, memory_bytes=memory // among)
         return Decomposer(settings, self._granularity, self.options.graph_timeout_s)
 
     def keep(self, decomposition: Decomposition) -> None:
-        """Put into the cache what was decomposed for this bench's target, here or elsewhere."""
+        """Put into the cache a decomposition for this bench's target, made here or elsewhere."""
         self._plans.keep(decomposition)
 
     def plan(self, model: Model, *, target: Target | None = None) -> Plan:
         """The model's plan on ``target``, by default this one; decomposes it if it isn't known.
 
-        Raises :class:`UsageError` if it was never decomposed on another target, and what is
-        executed depends on that.
+        Raises :class:`UsageError` if the model was never decomposed on another target and its
+        executed graph depends on that target.
         """
         return self._plans.on(model, self.target if target is None else target)
 
     def latency_model(self, target: Target | None = None) -> LatencyModel:
-        """What is known of bricks on ``target``, by default this one, and expected of others."""
+        """The latency model of bricks on ``target``, by default this one."""
         return self._estimator.latency_model(self.target if target is None else target)
 
     def knowledge(self, target: Target | None = None) -> LatencyModel:
@@ -261,10 +261,10 @@ class Bench:
         *,
         only: Collection[str] | None = None,
     ) -> Measured:
-        """Measure the bricks of ``models`` that the cache lacks; what it holds stays as it is.
+        """Measure the bricks of ``models`` that are missing in the cache; stored results stay.
 
-        And those bricks of which no model is known, each ``alone``. Of the models' bricks ``only``
-        these, by key, if it is not None.
+        Also measures each brick in ``alone``, which belong to no known model. If ``only`` is not
+        None, it limits the models' bricks to these keys.
         """
         started = time.perf_counter()
         chosen = None if only is None else frozenset(only)
@@ -294,11 +294,12 @@ class Bench:
     def probe(
         self, models: Iterable[Model], *, bricks: int = PROBE_BRICKS, budget_s: float = PROBING_S
     ) -> Probed:
-        """Measure the few ``bricks`` of ``models`` that tell most of this target.
+        """Measure the few ``bricks`` of ``models`` that are most informative about this target.
 
-        What other targets of the cache have measured tells what to expect, and those how this one
-        differs: from then on all others can be predicted. Takes at most about ``budget_s`` seconds
-        of measuring. What is measured already counts, and need not be again.
+        Measurements of other targets in the cache give the expected latencies, and these bricks
+        show how this target differs: afterwards all others can be predicted. Takes at most about
+        ``budget_s`` seconds of measuring. Bricks that are already measured count, and are not
+        measured again.
         """
         from bricks.session.adaptive import deviation, probes
 
@@ -329,7 +330,7 @@ class Bench:
     def measure_alone(
         self, bricks: Iterable[Brick | Decomposition], *, rule: StopRule | None = None
     ) -> CampaignResult:
-        """Measure ``bricks``, each by itself, whatever the effort; what the cache has stays.
+        """Measure ``bricks``, each by itself, whatever the effort; stored results stay.
 
         As :func:`~bricks.decompose.plan.by_itself` runs them, or decomposed so already. Until
         ``rule`` is met, by default that of the options.
@@ -346,25 +347,25 @@ class Bench:
         return Job(nothing, alone, whole=False)
 
     def run(self, models: Iterable[Model]) -> CampaignResult:
-        """Measure whole ``models``, and none of their bricks: what anyone would do without them."""
+        """Measure whole ``models`` and none of their bricks: the baseline for comparisons."""
         jobs = [replace(self._whole_job(model), chosen=frozenset()) for model in models]
         return self._campaigns.measure_all(jobs, self._conditions.budget_s)
 
     def predict(
         self, model: Model, *, measure: bool = True, target: Target | None = None
     ) -> Estimate | IncompleteEstimate:
-        """The model's latency, recomposed; with ``measure``, bricks that lack are measured first.
+        """The model's latency, recomposed; with ``measure``, missing bricks are measured first.
 
-        What the effort or the budget leaves out, or what lacks where nothing is measured, is
-        predicted from the bricks that are measured on the target, if those are enough to learn
-        from; else it stays a gap. ``target`` is another target of the cache: nothing can be
-        measured there. Raises :class:`UsageError` if the model was never decomposed there, and what
-        is executed depends on it.
+        Bricks that the effort or the budget leaves out, or that are missing without ``measure``,
+        are predicted from the target's measured bricks, if there are enough to learn from; else
+        they stay a gap. ``target`` is another target of the cache: nothing can be measured there.
+        Raises :class:`UsageError` if the model was never decomposed there and its executed graph
+        depends on it.
         """
         return self.basis(model, measure=measure, target=target).estimate()
 
     def basis(self, model: Model, *, measure: bool = True, target: Target | None = None) -> Basis:
-        """What :meth:`predict` makes its estimate of."""
+        """The inputs of the estimate of :meth:`predict`."""
         target = self.target if target is None else target
         elsewhere = target.key != self.target.key
         plan = self.plan(model, target=target)
@@ -380,44 +381,44 @@ class Bench:
     def recomposed(
         self, plan: Plan, *, target: Target | None = None
     ) -> Estimate | IncompleteEstimate:
-        """The latency of what ``plan`` says on ``target``, from what the cache holds.
+        """The latency of ``plan`` on ``target``, from the contents of the cache.
 
-        Nothing is measured. Where the whole model was, too, the estimate is of a state of the
-        machine in which it was.
+        Nothing is measured. If the whole model was measured too, the estimate is for a machine
+        state of that measurement.
         """
         target = self.target if target is None else target
         results = self._estimator.results([*plan.keys, plan.digest], target)
         return self._estimator.basis(plan, results, target).estimate()
 
     def profile(self, model: Model) -> Profile:
-        """What the runtime itself says of a run of ``model``: which node ran when.
+        """The runtime's own profile of a run of ``model``: which node ran when.
 
-        Nothing of it is kept. Raises :class:`~bricks.errors.BricksError` where there is none.
+        The profile is not stored. Raises :class:`~bricks.errors.BricksError` if there is none.
         """
         job = self._whole_job(model)
         on_wait = partial(self._progress, WAITING, 0.0)
         turn = timing_lock(on_wait) if self._conditions.exclusive else nullcontext()
-        # What other models have left in a worker would count against the memory of this one.
+        # Memory that a worker still holds from other models would count against this one's limit.
         self._supervisor.reset()
         with turn, self._campaigns.memory_for([job]):
             self._progress(f"profiling {model.name}", 0.0)
             return self._graphs.profile(job)
 
     def merge(self, results: Path) -> Merged:
-        """Take in what another cache exported into a file: all of it, or nothing.
+        """Import a file that another cache exported: all of it, or nothing.
 
-        Raises :class:`~bricks.errors.StoreError` where the file is damaged or cannot be true. What
-        was predicted before may be predicted otherwise from now on.
+        Raises :class:`~bricks.errors.StoreError` if the file is damaged or implausible. Later
+        predictions may differ from earlier ones.
         """
         merged = self.store.merge(results, mismatch)
-        self._estimator.forget()  # it has learned without what came
+        self._estimator.forget()  # it has learned without the imported results
         return merged
 
     def compare(self, models: Iterable[Model]) -> Comparison:
-        """Estimates against whole-model runs; what the cache lacks of either is sampled in turn.
+        """Estimates against whole-model runs; missing bricks and models are sampled in turn.
 
-        Whole models are measured once per target and number of workers too, so a second comparison
-        runs nothing.
+        Whole models are measured once per target and number of workers, so a second comparison runs
+        nothing.
         """
         from bricks.session.comparing import compare
 

@@ -1,7 +1,8 @@
-"""Campaigns of a bench: measure for some models what the cache lacks, or what is worth it.
+"""Campaigns of a bench: measure for some models all missing bricks, or the worthwhile ones.
 
-Between the options of a bench and what measures: how many bricks side by side, within which memory,
-and whether an effort or a budget leaves some to be predicted. Must not know what becomes of it.
+Here to connect a bench's options with measuring: the number of bricks loaded at once, the memory
+limit, and whether an effort or a budget leaves some to be predicted. Must not know how results are
+used.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from bricks.session.plans import Plans
 from bricks.store import Store
 from bricks.system import Target
 
-# How many bricks are measured side by side where there is a budget of time: it is up sooner than
-# many are loaded.
+# Number of bricks measured in interleaved rounds under a time budget: the budget may be spent
+# before many are loaded.
 _FEW_BRICKS = 100
 
 
 class Campaigns:
-    """Campaigns on ``target``; ``latency_model`` gives what is known of it.
+    """Campaigns on ``target``; ``latency_model`` gives its latency model.
 
-    ``bounded_memory`` is whether the runtime holds no more than what is loaded needs.
+    ``bounded_memory`` is whether the runtime holds no more memory than the loaded bricks need.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Campaigns:
         self._progress = progress
 
     def measure(self, jobs: Sequence[Job]) -> CampaignResult:
-        """Measure for ``jobs`` what the cache lacks: all of it, or what the effort asks for."""
+        """Measure for ``jobs`` all missing bricks, or as many as the effort needs."""
         budget_s = self._conditions.budget_s
         whole = any(job.whole for job in jobs)
         if not jobs or (self._effort.complete and (whole or budget_s is None)):
@@ -71,7 +72,7 @@ class Campaigns:
             jobs, self._latency_model(), self._effort, budget_s, self._progress
         )
         if adaptive.untried:
-            self._supervisor.awaken()  # while it is decided what to measure first
+            self._supervisor.awaken()  # while the first stage is planned
         return adaptive.run(self.measure_all)
 
     def measure_all(
@@ -82,9 +83,9 @@ class Campaigns:
         *,
         rule: StopRule | None = None,
     ) -> CampaignResult:
-        """Measure all that the cache lacks of ``jobs``, as far as ``budget_s`` seconds last.
+        """Measure all missing bricks of ``jobs``, as far as ``budget_s`` seconds last.
 
-        Each until ``rule`` is met, by default that of the conditions.
+        Each is sampled until ``rule`` is met, by default that of the conditions.
         """
         self._plans.save_target()
         if self._options.retry:
@@ -110,7 +111,7 @@ class Campaigns:
         return result
 
     def memory_for(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
-        """The memory that measuring ``jobs`` may take, and no more of it."""
+        """The memory limit for measuring ``jobs``."""
         if self._options.memory_bytes is not None or not self._bounded_memory:
             return nullcontext()
         return self._supervisor.memory_limited(

@@ -1,6 +1,6 @@
-"""Compares estimates with runs of the whole models, which are sampled in turn with their bricks.
+"""Compares estimates with runs of the whole models, sampling models and their bricks in turn.
 
-Must not know how anything is measured, nor how a comparison looks.
+Must not know how they are measured, nor how a comparison is shown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def compare(
 ) -> Comparison:
     """Estimates of ``models`` on ``target`` beside runs; see :meth:`Bench.compare`.
 
-    ``whole_job`` says what measuring a model and its bricks takes.
+    ``whole_job`` gives the job that measures a model and its bricks.
     """
     models = list(models)
     rows: dict[int, ModelComparison | ComparisonFailure] = {}

@@ -1,6 +1,7 @@
-"""What a bench does where nobody says otherwise, and the limits of what can be asked for.
+"""The defaults of a bench, and the limits of its options.
 
-By themselves, so that the command line can show them without importing what measures.
+Here so that the command line can show them without importing the measuring code. Must not know how
+they are used.
 """
 
 from bricks.measure.defaults import PRECISION, TIMEOUT_S

@@ -1,7 +1,7 @@
-"""Estimates of models on any target of a cache: from what is measured there, and predicted.
+"""Estimates of models on any target of a cache, from measured and predicted bricks.
 
-Keeps what was learned of each target, so that several models need not learn it again. Nothing is
-measured here. Must not know how anything is.
+Here so that several models share the latency model of each target. Nothing is measured here. Must
+not know how bricks are measured.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from bricks.system import Target
 
 
 class Estimator:
-    """Estimates from ``store`` for models cut at ``granularity``, run as ``options`` say.
+    """Estimates from ``store`` for models cut at ``granularity``, run according to ``options``.
 
-    ``timed`` is whether the runtime takes real time. ``decomposed`` gives the models that were
-    decomposed so far, whose bricks need not be loaded again.
+    ``timed`` is whether the runtime takes real time. ``decomposed`` returns the models decomposed
+    so far, whose bricks need not be loaded again.
     """
 
     def __init__(
@@ -45,34 +45,34 @@ class Estimator:
         self._latency_models: dict[str, LatencyModel] = {}  # by target
 
     def latency_model(self, target: Target) -> LatencyModel:
-        """What is known of bricks on ``target``, and expected of others."""
+        """The latency model of bricks on ``target``."""
         if target.key not in self._latency_models:
             model = LatencyModel(self._store, target.key, self._granularity)
             self._latency_models[target.key] = model
         return self._latency_models[target.key]
 
     def forget(self) -> None:
-        """Learn anew when something is asked: the store has changed."""
+        """Learn again at the next request: the store has changed."""
         self._latency_models.clear()
 
     def results(self, keys: Collection[str], target: Target) -> Results:
-        """What ``target`` has measured of ``keys``, and of the cost of a call."""
+        """The stored results of ``keys`` and of the call probes on ``target``."""
         return self._store.results(target.key, [*keys, *PROBES.values()])
 
     def predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
-        """What is to be expected of those ``keys`` that were not tried."""
+        """Predictions for those ``keys`` that were not tried."""
         if all(key in results for key in keys):
-            return Predictions()  # at once: looking through all of the cache takes a while
+            return Predictions()  # return early: searching the whole cache takes a while
         latency_model = self.latency_model(target)
         for decomposition in self._decomposed():
             latency_model.add_model(decomposition)
         return latency_model.predictions(keys)
 
     def basis(self, plan: Plan, results: Results, target: Target) -> Basis:
-        """All that an estimate of ``plan`` on ``target`` is made of.
+        """All inputs of an estimate of ``plan`` on ``target``.
 
-        Where ``results`` hold the whole model, too, the estimate is of a state of the machine in
-        which that was measured.
+        If ``results`` hold the whole model too, the estimate is for a machine state of that
+        measurement.
         """
         construction = None
         if self._options.workers > 1:
@@ -88,7 +88,7 @@ class Estimator:
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
         """How the workers run ``plan`` on ``target``."""
         workers = self._options.workers
-        # The fake runtime has no threads that could be in each other's way.
+        # The fake runtime has no threads that could compete.
         return Construction(
             workers=workers,
             streams=streams_of(plan, bricks, workers),

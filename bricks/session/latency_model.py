@@ -1,8 +1,8 @@
-"""What is known of bricks on a target, and what that lets expect of the others.
+"""The latency model of a target: measured bricks, and predictions for the others.
 
-Learns from all that is measured there, of all models that were cut the same way; and, as long as
-that is little, from what is measured on other targets. Nothing is learned before something is
-asked.
+Here because it combines a target's measurements with a predictor: it learns from all measured
+bricks of all models at one granularity and, while these are few, from the measurements of other
+targets. Learning starts at the first request. Must not know how bricks are measured.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from bricks.predict.predictor import Predictor
     from bricks.predict.transfer import SourceTarget, Transfer
 
-# From so many measured bricks on, a target tells more of itself than others do.
+# From this many measured bricks on, a target's own measurements suffice.
 WELL_KNOWN = 300
 
-# Of other targets, so many that know most are asked; and of what is not measured there, each
-# learns from so many bricks. Keys are digests: the first are as good as drawn by lot.
+# The number of other targets to use (those with most measurements), and the number of bricks from
+# which each learns its unmeasured ones. Keys are digests: the first keys are a random sample.
 _MAX_OTHERS, _ENOUGH = 4, 800
 
 
 class LatencyModel:
-    """Of bricks on one target of ``store``, for models cut at ``granularity``.
+    """Latencies of bricks on one target of ``store``, for models cut at ``granularity``.
 
-    ``bricks`` are those that were loaded already; what is loaded later is added to them.
+    ``bricks`` are already loaded; bricks loaded later are added to them.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class LatencyModel:
         self._around_bytes: dict[str, float] = {}
         self._predictor: Predictor | Transfer | None = None
         self._sources: list[SourceTarget] | None = None
-        self._missing_count = 0  # bricks, to learn from
-        self._state_s: float | None = None  # of the machine, in which most is known
+        self._missing_count = 0  # bricks, until there are enough to learn from
+        self._state_s: float | None = None  # the machine state in which most is measured
         self._correction = StateCorrection((), None)
         self._stale = True
 
     def invalidate(self, remeasured: Collection[str] = ()) -> None:
-        """More is measured by now, and more rounds of the ``remeasured`` bricks: learn again."""
+        """Learn again: there are new measurements, and new rounds of the ``remeasured`` bricks."""
         for key in remeasured:
             self._measured.pop(key, None)
         self._failed.clear()
         self._stale = True
 
     def add_model(self, decomposition: Decomposition) -> None:
-        """Know this model's bricks, also where the cache could not take them."""
+        """Add this model's bricks, even if the cache could not store them."""
         self._bricks.update(decomposition.bricks)
         self._note_context([decomposition.plan.copies], decomposition.unseen_weight_bytes)
 
@@ -86,12 +86,12 @@ class LatencyModel:
 
     @property
     def missing_count(self) -> int:
-        """How many bricks more must be measured before any can be predicted."""
+        """How many more bricks must be measured before any can be predicted."""
         self.learned()
         return self._missing_count
 
     def predictions(self, keys: Collection[str]) -> Predictions:
-        """What is to be expected of those ``keys`` that are not settled; nothing of too little."""
+        """Predictions for the unresolved ``keys``; empty if too few bricks are measured."""
         wanted = sorted(set(keys) - self.resolved(keys))
         predictor = self.learned() if wanted else None
         if predictor is None:
@@ -99,9 +99,9 @@ class LatencyModel:
         return Predictions(predictor.predict(self.features(wanted)), predictor.bias, self._state_s)
 
     def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
-        """What is believed of each of ``keys``, and of all that is measured, which tells of them.
+        """Beliefs about each of ``keys``, and about all measured bricks, which inform them.
 
-        What failed costs nothing, and is known.
+        A failed brick has a latency of zero, and counts as measured.
         """
         from bricks.predict.planner import Belief
         from bricks.predict.transfer import expected
@@ -121,7 +121,7 @@ class LatencyModel:
         return found
 
     def usual_s(self, keys: Collection[str]) -> dict[str, float]:
-        """What each of ``keys`` takes in seconds, on a machine of which nothing is known."""
+        """The typical latency of each of ``keys`` in seconds, on an unknown machine."""
         from bricks.predict.roofline import Roofline
 
         features = self.features(sorted(keys))
@@ -130,7 +130,7 @@ class LatencyModel:
 
     @property
     def others(self) -> Sequence[SourceTarget]:
-        """What other targets tell of this one, as long as too little is measured here."""
+        """The data of other source targets, as long as too few bricks are measured here."""
         if len(self._measured) >= WELL_KNOWN:
             return ()
         if self._sources is None:
@@ -145,7 +145,7 @@ class LatencyModel:
         return self._sources
 
     def as_source(self) -> SourceTarget | None:
-        """What is known here, for a target of which less is known; None if it is too little."""
+        """This target's data as a source for another target; None if there are too few."""
         from bricks.predict.predictor import learn
         from bricks.predict.transfer import SourceTarget
 
@@ -158,13 +158,13 @@ class LatencyModel:
         return SourceTarget(self._target, latency_s, predictor, kernels)
 
     def learned(self) -> Predictor | Transfer | None:
-        """Learned from all that is measured now; None if that is too little."""
+        """The predictor learned from all current measurements; None if there are too few."""
         if self._stale:
-            # Here, since what it stands on takes a second to import.
+            # Imported here, since its libraries take a second to import.
             from bricks.predict.predictor import MIN, learn
             from bricks.predict.transfer import learn_transfer
 
-            self._store.refuse_damage()  # what cannot be found would be predicted
+            self._store.refuse_damage()  # bricks that cannot be read would be predicted
             latency_s, families = self.known_latencies()
             features = self.features(list(latency_s))
             transfer = learn_transfer(features, latency_s, families, self.others)
@@ -174,13 +174,13 @@ class LatencyModel:
         return self._predictor
 
     def known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
-        """Latencies of all that is measured, in one state, and the bricks of each family."""
+        """Latencies of all measured bricks, in one state, and the bricks of each family."""
         models = self._store.brick_copies(self._target, self._granularity)
         every = sorted({key for _, copies in models for key in copies})
         self._note_context([copies for _, copies in models])
         self.resolved(every)
         known = {key: self._measured[key] for key in every if key in self._measured}
-        # Latencies of two states of the machine would tell nothing together.
+        # Latencies of two machine states must not be mixed.
         self._state_s = dominant_state(m.state_s for m in known.values())
         self._correction = StateCorrection(known.values(), self._state_s)
         latency_s = {key: self._correction.latency_s(m) for key, m in known.items()}
@@ -191,7 +191,7 @@ class LatencyModel:
         return 0.0 if known is None else self._correction.latency_s(known)
 
     def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
-        """What predictions stand on, of each of ``keys``."""
+        """The features of each of ``keys``."""
         from bricks.predict.features import extract_features
 
         missing_count = [key for key in keys if key not in self._features]
@@ -200,7 +200,7 @@ class LatencyModel:
         return {key: self._features[key] for key in keys if key in self._features}
 
     def _note_context(self, models: Sequence[Mapping[str, int]], beside_bytes: int = 0) -> None:
-        """Know how much is around the bricks of these models: see ``context_weight_bytes``."""
+        """Note the context weights of these models' bricks: see ``context_weight_bytes``."""
         from bricks.predict.features import context_weight_bytes
 
         keys = {key for copies in models for key in copies}
@@ -218,7 +218,7 @@ class LatencyModel:
 
 
 def _families(models: Iterable[tuple[str, Collection[str]]]) -> dict[str, set[str]]:
-    """The bricks of each family of models; what is in no zoo is a family of its own."""
+    """The bricks of each family of models; a model outside the zoo is a family of its own."""
     family = {entry.name: entry.family for entry in entries()}
     found: dict[str, set[str]] = defaultdict(set)
     for model, keys in models:

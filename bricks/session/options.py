@@ -1,4 +1,4 @@
-"""How a bench measures, as its user says it: checked, and put into what its parts are told."""
+"""The options of a bench: checked, and converted into the settings of its parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bricks.session.defaults import (
 )
 from bricks.system import Runtime, Target, available_memory_bytes, physical_cores
 
-# Bytes of weights that are measured side by side also where memory is scarce.
+# Bytes of weights that may be loaded together even if memory is scarce.
 _MIN_WEIGHT_BYTES = 512 << 20
 
 
@@ -30,17 +30,16 @@ _MIN_WEIGHT_BYTES = 512 << 20
 class Options:
     """How a bench measures. ``threads`` None means one per physical core.
 
-    ``seed`` decides synthetic weights and inputs, and is no part of any key. ``retry`` measures
-    again what failed before; ``memory_bytes`` limits the worker (default: while measuring, twice
-    the weights of the largest model and its largest weight, and 1 GiB; never more than nine tenths
-    of what is available).
-    ``graph_timeout_s`` is the longest that learning what a model consists of may take; by default
-    as long as a model of its size may (``measure.allowance``).
+    ``seed`` decides synthetic weights and inputs, and is not part of any key. ``retry`` measures
+    again bricks that failed before; ``memory_bytes`` limits the worker (default: while measuring,
+    twice the weights of the largest model and its largest weight, and 1 GiB; never more than nine
+    tenths of the available memory). ``graph_timeout_s`` limits the time for learning a model's
+    graph; the default grows with the size of the model (``measure.allowance``).
 
     ``effort`` says how much is measured: ``full`` all bricks, ``balanced`` and ``quick`` those that
     matter most to the models, while the others are predicted (``predict.effort.EFFORTS``).
 
-    ``optimization`` is what the runtime does to a graph, one of ``BackendInfo.levels``.
+    ``optimization`` is the runtime's graph optimization, one of ``BackendInfo.levels``.
 
     ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
     ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured
@@ -70,7 +69,7 @@ def effort_of(options: Options) -> Effort:
 
 
 def runtime_of(options: Options, info: BackendInfo) -> Runtime:
-    """The runtime as it is asked for; :class:`UsageError` where it cannot be had so."""
+    """The requested runtime; :class:`UsageError` if it does not support the options."""
     granularity = Granularity.parse(options.granularity)
     threads = physical_cores() if options.threads is None else options.threads
     if not 1 <= threads <= MAX_THREADS:
@@ -92,7 +91,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
 
 
 def conditions_of(options: Options, info: BackendInfo, target: Target) -> Conditions:
-    """How to measure on ``target``."""
+    """The measuring conditions on ``target``."""
     given = options.conditions
     leeway = given.leeway
     if leeway is None:
@@ -107,7 +106,7 @@ def conditions_of(options: Options, info: BackendInfo, target: Target) -> Condit
 
 
 def _refuse_workers(workers: int, info: BackendInfo, granularity: Granularity) -> None:
-    """:class:`UsageError` where so many nodes cannot be run side by side, or not be foretold."""
+    """:class:`UsageError` if so many nodes cannot run in parallel, or cannot be predicted."""
     if not 1 <= workers <= MAX_WORKERS:
         raise UsageError(f"{workers} workers cannot be had: give 1 to {MAX_WORKERS}")
     if workers > 1 and not info.parallel:
@@ -120,12 +119,12 @@ def _refuse_workers(workers: int, info: BackendInfo, granularity: Granularity) -
 
 
 def _max_weight_bytes(available_bytes: int, max_bytes: int) -> int:
-    """A tenth of the memory there is, or ``max_bytes`` if that is less; some it must be."""
+    """A tenth of the available memory, or ``max_bytes`` if that is less; never below a minimum."""
     return min(max_bytes, max(_MIN_WEIGHT_BYTES, available_bytes // 10))
 
 
 def _max_eviction_bytes(target: Target, max_bytes: int) -> int:
-    """Twice what all caches hold, or ``max_bytes`` if that is less, or they are not known."""
+    """Twice the size of all caches, or ``max_bytes`` if that is less or they are unknown."""
     sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
     known = [size for size in sizes.values() if size is not None]
     return min(max_bytes, 2 * sum(known)) if known else max_bytes

@@ -1,7 +1,7 @@
-"""The plans of models: from the cache where they are known, else decomposed and kept there.
+"""The plans of models: from the cache where they are known, else decomposed and stored there.
 
-For models that are cut in one way, on one target; what is executed on others is looked up. Must not
-know how anything is measured.
+Here for models of one granularity on one target; plans on other targets are only looked up. Must
+not know how bricks are measured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Plans:
-    """Plans for ``target`` in ``store``; ``decompose`` is asked for what it lacks."""
+    """Plans for ``target`` in ``store``; ``decompose`` is called for missing ones."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Plans:
         self._decompose = decompose
         self._target_saved = False
         self._met: dict[str, Decomposition] = {}  # by digest: commands ask several times
-        self._bricks: dict[str, Brick] = {}  # loaded so far: many models have the same ones
+        self._bricks: dict[str, Brick] = {}  # loaded so far: many models share bricks
 
     def decomposition(self, model: Model) -> Decomposition:
         """The model's plan and bricks on the target."""
@@ -50,7 +50,7 @@ class Plans:
         return found
 
     def met(self) -> Iterable[Decomposition]:
-        """All that was asked for so far."""
+        """All decompositions requested so far."""
         return self._met.values()
 
     def knows(self, model: Model) -> bool:
@@ -58,7 +58,7 @@ class Plans:
         return self._load(model, self._target) is not None
 
     def keep(self, decomposition: Decomposition) -> None:
-        """Put into the cache what was decomposed for the target, here or elsewhere."""
+        """Store a decomposition for the target, made here or elsewhere."""
         plan = decomposition.plan
         self._met[plan.digest] = decomposition
         _logger.info(
@@ -69,7 +69,7 @@ class Plans:
         self._store.save_decomposition(decomposition, self._target.key)
 
     def save_target(self) -> None:
-        """Have the target in the cache, before anything is kept that belongs to it."""
+        """Store the target before anything that belongs to it."""
         if not self._target_saved:
             self._store.save_target(self._target)
             self._target_saved = True
@@ -77,8 +77,8 @@ class Plans:
     def on(self, model: Model, target: Target) -> Plan:
         """The model's plan on any target.
 
-        Raises :class:`UsageError` if it was never decomposed on another one, and what is executed
-        depends on that.
+        Raises :class:`UsageError` if the model was never decomposed on another target and its
+        executed graph depends on that target.
         """
         known = self._load(model, target)
         if known is not None:
@@ -94,14 +94,15 @@ class Plans:
         return self.decomposition(model).plan
 
     def _elsewhere(self, model: Model, target: Target) -> Plan | None:
-        """What is executed on a target where the model was never decomposed, if that is known."""
+        """The executed plan on a target where the model was never decomposed, if it is known."""
         for other in self._store.targets():
             if other.executes_like(target):
                 known = self._load(model, other)
                 if known is not None:
                     return known[0]
         plan = self.decomposition(model).plan
-        # Where all of it was measured there as it is executed here, a private suite came back.
+        # If all of it was measured there as it is executed here, the target measured a private
+        # suite.
         settled = len(self._store.results(target.key, plan.keys)) == len(plan.keys)
         return plan if settled or self._target.executes_like(target) else None
 

@@ -1,4 +1,4 @@
-"""What measuring and comparing many models comes to."""
+"""Summaries of measuring, probing and comparing many models: plain data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bricks.system import Target
 @renamed_fields(ballast_short="eviction_short")
 @dataclass(frozen=True, slots=True)
 class Measured(Sampling):
-    """What measuring did. ``bricks`` are all that the models need; ``new_bricks`` were lacking.
+    """The result of measuring. ``bricks`` are those of the models, ``new_bricks`` were missing.
 
-    ``predicted_bricks`` are left to be predicted: measuring them is not worth the effort asked for.
+    ``predicted_bricks`` are left to be predicted: the effort does not need their measurements.
     """
 
     models: int
@@ -31,11 +31,11 @@ class Measured(Sampling):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What probing a target came to: ``probes`` were measured, of ``bricks`` that the models need.
+    """The result of probing a target: ``probes`` of the models' ``bricks`` were measured.
 
-    The others are predicted from them, and from what was measured on ``teachers``, other targets.
-    ``deviation`` is how well models are known then: the median of the standard deviations of their
-    estimates, relative to them. ``measured`` counts all bricks that are measured by now.
+    The others are predicted from them, and from the measurements of ``teachers``, other targets.
+    ``deviation`` is the uncertainty afterwards: the median over models of the relative standard
+    deviation of their estimates. ``measured`` counts all bricks that are measured by now.
     """
 
     models: int
