@@ -1,7 +1,7 @@
-"""Many models at once: decomposed in parallel, compared, and held against what is measured.
+"""Batches of models: decomposed in parallel, compared, and checked against the measurements.
 
-What is asked of a whole zoo, where :mod:`bricks.session.bench` answers for one model. Nothing is
-timed here, so that workers may run beside each other. Must not know how results are shown.
+Here for questions about a whole zoo, where :mod:`bricks.session.bench` answers for one model.
+Nothing is timed here, so workers may run in parallel. Must not know how results are shown.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from bricks.samples.call_overhead import PROBES
 from bricks.session.bench import Bench
 from bricks.system import Target, physical_cores
 
-# Fewer models than this for each process are decomposed sooner than processes have started.
+# With fewer models than this per process, decomposing them takes less time than starting processes.
 _WORTH_A_PROCESS = 4
 
 
 def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | None = None) -> None:
-    """Decompose those of ``models`` that the cache lacks, several at once, and keep the plans.
+    """Decompose those of ``models`` that the cache is missing, in parallel, and store the plans.
 
-    ``processes`` work side by side, by default one per physical core, or one alone where there is
-    little to do; each with one thread, and its part of the memory. Only this process writes to the
-    cache. What cannot be decomposed stays unknown: asking the bench for it raises its error.
+    Runs ``processes`` worker processes, by default one per physical core, or a single one if there
+    is little to do; each has one thread, and its part of the memory. Only this process writes to
+    the cache. Errors are not reported: asking the bench for a model that failed raises its error.
     """
     unknown = {model.digest: model for model in models if not bench.knows(model)}
     if processes is None:
         processes = min(physical_cores(), len(unknown) // _WORTH_A_PROCESS)
     processes = min(processes, len(unknown))
     if processes < 2:
-        return  # the bench does it when it is asked
-    # Here, so that a zoo whose plans are known need not import it.
+        return  # the bench decomposes it on request
+    # Imported here, since a zoo whose plans are known does not need it.
     from joblib import Parallel, delayed
 
     what = f"decomposing {len(unknown)} models"
     bench.progress(what, 0.0)
-    with ExitStack() as ending:  # no worker stays, which would run beside whatever is timed next
+    with ExitStack() as ending:  # ends all workers, which would disturb later timings
         free = SimpleQueue[Decomposer]()
         for _ in range(processes):
             free.put(ending.enter_context(closing(bench.decomposer(processes))))
-        # Threads are enough: they wait for the workers, which have most to do.
+        # Threads suffice: they wait for the workers, which do most of the work.
         parallel = Parallel(processes, "threading", return_as="generator_unordered", batch_size=1)
         portions = _portions(list(unknown.values()), processes)
         results = parallel(delayed(_decomposed)(free, each) for each in portions)
@@ -61,7 +61,7 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
                 done += len(portion)
                 bench.progress(what, done / len(unknown))
         finally:
-            with warnings.catch_warnings():  # of what is not waited for, where this breaks off
+            with warnings.catch_warnings():  # of unawaited results, if the loop is interrupted
                 warnings.simplefilter("ignore")
                 results.close()
 
@@ -69,11 +69,11 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
 def _decomposed(
     free: SimpleQueue[Decomposer], models: Sequence[Model]
 ) -> tuple[Sequence[Model], list[Decomposition]]:
-    """``models``, and what is found of those that can be decomposed."""
+    """``models``, and the decompositions of those that can be decomposed."""
     decompose, found = free.get(), []
     try:
         for model in models:
-            with suppress(BricksError):  # whoever asks for it meets it again
+            with suppress(BricksError):  # a later request for the model raises it again
                 found.append(decompose(model))
     finally:
         free.put(decompose)
@@ -81,11 +81,11 @@ def _decomposed(
 
 
 def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:
-    """``models`` in the order in which to begin them, and those together that one process takes.
+    """``models`` in the order of their start, in groups that one process takes.
 
-    Those with the largest weights come together, up to half of what falls to a process: it keeps
-    the memory that they need, and the others need not have as much. Of all others the one that
-    takes longest comes first, so that no process has more to do when the others are done.
+    The models with the largest weights form one group, up to half of a process's share of the work:
+    that process keeps the memory that they need, and the others need less. The other models start
+    in order of decreasing duration, so that the processes end at about the same time.
     """
     types = [without_values(parse_model(model.skeleton)).values() for model in models]
     sizes = [[type_.size_bytes for type_ in each] for each in types]
@@ -103,7 +103,7 @@ def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:
 
 
 def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = None) -> ZooCoverage:
-    """How much of ``plans`` is measured on ``target``, by default this bench's, and what is not.
+    """The coverage of ``plans`` by measurements on ``target``, by default this bench's.
 
     Nothing is measured. The plans are those of the target (:meth:`Bench.plan`).
     """
@@ -121,7 +121,7 @@ def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = Non
 
 
 def cost_model(bench: Bench, target: Target | None = None) -> CostModel | None:
-    """What measuring a brick costs on ``target``; None while too little is measured there."""
+    """The model of measuring costs on ``target``; None while too little is measured there."""
     costs = bench.store.costs((bench.target if target is None else target).key)
-    bricks = bench.store.load_bricks(list(costs))  # models and probes are none
+    bricks = bench.store.load_bricks(list(costs))  # omits models and probes
     return fit([(brick, costs[key]) for key, brick in bricks.items()])

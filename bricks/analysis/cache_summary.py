@@ -1,7 +1,7 @@
-"""All that a cache knows of models on targets, in one piece: what a report is made of.
+"""Summary of a cache: all models on all targets, as input of a report.
 
-Nothing is measured or decomposed here, and no model's file is needed: plans and measurements tell
-all, also those that came from other hosts. Must not know how it is shown.
+Here because plans and measurements suffice for it, also those from other hosts: nothing is measured
+or decomposed, and no model's file is needed. Must not know how it is shown.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from bricks.zoo import entries
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """One model on one target. ``title`` tells it from others of its name.
+    """One model on one target. ``title`` distinguishes it from others of its name.
 
-    ``flops`` and ``weight_bytes`` are those of what is executed; the first is None where the work
-    of an operator is not known. ``measured`` is the latency of the whole model; None where it was
-    never run. ``task`` is None for what is not of the zoo.
+    ``flops`` and ``weight_bytes`` are those of the executed graph; the first is None where the work
+    of an operator is not known. ``measured`` is the latency of the whole model; None if it was
+    never run. ``task`` is None for models outside the zoo.
     """
 
     title: str
@@ -45,13 +45,13 @@ class ModelView:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Its estimate; None where that is incomplete."""
+        """Its estimate; None if that is incomplete."""
         found = self.explanation.estimate
         return found if isinstance(found, Estimate) else None
 
     @property
     def ratio(self) -> float | None:
-        """Estimate over measured latency, where both are known."""
+        """Estimate over measured latency; None unless both are known."""
         if self.estimate is None or self.measured is None:
             return None
         return self.estimate.estimate_s / self.measured.median_s
@@ -59,7 +59,7 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True)
 class CostlyBrick:
-    """A brick of many models: what all its occurrences take in running each of them once."""
+    """A brick of many models: the total time of its occurrences in one run of each model."""
 
     brick: str
     operator: str
@@ -75,8 +75,8 @@ class CostlyBrick:
 class TargetView:
     """Models on one target. ``measured`` and ``failed`` count bricks of these models.
 
-    ``summary`` is of the models that were run as a whole, too; reading model files is no part of
-    its wall times. ``costly`` are all bricks, the one that takes longest over all models first.
+    ``summary`` compares the models that were also run as a whole; its wall times exclude reading
+    model files. ``costly`` are all bricks, in order of decreasing total time over all models.
     """
 
     target: Target
@@ -92,9 +92,9 @@ class TargetView:
 
 @dataclass(frozen=True, slots=True)
 class CacheSummary:
-    """What a cache knows, target by target: those of which most models are known first.
+    """The contents of a cache by target; targets with most known models come first.
 
-    On those that are ``unmeasured`` models were decomposed, and nothing of them was measured.
+    ``unmeasured`` are targets on which models were decomposed but nothing was measured.
     """
 
     granularity: str
@@ -109,11 +109,11 @@ def summarise_cache(
     digests: Collection[str] | None = None,
     peaks: bool = False,
 ) -> CacheSummary:
-    """What the bench's cache knows of models cut at its granularity.
+    """The summary of the bench's cache for models cut at its granularity.
 
     ``targets`` are by default all that have such models, ``digests`` all models of these. With
-    ``peaks``, those of this host are measured where they lack. Raises :class:`StoreError` if there
-    is nothing to tell.
+    ``peaks``, missing peaks of this host are measured. Raises :class:`StoreError` if there is
+    nothing to show.
     """
     views, unmeasured = [], []
     cut = str(bench.granularity)
@@ -181,7 +181,7 @@ def _target(
 
 
 def _measured(plan: Plan, results: Results) -> Spread | None:
-    """The latency of the whole model, in the state of the machine that its estimate is of."""
+    """The latency of the whole model, in the machine state of its estimate."""
     whole = results.get(plan.digest)
     if not isinstance(whole, Measurement):
         return None

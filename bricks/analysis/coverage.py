@@ -1,7 +1,7 @@
-"""How much of each model is measured already, and what measuring the rest would cost.
+"""Coverage: how much of each model is measured, and the cost of measuring the rest.
 
-Models are taken in the order given: a brick that several of them lack is paid for by the first.
-Must not know how measurements came about.
+Models are taken in the order given: a missing brick of several models is counted in the cost of the
+first. Must not know how measurements came about.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from bricks.samples.measurement import Failure, Measurement
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What is known of a model, or of several, on one target.
+    """The coverage of one model, or of several, on one target.
 
     ``bricks`` are unique; of them, ``measured`` have a measurement, ``failed`` cannot have one, and
-    ``missing`` (keys, in order) lack it. ``share`` is the part of the occurrences that stands on a
-    measurement; ``flops_share`` and ``bytes_share`` are that of the operations, and of the bytes
-    read and written, of all occurrences: None where they are not known of one, or there are none.
-    ``complete`` says that nothing lacks for an estimate. ``cost`` is what measuring all that is
-    missing would take; None where too little was measured to tell.
+    ``missing`` (keys, in order) have none yet. ``share`` is the part of the occurrences whose brick
+    is measured; ``flops_share`` and ``bytes_share`` are the measured parts of the operations, and
+    of the bytes read and written, of all occurrences: None if these are unknown for one occurrence,
+    or zero in total. ``complete`` says that the measurements suffice for an estimate. ``cost`` is
+    the cost of measuring all missing bricks; None if too few are measured to predict it.
     """
 
     bricks: int
@@ -44,7 +44,7 @@ class Coverage:
 class Covered:
     """One model's coverage; ``new`` are the missing bricks that no model before it needs.
 
-    ``marginal`` is what measuring those would take after what the models before it need.
+    ``marginal`` is the cost of measuring those after the bricks of the models before it.
     """
 
     model: str
@@ -70,8 +70,8 @@ def coverage(
 ) -> ZooCoverage:
     """The coverage of ``plans``, whose ``bricks`` and ``results`` (probes included) go by key.
 
-    ``cost_model`` is that of the target of the results; measurements in other states of the
-    machine count too, though measuring may want to go over them again.
+    ``cost_model`` is that of the target of the results; measurements in other machine states count
+    too, although a campaign may repeat them.
     """
     models: list[Covered] = []
     before: set[str] = set()
@@ -110,7 +110,7 @@ def _coverage(
 
 
 def _share(parts: Iterable[tuple[bool, int | None]]) -> float | None:
-    """The part of the work that is measured."""
+    """The measured part of the work."""
     done = total = 0
     for measured, work in parts:
         if work is None:

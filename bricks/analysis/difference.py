@@ -1,8 +1,9 @@
-"""Two targets beside each other: what each brick takes on both, and what that makes of models.
+"""Compares two targets: the latency of each brick on both, and the effect on models.
 
-Old and new may be two versions of a runtime, two numbers of threads, or two hosts. Nothing is taken
-away silently: what is common to all bricks (a machine that has drifted, say) is told apart from
-what single bricks do, and both are in every ratio. It must not know how measurements came about.
+Here because a comparison must hide nothing: old and new may be two versions of a runtime, two
+numbers of threads, or two hosts. A change common to all bricks (a machine that has drifted, say) is
+distinguished from changes of single bricks, and every ratio includes both. Must not know how
+measurements came about.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from bricks.system.target import Target
 class BrickDifference:
     """A brick that was measured on both: its latencies in seconds, a call's cost included.
 
-    ``rounds`` are how many rounds each stands on, the old one's first. ``models`` have it on both.
-    ``other_state`` tells that one of the two was measured in another state of the machine than most
-    of its target: its latency is translated, and its interval allows for that. ``disturbed`` tells
-    that on one of the two it has no other rounds than those in which others kept the worker from
-    running: they say no more than a single one.
+    ``rounds`` are the numbers of rounds on the old and on the new target. ``models`` have it on
+    both. ``other_state`` says that one of the two was measured in another machine state than most
+    of its target: its latency is corrected, and its interval allows for that. ``disturbed`` says
+    that on one of the two targets all its rounds were disturbed by other processes: they count as a
+    single one.
     """
 
     brick: str
@@ -41,9 +42,9 @@ class BrickDifference:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one brick adds to a model on each side, in seconds, and how often it occurs there.
+    """The contribution of one brick to a model on each target, in seconds, and its occurrences.
 
-    ``predicted`` tells that it was not measured on at least one of them.
+    ``predicted`` says that it was not measured on at least one of them.
     """
 
     brick: str
@@ -55,22 +56,22 @@ class Contribution:
 
     @property
     def difference_s(self) -> float:
-        """By how many seconds the model is slower for it."""
+        """By how many seconds the brick slows the model down."""
         return self.new_s - self.old_s
 
     @property
     def replaced(self) -> bool:
-        """Whether only one side executes it."""
+        """Whether only one target executes it."""
         return 0 in (self.old_occurrences, self.new_occurrences)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDifference:
-    """A model's estimates on both, and where they differ: most first.
+    """A model's estimates on both targets, and the bricks behind the difference: largest first.
 
-    Contributions and the difference of ``call_overhead_s`` add up to that of the estimates.
-    ``disturbed_share`` is the share that was only measured while others kept the worker from
-    running, on the side where that is more.
+    Contributions and the difference of ``call_overhead_s`` add up to the difference of the
+    estimates. ``disturbed_share`` is the share that was measured only in disturbed rounds, on the
+    target where that is larger.
     """
 
     model: str
@@ -82,7 +83,7 @@ class ModelDifference:
 
     @property
     def predicted_share(self) -> float:
-        """The share of it that was not measured, on the side where that is more."""
+        """The unmeasured share, on the target where that is larger."""
         return max(self.old.predicted_share, self.new.predicted_share)
 
     @property
@@ -106,9 +107,9 @@ class Incomparable:
 
 @dataclass(frozen=True, slots=True)
 class CommonChange:
-    """What all bricks have in common: the median of their ratios, with a 95 % interval.
+    """The change common to all bricks: the median of their ratios, with a 95 % interval.
 
-    The interval says how well the median is known, and not whether machine or runtime is the cause.
+    The interval is that of the median; it does not say whether machine or runtime is the cause.
     """
 
     ratio: float
@@ -118,17 +119,17 @@ class CommonChange:
 
     @property
     def unusual(self) -> bool:
-        """Whether it is more than two sessions of one machine mostly differ by."""
+        """Whether it exceeds the usual difference between two sessions of one machine."""
         return abs(math.log(self.ratio)) > NORMAL_95 * math.sqrt(2) * MACHINE_DRIFT
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two targets compared; ``models`` and ``incomparable`` together are all that was asked for.
+    """Two targets compared; ``models`` and ``incomparable`` together are all requested models.
 
-    ``old_state_s`` and ``new_state_s`` are the latencies of the reference workload in the states
-    that are compared, None where not known. ``states_apart`` tells that these are two states,
-    though host and threads are the same: then machine and runtime cannot be told apart.
+    ``old_state_s`` and ``new_state_s`` are the reference latencies of the compared machine states,
+    None if not known. ``states_apart`` says that these are two states although host and threads are
+    the same: then effects of machine and runtime cannot be distinguished.
     """
 
     old: Target
@@ -144,7 +145,7 @@ class Difference:
     def regressions(self, most: float) -> list[ModelDifference]:
         """The models that are slower by more than ``most`` (0.03: 3 %), and beyond noise.
 
-        But for those that are :meth:`unproven`.
+        Models that are :meth:`unproven` are excluded.
         """
         return [
             m
@@ -153,9 +154,9 @@ class Difference:
         ]
 
     def unproven(self, most: float) -> list[ModelDifference]:
-        """The models of which more than ``most`` was not measured on a side.
+        """The models of which more than ``most`` was not measured on one of the targets.
 
-        If that took twice as long, it would be more than what is looked for, and not be seen.
+        A slowdown of that part by a factor of two would exceed ``most``, and stay unseen.
         """
         return [m for m in self.models if m.predicted_share > most]
 
@@ -230,7 +231,7 @@ def _change(before: BrickLatency, after: BrickLatency) -> Change:
 
 
 def _common(bricks: Sequence[BrickDifference]) -> CommonChange | None:
-    """Of those bricks that were measured in the states that are compared."""
+    """The bricks that were measured in the compared machine states."""
     logs = [math.log(b.ratio.ratio) for b in bricks if not b.other_state]
     if not logs:
         return None
@@ -242,7 +243,7 @@ def _common(bricks: Sequence[BrickDifference]) -> CommonChange | None:
 def _model(
     then: TargetLatencies, now: TargetLatencies, digest: str
 ) -> Incomparable | tuple[ModelDifference, Change]:
-    """What differs in a model, by itself; whether that is noise is for all models together."""
+    """The differences of one model; noise is judged later, for all models together."""
     plans = [known.data.plans.get(digest) for known in (then, now)]
     estimates: list[Estimate] = []
     for known, plan, other in zip((then, now), plans, plans[::-1], strict=True):

@@ -1,8 +1,7 @@
-"""Where the time of models goes: gathers from the cache what an explanation stands on.
+"""Explains where the time of models goes: gathers the inputs of an explanation from the cache.
 
-What is asked of an estimate after it is made, where :mod:`bricks.session.bench` makes it. Only the
-two peaks of a machine are measured here, and only if somebody wants that. Must not know how it is
-shown.
+Here because it starts from an estimate, which :mod:`bricks.session.bench` makes. Only the two peaks
+of a machine are measured here, and only on request. Must not know how it is shown.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from bricks.samples.measurement import Measurement
 from bricks.session.bench import Bench
 from bricks.system import Target
 
-# What is less than this much faster is as fast: two measurements of one brick differ by as much.
+# A smaller advantage than this counts as none: two measurements of one brick differ by as much.
 _NOTABLE = 0.05
 
 
@@ -38,15 +37,15 @@ def explain(
 ) -> Explanation:
     """Where the time of ``model`` goes on ``target``, by default the bench's own.
 
-    With ``measure``, what lacks is measured first, the machine's peaks among it; on another target
-    nothing ever is. Raises :class:`~bricks.errors.UsageError` as :meth:`Bench.predict` does.
+    With ``measure``, missing bricks and peaks are measured first; on another target nothing ever
+    is. Raises :class:`~bricks.errors.UsageError` as :meth:`Bench.predict` does.
     """
     return Explainer(bench, target, measure=measure).explain(model)
 
 
 @dataclass
 class Explainer:
-    """Explanations of several models on one target, which share what they stand on."""
+    """Explanations of several models on one target, which share their inputs."""
 
     bench: Bench
     target: Target | None = None
@@ -66,7 +65,7 @@ class Explainer:
         return self.of(bench.plan(model, target=target), estimate)
 
     def of(self, plan: Plan, estimate: Estimate | IncompleteEstimate) -> Explanation:
-        """Where the time of ``estimate`` goes, which was made of ``plan``."""
+        """Where the time of ``estimate`` goes, which was made from ``plan``."""
         bench, target = self.bench, self._target
         bricks = bench.store.load_bricks(plan.keys)
         features = bench.latency_model(target).features(plan.keys)
@@ -86,7 +85,7 @@ class Explainer:
 
     @property
     def peaks(self) -> Peaks:
-        """What the target reaches at best, as far as it is measured."""
+        """The peak rates of the target, as far as they are measured."""
         if self._peaks is None:
             bench, target = self.bench, self._target
             here = target.key == bench.target.key
@@ -101,7 +100,7 @@ class Explainer:
         return self.bench.store.results(target.key, sorted({*keys, *PROBES.values(), *peaks}))
 
     def _best(self, target: Target) -> Peaks:
-        """The best of what was measured of each kind."""
+        """The highest measured rate of each kind."""
         runs = self._runs_per_s(target)
         flops_per_s = [
             brick.flops * runs[brick.key]
@@ -122,9 +121,9 @@ class Explainer:
         )
 
     def _runs_per_s(self, target: Target) -> dict[str, float]:
-        """How often in a second each brick of the peaks was run at best, where it was measured.
+        """The highest rate, in runs per second, of each measured peak brick.
 
-        The best sample and not the median: a peak is what no disturbance has kept down.
+        The fastest sample and not the median: a peak is the rate without any disturbance.
         """
         results, call_s = self._results([], target), self._call_s(target)
         found = {}
@@ -137,17 +136,17 @@ class Explainer:
         return found
 
     def _call_s(self, target: Target) -> float:
-        """What is taken out of each brick on a target."""
+        """The call cost that is subtracted from each brick on a target."""
         if target.key not in self._calls_s:
             results = self._results([], target)
             probed = all(isinstance(results.get(k), Measurement) for k in PROBES.values())
-            # Without, all of it seems slower than it is: never faster than what it is beside.
+            # Without probes nothing is subtracted: bricks seem slower, never faster than others.
             call_s = IN_WALK_CALL_FACTOR * call_cost(results).median_s if probed else 0.0
             self._calls_s[target.key] = call_s
         return self._calls_s[target.key]
 
     def _models_with(self, plan: Plan) -> Counter[str]:
-        """In how many other models of the cache each brick is, on this target."""
+        """The number of other models in the cache that have each brick, on this target."""
         if self._others is None:
             cut = str(self.bench.granularity)
             self._others = self.bench.store.brick_counts(self._target.key, cut)
@@ -160,7 +159,7 @@ class Explainer:
     def _faster(
         self, plan: Plan, estimate: Estimate | IncompleteEstimate
     ) -> dict[str, BestImplementation]:
-        """Of each measured brick the fastest implementation of its work, where that is another."""
+        """For each measured brick, the fastest implementation of its work, if it is another."""
         features = self.bench.latency_model(self._target).features(plan.keys)
         found = {}
         for share in estimate.shares:
@@ -173,7 +172,7 @@ class Explainer:
         return found
 
     def _implementations(self) -> Mapping[tuple[object, ...], BestImplementation]:
-        """The fastest known of each work, on the system of the target with as many threads."""
+        """The fastest known of each work, on the target's system with as many threads."""
         if self._fastest is None:
             self._fastest = {}
             for target in self._alike():

@@ -1,9 +1,9 @@
-"""Where a model's time goes: what each brick does, how well, and what the best known would take.
+"""An explanation of a model's time: each brick's work, its rates, and the best known latency.
 
-Pure arithmetic on an estimate: of every brick its work, the rates that it reaches, and how far
-these are from the machine's peaks (the roofline of Williams et al., Communications of the ACM,
-2009). The lower bound is Benanza's idea (Li et al., IPDPS 2020): each brick as fast as the fastest
-implementation of the same work that is known. Must not know how anything was measured.
+Pure arithmetic on an estimate: for each brick its work, its rates, and their ratio to the machine's
+peaks (the roofline of Williams et al., Communications of the ACM, 2009). The lower bound is
+Benanza's idea (Li et al., IPDPS 2020): each brick takes as long as the fastest known implementation
+of the same work. Must not know how anything was measured.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
 from bricks.predict.features import CONVOLUTION, PRODUCT, BrickFeatures
 
-# Operators whose output may be their input, called otherwise.
+# Operators whose output may be their input under another name.
 _VIEWS = frozenset(("Reshape", "Squeeze", "Unsqueeze", "Flatten"))
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The best bandwidth of what reads and writes ``size_bytes`` in all."""
+    """The best bandwidth of bricks that read and write ``size_bytes`` in all."""
 
     size_bytes: int
     bytes_per_s: float
@@ -37,7 +37,7 @@ class Peaks:
     """The best rates of a target, in operations and in bytes per second; None: not measured.
 
     ``bytes_per_s`` is the bandwidth of memory, beyond all caches. ``levels`` are bandwidths from
-    the smallest size to the largest; none, unless all of them were measured.
+    the smallest size to the largest; empty unless all of them were measured.
     """
 
     flops_per_s: float | None = None
@@ -45,9 +45,10 @@ class Peaks:
     levels: tuple[Level, ...] = ()
 
     def bandwidth(self, size_bytes: float) -> float | None:
-        """The best bandwidth for what moves ``size_bytes``; None where it was not measured.
+        """The best bandwidth for moving ``size_bytes``; None if it was not measured.
 
-        That of the next smaller size, or a larger one, if that is faster: so it is never too low.
+        That of the next smaller size or of a larger one, whichever is fastest: so it is never too
+        low.
         """
         larger = [level for level in self.levels if level.size_bytes > size_bytes]
         reachable = self.levels[max(0, len(self.levels) - len(larger) - 1) :]
@@ -56,7 +57,7 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True)
 class BestImplementation:
-    """An implementation of a brick's work that was measured: which brick, where, how long."""
+    """A measured implementation of a brick's work: its brick, target and latency."""
 
     brick: str
     target: str
@@ -67,14 +68,14 @@ class BestImplementation:
 class Part:
     """One brick's part of a model. Work and rates are those of one occurrence.
 
-    ``shapes`` says for people what goes in, weights included, and what comes out.
-    ``latency_s`` is that of one occurrence, without the call; ``total_s`` that of all. ``flops`` is
-    None where an operator's work is not known. ``bytes`` are read and written, each once.
-    ``models`` is how many other models of the cache have the brick on this target. ``fastest`` is
-    the fastest implementation of the same work that is known on the system; None if it is this.
-    ``comparable_flops`` are those that the peak is one of: 32-bit floats, without what a kernel
-    skips in the padding. None where there are none such. ``moved_bytes`` are those that it must
-    move: less than ``bytes`` where windows step over some; None where a runtime may move nothing.
+    ``shapes`` shows inputs, weights included, and outputs in readable form. ``latency_s`` is that
+    of one occurrence, without the call; ``total_s`` that of all. ``flops`` is None if an operator's
+    work is not known. ``bytes`` are read and written, each once. ``models`` is how many other
+    models of the cache have the brick on this target. ``fastest`` is the fastest implementation of
+    the same work that is known on the system; None if it is this one. ``comparable_flops`` are
+    comparable with the peak: operations on 32-bit floats, without those that a kernel skips in the
+    padding. None if there are none. ``moved_bytes`` is the minimum traffic: less than ``bytes``
+    where windows step over some; None where a runtime may move nothing.
     """
 
     brick: str
@@ -119,13 +120,13 @@ class Part:
 
     @property
     def roof_s(self) -> float | None:
-        """What one occurrence would take at the machine's peaks; None where that is not known."""
+        """The latency of one occurrence at the machine's peaks; None if that is not known."""
         bounds = self._bounds_s
         return None if bounds is None else max(bounds)
 
     @property
     def _bounds_s(self) -> tuple[float, float] | None:
-        """What computing alone would take at the peak, and moving bytes alone."""
+        """The latency of computing alone, and of moving bytes alone, at the peaks."""
         if self.comparable_flops is None or self.moved_bytes is None:
             return None
         bandwidth = self.peaks.bandwidth(self.moved_bytes)
@@ -135,13 +136,13 @@ class Part:
 
     @property
     def peak_share(self) -> float | None:
-        """The share of what the roofline allows that it reaches; more than 1 is noise."""
+        """The roofline's latency over its own; values above 1 are noise."""
         roof_s = self.roof_s
         return None if roof_s is None or not self.latency_s else roof_s / self.latency_s
 
     @property
     def bound(self) -> str | None:
-        """Which roof is the lower one for it: ``compute`` or ``memory``."""
+        """The lower roof: ``compute`` or ``memory``."""
         bounds = self._bounds_s
         if bounds is None:
             return None
@@ -149,7 +150,7 @@ class Part:
 
     @property
     def lost_s(self) -> float:
-        """What all occurrences lose against the fastest implementation that is known."""
+        """The total excess of its occurrences over the fastest known implementation."""
         if self.fastest is None:
             return 0.0
         return max(0.0, self.total_s - self.occurrences * self.fastest.latency_s)
@@ -171,8 +172,8 @@ class OperatorPart:
 class Explanation:
     """Where a model's time goes; ``parts`` are its bricks, the one that takes longest first.
 
-    An incomplete estimate names what lacks: its parts are those that are known, and their shares
-    are of these.
+    An incomplete estimate names its missing bricks: parts are then the known ones, and shares refer
+    to their sum.
     """
 
     estimate: Estimate | IncompleteEstimate
@@ -200,9 +201,9 @@ class Explanation:
 
     @property
     def fastest_s(self) -> float | None:
-        """The latency if each brick took what the fastest known implementation of its work does.
+        """The latency if each brick were as fast as the fastest known implementation of its work.
 
-        None where the estimate is incomplete. That is a lower bound as far as the cache knows.
+        None if the estimate is incomplete. That is a lower bound given the contents of the cache.
         """
         if isinstance(self.estimate, IncompleteEstimate):
             return None
@@ -221,8 +222,8 @@ def explain(
 ) -> Explanation:
     """Where the time of ``estimate`` goes; all mappings go by the key of a brick.
 
-    Bricks that cost nothing (views of other values) are parts too. ``fastest`` holds those that
-    are faster elsewhere.
+    Bricks that cost nothing (views of other values) are parts too. ``fastest`` holds only bricks
+    with a faster implementation.
     """
 
     def part(share: Share) -> Part:
@@ -260,7 +261,7 @@ def _comparable(brick: Brick, features: BrickFeatures) -> float | None:
 
 
 def _moved_bytes(brick: Brick, features: BrickFeatures) -> float | None:
-    """What the brick must read and write; None for a view of its input, which moves nothing."""
+    """The minimum bytes read and written; None for a view of its input, which moves nothing."""
     if set(brick.operators) <= _VIEWS:
         return None
     moved = features.read_bytes + features.written_bytes + features.weight_bytes
@@ -272,7 +273,7 @@ def _moved_bytes(brick: Brick, features: BrickFeatures) -> float | None:
 
 
 def _read_share(brick: Brick) -> float:
-    """The share of its input that windows read which step further than they reach."""
+    """The share of its input that windows read whose stride exceeds their size."""
     share = 1.0
     for given in _attributes(brick):
         sizes, steps = given.get("kernel_shape", ()), given.get("strides", ())
@@ -292,7 +293,7 @@ def _attributes(brick: Brick) -> list[dict[str, Sequence[int]]]:
 
 
 def shapes(brick: Brick) -> str:
-    """What goes into a brick, weights included, and what comes out: ``1×8×8, 8×4 → 1×8×4``."""
+    """A brick's inputs, weights included, and its outputs: ``1×8×8, 8×4 → 1×8×4``."""
     ends = (*brick.inputs.values(), *brick.weights.values()), brick.outputs.values()
     return " → ".join(", ".join(_shape(type_) for type_ in types) or "nothing" for types in ends)
 
@@ -305,9 +306,9 @@ def _shape(type_: ValueType) -> str:
 
 
 def same_work(features: BrickFeatures) -> tuple[object, ...]:
-    """What bricks have in common that do the same work, in whichever layout or way.
+    """A key shared by bricks that do the same work, in any layout or implementation.
 
-    Of convolutions and products the sizes, types and what is fused into them; of all else the
+    For convolutions and products it holds sizes, types and fused operators; for all others the
     operator too.
     """
     kind = features.kind

@@ -1,15 +1,16 @@
-"""Which of many changes are beyond noise.
+"""Decides which of many changes are beyond noise.
 
-A change is a ratio of two latencies that were taken in two sessions. What two sessions differ by
-although nothing has changed is known from repeating them (``benchmarks/repeats.py``); what remains
-is judged together with all others that are judged at the same time. Knows nothing of bricks.
+A change is a ratio of two latencies that were taken in two sessions. The difference between two
+sessions without any change is known from repeated sessions (``benchmarks/repeats.py``); the
+remaining difference is judged together with all others in the same comparison. Must not know
+bricks.
 
-Of hundreds of bricks some always look slower. The procedure of Benjamini and Hochberg (1995) keeps
-the share of wrong ones among those that are named at 5 %: where nothing has changed at all, 5 % of
-runs name anything, as with Holm's; where a runtime has changed many kernels, it still finds most of
-them, and Holm's does not. Positive dependence, such as a drift of the machine that all have in
-common, does no harm to it (Benjamini and Yekutieli 2001). Intervals are widened to match (the same,
-2005): a change is beyond noise if, and only if, its interval leaves out 1.
+Of hundreds of bricks some always look slower. The procedure of Benjamini and Hochberg (1995) limits
+the share of false discoveries to 5 %: if nothing has changed at all, 5 % of runs report any change,
+as with Holm's procedure; if a runtime has changed many kernels, it still finds most of them, and
+Holm's does not. Positive dependence, such as a drift of the machine common to all bricks, does not
+invalidate it (Benjamini and Yekutieli 2001). Intervals are widened to match (the same, 2005): a
+change is beyond noise if, and only if, its interval excludes 1.
 """
 
 from __future__ import annotations
@@ -18,19 +19,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Of the changes that are told to be beyond noise, so many may be none.
+# The false discovery rate: the share of reported changes that may be none.
 WRONG = 0.05
 
-# What no interval can say more than, for those of a single round: a factor of a thousand.
+# The largest half-width of an interval, reached with single rounds: a factor of a thousand.
 _WIDEST = math.log(1e3)
 
-# By how much a latency differs from one session to the next, relative to it, as a standard
-# deviation and beside what the spread of its rounds shows: every brick by itself (where its memory
-# came to lie, say), and all together (the machine's clock, its neighbours). Round numbers from 40
-# sessions of 9 models with 1 and 2 threads, on a virtual machine whose host was shared: at some
-# hours all together drifted by 1 %, at others by 2.5 % (1 thread) or 5 % (a thread for each core).
-# benchmarks/repeats.py takes other sessions, and tells how many changes are found where there are
-# none.
+# The difference between sessions beyond the spread of rounds, as a relative standard deviation: of
+# each brick by itself (because of its memory's location, say), and of all together (because of the
+# machine's clock or its neighbours). Round numbers from 40 sessions of 9 models with 1 and 2
+# threads, on a virtual machine whose host was shared: at some hours all bricks together drifted by
+# 1 %, at others by 2.5 % (1 thread) or 5 % (a thread for each core). benchmarks/repeats.py takes
+# other sessions, and reports how many changes are found where there are none.
 BRICK_DRIFT = 0.0125
 MACHINE_DRIFT = 0.02
 
@@ -46,18 +46,18 @@ class Ratio:
 
     @property
     def slower(self) -> bool:
-        """Slower, and more than noise explains."""
+        """Slower, beyond noise."""
         return self.beyond_noise and self.ratio > 1
 
     @property
     def faster(self) -> bool:
-        """Faster, and more than noise explains."""
+        """Faster, beyond noise."""
         return self.beyond_noise and self.ratio < 1
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The logarithm of a ratio, its standard deviation (never 0), and how well that is known.
+    """The logarithm of a ratio, its standard deviation (never 0), and its degrees of freedom.
 
     ``degrees_of_freedom`` is that of a Student distribution: the smaller, the more often noise is
     many deviations; infinite for a normal one.
@@ -69,10 +69,10 @@ class Change:
 
 
 def degrees_of_freedom(rounds: int) -> float:
-    """Degrees of freedom of a brick that was sampled in so many rounds, on the side with fewer.
+    """Degrees of freedom of a brick with this many rounds, on the target with fewer.
 
-    Of one round, 1 % of changes between two sessions are beyond 6 deviations, and 0.1 % beyond 14:
-    a Student distribution with 3. Each further round makes such ones rarer.
+    With one round, 1 % of changes between two sessions are beyond 6 deviations, and 0.1 % beyond
+    14: a Student distribution with 3. Each further round makes these rarer.
     """
     return 1.0 + 2.0 * rounds
 
@@ -94,7 +94,7 @@ def judged(changes: Sequence[Change]) -> list[Ratio]:
 
 
 def _found(chances: Sequence[float]) -> int:
-    """How many are found: the most for which the last is below its share of what may be wrong."""
+    """The number of discoveries: the largest n whose n-th p-value is within its share of WRONG."""
     ordered = sorted(chances)
     return max(
         (n for n, chance in enumerate(ordered, 1) if chance <= WRONG * n / len(ordered)), default=0

@@ -1,8 +1,8 @@
-"""How much models have in common: the Jaccard similarity of their sets of bricks.
+"""The similarity of models: the Jaccard similarity of their sets of bricks.
 
-As in DLBricks (Li et al., ICPE 2020): of the unique layers that at least one of two models has, the
-part that both have. How often a brick occurs, and what it costs, does not count. Must not know how
-it is shown.
+As in DLBricks (Li et al., ICPE 2020): the share of unique layers common to two models among all
+unique layers of either. The number of occurrences and the cost of a brick do not count. Must not
+know how it is shown.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from bricks.decompose.plan import Plan
 class Similarity:
     """The similarity of every two models, from 0 (nothing in common) to 1 (the same bricks).
 
-    ``grid[i][j]`` is that of ``models[i]`` and ``models[j]``; ``bricks[i]`` is how many unique
-    bricks a model has, ``shared[i]`` how many of them at least one of the other models has too.
+    ``grid[i][j]`` is that of ``models[i]`` and ``models[j]``; ``bricks[i]`` is the number of unique
+    bricks of a model, ``shared[i]`` how many of them occur in at least one other model.
     """
 
     models: tuple[str, ...]
@@ -33,11 +33,10 @@ class Similarity:
         return sorted(others, key=lambda other: (-other[1], other[0]))
 
     def ordered(self) -> list[int]:
-        """All positions in an order in which similar models stand together.
+        """All positions in an order that puts similar models next to each other.
 
-        Groups are joined by the average similarity of their members, the most similar two first;
-        of the four ways in which two can be put side by side, the one that brings the most similar
-        ends together is taken.
+        Groups are merged by the average similarity of their members, the most similar two first; of
+        the four ways to join two groups, the one with the most similar ends in the middle is taken.
         """
         groups = [[i] for i in range(len(self.models))]
         between = [list(row) for row in self.grid]
@@ -62,7 +61,7 @@ class Similarity:
 
 
 def jaccard(a: Collection[str], b: Collection[str]) -> float:
-    """What both sets hold, of what either holds; of two empty sets 1, for they are equal."""
+    """Size of the intersection over size of the union; two empty sets are equal, hence 1."""
     first, second = set(a), set(b)
     either = len(first | second)
     return len(first & second) / either if either else 1.0

@@ -1,6 +1,7 @@
-"""One of two targets that are compared: what is measured there, and by how much that is open.
+"""Data of one target in a comparison: measured latencies, and their relative uncertainty.
 
-It must not know of the other one, but for the state of the machine in which both are compared.
+Here so that both targets are treated alike. Must not know the other one, except for the machine
+state in which both are compared.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from bricks.samples.state_correction import StateCorrection
 from bricks.samples.statistics import NORMAL_95, half_width, median, pooled_deviation
 from bricks.system.target import Target
 
-# A state in which less of a target is known than this is not the one to compare it in.
+# A state that covers less of a target than this is not used to compare it.
 _MOSTLY = 0.5
 
-# By how much a round is off, relative to it, where no brick has two that would show it.
+# The relative error of a round, if no brick has two rounds that would show it.
 _SINGLE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class TargetData:
-    """What is known of one of the two: plans by the models' digests, and what is measured.
+    """The data of one target: plans by the models' digests, and measurements.
 
-    ``name`` is what messages call it. ``predictions`` are of bricks that were never tried.
+    ``name`` is how messages refer to it. ``predictions`` are of bricks that were never tried.
     """
 
     name: str
@@ -45,10 +46,10 @@ class TargetData:
 
 @dataclass(frozen=True, slots=True)
 class BrickLatency:
-    """What a brick takes on a side, in seconds, and by how much that is open, relative to it.
+    """The latency of a brick on a target, in seconds, and its relative uncertainty.
 
-    ``independent_sd`` is a standard deviation that it has for itself, ``shared_sd`` one that it has
-    in common with others.
+    ``independent_sd`` is the standard deviation of its own error, ``shared_sd`` that of the error
+    it shares with other bricks.
     """
 
     latency_s: float
@@ -60,17 +61,17 @@ class BrickLatency:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """How well it is known how far it is open, see :class:`Change`."""
+        """The degrees of freedom of its standard deviation, see :class:`Change`."""
         return degrees_of_freedom(1 if self.disturbed else self.rounds)
 
 
 class TargetLatencies:
-    """What is measured on a side, in one state of the machine."""
+    """The measured latencies of a target, in one machine state."""
 
     def __init__(self, data: TargetData, state_s: float | None) -> None:
         self.data = data
         parts = _parts(data)
-        # The middle of this side's own rounds: what drifts between the two sides stays in ratios.
+        # The median of this target's own rounds: drift between the two targets stays in ratios.
         used = [r.state_s for m in parts.values() for r in m.used_rounds(state_s)]
         self.state_s = state_s if state_s is None else dominant_state(used)
         correction = StateCorrection(parts.values(), self.state_s)
@@ -111,15 +112,15 @@ class TargetLatencies:
         return recompose(plan, data.results, self.state_s, predictions=data.predictions)
 
     def disturbed_share(self, plan: Plan) -> float:
-        """Which share of what is measured of ``plan`` has no rounds that nobody disturbed."""
+        """The share of the measured part of ``plan`` that has disturbed rounds only."""
         parts = [(abs(n), self.taken[key]) for key, n in plan.counts.items() if key in self.taken]
         whole_s = sum(n * taken.latency_s for n, taken in parts)
         return sum(n * taken.latency_s for n, taken in parts if taken.disturbed) / (whole_s or 1.0)
 
     def deviation(self, plan: Plan, estimate: Estimate, others: Mapping[str, int]) -> float:
-        """By how much an estimate is open against the other side's, relative to it.
+        """The uncertainty of an estimate in this comparison, relative to the estimate.
 
-        What recomposing is wrong by is wrong on both sides, but for bricks that occur more often
+        The error of recomposing is common to both targets, except for bricks that occur more often
         here than among ``others``.
         """
         squares = common_s = 0.0
@@ -141,17 +142,16 @@ class TargetLatencies:
 
 
 def _parts(data: TargetData) -> dict[str, Measurement]:
-    """The bricks that were measured, of all models."""
+    """The measured bricks of all models."""
     keys = {key for plan in data.plans.values() for key in plan.keys}
     return {k: m for k in sorted(keys) if isinstance(m := data.results.get(k), Measurement)}
 
 
 def states_of(old: TargetData, new: TargetData) -> tuple[list[float | None], bool]:
-    """The state of the machine to speak of on each side; whether these should be one, and are not.
+    """The machine state of each target; whether the states should be equal, and are not.
 
-    The reference workload tells one state from another only where host, threads and backend are the
-    same: elsewhere it takes another time anyhow, and each side is taken in the state that it has
-    most of.
+    The reference workload distinguishes states only where host, threads and backend are the same:
+    otherwise its latency differs anyhow, and each target is taken in its most frequent state.
     """
     sides = [_parts(old), _parts(new)]
     own = [common_state(parts.values(), parts, {}) if parts else None for parts in sides]
@@ -170,6 +170,6 @@ def _same_kind(one: Target, other: Target) -> bool:
 
 
 def _known_share(parts: Iterable[Measurement], state_s: float | None) -> float:
-    """Which share of the latency of all ``parts`` was measured in a state."""
+    """The share of the latency of all ``parts`` that was measured in a state."""
     every = [(part.latency_s(), part.known_in(state_s)) for part in parts]
     return sum(s for s, known in every if known) / sum(s for s, _ in every)

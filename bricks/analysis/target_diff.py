@@ -1,7 +1,7 @@
-"""What a cache knows of two targets, put beside each other.
+"""Compares two targets of a cache.
 
-Everything comes from the cache: nothing is measured and no worker is started, so the targets may be
-of other hosts. Must not know how differences are judged or shown.
+Here because it only gathers data from the cache: nothing is measured and no worker is started, so
+the targets may be of other hosts. Must not know how differences are judged or shown.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from bricks.zoo import find
 
 @dataclass(frozen=True, slots=True)
 class TargetDiff:
-    """Two targets of a cache compared, by the names that they go by there.
+    """The comparison of two targets of a cache, with their names in that cache.
 
-    ``only_old`` and ``only_new`` are the models that were not asked for by name and that the other
-    one does not know.
+    ``only_old`` and ``only_new`` are models that were not requested by name and are missing on the
+    other target.
     """
 
     old_name: str
@@ -50,12 +50,12 @@ def diff_targets(
 ) -> TargetDiff:
     """The targets called ``old`` and ``new`` compared over ``models``, or all that both know.
 
-    A model is named as the cache does, or as a file, a folder or a zoo model. Raises
-    :class:`UsageError` for targets that cannot be meant, and :class:`StoreError` where there is
-    nothing to compare, or the cache is damaged.
+    A model is named as in the cache, or as a file, a folder or a zoo model. Raises
+    :class:`UsageError` for invalid targets, and :class:`StoreError` if there is nothing to compare,
+    or the cache is damaged.
     """
     cut = str(Granularity.parse(granularity))
-    store.refuse_damage()  # what cannot be found would be told to be missing
+    store.refuse_damage()  # unreadable bricks would be reported as missing
     targets = store.targets()
     both = target_named(old, targets), target_named(new, targets)
     names = names_of(targets)
@@ -98,10 +98,10 @@ def diff_targets(
 
 
 def _plans(store: Store, both: tuple[Target, Target], cut: str) -> list[dict[str, Plan]]:
-    """The plans of each, by the models' digests.
+    """The plans of each target, by the models' digests.
 
-    What one has a plan of holds for the other too, where that executes the same and has measured
-    all of it: so it is with a private suite, which holds no models.
+    A plan of one target is used for the other too, if that executes the same graph and has measured
+    all of it: this is the case for a private suite, which contains no models.
     """
     own = [{plan.digest: plan for plan, _ in store.plans(target.key, cut)} for target in both]
     found = [dict(known) for known in own]
@@ -119,7 +119,7 @@ def _plans(store: Store, both: tuple[Target, Target], cut: str) -> list[dict[str
 def target_data(
     store: Store, name: str, target: Target, plans: dict[str, Plan], digests: Sequence[str]
 ) -> TargetData:
-    """What is known of a target, and predicted of what the models of these digests lack."""
+    """The data of a target, with predictions for the missing bricks of these models."""
     keys = list(dict.fromkeys(key for plan in plans.values() for key in plan.keys))
     results = store.results(target.key, [*keys, *PROBES.values()])
     meant = [plans[digest] for digest in digests if digest in plans]
@@ -134,7 +134,7 @@ def target_data(
 def _meant(
     models: Sequence[str], labels: Mapping[str, str]
 ) -> tuple[list[str], list[Incomparable]]:
-    """The digests of the models meant; and of those that neither target knows, why."""
+    """The digests of the requested models; and for those that neither target knows, the reason."""
     digests: list[str] = []
     unknown = []
     for name in models:
@@ -152,7 +152,7 @@ def _meant(
 
 
 def _called(name: str, labels: Mapping[str, str]) -> list[str]:
-    """The digests of what goes by this name, with or without the shapes of its inputs."""
+    """The digests of models with this name, with or without the shapes of their inputs."""
     found = [d for d in labels if name in (labels[d], labels[d].partition(" (")[0])]
     return sorted(found, key=lambda d: (labels[d], d))
 
@@ -160,5 +160,5 @@ def _called(name: str, labels: Mapping[str, str]) -> list[str]:
 def _only(
     labels: Mapping[str, str], known: Mapping[str, Plan], other: Mapping[str, Plan]
 ) -> tuple[str, ...]:
-    """The models that only the first knows."""
+    """The models that only the first target knows."""
     return tuple(sorted(labels[digest] for digest in known.keys() - other.keys()))

@@ -1,8 +1,7 @@
-"""Recomposed timelines beside the runtime's own: gathers what a trace shows of a model.
+"""Gathers a model's trace: the recomposed timeline beside the runtime's own.
 
-What is asked of an estimate after it is made, as in :mod:`bricks.analysis.explain`. Nothing is
-measured for it but, if somebody wants that, one profile, which is kept nowhere. Must not know how a
-trace looks.
+Here because it starts from an estimate, as :mod:`bricks.analysis.explain` does. The only
+measurement is one profile, on request, which is not stored. Must not know how a trace looks.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from bricks.system import Target
 
 
 def traced(bench: Bench, model: Model, *, run: bool = True, target: Target | None = None) -> Traced:
-    """The timeline of ``model`` as its bricks have it on ``target``, and as its runtime has it.
+    """The recomposed timeline of ``model`` on ``target``, and the one of its runtime's profile.
 
-    With ``run``, the model is run for a profile; that can be done on the bench's own target alone.
+    With ``run``, the model is run for a profile; that is possible on the bench's own target only.
     Bricks are never measured here. Raises :class:`~bricks.errors.UsageError` as
     :meth:`Bench.predict` does.
     """

@@ -1,4 +1,4 @@
-"""A model's recomposed timeline beside what its runtime says of a run: plain data."""
+"""A model's recomposed timeline beside its runtime's profile: plain data."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from bricks.system import Target
 class Traced:
     """Both timelines of ``plan`` on ``target``; ``bricks`` are the plan's, by key.
 
-    ``whole`` is the latency of the whole model as it was measured, without a profiler; None if it
-    was not.
+    ``whole`` is the measured latency of the whole model, without a profiler; None if it was not
+    measured.
     """
 
     plan: Plan
