@@ -1,4 +1,4 @@
-"""The command line: one command a file, each parses, makes one call of the library, and renders.
+"""The command line: one command a file; each parses, makes one library call, and renders.
 
-Only this room prints and sets exit statuses. Nothing imports it.
+Only this package prints and sets exit statuses. No other package imports it.
 """

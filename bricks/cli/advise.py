@@ -100,7 +100,7 @@ def _sizes(text: str | None, options: Surveying) -> list[int | None]:
 
 
 def _targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
-    """What was measured with the bench's runtime and granularity, whatever the threads."""
+    """Targets measured with the bench's runtime and granularity, with any number of threads."""
     usual = bench.runtime
     every = bench.store.targets()
     known = [target.system for target in every]
@@ -161,7 +161,7 @@ def _row(
 
 
 def _batch(model: Model, size: int | None) -> int:
-    """How many inferences one run is: the first dimension of the first input."""
+    """The number of inferences in one run: the first dimension of the first input."""
     if size is not None:
         return size
     shape = getattr(model.inputs[0][1], "shape", ()) if model.inputs else ()
@@ -169,7 +169,7 @@ def _batch(model: Model, size: int | None) -> int:
 
 
 def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    """The best first: what keeps the latency, by cost where that is known, and by latency."""
+    """The best first: systems that keep the latency, by cost if that is known, and by latency."""
     cost, estimate_s = row["cost_per_million"], row["estimate_s"]
     return (
         row["model"],

@@ -1,4 +1,4 @@
-"""``bricks backends``: which runtimes are here, and how to get those that are not."""
+"""``bricks backends``: which runtimes are installed, and how to install the others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def install(
 
 
 def _row(name: str) -> dict[str, Any]:
-    """What is known of a runtime; ``missing`` says what to do if it is not installed."""
+    """The facts of a runtime; ``missing`` is the remedy if it is not installed."""
     from bricks.backends import ENVIRONMENTS, describe
 
     environment = ENVIRONMENTS.get(name)

@@ -1,4 +1,4 @@
-"""``bricks cache``: look into the store, and check it."""
+"""``bricks cache``: inspect the store, check it, export it and import into it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
     from bricks.store import Store
 
-# What taking in results counts, as people are told it.
+# The counts of an import, as shown to people.
 _NEW = ("systems", "targets", "plans", "bricks", "measurements", "rounds")
 
 app = typer.Typer(no_args_is_help=True, help="Look into the cache of measurements, and check it.")
@@ -121,7 +121,7 @@ def import_(
 
 
 def _advice(path: str) -> str:
-    """How to go on with a damaged cache."""
+    """The remedy for a damaged cache."""
     if "://" in path:
         return f"to go on, restore {path} from a backup, or give another --cache"
     return (
@@ -131,7 +131,7 @@ def _advice(path: str) -> str:
 
 
 def _open(cache: str) -> Store:
-    """The cache, which must be there: looking into one that is mistyped must not create it."""
+    """The cache, which must exist: opening a mistyped one must not create it."""
     from bricks.store import Store
 
     if not Store.exists(cache):

@@ -1,9 +1,9 @@
-"""What a shell offers when somebody presses Tab: models, systems, and the values of options.
+"""Shell completion at Tab: models, systems, and the values of options.
 
-A shell asks for this at every press, so nothing heavy is imported, and nothing waits; where the
-cache or the zoo cannot be read, nothing is offered, and nothing is said. Names come from files and
-from other hosts, and some shells evaluate what they are offered: only plain ones are, and for all
-others a shell knows its own way with files. Must not change anything.
+A shell runs this at every press of Tab, so nothing heavy is imported, and nothing waits; if the
+cache or the zoo cannot be read, nothing is offered and no error is printed. Names come from files
+and from other hosts, and some shells evaluate the offered words: only plain names are offered, and
+the shell's own file completion handles the others. Must not change anything.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from urllib.parse import quote
 import typer
 
 Completer = Callable[[typer.Context, str], list[str]]
-# With what is said of each; some shells show it.
+# With a description of each; some shells show it.
 Explained = Callable[[typer.Context, str], list[tuple[str, str]]]
 
-# Names without anything that a shell gives a meaning.
+# Names without characters that are special to a shell.
 _PLAIN = re.compile(r"~?[\w./%+,@-]+", re.ASCII)
 
-# The database of a cache. Read by itself, for importing the store takes longer than people wait for
-# a Tab; see store/schema.py. And as a file that nobody changes: so nothing is locked, nor left
-# beside it, and what somebody else is writing just now is offered later.
+# The database of a cache. It is read directly, because importing the store would make Tab too slow;
+# see store/schema.py. It is opened as immutable: so no lock is taken and no file is left beside it,
+# and rows that another process is writing are offered later.
 _DATABASE = "bricks.sqlite"
 _NAMES = "SELECT coalesce(given_name, name), key FROM systems"
 
@@ -34,7 +34,7 @@ _MODEL_FILES = (".onnx", ".zip")
 
 
 def values(told: Mapping[str, str]) -> Explained:
-    """Offers the values of an option, with what is ``told`` of each."""
+    """Offers the values of an option, with a description of each in ``told``."""
 
     def complete(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
         return [(name, what) for name, what in told.items() if name.startswith(incomplete)]
@@ -43,12 +43,12 @@ def values(told: Mapping[str, str]) -> Explained:
 
 
 def names(known: Callable[[typer.Context], Iterable[str]]) -> Completer:
-    """Offers what is ``known``; nothing where that cannot be told."""
+    """Offers ``known`` values; nothing if they cannot be read."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         try:
             found = sorted(set(known(context)))
-        except Exception:  # whatever it is: a shell would print it amid what is being typed
+        except Exception:  # of any kind: a shell would print it into the line being typed
             return []
         return [name for name in found if name.startswith(incomplete) and _plain(name)]
 
@@ -75,7 +75,7 @@ def _recipes(context: typer.Context) -> list[str]:
 
 
 def _systems(context: typer.Context) -> Iterator[str]:
-    """Systems of the cache on the command line, or else of the usual one; none of a server's."""
+    """Systems of the cache on the command line, or else of the default one; none of a server's."""
     cache = str(context.params.get("cache") or os.environ.get("BRICKS_CACHE") or "cache")
     file = Path(cache).expanduser() / _DATABASE
     if "://" in cache or not file.is_file():
@@ -95,22 +95,22 @@ systems = names(_systems)
 
 
 def models(context: typer.Context, incomplete: str) -> list[str]:
-    """Offers models: those of the zoo, and files and folders that may hold some."""
+    """Offers models: those of the zoo, and files and folders that may contain some."""
     return [*zoo_models(context, incomplete), *_files(incomplete)]
 
 
 def _files(incomplete: str) -> list[str]:
-    """Paths that begin so: folders, and files that commands take for models.
+    """Paths with this beginning: folders, and files that commands accept as models.
 
-    Shells put a space behind the only one that is offered; so of a folder that is alone, what is in
-    it is offered too, and people can go on. Where some may not be offered, none is: then shells
-    complete files by themselves.
+    Shells put a space behind a single offer; so if a single folder matches, its contents are
+    offered too, and people can continue. If some names must not be offered, none is: then shells
+    complete files themselves.
     """
     try:
         found = list(_paths(incomplete))
         if len(found) == 1 and found[0].endswith(os.sep):
             found += [path for path in _paths(found[0]) if _plain(path)]
-    except (OSError, RuntimeError):  # no such folder, or nobody's home
+    except (OSError, RuntimeError):  # no such folder, or no home directory
         return []
     return found if all(map(_plain, found)) else []
 
@@ -134,9 +134,9 @@ def _plain(name: str) -> bool:
 
 
 def joined(words: str, position: str) -> tuple[str, str]:
-    """Bash's words of a line, and which of them is meant, with ``--option=value`` as two words.
+    """Bash's words of a line and the index of the current one; ``--option=value`` is two words.
 
-    To bash ``=`` is a word of its own, which is taken for a value by what reads this.
+    To bash ``=`` is a word of its own, which the parser of completions would take for a value.
     """
     line, number = words.split("\n"), int(position)
     kept = [n for n, word in enumerate(line) if word != "=" or n >= number]

@@ -1,4 +1,4 @@
-"""``bricks decompose``: what models consist of."""
+"""``bricks decompose``: the bricks of models."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
 
 
 def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
-    # Here, so that the other commands need not import it.
+    # Imported here, so that the other commands need not import it.
     from bricks.graph.domains import assumptions
     from bricks.graph.model_metadata import held_values
     from bricks.graph.view import graph_of, parse_model

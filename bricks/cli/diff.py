@@ -93,7 +93,7 @@ def _keys(found: TargetDiff) -> list[str]:
 
 
 def _errors(found: TargetDiff, most: float | None) -> list[str]:
-    """Why the exit status is 1: what cannot be compared; with --fail-on, what is slower."""
+    """The reasons for exit status 1: incomparable models; with --fail-on, slower ones."""
     d = found.difference
     errors = [model.error for model in d.incomparable]
     if most is None:
@@ -120,7 +120,7 @@ def _errors(found: TargetDiff, most: float | None) -> list[str]:
 
 
 def _slower(model: ModelDifference) -> str:
-    """By how much a model is slower, with a word where that may be somebody else's doing."""
+    """By how much a model is slower, with a note if other processes may be the cause."""
     from bricks.report.tables import NOTABLE_SHARE
 
     words = f"{model.model} by {100 * (model.ratio.ratio - 1):.1f} %"
@@ -132,7 +132,7 @@ def _slower(model: ModelDifference) -> str:
 
 
 def _common(difference: Difference) -> str:
-    """A word about the machine, where it may be the cause of all."""
+    """A note on the machine, if it may be the cause of all changes."""
     common = difference.common
     if common is None or not common.unusual or common.ratio < 1:
         return ""
@@ -145,7 +145,7 @@ def _common(difference: Difference) -> str:
 def _facts(
     found: TargetDiff, operators: dict[str, tuple[str, ...]], most: float | None
 ) -> dict[str, Any]:
-    """All that is known, for programs; people are shown a part of it."""
+    """All facts, for programs; people are shown a part of them."""
     d = found.difference
     return {
         "old": _target(found.old_name, d.old, d.old_state_s),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bricks.session.bench import Bench
     from bricks.system import Target
 
-# So many bricks are shown unless all are asked for: as many as a screen has lines.
+# By default this many bricks are shown: as many as a screen has lines.
 _FEW = 24
 
 Every = Annotated[bool, typer.Option("--all", help="Show all bricks, not only the hottest.")]
@@ -93,7 +93,7 @@ def explain(
 def _traced(
     bench: Bench, model: Model | Unread, target: Target, file: Path, *, run: bool
 ) -> dict[str, Any]:
-    """Write the model's trace; what is to be known of it, or why there is none."""
+    """Write the model's trace; print remarks on it, or why there is none."""
     from bricks.analysis.trace import traced
     from bricks.report.trace import remarks, trace_text
 

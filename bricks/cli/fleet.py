@@ -88,7 +88,7 @@ def _host(each: HostReport) -> dict[str, Any]:
 
 
 def _errors(done: FleetMeasured) -> list[str]:
-    """What could not be done, a line each."""
+    """The failures, a line each."""
     lines: list[str] = []
     for each in done.targets:
         name = each.target.system.name

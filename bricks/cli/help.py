@@ -1,7 +1,7 @@
-"""The page that ``--help`` shows: what a command does, an example, its options in groups.
+"""The page that ``--help`` shows: a command's purpose, an example, its options in groups.
 
-In place of Typer's own page, which has more frame than text at 80 columns. Pages are data first, so
-that the documentation says the same. Must not know what commands do.
+Here to replace Typer's own page, which has more frame than text at 80 columns. Pages are data
+first, so that the documentation shows the same text. Must not know what commands do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bricks.cli.output import console_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# Where commands stand in the list of all.
+# The sections of the list of all commands.
 PANELS = {
     "Prepare": ("zoo", "backends", "decompose"),
     "Measure": ("measure", "probe"),
@@ -38,15 +38,15 @@ FIRST_STEPS = (
     ("bricks predict --help", "all that a command can do"),
 )
 
-# Options of nearly every command: those that are its own come first.
+# Options of nearly every command: listed after a command's own options.
 _EVERYWHERE = ("json", "cache", "quiet", "verbose", "help")
 
 _EXAMPLE = re.compile(r"\s*\bExample: (bricks .+)\Z", re.DOTALL)
 
-# Widths in columns: of a page, also on wide terminals; of what stands before descriptions.
+# Widths in columns: of a page, its maximum on wide terminals, and of the names before descriptions.
 _WIDTH, _WIDEST, _WIDEST_NAME = 80, 100, 28
 
-# No host has so many of anything that somebody would want to know the limit.
+# Larger limits are not shown: no host reaches them.
 _BEYOND = 1_000_000
 
 Rows = tuple[tuple[str, str], ...]
@@ -54,7 +54,7 @@ Rows = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What there is to say of a command. ``sections`` are titles, each with names and texts."""
+    """The contents of a command's page. ``sections`` are titles, each with names and texts."""
 
     usage: str
     paragraphs: tuple[str, ...]
@@ -63,7 +63,7 @@ class Page:
 
 
 def with_pages(command: Any) -> Any:
-    """A command of Typer's, it and all below it with pages of ours."""
+    """A Typer command; it and all its subcommands show these pages."""
     command.format_help = partial(_write, command)
     for each in getattr(command, "commands", {}).values():
         with_pages(each)
@@ -71,17 +71,17 @@ def with_pages(command: Any) -> Any:
 
 
 def show_page(context: typer.Context, stream: TextIO) -> None:
-    """Print the page of the command that ``context`` is about."""
+    """Print the page of the command of ``context``."""
     stream.write(_printed(page_of(context.command, context), stream))
 
 
 def _write(command: Any, context: typer.Context, formatter: Any) -> None:
-    """Write the page of ``command`` into what Typer prints on standard output."""
+    """Write the page of ``command`` into Typer's output on standard output."""
     formatter.write(_printed(page_of(command, context), sys.stdout))
 
 
 def _printed(page: Page, stream: TextIO) -> str:
-    """The page as ``stream`` takes it: so wide, and in colours or not."""
+    """The page for ``stream``: in its width, and with or without colours."""
     console = console_of(stream, _WIDTH)
     console.width = min(console.width, _WIDEST)
     with console.capture() as printed:
@@ -91,7 +91,7 @@ def _printed(page: Page, stream: TextIO) -> str:
 
 
 def page_of(command: Any, context: typer.Context) -> Page:
-    """The page of ``command``, which ``context`` is about."""
+    """The page of ``command``, whose context is ``context``."""
     text = inspect.cleandoc(command.help or "")
     found = _EXAMPLE.search(text)
     if found is not None:
@@ -151,13 +151,13 @@ def _placeholder(param: Any) -> str:
 
 
 def _called(option: Any) -> str:
-    """How an option is given: ``-q, --quiet``, or ``--threads N``."""
+    """The syntax of an option: ``-q, --quiet``, or ``--threads N``."""
     names = ", ".join(sorted(option.opts, key=len))
     return names if option.is_flag else f"{names} {_placeholder(option)}"
 
 
 def _told(param: Any) -> str:
-    """What an option or argument means, with its limits and what it is by default."""
+    """The description of an option or argument, with its limits and default."""
     said = "; ".join(note for note in (_limits(param), _default(param)) if note)
     return f"{param.help or ''}{f' [{said}]' if said else ''}".strip()
 

@@ -1,4 +1,4 @@
-"""The ``bricks`` command: commands are registered here, and every error ends here."""
+"""The ``bricks`` command: registers all commands and handles every error."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ app.add_typer(backends_app, name="backends")
 
 
 def _print_version(context: typer.Context, asked: bool) -> None:
-    if asked and not context.resilient_parsing:  # a shell only asks what may follow
+    if asked and not context.resilient_parsing:  # a shell only requests completions
         from bricks._version import __version__
 
         show(f"bricks {__version__}")
         raise typer.Exit(DONE)
 
 
-# The option's own callback, for that of the program runs only when a command follows.
+# The option's own callback, because the program's callback runs only when a command follows.
 @app.callback()
 def program(
     version: bool = typer.Option(
@@ -71,13 +71,13 @@ def program(
 
 def main() -> None:
     """Run the command line; the only place that turns errors into exit statuses."""
-    # A stream that the caller closed is None, and its number would go to the next file opened.
+    # A stream closed by the caller is None, and the next opened file would get its number.
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # writing to it is an error
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # not every terminal knows every character
+        sys.stdout.reconfigure(errors="replace")  # not every terminal can show every character
     sys.exit(run(sys.argv[1:]))
 
 
@@ -102,7 +102,7 @@ def _run(arguments: list[str]) -> int:
         complain(first_line(error, 500))
         return FAILED
     except BrokenPipeError:
-        drop_output()  # nobody reads what is left to say
+        drop_output()  # the reader is gone, so the rest is discarded
         return FAILED
     except OSError as error:
         drop_output()
@@ -111,15 +111,15 @@ def _run(arguments: list[str]) -> int:
         return FAILED
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
-    if status == INTERRUPTED:  # Typer makes this of Ctrl-C
+    if status == INTERRUPTED:  # Typer maps Ctrl-C to this
         if sys.stderr.isatty():
-            sys.stderr.write("\r")  # over the ^C that the terminal has put there
+            sys.stderr.write("\r")  # over the ^C that the terminal has printed
         complain("interrupted; what was measured is kept, the same command goes on from there")
     return status if isinstance(status, int) else DONE
 
 
 def _wrong_usage(text: str, error: Exception) -> int:
-    """Say what is wrong, and which help tells more; where nothing was asked for, show that help."""
+    """Report the error and the help command; show the help itself if no command was given."""
     context = getattr(error, "ctx", None)
     if context is not None and type(error).__name__ == "NoArgsIsHelpError":  # not a public class
         show_page(context, sys.stderr)
@@ -130,20 +130,20 @@ def _wrong_usage(text: str, error: Exception) -> int:
 
 
 def _said(error: typer.TyperException) -> str:
-    """What Typer says is wrong; of an unknown option, with the nearest that there is."""
+    """Typer's message; for an unknown option, with the most similar known one."""
     meant = getattr(error, "possibilities", None)
     return f"{error.message}. Did you mean {meant[0]}?" if meant else error.format_message()
 
 
 def _coloured() -> bool | None:
-    """Whether what Typer prints by itself has colours; None: on terminals."""
+    """Whether Typer's own output has colours; None: on terminals."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return True if os.environ.get("FORCE_COLOR") else None
 
 
 def _read_words_of_bash() -> None:
-    """Where bash asks for completions, ``--option=value`` is three words to it; make it two."""
+    """For bash completion, ``--option=value`` arrives as three words; make it two."""
     if os.environ.get("_BRICKS_COMPLETE") == "complete_bash":
         from bricks.cli.completion import joined
 

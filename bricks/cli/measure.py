@@ -1,4 +1,4 @@
-"""``bricks measure``: measure what the cache lacks."""
+"""``bricks measure``: measure missing bricks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def measure(
             **_totals(done),
         }
         failed = _failed(bench, done)
-        # Not done.unfinished: that counts the probes of the call overhead too, which are no bricks.
+        # Not done.unfinished: that also counts the probes of the call overhead, which are not
+        # bricks.
         settled = bench.store.results(bench.target.key, sorted(needed)).keys()
         missing = len(needed - settled) - done.predicted_bricks
     errors = [row["error"] for row in rows if row["error"] is not None]
@@ -103,7 +104,7 @@ def _row(bench: Bench, model: Model | Unread) -> tuple[dict[str, Any], Set[str]]
 
 
 def _counted(done: Measured, missing: int) -> str:
-    """What became of every brick, in words."""
+    """The result of every brick, in words."""
     failed = len(done.failures)
     known = done.bricks - done.new_bricks - failed - missing - done.predicted_bricks
     counts = {

@@ -1,4 +1,4 @@
-"""Options that commands share, and what they make of them."""
+"""Options shared by commands, and their conversion into library objects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _not_empty(text: str) -> str:
     return text
 
 
-# Where options stand in the help of a command; those of no group stand before them.
+# Groups of options in the help of a command; options without a group come first.
 _MODEL, _RUNTIME, _MEASURING = "Models", "Runtime", "Measuring"
 
 Models = Annotated[
@@ -306,7 +306,7 @@ class Unread:
 @contextmanager
 def open_bench(options: CommonOptions) -> Iterator[Bench]:
     """A bench with these options, its progress shown on a terminal."""
-    # Here, so that `bricks --help` need not import what measuring needs.
+    # Imported here, so that `bricks --help` does not import the measuring code.
     from bricks.session.bench import Bench
 
     with (
@@ -317,7 +317,7 @@ def open_bench(options: CommonOptions) -> Iterator[Bench]:
 
 
 def bench_options(options: CommonOptions) -> Options:
-    """How a bench with these options measures."""
+    """The measuring options of a bench, from these options."""
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
     from bricks.session.options import Options
@@ -346,10 +346,10 @@ def bench_options(options: CommonOptions) -> Options:
 
 
 def read_all(options: CommonOptions, alone: list[Brick] | None = None) -> list[Model | Unread]:
-    """The models meant, in order; one that cannot be read doesn't stop the others.
+    """The requested models, in order; one that cannot be read doesn't stop the others.
 
-    What is meant may be a private suite, which holds no models: its bricks come into ``alone``, or
-    are refused where there is no such list.
+    A path may be a private suite, which contains no models: its bricks are added to ``alone``, or
+    rejected if there is no such list.
     """
     from bricks.graph.input_values import parse_value
     from bricks.graph.read import read_model
@@ -394,7 +394,7 @@ def _is_suite(name: str) -> bool:
 def _of_suite(
     path: Path, options: CommonOptions, alone: list[Brick] | None
 ) -> list[Model | Unread]:
-    """The models of a suite, which fixes their shapes and how they are cut."""
+    """The models of a suite, which fixes their shapes and their granularity."""
     from bricks.suite import read_suite
 
     if options.batch is not None or options.shape or options.value:
@@ -416,9 +416,9 @@ def _of_suite(
 
 
 def decomposed(bench: Bench, models: Sequence[Model | Unread]) -> Sequence[Model | Unread]:
-    """``models``, of which ``bench`` knows the plans now, as far as there are any.
+    """``models``, after decomposing those for which ``bench`` has no plan yet.
 
-    Several at once where there are many; whoever asks for one that has none meets its error.
+    Many models are decomposed in parallel; a later request for one that failed raises its error.
     """
     readable = [model for model in models if not isinstance(model, Unread)]
     if len(readable) > 1:

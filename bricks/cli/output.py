@@ -1,4 +1,4 @@
-"""How commands end: facts on standard output, messages on standard error, an exit status."""
+"""Output of commands: facts on standard output, messages on standard error, an exit status."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bricks.errors import BricksError, one_line, printable
 
 FAILED = 1
 
-# A pipe has no width: whoever reads it takes lines of any length.
+# A pipe has no width: its reader accepts lines of any length.
 WIDEST = 10_000
 
 _USUAL_WIDTH, _NARROWEST = 80, 20
 
-# Nothing here fills a screen; but Rich only believes a width that comes with a height.
+# Output never fills a screen; but Rich only accepts a width together with a height.
 _HEIGHT = 25
 
 
 class OutputError(BricksError):
-    """Standard output does not take what is printed."""
+    """Standard output cannot be written."""
 
 
 def print_json(data: Any) -> None:
@@ -37,7 +37,7 @@ def print_json(data: Any) -> None:
 
 
 def show(*parts: RenderableType) -> None:
-    """For people, on standard output; in a pipe as wide as it needs to be."""
+    """For people, on standard output; in a pipe as wide as needed."""
     console = console_of(sys.stdout)
     with _writing():
         for part in parts:
@@ -45,16 +45,16 @@ def show(*parts: RenderableType) -> None:
 
 
 def add(*lines: str) -> None:
-    """As :func:`show`, for remarks on results: not where only these are asked for."""
+    """Like :func:`show`, for remarks on results: omitted if only the results are requested."""
     if verbosity() is not Verbosity.QUIET:
         show(*lines)
 
 
 def console_of(stream: TextIO, width: int = WIDEST) -> Console:
-    """How ``stream`` is written to: in colours on a terminal alone, unless NO_COLOR is set.
+    """A console for ``stream``: with colours on a terminal only, unless NO_COLOR is set.
 
-    FORCE_COLOR wants them in a pipe as well. Lines are as long as COLUMNS or the terminal says, or
-    else as ``width``.
+    FORCE_COLOR enables them in a pipe as well. The line length is COLUMNS, or the terminal's, or
+    else ``width``.
     """
     return Console(
         file=stream,
@@ -67,13 +67,13 @@ def console_of(stream: TextIO, width: int = WIDEST) -> Console:
 
 
 def _width(stream: TextIO) -> int | None:
-    """Columns that are asked for or there; None in a pipe."""
+    """The requested or actual number of columns; None in a pipe."""
     asked = os.environ.get("COLUMNS", "")
     there = int(asked) if asked.isdecimal() else 0
     if not there and stream.isatty():
         with suppress(OSError):
             there = os.get_terminal_size(stream.fileno()).columns
-        there = there or _USUAL_WIDTH  # some terminals do not know theirs
+        there = there or _USUAL_WIDTH  # some terminals do not report theirs
     return min(max(there, _NARROWEST), WIDEST) if there else None
 
 
@@ -93,12 +93,12 @@ def _print(console: Console, part: RenderableType) -> None:
         return
     with console.capture() as printed:
         console.print(part)
-    for line in printed.get().splitlines():  # cells are filled up to the longest of their column
+    for line in printed.get().splitlines():  # cells are padded to the longest of their column
         console.file.write(f"{line.rstrip()}\n")
 
 
 def drop_output() -> None:
-    """Send what is left to print nowhere; Python would try once more when it exits."""
+    """Discard the remaining output; Python would try to write it again at exit."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -108,7 +108,7 @@ def _writing() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on, which is not worth a message
+    except BrokenPipeError:  # the reader is gone, which is not worth a message
         raise
     except OSError as exc:
         drop_output()
@@ -119,18 +119,18 @@ def _writing() -> Iterator[None]:
 
 
 def complain(text: str) -> None:
-    """One line on standard error: what is wrong."""
+    """One line on standard error: an error."""
     print(f"bricks: {one_line(text)}", file=sys.stderr)
 
 
 def remark(text: str) -> None:
-    """One line on standard error: what people should know, unless they want to know nothing."""
+    """One line on standard error: a remark, omitted with ``--quiet``."""
     if verbosity() is not Verbosity.QUIET:
         complain(text)
 
 
 def finish(errors: Iterable[str]) -> None:
-    """Say every error on a line of its own; exit with status 1 if there is one."""
+    """Print every error on a line of its own; exit with status 1 if there is one."""
     lines = [" ".join(error.split()) for error in errors]
     for line in lines:
         complain(line)

@@ -84,7 +84,7 @@ _FIGURES = (
 
 
 def _decomposable(bench: Bench, models: Sequence[Model | Unread]) -> list[Model]:
-    """Those that can be decomposed; the others say why not in their own rows."""
+    """Those that can be decomposed; the rows of the others contain the reason."""
     found = []
     for model in models:
         if not isinstance(model, Unread):
@@ -111,7 +111,7 @@ def _row(bench: Bench, model: Model | Unread, target: Target) -> dict[str, Any]:
 
 
 def facts_of(estimate: Estimate | IncompleteEstimate | None) -> dict[str, Any]:
-    """What is known of a model's latency; with None the same without a value."""
+    """The facts of a model's latency; None gives the same keys without values."""
     facts: dict[str, Any] = {
         **dict.fromkeys((*_FIGURES, "coverage")),
         "missing": [],

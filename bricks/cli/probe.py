@@ -1,4 +1,4 @@
-"""``bricks probe``: know a new system in a minute."""
+"""``bricks probe``: measure enough of a new system in a minute to predict the rest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Progress on a terminal: what is being done, how far, and the time left. Quiet in a pipe.
+"""Progress on a terminal: the current activity, its share, and the time left. Quiet in a pipe.
 
-One line that is drawn over and over, and gone when the work is: however that ends, nothing of it
-stays, and the cursor was never hidden, so that not even a process that is killed takes it along.
+A single line that is redrawn, and removed at the end of the work, however that ends. The cursor is
+never hidden, so that it stays visible even if the process is killed. Must not know what work is
+done.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _AROUND = 14
 
 @contextmanager
 def terminal_progress() -> Iterator[Callable[[str, float], None]]:
-    """A function that is told what is being done and which share of it is."""
+    """A function that takes the current activity and the share of it that is done."""
     if not _wanted():
         yield lambda what, share: None
         return
@@ -31,7 +32,7 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
     from rich.table import Column
 
     console = console_of(sys.stderr)
-    console.show_cursor = lambda show=True: False  # type: ignore[method-assign]  # it stays
+    console.show_cursor = lambda show=True: False  # type: ignore[method-assign]  # it stays visible
     width = min(_BAR_WIDTH, console.width // 3)
     bar = Progress(
         SpinnerColumn(),
@@ -46,8 +47,8 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
         TimeRemainingColumn(table_column=Column(no_wrap=True)),
         console=console,
         transient=True,
-        refresh_per_second=2,  # drawing takes time from what is being measured
-        redirect_stdout=sys.stdout.isatty(),  # else facts would go where progress is shown
+        refresh_per_second=2,  # drawing takes time from the measurement
+        redirect_stdout=sys.stdout.isatty(),  # else results would be printed into the progress line
     )
     with bar:
         task = bar.add_task("", total=1.0)
@@ -59,6 +60,6 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
 
 
 def _wanted() -> bool:
-    """Whether there is somebody to watch, on something that can draw a line again."""
+    """Whether standard error is a terminal that can redraw a line, and not quiet."""
     dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
     return sys.stderr.isatty() and not dumb and verbosity() is not Verbosity.QUIET

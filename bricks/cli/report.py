@@ -1,4 +1,4 @@
-"""``bricks report``: what the cache knows, as one page to look at, send and print."""
+"""``bricks report``: the contents of the cache, as one page to look at, send and print."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def report(
     check_renderer()
     if not out.parent.is_dir():
         raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
-    if not Store.exists(options.cache):  # asking about it must not make one
+    if not Store.exists(options.cache):  # asking about a cache must not create it
         raise StoreError(f"there is no cache in {options.cache}: give another --cache")
     errors: list[str] = []
     with open_bench(options) as bench:
@@ -97,7 +97,7 @@ def _today() -> str:
 
 
 def _write(path: Path, page: str) -> None:
-    """The whole file or none: what stood there stays until then."""
+    """Writes the whole file or none: an existing file stays until then."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Overlap rules by name: ``rules.py:no_two_large``, or a module that Python finds."""
+"""Overlap rules by name: ``rules.py:no_two_large``, or an importable module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def load_rule(text: str) -> Rule:
-    """The rule that ``FILE.py:NAME`` or ``MODULE:NAME`` names; runs the code that is there.
+    """The rule that ``FILE.py:NAME`` or ``MODULE:NAME`` names; executes that code.
 
     Raises :class:`UsageError` if there is none.
     """
@@ -24,7 +24,7 @@ def load_rule(text: str) -> Rule:
         raise UsageError(f"--overlap-rule {text!r} names no rule: give FILE.py:NAME or MODULE:NAME")
     try:
         module = _from_file(Path(origin)) if origin.endswith(".py") else _named(origin)
-    except Exception as exc:  # whatever the code raises
+    except Exception as exc:  # any error of the user's code
         raise UsageError(
             f"--overlap-rule {text!r}: {origin} cannot be loaded"
             f" ({type(exc).__name__}: {first_line(exc)})"
@@ -42,7 +42,7 @@ def _named(name: str) -> ModuleType:
 
 def _from_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None  # it ends with .py
+    assert spec is not None and spec.loader is not None  # its name ends with .py
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

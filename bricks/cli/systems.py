@@ -1,4 +1,4 @@
-"""``bricks systems``: this host, and the systems that the cache knows."""
+"""``bricks systems``: this host, and the systems in the cache."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
     here = fingerprint()
     known: list[System] = []
     targets: list[Target] = []
-    if Store.exists(cache):  # one that is not there must not come from being asked about
+    if Store.exists(cache):  # asking about a missing cache must not create it
         with Store.open(cache) as store:
             known, targets, here = store.systems(), store.targets(), store.named(here)
     names = names_of(targets)
@@ -179,7 +179,7 @@ def set_(
 
 
 def systems_called(known: Iterable[System], name: str) -> list[System]:
-    """Those of this name or key; :class:`UsageError` if there are none."""
+    """Systems with this name or key; :class:`UsageError` if there are none."""
     every = list(known)
     found = [system for system in every if name in (system.name, system.key)]
     if not found:
@@ -193,7 +193,7 @@ def systems_called(known: Iterable[System], name: str) -> list[System]:
 
 
 def _called(known: list[System], name: str) -> System:
-    """The system of this name or key; :class:`UsageError` if there is none, or several."""
+    """The system with this name or key; :class:`UsageError` if there is none, or several."""
     found = systems_called(known, name)
     if len(found) > 1:
         keys = ", ".join(system.key for system in found)
@@ -202,7 +202,7 @@ def _called(known: list[System], name: str) -> System:
 
 
 def target_called(bench: Bench, name: str) -> Target:
-    """The target on the system of this name or key that runs what ``bench`` runs.
+    """The target with the bench's runtime on the system with this name or key.
 
     Raises :class:`UsageError` if there is none, or more than one.
     """

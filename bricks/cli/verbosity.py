@@ -1,8 +1,8 @@
-"""How much a command says besides its results and errors: ``--quiet``, ``--verbose``, or neither.
+"""How much a command prints besides its results and errors: ``--quiet``, ``--verbose``, neither.
 
-Chosen once for a whole run, by the program's options or by a command's own, and asked by whatever
-would print: progress, remarks, and what the library logs of its work (loggers ``bricks.*``, level
-INFO). Must not know what is said.
+Chosen once for a whole run, by the program's options or by a command's own. Progress, remarks, and
+the output of the library's loggers (``bricks.*``, level INFO) depend on it. Must not know the
+messages.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _LOGGER = "bricks"
 
 
 class Verbosity(Enum):
-    """How much is said."""
+    """How much is printed."""
 
     QUIET = "--quiet"
     USUAL = ""
     VERBOSE = "--verbose"
 
 
-# One for the process, not for a thread: threads speak for the command that has started them.
+# One for the process, not for a thread: threads print for the command that started them.
 _chosen = Verbosity.USUAL
 _handler: logging.Handler | None = None
 
 
 def verbosity() -> Verbosity:
-    """How much the running command says."""
+    """The verbosity of the running command."""
     return _chosen
 
 
 @contextmanager
 def usual() -> Iterator[None]:
-    """Nothing is chosen at first; nor is it afterwards, whatever options said meanwhile."""
+    """Resets the verbosity to the usual one before and after a run."""
     _forget()
     try:
         yield
@@ -52,7 +52,7 @@ def usual() -> Iterator[None]:
 
 
 def _choose(wanted: Verbosity) -> Callable[[bool], bool]:
-    """What the option does that is called like this voice."""
+    """The callback of the option for this verbosity."""
 
     def choose(asked: bool) -> bool:
         global _chosen
@@ -88,7 +88,7 @@ Verbose = Annotated[
 
 
 def _listen() -> None:
-    """Print what the library logs, a line each."""
+    """Print the library's log messages, a line each."""
     import logging  # here, since most runs need none
 
     class Lines(logging.Handler):
@@ -101,7 +101,7 @@ def _listen() -> None:
         logger = logging.getLogger(_LOGGER)
         logger.addHandler(_handler)
         logger.setLevel(logging.INFO)
-        logger.propagate = False  # what others print of the root's is not told twice
+        logger.propagate = False  # otherwise handlers of the root logger would print them again
 
 
 def _forget() -> None:

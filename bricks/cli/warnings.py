@@ -1,4 +1,4 @@
-"""What people should know of their models before they believe a latency."""
+"""Warnings about models that make a latency less reliable or slower."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.system.target import Target
 
-# A trained network has a few; where they are more than this, they slow whole layers down.
+# Trained networks have a few; a larger share than this slows whole layers down.
 MANY_DENORMALS = 0.01
 
 
 def warn_of_denormals(model: Model) -> float | None:
-    """Say so if many of a model's own weights are denormal; their share, None if not known."""
+    """Warn if many of a model's own weights are denormal; their share, None if not known."""
     from bricks.graph.denormals import denormal_share
 
     try:
@@ -34,7 +34,7 @@ def warn_of_denormals(model: Model) -> float | None:
 
 
 def warn_of_crowding(target: Target, workers: int) -> None:
-    """Say so if several workers have too few processors to run side by side."""
+    """Warn if there are too few processors for the workers to run in parallel."""
     from bricks.backends import describe
 
     needed = workers + target.runtime.threads

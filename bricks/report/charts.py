@@ -1,7 +1,8 @@
-"""The pictures of a report as Vega-Lite specifications, made with Altair.
+"""The charts of a report as Vega-Lite specifications, made with Altair.
 
-Data stays outside: each picture draws the rows that the page has under the name ``rows``, so that
-what several of them show is in the page once. Colours of text and lines are the style sheet's.
+Data stays outside: each chart draws the rows that the page stores under the name ``rows``, so that
+data shared by several charts is in the page once. The style sheet sets the colours of text and
+lines. Must not compute what it shows.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from typing import Any
 
 import altair as alt
 
-# Colours that people who see few colours tell apart (after Okabe and Ito, 2008), readable on light
-# and on dark; more operators than these share a grey.
+# A colour-blind safe palette (after Okabe and Ito, 2008), readable on light and on dark; all
+# further operators share a grey.
 _HUES = ["#2B83C4", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#B3A100", "#999999"]
 _BLUE, _VERMILION, _GREY = _HUES[0], _HUES[4], _HUES[-1]
 
-# Of what is counted, ticks only at whole numbers.
+# For counts, ticks only at whole numbers.
 _WHOLE = alt.ExprRef("min(6, domain('y')[1])")
 
 # Pixels of one model's row, and of one operator's.
@@ -29,9 +30,9 @@ def _rows() -> alt.Chart:
 
 
 def _done(chart: Any, height: int | None = None, *, step: int = 0, by: str = "title") -> Spec:
-    """As wide as there is room; ``height`` pixels high, or ``step`` for each value of ``by``.
+    """As wide as the page allows; ``height`` pixels high, or ``step`` for each value of ``by``.
 
-    How many there are only the page's script knows: what it needs for that is in ``usermeta``.
+    Only the page's script knows the number of values: its parameters are in ``usermeta``.
     """
     spec: Spec = chart.properties(width="container").to_dict()
     if height is not None:
@@ -67,7 +68,7 @@ _LATENCY_TIPS = _tips(
 
 
 def normalised() -> Spec:
-    """Estimates with their intervals relative to what was measured, a model each row."""
+    """Estimates with their intervals relative to measured latencies, one row per model."""
     x = alt.X("low_ratio:Q", title="estimate / measured", scale=alt.Scale(zero=False, padding=12))
     base = _rows().encode(y=_model())
     interval = base.mark_rule(strokeWidth=2).encode(
@@ -87,7 +88,7 @@ def normalised() -> Spec:
 
 
 def estimates() -> Spec:
-    """Estimates with their intervals, where no model was run as a whole."""
+    """Estimates with their intervals, if no model was run as a whole."""
     base = _rows().encode(y=_model())
     x = alt.X("low_ms:Q", title="latency, ms", scale=alt.Scale(type="log"))
     interval = base.mark_rule(strokeWidth=2, color=_BLUE).encode(x=x, x2="high_ms:Q")
@@ -113,7 +114,7 @@ def against() -> Spec:
 
 
 def errors() -> Spec:
-    """How many models are off by how much."""
+    """Histogram of the errors over models."""
     bars = _rows().mark_bar(color=_BLUE)
     return _done(
         bars.encode(
@@ -151,7 +152,7 @@ def similarity(models: int) -> Spec:
 
 
 def costly() -> Spec:
-    """How few bricks hold most of the time of all models."""
+    """The share of all models' time that the costliest bricks hold."""
     line = _rows().mark_line(color=_BLUE, interpolate="step-after")
     return _done(
         line.encode(
@@ -225,7 +226,7 @@ def breakdown() -> Spec:
 
 
 def timeline() -> Spec:
-    """A model's bricks one after another, as they are executed."""
+    """A model's bricks in execution order."""
     bars = _rows().mark_bar(height={"band": 0.9}, minBandSize=1)
     return _done(
         bars.encode(
@@ -241,7 +242,7 @@ def timeline() -> Spec:
 
 
 def roofline() -> Spec:
-    """What bricks reach, over the operations that they do for each byte, below the peaks."""
+    """The roofline chart: each brick's rate over its operations per byte, below the peaks."""
     x = alt.X(
         "intensity:Q",
         title="operations per byte",

@@ -1,4 +1,4 @@
-"""Two targets beside each other, for terminals: from the same data that ``--json`` prints."""
+"""The comparison of two targets, for terminals: from the same data that ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bricks.report.tables import NOTABLE_SHARE, percent, seconds
 
 Row = Mapping[str, Any]
 
-# So many are shown; ``--json`` has all.
+# This many are shown; ``--json`` has all.
 _MAX_BRICKS, _MAX_PARTS, _MAX_MODELS = 10, 5, 3
 
 
@@ -92,7 +92,7 @@ def _head(facts: Row) -> Iterator[str]:
 
 
 def _models_table(models: Sequence[Row], common: Row | None) -> Table:
-    """Estimates on both sides, and what is left of their ratio beside what all have in common."""
+    """Estimates on both targets, and the rest of their ratio beyond the common change."""
     table = _table("model", "old", "new", "ratio", "interval", "beside common", "", left=("",))
     for row in models:
         beside = "–" if common is None else f"{row['ratio'] / common['ratio']:.3f}"
@@ -143,13 +143,13 @@ def _remarks(models: Sequence[Row]) -> Iterator[str]:
 
 
 def _bricks_of(row: Row, missing: str) -> str:
-    """How many bricks a side lacks, in words."""
+    """How many bricks are unmeasured on a target, in words."""
     count = sum(not part[f"{missing}_occurrences"] for part in row["contributions"])
     return "1 brick" if count == 1 else f"{count} bricks"
 
 
 def _bricks_table(bricks: Sequence[Row]) -> Table:
-    """What is beyond noise, the slowest first."""
+    """The changes beyond noise, the slowest first."""
     table = _table("brick", "operators", "old", "new", "ratio", "interval", "rounds", "models",
                    left=("operators", "models"))  # fmt: skip
     for row in bricks[:_MAX_BRICKS]:
@@ -167,7 +167,7 @@ def _bricks_table(bricks: Sequence[Row]) -> Table:
 
 
 def _parts(model: Row) -> Table:
-    """What most of a model's difference comes from."""
+    """The bricks behind most of a model's difference."""
     table = _table("brick", "operators", "occurrences", "old", "new", "difference", "",
                    left=("operators", ""))  # fmt: skip
     for part in model["contributions"][:_MAX_PARTS]:

@@ -10,15 +10,15 @@ from rich.text import Text
 from bricks.errors import printable
 from bricks.report.tables import Row, number, percent, seconds
 
-# Bricks that take less than this share of a model, together, are one line at the end.
+# Bricks that together take less than this share of a model are one line at the end.
 _REST = 0.02
 
-# Characters of the first column: more would part figures from what they are of.
+# The maximum width of the first column: beyond it, figures are far from their names.
 _WIDEST = 56
 
 
 def explanation_lines(row: Row, most: int | None) -> list[Text | Table | str]:
-    """What there is to say of one model; of its bricks at most so many (None: all)."""
+    """The explanation of one model; at most this many of its bricks (None: all)."""
     peaks = row["peaks"]
     known = [
         f"{peaks['flops_per_s'] / 1e9:.3g} GFLOP/s" if peaks["flops_per_s"] else None,
@@ -46,7 +46,7 @@ def explanation_lines(row: Row, most: int | None) -> list[Text | Table | str]:
 def explanation_table(row: Row, most: int | None) -> Table:
     """Operators, the one that takes longest first, and the bricks of each."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    # Keys and shapes are cut off where a terminal is narrow: figures never are.
+    # Keys and shapes are truncated where a terminal is narrow: figures never are.
     table.add_column("operator and brick", no_wrap=True, overflow="ellipsis", max_width=_WIDEST)
     for title in (
         "share", "places", "latency", "GFLOP/s", "GB/s", "FLOP/byte", "of peak", "bound by",
@@ -91,7 +91,7 @@ def _shown(bricks: Sequence[Row], most: int | None) -> set[str]:
 
 
 def _short(brick: Row) -> str:
-    """So much of a key that nobody takes it for another, and whether it was measured."""
+    """An unambiguous prefix of a key, and whether the brick was measured."""
     key = f"{brick['brick'][:11]}{' (predicted)' if brick['predicted'] else ''}"
     return printable(f"{key} {brick['shapes']}")
 

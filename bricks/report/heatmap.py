@@ -1,4 +1,4 @@
-"""A picture of how similar models are: one square for every two, dark where they share bricks.
+"""Draws the similarity of models: one square for every two, darker the more bricks they share.
 
 Must not compute what it shows.
 """
@@ -20,24 +20,24 @@ SUFFIXES = (".svg", ".png")
 
 _DPI = 160
 _MAX_WITH_NUMBERS = 16  # squares large enough to be written into
-_GRID = 6.5  # inches; squares are smaller than that allows only down to what can be read
+_GRID = 6.5  # inches; the squares do not shrink below the smallest readable size
 _SMALLEST, _LARGEST = 0.125, 0.5  # inches a square
 _MARKS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 1.0)
 _GREY = "0.55"
-# Colours that people who see few colours tell apart (Okabe and Ito, 2008).
+# A colour-blind safe palette (Okabe and Ito, 2008).
 _KINDS = (
     "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#0072B2", "#000000",
 )  # fmt: skip
 
 
 def check_picture(path: Path) -> None:
-    """Raise :class:`UsageError` where no picture can be drawn, before there is work to lose."""
+    """Raise :class:`UsageError` if no picture can be drawn, before any other work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{path}: a picture's name ends in {' or '.join(SUFFIXES)}")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.parent}: make it first")
     try:
-        import matplotlib  # noqa: F401  # whether it is there
+        import matplotlib  # noqa: F401  # only checks that it is installed
     except ImportError as exc:
         raise UsageError(
             "pictures need matplotlib, which is not installed: pip install 'onnx-bricks[plots]'"
@@ -47,18 +47,18 @@ def check_picture(path: Path) -> None:
 def draw_similarity(
     similarity: Similarity, path: Path, *, title: str, kinds: Mapping[str, str] | None = None
 ) -> None:
-    """Draw the grid into an SVG or PNG file, similar models side by side.
+    """Draw the grid into an SVG or PNG file, similar models next to each other.
 
-    ``kinds`` says of what kind a model is (its task, say), by name; kinds are told by colours at
-    the left edge. Raises :class:`UsageError` if there is no model, or what the file is called is
-    no picture, and :class:`BricksError` if it cannot be written.
+    ``kinds`` gives the kind of a model (its task, say), by name; colours at the left edge mark the
+    kinds. Raises :class:`UsageError` if there is no model or the file name has no picture
+    extension, and :class:`BricksError` if the file cannot be written.
     """
     check_picture(path)
     if not similarity.models:
         raise UsageError(f"{path}: there is no model to draw: give one")
     import matplotlib
 
-    # Texts stay texts, and the same grid gives the same bytes.
+    # Text stays text, and the same grid gives the same bytes.
     settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "bricks"}
     with matplotlib.rc_context(settings):
         figure = _figure(similarity, title, kinds or {})
@@ -78,7 +78,8 @@ def _figure(similarity: Similarity, title: str, kinds: Mapping[str, str]) -> Fig
     count = len(order)
     square = min(_LARGEST, max(_SMALLEST, _GRID / count))
     side = square * count
-    # Axes are placed by hand in inches: labels may stand out, the picture is cut to what is drawn.
+    # Axes are placed in inches: labels may extend beyond them, the picture is cropped to its
+    # contents.
     figure = Figure(figsize=(side, side))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     points = min(9.0, 72 * square * 0.78)
@@ -101,8 +102,8 @@ def _squares(axes: Axes, similarity: Similarity, order: list[int], points: float
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import PowerNorm
 
-    # Nothing in common is left white: a square is drawn, and kept in the file, only for something.
-    # Most pairs share little: equal steps of colour would show only what is nearly the same.
+    # Pairs with nothing in common stay white: no square is drawn or stored for them. Most pairs
+    # share little: equal steps of colour would only show the nearly identical ones.
     found = {
         (row, column): similarity.grid[i][j]
         for row, i in enumerate(order)
@@ -118,7 +119,7 @@ def _squares(axes: Axes, similarity: Similarity, order: list[int], points: float
         **lines,
     )
     axes.add_collection(squares)
-    # What each model has in common with itself says nothing.
+    # The similarity of a model with itself carries no information.
     own = [_corners(i, i) for i in range(len(order))]
     axes.add_collection(PolyCollection(own, facecolors="0.85", **lines))
     axes.set(xlim=(0, len(order)), ylim=(len(order), 0), aspect="equal")
@@ -150,7 +151,7 @@ def _kinds(axes: Axes, kinds: list[str | None], thick: float) -> None:
 
     known = sorted({kind for kind in kinds if kind is not None})
     if len(known) < 2:
-        return  # nothing to tell apart
+        return  # a single kind needs no legend
     colours = {kind: _KINDS[i % len(_KINDS)] for i, kind in enumerate(known)}
     high = 1 / len(kinds)
     for row, kind in enumerate(kinds):

@@ -1,7 +1,7 @@
-"""Where to draw the nodes of a graph that has one row for each, in the order they are executed.
+"""Assigns lanes to the nodes of a graph drawn with one row per node, in execution order.
 
-As histories of versions are drawn: a node stands in a lane, and its lane goes on to the last row
-that needs what it made. Must not know what nodes are.
+The layout is that of version histories: a node is in a lane, and its lane continues to the last row
+that needs its output. Must not know what nodes are.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 
 def lanes(producers: Sequence[Sequence[int]]) -> list[int]:
-    """The lane of each node, from 0; ``producers`` are the rows of those that it needs.
+    """The lane of each node, from 0; ``producers`` are the rows of its inputs.
 
-    A node goes on in the first lane that ends with it, else it begins in the first that is free.
+    A node continues the first lane that ends with it, else it begins in the first free one.
     """
     last_use = list(range(len(producers)))
     for row, needed in enumerate(producers):
         for producer in needed:
             last_use[producer] = row
-    until: list[int] = []  # by lane, the row up to which it is taken
+    until: list[int] = []  # by lane, the last row in which it is in use
     found: list[int] = []
     for row, needed in enumerate(producers):
         ending = [found[p] for p in needed if last_use[p] == row]

@@ -1,7 +1,7 @@
-"""Tables where the terminal is too narrow for them: what belongs to a row is told below its name.
+"""Tables for terminals that are too narrow: the cells of a row are listed below its name.
 
-A table that is squeezed loses ends of numbers, or breaks names letter by letter; here nothing is
-left out. Must not know what the tables are about.
+Here because a squeezed table truncates numbers, or breaks names letter by letter; this form leaves
+nothing out. Must not know what the tables are about.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-# A column of text that may be broken into lines still reads well when it is as wide as this.
+# A column of text that may wrap is still readable at this width.
 _READABLE = 16
 
 _GAP, _INDENT = 2, "  "
@@ -41,7 +41,7 @@ def _least_of(column: Column, texts: list[Text]) -> int:
 
 
 def _lines(table: Table, cells: list[list[Text]], width: int) -> Iterator[Text]:
-    """Each row: what stands in its first column, and below that the others with their titles."""
+    """Each row: its first cell, and below it the others with their titles."""
     titles = [_heading(table, column) for column in table.columns]
     for first, *others in zip(*cells, strict=True):
         yield Text(first.plain, style="bold", overflow="fold")
@@ -54,7 +54,7 @@ def _lines(table: Table, cells: list[list[Text]], width: int) -> Iterator[Text]:
 
 
 def _filled(pairs: list[Text], width: int) -> Iterator[Text]:
-    """As many ``pairs`` a line as fit; one that is longer than a line is broken by the console."""
+    """As many ``pairs`` per line as fit; the console wraps a pair that is longer than a line."""
     line = Text(_INDENT)
     for pair in pairs:
         empty = line.plain == _INDENT
@@ -71,5 +71,5 @@ def _heading(table: Table, column: Column) -> Text:
 
 
 def _text(cell: RenderableType) -> Text:
-    """What stands in a cell; markup has no meaning here."""
+    """The text of a cell; markup has no meaning here."""
     return cell if isinstance(cell, Text) else Text(str(cell))

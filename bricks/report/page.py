@@ -1,7 +1,7 @@
-"""A report as one HTML file that needs nothing else: no network, no server, no other file.
+"""A report as one self-contained HTML file: no network, no server, no other file.
 
-Templates stand beside this module; Jinja escapes whatever a model calls itself, and scripts only
-ever set text. Must not compute what it shows.
+Templates are next to this module; Jinja escapes all model names, and scripts only ever set text.
+Must not compute what it shows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bricks.report.tables import percent, seconds, size
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
-# Bricks of the table of those that cost a zoo most.
+# Number of bricks in the table of a zoo's costliest bricks.
 _MAX_COSTLY = 100
 
 
 def check_renderer() -> None:
-    """Raise :class:`UsageError` where what makes pages is not installed."""
+    """Raise :class:`UsageError` if the packages that make pages are not installed."""
     try:
-        import altair  # noqa: F401  # whether it is there
+        import altair  # noqa: F401  # only checks that they are installed
         import jinja2  # noqa: F401
         import vl_convert  # noqa: F401
     except ImportError as exc:
@@ -37,7 +37,7 @@ def check_renderer() -> None:
 
 
 def render(summary: CacheSummary, *, version: str, made: str) -> str:
-    """The page; ``version`` is that of this package, ``made`` says when the page was."""
+    """The page; ``version`` is that of this package, ``made`` the time of its creation."""
     import jinja2
 
     from bricks.report import charts
@@ -85,7 +85,7 @@ def render(summary: CacheSummary, *, version: str, made: str) -> str:
 
 
 def target_label(view: TargetView) -> str:
-    """What a target is called where there are several."""
+    """The label of a target, if there are several."""
     target = view.target
     runtime, threads = target.runtime, target.runtime.threads
     level = "" if runtime.optimization == "all" else f", optimisation {runtime.optimization}"
@@ -96,7 +96,7 @@ def target_label(view: TargetView) -> str:
 
 
 def _target(view: TargetView) -> dict[str, Any]:
-    """What the template needs besides the view itself."""
+    """The template's variables besides the view itself."""
     return {
         "view": view,
         "label": target_label(view),
@@ -138,7 +138,7 @@ def _model(model: ModelView) -> dict[str, Any]:
 
 @cache
 def _library() -> str:
-    """Vega, Vega-Lite and what embeds them, as one script."""
+    """Vega, Vega-Lite and the embedding library, as one script."""
     import altair
     import vl_convert
 
@@ -148,7 +148,7 @@ def _library() -> str:
 
 
 def _in_script(data: Mapping[str, Any]) -> str:
-    """JSON that nothing in it can end: no text of it looks like a tag."""
+    """JSON that no text in it can terminate: none of it looks like a tag."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,7 +1,7 @@
-"""What the pictures of a report draw, as small as it can be: lists of numbers and indices.
+"""The data of a report's charts, in compact form: lists of numbers and indices.
 
-Everything that is said of a brick stands here once for each target, and models point to it. The
-page's script unfolds it. Must not know how it is drawn.
+All facts of a brick are stored once for each target, and models refer to them by index. The page's
+script expands them. Must not know how it is drawn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Facts = dict[str, Any]
 
 
 def page_data(summary: CacheSummary, labels: Sequence[str]) -> Facts:
-    """All data of the page; ``labels`` say what the targets are called, in their order."""
+    """All data of the page; ``labels`` are the names of the targets, in their order."""
     return {
         "targets": [_target(view) for view in summary.targets],
         "systems": _systems(summary, labels) if len(summary.targets) > 1 else [],
@@ -107,7 +107,7 @@ def _latencies(models: Sequence[ModelView]) -> list[Facts]:
 
 
 def _similar(view: TargetView) -> Facts:
-    """Titles in an order in which similar models stand together, and what is not zero."""
+    """Titles in an order that puts similar models next to each other, and the nonzero values."""
     order = view.similarity.ordered()
     grid = view.similarity.grid
     return {
@@ -122,7 +122,7 @@ def _similar(view: TargetView) -> Facts:
 
 
 def _cumulative(view: TargetView) -> list[Facts]:
-    """How much of all time the costliest bricks hold, at some fifty numbers of them."""
+    """The share of all time in the n costliest bricks, for some fifty values of n."""
     sums = list(accumulate(brick.share for brick in view.costly))
     if not sums:
         return []
@@ -133,7 +133,7 @@ def _cumulative(view: TargetView) -> list[Facts]:
 
 
 def _colored(view: TargetView, most: int = 6) -> list[str]:
-    """The operators that have a colour of their own: those that take longest over all models."""
+    """The operators with a colour of their own: those with the most time over all models."""
     total_s: dict[str, float] = defaultdict(float)
     for brick in view.costly:
         total_s[printable(brick.operator)] += brick.total_s
@@ -141,7 +141,7 @@ def _colored(view: TargetView, most: int = 6) -> list[str]:
 
 
 def _systems(summary: CacheSummary, labels: Sequence[str]) -> list[Facts]:
-    """Latencies of the models that more than one target knows, the slowest first."""
+    """Latencies of the models that more than one target has, the slowest first."""
     held = Counter(model.plan.digest for view in summary.targets for model in view.models
                    if model.estimate is not None)  # fmt: skip
     rows: list[tuple[str, float, Facts]] = []
@@ -166,5 +166,5 @@ def _systems(summary: CacheSummary, labels: Sequence[str]) -> list[Facts]:
 
 
 def _round(value: float, digits: int = 4) -> float:
-    """With so many digits: the page need not carry more than anyone can see."""
+    """Rounded to this many digits: more would only enlarge the page."""
     return float(f"{value:.{digits}g}")

@@ -13,10 +13,10 @@ from bricks.samples.sampling import Sampling
 
 Row = Mapping[str, Any]
 
-# Parts of an estimate that are smaller than this do not matter.
+# Smaller parts of an estimate than this are not mentioned.
 NOTABLE_SHARE = 0.05
 
-# Below this, other processes are the ordinary murmur of an operating system.
+# Load of other processes below this is normal for an operating system.
 NOTABLE_CORES = 0.1
 
 
@@ -81,7 +81,7 @@ def disturbance(of: Sampling) -> list[str]:
 
 
 def fleet_tables(targets: Sequence[Row], hosts: Sequence[Row]) -> list[Table]:
-    """What is measured of each target, and what each host did for it."""
+    """The measurements of each target, and the contribution of each host."""
     names = {target["system"]["key"]: target["system"]["name"] for target in targets}
     done = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("system", "threads", "bricks", "new", "predicted", "failed", "unfinished"):
@@ -114,7 +114,7 @@ def fleet_tables(targets: Sequence[Row], hosts: Sequence[Row]) -> list[Table]:
 
 
 def other_state(model: str, share: float | None) -> list[str]:
-    """A line for people if a notable part of an estimate is of another state of the machine."""
+    """A line for people if a notable part of an estimate comes from another machine state."""
     if share is None or share < NOTABLE_SHARE:
         return []
     return [
@@ -139,7 +139,7 @@ def giga(value: float | None) -> str:
 
 
 def decomposition_table(rows: Sequence[Row], union: Row) -> Table:
-    """What each model decomposes into, and all models together."""
+    """The decomposition of each model, and of all models together."""
     table = _table("model", "nodes", "bricks", "occurrences", "unique", "GFLOP", "weights")
     for row in rows:
         if row["nodes"] is not None:
@@ -180,7 +180,7 @@ def comparison_table(rows: Sequence[Row]) -> Table:
 
 
 def prediction_table(rows: Sequence[Row]) -> Table:
-    """Estimates, and where they come from."""
+    """Estimates, and their basis."""
     table = _table("model", "estimate", "interval", "critical path", "coverage")
     for row in rows:
         if row["error"] is not None and row["coverage"] is None:
@@ -199,7 +199,7 @@ def prediction_table(rows: Sequence[Row]) -> Table:
 
 
 def advice_table(rows: Sequence[Row]) -> Table:
-    """Models on systems: whether they keep a latency, how sure that is, and what it costs."""
+    """Models on systems: whether they keep a latency, with which probability, at which cost."""
     table = _table(
         "model", "batch", "system", "threads", "estimate", "interval", "keeps it", "risk",
         "a million costs", "measured",
@@ -222,7 +222,7 @@ def advice_table(rows: Sequence[Row]) -> Table:
 
 
 def backends_table(rows: Sequence[Row]) -> Table:
-    """Runtimes, a row each, with what to do about those that are missing."""
+    """Runtimes, a row each, with the remedy for missing ones."""
     table = Table(box=None, pad_edge=False)
     for title in ("runtime", "version", "execution provider", "state"):
         table.add_column(title)
@@ -259,12 +259,12 @@ def nearest_table(models: Sequence[Row]) -> Table:
 
 
 def _index(value: float) -> str:
-    """A similarity with two digits; what is not nothing never looks like it."""
+    """A similarity with two digits; a nonzero one never looks like zero."""
     return "–" if value == 0 else "<0.01" if value < 0.005 else f"{value:.2f}"
 
 
 def coverage_table(models: Sequence[Row], together: Row) -> Table:
-    """How much of each model is measured, and what measuring the rest would take."""
+    """How much of each model is measured, and the cost of measuring the rest."""
     table = _table("model", "bricks", "measured", "places", "FLOPs", "estimate", "cost", "added")
     for row in models:
         if row["error"] is None:
@@ -301,7 +301,7 @@ def facts_table(facts: Mapping[str, Any]) -> Table:
 
 
 def differences_table(names: Sequence[str], facts: Mapping[str, tuple[Any, Any]]) -> Table:
-    """Facts of two systems, of these ``names``, that are not the same."""
+    """Facts of two systems, among these ``names``, that differ."""
     table = _table("", *names)
     for fact, values in facts.items():
         table.add_row(_text(fact.replace("_", " ")), *(_text(_plain(value)) for value in values))
@@ -309,7 +309,7 @@ def differences_table(names: Sequence[str], facts: Mapping[str, tuple[Any, Any]]
 
 
 def _text(name: str) -> Text:
-    """What somebody else has named: no markup, and nothing that a terminal obeys."""
+    """A name from outside: no markup, and no control characters for the terminal."""
     return Text(printable(name))
 
 

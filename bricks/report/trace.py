@@ -1,9 +1,9 @@
 """A recomposed timeline beside a runtime's profile, as trace events: opens in ui.perfetto.dev.
 
-The JSON that Chrome and Perfetto read ("Trace Event Format"): one process for each timeline, one
-thread for each lane, a slice for each occurrence or node, called by its operators so that equal
-ones have one colour. Both slices of an occurrence say the same of it, and a flow joins them.
-Timestamps are microseconds, with nanoseconds behind the point. It must not know how either timeline
+The JSON format of Chrome and Perfetto ("Trace Event Format"): one process for each timeline, one
+thread for each lane, a slice for each occurrence or node, named after its operators so that equal
+ones have one colour. Both slices of an occurrence carry the same facts, and a flow joins them.
+Timestamps are microseconds, with nanoseconds behind the point. Must not know how either timeline
 came about.
 """
 
@@ -21,15 +21,15 @@ from bricks.samples.profile import NodeRun, NoProfile, Profile
 
 RECOMPOSED, MEASURED = "recomposed from bricks", "measured by the runtime's own profiler"
 
-# What stands for a backslash: it looks like one.
+# Replaces a backslash: it looks like one.
 BACKSLASH = "\N{REVERSE SOLIDUS OPERATOR}"
 
 _PROCESSES = {RECOMPOSED: 1, MEASURED: 2}
-# Threads of a process are numbered from a thousand times its own number: no two have one number,
-# which some viewers would take for one thread.
+# The threads of a process are numbered from a thousand times its own number: thread numbers must be
+# unique, since some viewers would merge equal ones.
 _WHOLE, _FIRST_LANE, _HOLES, _DEDUCTIONS, _FIRST_REMARK = 0, 1, 700, 800, 900
-# As many operators as have room in a slice, as many reasons as somebody reads, and as much of a
-# name: models may call nodes what they like, at any length.
+# Limits on operators per slice, on reasons, and on the length of a name: node names in models are
+# arbitrary, at any length.
 _MAX_OPERATORS, _MAX_REASONS, _MAX_CHARACTERS = 3, 3, 120
 
 Event = dict[str, Any]
@@ -37,7 +37,7 @@ Placed = tuple[int, tuple[int, int]]
 
 
 def trace_text(of: Traced) -> str:
-    """The whole file, an event a line."""
+    """The whole file, one event per line."""
     head = {"displayTimeUnit": "ns", "otherData": _about(of)}
     flows = _flows(of)
     lines = ",\n".join(map(_json, [*_recomposed(of, flows), *_measured(of, flows)]))
@@ -45,7 +45,7 @@ def trace_text(of: Traced) -> str:
 
 
 def remarks(of: Traced) -> dict[str, list[str]]:
-    """What whoever looks at a timeline must know of it, by the name of its process."""
+    """Remarks that a reader of a timeline needs, by the name of its process."""
     found = {RECOMPOSED: _of_recomposed(of), MEASURED: _of_measured(of)}
     return {process: [printable(text) for text in lines] for process, lines in found.items()}
 
@@ -121,7 +121,7 @@ def _about(of: Traced) -> dict[str, Any]:
 
 
 def _estimated(of: Traced) -> dict[str, Any]:
-    """The estimate, where there is one."""
+    """The estimate, if there is one."""
     found = of.estimate
     facts: dict[str, Any] = {"coverage": round(found.coverage, 6)}
     if isinstance(found, Estimate):
@@ -149,7 +149,7 @@ def _profiled(of: Traced, profile: Profile) -> dict[str, Any]:
 def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
     found, notes = of.recomposed, remarks(of)
     incomplete = not isinstance(of.estimate, Estimate)
-    # What cannot be shown for lack of a profile is said here.
+    # A missing profile is reported here.
     said = notes[RECOMPOSED] + (notes[MEASURED] if isinstance(of.profile, NoProfile) else [])
     lanes = ["bricks, one after the other"]
     if found.lanes > 1:
@@ -208,7 +208,7 @@ def _measured(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
 
 
 def _laid(found: Timeline) -> Iterator[Placed]:
-    """Thread and span of each entry; what has no duration is in a thread of its own."""
+    """Thread and span of each entry; entries without a duration have a thread of their own."""
     rows = _Rows()
     for entry in found.entries:
         match entry:
@@ -231,9 +231,9 @@ def _ran(profile: Profile) -> Iterator[Placed]:
 
 
 def _flows(of: Traced) -> dict[int, str]:
-    """By position, in which process the flow begins that joins an occurrence with its node.
+    """By position, the process in which the flow between an occurrence and its node begins.
 
-    Where it is earlier; of equals, in the one that the file begins with.
+    That is the process with the earlier slice; of equals, the first one in the file.
     """
     profile = of.profile
     if isinstance(profile, NoProfile):
@@ -249,30 +249,30 @@ def _flows(of: Traced) -> dict[int, str]:
 
 
 class _Rows:
-    """Where slices lie in their threads, in nanoseconds: none touches the one before it.
+    """Places slices in their threads, in nanoseconds, without overlaps.
 
-    One without a duration would be drawn inside of what begins when it does: so each has at least
-    a nanosecond, of the time of the next.
+    A slice without a duration would be drawn inside the next one with the same start: so each has
+    at least a nanosecond, taken from the next.
     """
 
     def __init__(self) -> None:
-        self._spans: dict[int, tuple[int, int]] = {}  # the last one of each thread
+        self._spans: dict[int, tuple[int, int]] = {}  # the last span of each thread
 
     def place(self, thread: int, begin_s: float, end_s: float) -> tuple[int, int]:
-        """The span of what comes next in a thread."""
+        """The span of the next slice in a thread."""
         begin = max(_ns(begin_s), self._spans.get(thread, (0, 0))[1])
         self._spans[thread] = begin, max(_ns(end_s), begin + 1)
         return self._spans[thread]
 
     def inside(self, thread: int, begin_s: float, end_s: float) -> tuple[int, int]:
-        """The span of what ran inside of the last one of a thread."""
+        """The span of a node that ran inside the last one of a thread."""
         least, most = self._spans.get(thread, (0, _ns(end_s)))
         begin = min(max(_ns(begin_s), least), most)
         return begin, min(max(_ns(end_s), begin), most)
 
 
 def _facts(of: Traced, entry: Entry, node: NodeRun | None) -> dict[str, Any]:
-    """What both timelines say of an occurrence."""
+    """The facts of an occurrence that both timelines show."""
     brick = of.bricks[_key(of, entry)]
     facts: dict[str, Any] = {
         "occurrence": entry.position,
@@ -299,7 +299,7 @@ def _facts(of: Traced, entry: Entry, node: NodeRun | None) -> dict[str, Any]:
 
 
 def _joined(event: Event, position: int, flows: Mapping[int, str], here: str) -> Event:
-    """``event`` with its end of the flow, if there is one."""
+    """``event`` with its end of the flow, if it has one."""
     if position not in flows:
         return event
     end = "flow_out" if flows[position] == here else "flow_in"
@@ -311,7 +311,7 @@ def _key(of: Traced, entry: Entry) -> str:
 
 
 def _name(of: Traced, entry: Entry) -> str:
-    """The operators of an occurrence, as far as there is room."""
+    """The operators of an occurrence, up to the limit."""
     names = [name.rpartition(".")[2] for name in of.bricks[_key(of, entry)].operators]
     more = len(names) - _MAX_OPERATORS
     return "+".join(names[:_MAX_OPERATORS]) + (f" and {more} more" if more > 0 else "")
@@ -376,11 +376,11 @@ def _length(seconds: float) -> str:
 
 
 def _json(value: Any) -> str:
-    """``value`` as Perfetto reads it, which knows no escape but that of a quotation mark.
+    """``value`` in the form that Perfetto reads: its only escape is that of a quotation mark.
 
-    It shows others as they are written, and takes a backslash at the end of a text for one that
-    belongs to the quotation mark behind it: then nothing is read at all. All texts are printable,
-    so that nothing else would be escaped.
+    Perfetto shows other escapes literally, and reads a backslash at the end of a text as an escape
+    of the quotation mark after it: then the whole file fails to load. All texts are printable, so
+    nothing else needs an escape.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("\\\\", BACKSLASH)

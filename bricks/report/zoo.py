@@ -1,4 +1,4 @@
-"""Tables of what the zoo has, from the same data that ``--json`` prints."""
+"""Tables of the zoo's models, from the same data that ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bricks.report.tables import Row, giga
 
 
 def zoo_table(rows: Sequence[Row]) -> Table:
-    """Models of the zoo, with what they take and how large they are."""
+    """Models of the zoo, with their inputs and sizes."""
     table = Table(box=None, pad_edge=False)
     for title in ("model", "task", "family", "framework", "input"):
         table.add_column(title, no_wrap=True)
