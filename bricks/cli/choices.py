@@ -1,7 +1,7 @@
-"""The values that options take, and what each means: for help, and for completion in a shell.
+"""The values of options, with a description of each: for help, and for completion in a shell.
 
-By themselves, for the library that defines them takes longer to import than people wait for either;
-a test says that they are the same. Must not know what they do.
+Here because importing the library that defines them would make both too slow; a test checks that
+they are the same. Must not know the effect of a value.
 """
 
 RUNTIMES = {

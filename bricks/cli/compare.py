@@ -116,14 +116,14 @@ def _show(result: Comparison, rows: list[dict[str, Any]], workers: int) -> None:
 
 
 def _disturbance(result: Comparison) -> list[str]:
-    """What people should know of how quiet the host was."""
+    """Remarks on the load of the host during the measurement."""
     from bricks.report.tables import disturbance
 
     return disturbance(result)
 
 
 def _doubts(result: Comparison) -> list[str]:
-    """What of the estimates was not measured, or in another state: it belongs to them."""
+    """Remarks on the parts of estimates that were not measured, or in another machine state."""
     from bricks.estimate.comparison import ModelComparison
     from bricks.report.tables import other_state, predicted
 

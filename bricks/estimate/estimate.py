@@ -1,4 +1,7 @@
-"""The result of recomposing: an estimate, or an incomplete one that names its missing bricks."""
+"""The result of recomposing: an estimate, or an incomplete one that names its missing bricks.
+
+Plain data, here so that reports need not import the calculation. Must not know how it is made.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class IncompleteEstimate:
-    """No estimate, because bricks lack a measurement; ``measured_s`` is the known part."""
+    """No estimate, because measurements of bricks are missing; ``measured_s`` is the known part."""
 
     model: str
     granularity: str

@@ -138,7 +138,7 @@ class Basis:
 
 
 def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap, ...]:
-    """The bricks and probes without a result or a prediction."""
+    """The bricks and probes without a measurement or a prediction."""
     wanted = (*plan.counts.items(), *((key, 0) for key in PROBES.values()))
     found = (_gap(key, n, results) for key, n in wanted if key not in predicted)
     return tuple(gap for gap in found if gap is not None)

@@ -1,4 +1,7 @@
-"""Efforts: how much is measured, and how much is left to be predicted."""
+"""Efforts: how much is measured, and how much is left to be predicted.
+
+Here so that benches and campaigns share the efforts. Must not know how bricks are chosen.
+"""
 
 from __future__ import annotations
 

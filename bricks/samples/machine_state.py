@@ -4,6 +4,7 @@ The speed of a machine changes: a hypervisor moves virtual processors between co
 cache and cores that don't, and the clock drops when the machine gets hot. Latencies of one state
 say little about another, so compared latencies must come from one state. The latency of the
 reference workload, in seconds, identifies a state; None means unknown, and matches every state.
+Must not know the workload.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The result of measuring: raw samples, or a failure with its reason, as two separate types."""
+"""The result of measuring: raw samples, or a failure with its reason, as two separate types.
+
+Here because the store and all estimates read it. Must not know how samples are taken.
+"""
 
 from __future__ import annotations
 

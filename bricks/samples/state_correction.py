@@ -4,7 +4,8 @@ The reference workload is mostly threads waiting for each other, so between two 
 changes more than that of most bricks: bricks of milliseconds hardly change and bricks of
 microseconds change nearly as much as the reference, or the other way round. Within a state the
 machine drifts: in a round with a slower reference, short bricks are slower too. The size of the
-correction is learned from all measurements that were taken at different reference latencies.
+correction is learned from all measurements that were taken at different reference latencies. Must
+not know how latencies were measured.
 """
 
 from __future__ import annotations

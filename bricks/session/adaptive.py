@@ -76,7 +76,7 @@ class AdaptiveMeasurement:
 
     @property
     def untried(self) -> bool:
-        """Whether no brick has been measured yet: then at least some will have to be."""
+        """Whether no brick has been measured yet: then some probably will be."""
         return bool(self._keys) and not self._latency_model.resolved(self._keys)
 
     def run(self, run: Run) -> CampaignResult:

@@ -1,4 +1,7 @@
-"""The options of a bench: checked, and converted into the settings of its parts."""
+"""The options of a bench: checked, and converted into the settings of its parts.
+
+Here so that every part gets valid settings. Must not know how the parts use them.
+"""
 
 from __future__ import annotations
 

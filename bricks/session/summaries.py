@@ -1,4 +1,7 @@
-"""Summaries of measuring, probing and comparing many models: plain data."""
+"""Summaries of measuring, probing and comparing many models.
+
+Plain data, here so that reports need not import a bench. Must not know how they are made.
+"""
 
 from __future__ import annotations
 

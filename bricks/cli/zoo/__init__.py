@@ -1,4 +1,4 @@
-"""``bricks zoo``: what is known of the models that ship with the package. One command a file."""
+"""``bricks zoo``: facts about the models that ship with the package. One command a file."""
 
 from __future__ import annotations
 

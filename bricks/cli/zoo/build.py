@@ -1,4 +1,4 @@
-"""``bricks zoo build``: models of the zoo anew, from the recipes that made them."""
+"""``bricks zoo build``: builds models of the zoo again, from their recipes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def build(
 def _rows(
     recipe: str, names: list[str], known: dict[str, ZooEntry], out: Path | None
 ) -> list[dict[str, Any]]:
-    """What came of each model; one recipe that fails doesn't stop the others."""
+    """The result of each model; one recipe that fails doesn't stop the others."""
     from bricks.zoo.recipes import NotBuilt
     from bricks.zoo.recipes import build as build_models
 
@@ -101,7 +101,7 @@ def _rows(
 
 
 def _kept(built: Built, before: ZooEntry | None, out: Path | None, zoo: Path) -> dict[str, Any]:
-    """Put a model that was built where it belongs, and compare it with the one of the manifest."""
+    """Copy a newly built model to its folder, and compare it with the manifest's."""
     same = before is not None and before.sha256 == built.sha256
     newer = before is None or built.entry["version"] > before.version
     row = _row(built.name, built.recipe, same=same, sha256=built.sha256)
@@ -130,8 +130,8 @@ def _kept(built: Built, before: ZooEntry | None, out: Path | None, zoo: Path) ->
 
 
 def _flops(path: Path) -> int | None:
-    """Operations of the model as it is written, a multiply-add being two."""
-    # Here, so that `bricks zoo list` need not import what decomposing needs.
+    """Operations of the model as written; a multiply-add counts as two."""
+    # Imported here, so that `bricks zoo list` need not import the decomposition.
     from bricks.session.bench import Bench
 
     with TemporaryDirectory() as cache, Bench(cache, granularity="1", threads=1) as bench:

@@ -1,4 +1,4 @@
-"""``bricks zoo coverage``: how much of each model is measured, and what the rest would cost."""
+"""``bricks zoo coverage``: how much of each model is measured, and the cost of the rest."""
 
 from __future__ import annotations
 

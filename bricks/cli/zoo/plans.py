@@ -1,4 +1,4 @@
-"""The plans of many models for commands: a model that has none doesn't stop the others."""
+"""The plans of many models for commands: a model without a plan doesn't stop the others."""
 
 from __future__ import annotations
 

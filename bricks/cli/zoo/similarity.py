@@ -100,7 +100,7 @@ def _nothing(name: str) -> dict[str, Any]:
 
 
 def _tasks(models: Sequence[Model | Unread]) -> dict[str, str]:
-    """The tasks of those models that are of the zoo, by name."""
+    """The tasks of the models that are in the zoo, by name."""
     zoo = {(entry.name, entry.path.parent.resolve()): entry.task for entry in entries()}
     return {
         model.name: task
