@@ -4,8 +4,8 @@ Measuring a brick reduces the uncertainty of that brick and of all similar ones,
 predictor's Gaussian process. The reduction is known before the measurement: so the planner chooses
 the bricks that narrow the estimates of models most for the time that measuring them takes (active
 learning after Cohn, Ghahramani and Jordan, *Active Learning with Statistical Models*, 1996). The
-cost of an unmeasured kernel cannot be predicted well: so one brick of each kernel comes first. Must
-not know how bricks are measured.
+latency of an unmeasured kernel cannot be predicted well: so one brick of each kernel comes first.
+Must not know how bricks are measured.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Planner:
 
     ``counts`` gives by model how often each brick counts. The covariance between bricks is computed
     once, from the initial beliefs; the weight of each brick is updated by :meth:`believe`.
-    ``familiar`` are kernels whose cost is known from other sources.
+    ``familiar`` are kernels whose latency is known from other sources.
     """
 
     def __init__(
