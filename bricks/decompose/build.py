@@ -1,4 +1,4 @@
-"""From a graph to its plan: cut, identify each piece, number the values.
+"""Build the plan of a graph: cut it, identify each piece, number the values.
 
 The same for the graph that a runtime executes and for the source graph.
 """
@@ -32,9 +32,9 @@ def build(
 ) -> Decomposition:
     """Decompose ``graph``, the source or executed graph of ``model``.
 
-    ``groups`` are nodes that the runtime executes as one, by position. ``in_place`` maps values to
-    the values whose memory they take, ``steering`` those that steer the work to what they hold in
-    this model. ``assumed`` is what to say of types that depend on data.
+    ``groups`` are the nodes, by position, that the runtime executes as one. ``in_place`` maps a
+    value to the value whose memory it reuses. ``steering`` maps the name of a steering value to
+    its contents in this model. ``assumed`` holds the plan's notes on types that depend on data.
     ``started`` is when the work on this model began (``time.perf_counter()``), for the wall time
     that is recorded.
     """
@@ -97,7 +97,7 @@ def build(
 
 
 def _read_by_shared_layers(graph: Graph, cut: Sequence[Window]) -> set[str]:
-    """What layers that stand in two bricks read: it may be hidden in one of them."""
+    """Values read by layers that belong to two bricks: one of the two may hide such a value."""
     shared = (i for window in cut if window.repeats is not None for i in window.nodes)
     return {name for i in shared for name in used_values(graph.nodes[i])}
 

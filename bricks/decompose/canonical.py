@@ -1,11 +1,11 @@
 """A canonical order of a small labelled graph, whatever order and names it came in.
 
 Identity needs it: two pieces of models are the same brick exactly when their canonical forms are
-the same bytes. Colours are refined until neighbours tell no more apart; what is still tied is
-decided by singling out each tied vertex in turn and keeping the smallest certificate. Two facts
-keep that fast. Vertices with a colour of their own can be left out, since equal colours have equal
+the same bytes. Colours are refined until neighbours distinguish no more vertices. Remaining ties
+are broken by individualising each tied vertex in turn and keeping the smallest certificate. Two
+facts keep that fast. Vertices with a colour of their own can be left out, since equal colours have equal
 edges to them, and what remains often falls into parts that are ordered one by one. And when two
-tied vertices lead to equal certificates, a symmetry maps one on the other: one of them is enough.
+tied vertices lead to equal certificates, an automorphism maps one to the other, so one is enough.
 
 Vertices are numbers with a label, edges are directed and labelled. Knows nothing of ONNX.
 """
@@ -31,7 +31,7 @@ DEPTH = 150
 
 @dataclass
 class SearchBudget:
-    """Visits of vertices that may still be made; below zero, none."""
+    """The number of vertex visits left; the search stops when it is negative."""
 
     left: int = VISITS
 
@@ -41,9 +41,9 @@ def canonical_order(
 ) -> list[int]:
     """The vertices in an order that depends on labels and edges only, not on their numbers.
 
-    Isomorphic graphs yield the same graph when renumbered by it. When the search takes more than
-    ``effort``, what is still tied keeps the order of its numbers, so that two isomorphic graphs may
-    then come out different (never the other way round).
+    Isomorphic graphs yield the same graph when renumbered by it. When the search exceeds
+    ``effort``, vertices that are still tied keep the order of their numbers. Two isomorphic graphs
+    may then differ after renumbering; graphs that are not isomorphic always differ.
     """
     search = _Search(len(labels), edges, effort or SearchBudget())
     start: dict[bytes, int] = {}
@@ -60,7 +60,7 @@ class _Search:
 
     A colour is the position at which its cell starts in the order, so that a cell can be split
     without touching the others. Colourings hold the vertices of the part under consideration;
-    those absent are told apart already, or lie in other parts.
+    the others are already distinguished, or lie in other parts.
     """
 
     def __init__(self, vertices: int, edges: Sequence[Edge], effort: SearchBudget) -> None:
@@ -85,11 +85,11 @@ class _Search:
                     groups = self._groups(cells[cell], some, colours)
                     if len(groups) > 1:
                         splits.append((cell, groups))
-            # All signatures of a round are read before any colour changes: no order of cells counts
+            # All signatures of a round are read before a colour changes: cell order has no effect.
             changed: list[int] = []
             for cell, groups in splits:
                 position = cell
-                # The largest group keeps the colour, so that few vertices have to look again.
+                # The largest group keeps the colour, so that few signatures must be recomputed.
                 for signature in sorted(groups, key=lambda seen: (-len(groups[seen]), seen)):
                     members = groups[signature]
                     cells[position] = members
@@ -146,12 +146,12 @@ class _Search:
         return best
 
     def _apart(self, v: int, size: int, colours: Colours) -> Colours:
-        """The colouring in which ``v`` is told from its cell of ``size`` vertices, refined."""
+        """The refined colouring after ``v`` is split off from its cell of ``size`` vertices."""
         chosen = colours | {v: colours[v] + size - 1}
         return self.refine(chosen, [u for _, u in self._adjacent[v] if u in chosen])
 
     def _groups(self, members: Sequence[int], dirty: Sequence[int], colours: Colours) -> Groups:
-        """The members of a cell by what they see; those not in ``dirty`` all see the same."""
+        """The members of a cell by signature; those not in ``dirty`` share one signature."""
         same = set(members).difference(dirty) if len(dirty) < len(members) else set()
         self._effort.left -= len(dirty)
         groups: Groups = {}
@@ -178,12 +178,12 @@ class _Search:
                     if u in colours and u not in seen:
                         seen.add(u)
                         members.append(u)
-            # Source order within a part, so that a search cut short is at least reproducible.
+            # Source order within a part, so that an aborted search is at least reproducible.
             parts.append({v: colours[v] for v in sorted(members)})
         return parts
 
     def _certificate(self, order: Sequence[int], colours: Colours) -> Certificate:
-        """All that is known of the part when its vertices are numbered by ``order``."""
+        """The labels and edges of the part when its vertices are numbered by ``order``."""
         self._effort.left -= len(order)
         position = {v: p for p, v in enumerate(order)}
         edges = tuple(

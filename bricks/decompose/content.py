@@ -1,7 +1,7 @@
-"""Tensors and attributes of a brick in their one form.
+"""Tensors and attributes of a brick in canonical form.
 
-ONNX can write the same tensor in several ways (raw or typed fields); here each gets one. What
-counts is said in ``identity``, which uses this; knows nothing of pieces, order and names.
+ONNX can encode the same tensor in several ways (raw or typed fields); this module picks one.
+``identity``, which uses this module, defines what counts. Must not know pieces, order or names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 
 def constant(tensor: onnx.TensorProto, name: str = "") -> onnx.TensorProto:
-    """The tensor with its values in their one form, named ``name``.
+    """The tensor with its values in canonical form, named ``name``.
 
     Raises ``ModelError`` if the values aren't held.
     """
@@ -57,7 +57,7 @@ def constant(tensor: onnx.TensorProto, name: str = "") -> onnx.TensorProto:
 
 
 def plain_attributes(node: onnx.NodeProto) -> list[onnx.AttributeProto]:
-    """The node's attributes in their one form and sorted by name, less those that are graphs."""
+    """The node's attributes in canonical form, sorted by name, without those that are graphs."""
     attributes = sorted(node.attribute, key=lambda a: a.name)
     forms = []
     for attribute in attributes:
@@ -81,7 +81,7 @@ def normal_type(kind: onnx.TypeProto) -> onnx.TypeProto:
 
 
 def _normalise(attribute: onnx.AttributeProto) -> None:
-    """Bring tensors and types of an attribute into their one form, in place."""
+    """Bring tensors and types of an attribute into canonical form, in place."""
     attribute.ClearField("doc_string")
     if attribute.HasField("t"):
         attribute.t.CopyFrom(_embedded(attribute.t))
@@ -101,7 +101,7 @@ def _normalise(attribute: onnx.AttributeProto) -> None:
 def _embedded(tensor: onnx.TensorProto) -> onnx.TensorProto:
     """The form of a tensor within an attribute: as it is, or zeros where no values are held.
 
-    An attribute can't be filled in later as a weight can, so the values have to be some.
+    Unlike a weight, an attribute cannot be filled in later, so it needs some values now.
     """
     kind = type_of(tensor)
     if not is_referenced(tensor) or value_counts(kind, steering=False):

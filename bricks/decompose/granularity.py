@@ -1,11 +1,11 @@
-"""How a graph is cut: at every node, or into sequences of at most G layers.
+"""Cut a graph at every node, or into sequences of at most G layers.
 
 The second is the benchmark generation of DLBricks (Li, Dakkak, Xiong, Hwu; ICPE 2020;
 arXiv:1911.07967, section 3.1): ``FindModelSubgraphs`` walks the topologically sorted layers with a
 window of G; ``SplitModel`` makes a runnable network of the window, or, where it cannot, a
 one-layer network of the first layer, and recurses on the rest.
 
-Cutting knows nothing of operators: only of which node feeds which.
+Must not know operators, only which node feeds which.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def split(
 ) -> list[tuple[int, ...]]:
     """Cut ``graph`` into runs of node positions; every node is in exactly one of them.
 
-    These are what bricks have of their own; how they overlap is not decided here. ``groups`` are
-    the nodes that a runtime executes as one, if it is the executed graph.
+    The runs do not overlap; ``overlap`` adds shared layers later. For the executed graph,
+    ``groups`` are the nodes that the runtime executes as one.
     """
     if granularity.executed and groups is not None:
         return list(groups)

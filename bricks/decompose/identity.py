@@ -1,7 +1,7 @@
 """Cut a brick out of a graph: its canonical form, its key, and the graph's names of its values.
 
-It is here that "the same brick" is decided. It must not know why a graph is cut where it is, nor
-anything of runtimes and measurements.
+This module defines when two bricks are the same. It must not know why a graph is cut where it is,
+nor anything of runtimes and measurements.
 
 The identity rule, version 1
 ----------------------------
@@ -11,25 +11,25 @@ serialised without its ``ir_version``. ``key_of`` computes it again from a brick
 What counts:
 
 * of each node: operator, domain, version of the domain, number of ports and which are left empty,
-  attributes that are written out, with their values; an attribute that spells its default isn't
-  the same as one left out. A tensor in an attribute counts with its values, since operators are
-  made of them (the splits of a tree, say); with type and shape only where no values are held;
+  explicit attributes with their values; an attribute that states its default differs from an
+  omitted one. A tensor in an attribute counts with its values, since operators are built from
+  them (the splits of a tree, for example); without held values, only its type and shape count;
 * topology: which value feeds which port, so that one value at two ports isn't two values; and which
   values leave the brick: those used outside, outputs of the graph, and those that nobody uses;
 * element type and shape of each input, weight, constant and output, and of each value in between
   (listed in the model's ``metadata_props``, where no runtime reads them); of sequences, optionals
   and maps the types of what they hold (listed there too);
 * whether a value is an input, computed elsewhere or fed, or an initializer;
-* what an input holds, where it is of at most 64 elements and gives a shape, a count, an axis or a
-  branch in the model it was cut from, or stands at an input in ``STEERING`` (listed in the model's
-  ``metadata_props`` too): the trip count of a Loop is as much of its work as a constant would be;
+* the contents of an input of at most 64 elements that gives a shape, a count, an axis or a branch
+  in the model it was cut from, or that feeds an input in ``STEERING`` (also listed in the model's
+  ``metadata_props``): a computed trip count of a Loop determines its work as a constant would;
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
   unsigned, or BOOL; those at the inputs in ``STEERING`` (see ``graph.steering``), also as
   floating-point numbers; strings; and empty tensors. The value must be an initializer at that very
   input: a path through other nodes isn't followed;
 * of subgraphs (If, Loop, Scan): the same, nodes and wiring, and the declared types of their inputs
   and outputs. Captured values are inputs, weights or constants of the brick; initializers of
-  subgraphs are moved outside first, and then captured. Types declared in between don't count.
+  subgraphs are moved outside first, and then captured. Types of inner values don't count.
 
 What doesn't count: names of any kind (values, nodes, graphs, dimensions), order of nodes,
 attributes, initializers, inputs and outputs, doc strings, metadata, values of weights (8-bit and
@@ -39,10 +39,10 @@ version of the file format.
 The canonical form
 ------------------
 Nodes are in a canonical order; inputs ``i0…``, weights ``w0…``, constants ``c0…`` and node outputs
-``v0…`` (``s0…`` in subgraphs) are numbered as they are met in it. Different pieces never have the
-same form, since the form holds all that counts. Equal pieces have the same, except when so many
-nodes are interchangeable that the search for the order hits its bound: ties then keep source order,
-and a brick may at worst be measured twice.
+``v0…`` (``s0…`` in subgraphs) are numbered by first use in that order. Different pieces never have
+the same form, since the form holds everything that counts. Equal pieces have the same form, except
+when so many nodes are interchangeable that the search for the order hits its bound: ties then keep
+source order, and at worst a brick is measured twice.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
 from bricks.graph.view import graph_of, parse_model, without_values
 
-# Where a weight's values are said to be; no such file exists, the values are given at load.
+# The location that weights refer to. No such file exists: values are passed when a brick is loaded.
 WEIGHTS_LOCATION = "weights"
 
-# Models older than this list initializers among their inputs, which bricks never do.
+# Models of earlier IR versions list initializers among their inputs, which bricks never do.
 _OLDEST_IR = 4
 
 Names = MutableMapping[str, str]
@@ -89,8 +89,8 @@ Names = MutableMapping[str, str]
 class Piece:
     """A brick, and the graph's names of its values in the brick's canonical order.
 
-    ``constants`` are initializers whose values are part of the brick. ``values`` are all that its
-    nodes make, outputs or not: the canonical name of the one at position k is ``v<k>``.
+    ``constants`` are initializers whose values are part of the brick. ``values`` are all values
+    that its nodes produce, outputs or not: the canonical name of the one at position k is ``v<k>``.
     """
 
     brick: Brick
@@ -107,9 +107,9 @@ def key_of(model: bytes) -> str:
 
 
 def mismatch(brick: Brick) -> str | None:
-    """What a brick that comes from elsewhere says and its model does not; None if there is nothing.
+    """How the fields of an imported brick contradict its model; None if they agree.
 
-    Its ``flops`` are taken as they are. Raises :class:`ModelError` for a model that is none.
+    ``flops`` are not checked. Raises :class:`ModelError` for bytes that are not a model.
     """
     proto = parse_model(brick.model)
     graph = graph_of(proto)
@@ -130,8 +130,8 @@ def mismatch(brick: Brick) -> str | None:
 class Cutter:
     """Cuts pieces out of one graph.
 
-    The subgraphs of its nodes have no initializers: reading has moved those outside. ``steering``
-    holds, by name, the flattened values of computed integers that steer the work. Raises
+    The subgraphs of its nodes have no initializers, because reading has moved those outside.
+    ``steering`` holds, by name, the flattened contents of computed steering values. Raises
     ``ModelError`` for initializers in subgraphs.
     """
 
@@ -206,7 +206,7 @@ class Cutter:
 
 
 class _Content:
-    """What the graph says of the values of one piece."""
+    """The kinds, types and contents of the values of one piece."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class _Content:
         return "c" if value_counts(self.type(name), steering=name in self._steered) else "w"
 
     def label(self, name: str) -> bytes:
-        """All that counts of the value, apart from its place in the topology."""
+        """The identity of the value, apart from its place in the topology."""
         kind, of = self.kind(name), self.type(name)
         value: object = b""
         if kind == "c":
@@ -252,12 +252,12 @@ class _Content:
 
 
 class _Writer:
-    """Writes the canonical model of one piece, naming values as it meets them."""
+    """Writes the canonical model of one piece, naming values by first use."""
 
     def __init__(self, content: _Content, rank: Mapping[Path, int]) -> None:
         self.names: dict[str, str] = {}
         self.outputs: list[str] = []
-        # The graph's names by kind (input, weight, constant, value in the piece), as met.
+        # The graph's names by kind (input, weight, constant, value in the piece), by first use.
         self.met: dict[str, list[str]] = {"i": [], "w": [], "c": [], "v": []}
         self._content = content
         self._rank = rank
@@ -270,7 +270,7 @@ class _Writer:
 
     @property
     def steering(self) -> dict[str, tuple[float, ...]]:
-        """What the inputs hold that steer the work, by canonical name."""
+        """The contents of the inputs that are steering values, by canonical name."""
         values = self._content.steering
         return {self.names[name]: values[name] for name in self.met["i"] if name in values}
 
@@ -312,7 +312,7 @@ class _Writer:
             graph.initializer.append(content.constant(name, self.names[name]))
 
     def _containers(self) -> dict[str, Any]:
-        """Types of what the containers that come in or go out hold, by canonical name."""
+        """Item types of the containers among inputs and outputs, by canonical name."""
         content = self._content
         names = [*self.met["i"], *self.outputs]
         types = {self.names[name]: content.type(name) for name in names}
@@ -403,7 +403,7 @@ def _describe(info: onnx.ValueInfoProto, name: str, kind: ValueType) -> None:
 
 @lru_cache(maxsize=1 << 12)
 def _declared(kind: ValueType) -> onnx.TypeProto:
-    """To copy from: a model has far fewer types than values."""
+    """A cached proto to copy from: a model has far fewer types than values."""
     return declared(kind)
 
 

@@ -1,24 +1,24 @@
-"""Bricks that overlap by one layer, so that what a runtime does over a boundary is seen.
+"""Bricks that overlap by one layer, so that fusions across a boundary are measured.
 
-DLBricks (Li, Dakkak, Xiong, Hwu; ICPE 2020; arXiv:1911.07967) cuts a model into pieces that don't
-overlap, and leaves overlapping ones as future work: a runtime fuses layers, and hands blocked
-layouts from one to the next, also where a piece ends.
+DLBricks (Li, Dakkak, Xiong, Hwu; ICPE 2020; arXiv:1911.07967) cuts a model into disjoint pieces
+and leaves overlapping ones as future work. In a whole model, a runtime fuses layers and passes
+blocked layouts also across the boundaries of pieces.
 
 Pieces are cut as without overlap. A piece takes activations from outside only by its first layer
 (``granularity``). Of the layers that feed this one, the last in the graph's order is the *shared*
-layer: the piece is run together with it, and it is run once more alone. A model's latency is then
-estimated by inclusion and exclusion along the chain of pieces,
+layer: the runtime runs the piece with the shared layer, and the shared layer alone. The latency is
+then estimated by inclusion and exclusion along the chain of pieces,
 
     T  =  sum of T(shared layer and piece)  -  sum of T(shared layer alone),
 
-in which each layer counts once net. In a chain, what it costs to convert a layout at the end of a
-piece, and at the beginning of the next, cancels out. A piece whose first layer is fed by inputs
-of the model alone has nothing to share.
+in which each layer counts once net. In a chain, the cost of converting a layout at the end of one
+piece and at the beginning of the next cancels out. A piece whose first layer reads only inputs of
+the model shares no layer.
 
-The last feeding layer, since it always makes a runnable network: no other layer that feeds the
-piece can depend on it, because those stand before it. So nothing lies between the two that would
-have to be run in the middle of the brick. What else the first layer reads, such as the other
-summand of a residual sum, stays an input, and its boundary stays unseen.
+The last feeding layer is chosen because it always yields a runnable network: the other layers that
+feed the piece come before it, so none of them depends on it, and no layer between the two would
+have to run inside the brick. Other inputs of the first layer, such as the second summand of a
+residual sum, remain inputs, and effects across those boundaries are not measured.
 
 Must not know operators: only which node feeds which.
 """
@@ -48,7 +48,7 @@ class Window:
 def windows(
     graph: Graph, granularity: Granularity, groups: Sequence[tuple[int, ...]] | None = None
 ) -> list[Window]:
-    """What ``graph`` is cut into, in the order in which it runs; ``groups`` as in :func:`split`.
+    """The windows of ``graph`` in execution order; ``groups`` as in :func:`split`.
 
     Where bricks overlap, the shared layer alone stands right before the brick that begins with it.
     """

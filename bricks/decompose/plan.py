@@ -1,4 +1,4 @@
-"""What decomposition yields: bricks, and the plan that says where they stand in a model.
+"""The result of decomposition: bricks, and the plan that lists their occurrences in a model.
 
 Frozen data that can be stored and sent; nothing here reads ONNX or knows of a runtime.
 """
@@ -13,9 +13,9 @@ from typing import Any
 
 from bricks.graph.containers import ValueType, type_from_json
 
-# How often a brick that is known by itself is run in turn, and bytes of weights that are read
-# before: more than a core keeps near. Without, small bricks come out a third too fast, with four
-# times as many up to a tenth too slow.
+# Consecutive runs of a brick that is measured without a model, and bytes of weights read before
+# them: more than a core's own caches hold. Without that read, small bricks appear a third too
+# fast; with four times as many bytes, up to a tenth too slow.
 _AGAIN, _AROUND_BYTES = 3, 4 << 20
 
 
@@ -40,7 +40,7 @@ class Brick:
     examples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """All but the model and the key, as a JSON object; the inverse is :meth:`from_json`."""
+        """The fields but model and key as a JSON object; the inverse is :meth:`from_json`."""
         return {
             "inputs": _types_json(self.inputs),
             "weights": _types_json(self.weights),
@@ -52,7 +52,7 @@ class Brick:
 
     @classmethod
     def from_json(cls, key: str, model: bytes, data: Mapping[str, Any]) -> Brick:
-        """The inverse of :meth:`to_json`; ValueError (or KeyError) for what none can be."""
+        """The inverse of :meth:`to_json`; ValueError (or KeyError) for invalid data."""
         flops, operators = data["flops"], data["operators"]
         if flops is not None and (type(flops) is not int or flops < 0):
             raise ValueError(f"brick {key} has {flops!r} operations")
@@ -86,13 +86,13 @@ class Brick:
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes of all that is read and written once: weights, inputs and outputs but texts."""
+        """Bytes read or written if each tensor moves once: weights, inputs, outputs; no texts."""
         values = (*self.weights.values(), *self.inputs.values(), *self.outputs.values())
         return _bytes_but_texts(values)
 
 
 def _types_json(types: Mapping[str, ValueType]) -> list[list[object]]:
-    """A list, for the order of ports counts and that of a JSON object does not."""
+    """A list, because the order of ports counts, and JSON objects are unordered."""
     return [[name, type_.to_json()] for name, type_ in types.items()]
 
 
@@ -101,14 +101,14 @@ def _types_of(data: Sequence[Sequence[Any]]) -> dict[str, ValueType]:
 
 
 def work_of(brick: Brick) -> float:
-    """About how much there is to do: bytes moved, and operations at twenty for a byte."""
+    """A rough amount of work in bytes: bytes moved, plus one byte for every twenty operations."""
     return (brick.flops or 0) / 20 + brick.bytes_moved
 
 
 def _bytes_but_texts(types: Iterable[ValueType]) -> int:
     total = 0
     for type_ in types:
-        try:  # not suppress(), which takes longer than all the rest: asked of every brick
+        try:  # not suppress(), which takes longer than the rest; this runs for every brick
             total += type_.size_bytes
         except KeyError:
             continue
@@ -117,18 +117,18 @@ def _bytes_but_texts(types: Iterable[ValueType]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A place in a model where a brick stands.
+    """One place in a model at which a brick stands.
 
     ``inputs`` and ``outputs`` number the model's values, in the brick's canonical order, and
-    ``weights`` its weights: two places may share them (none where that isn't known). ``in_place``
-    names the input (by position) whose memory the runtime gives to the first output, or is None
-    where the output has memory of its own.
+    ``weights`` its weights, which several occurrences may share (empty if that isn't known).
+    ``in_place`` is the position of the input whose memory the runtime reuses for the first output;
+    None if the output has memory of its own.
 
-    Where bricks overlap (see ``overlap``), a layer that stands in two of them stands alone as well,
-    to be taken away once: right before the second, while ``repeats`` is the position of the first.
-    What is made again is a value of its own. ``hidden`` are values that the brick makes and does
-    not give away, but that a brick overlapping with it takes: k and the value's number for the
-    brick's value ``v<k>``.
+    Where bricks overlap (see ``overlap``), a layer that two bricks share also has an occurrence of
+    its own, whose latency is subtracted once. It comes right before the second brick, and its
+    ``repeats`` is the position of the first. A recomputed value has a number of its own. ``hidden``
+    lists values that the brick computes but does not output, and that an overlapping brick reads:
+    k and the value's number for the brick's value ``v<k>``.
     """
 
     brick: str
@@ -142,16 +142,16 @@ class Occurrence:
 
     @property
     def times(self) -> int:
-        """How often it counts in the model's latency: 1, or -1 for what is taken away."""
+        """How often it counts in the model's latency: 1, or -1 if it is subtracted."""
         return 1 if self.repeats is None else -1
 
     @property
     def made(self) -> tuple[int, ...]:
-        """Numbers of the values that come into being here, hidden ones included."""
+        """Numbers of the values that this occurrence produces, hidden ones included."""
         return (*self.outputs, *(value for _, value in self.hidden))
 
     def to_json(self) -> list[Any]:
-        """A JSON list; what only overlapping bricks have is left out of all others."""
+        """A JSON list; fields that only overlapping bricks have are omitted for all others."""
         data = [
             self.brick, list(self.inputs), list(self.outputs), self.nodes, self.in_place,
             list(self.weights),
@@ -162,7 +162,7 @@ class Occurrence:
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> Occurrence:
-        """The inverse of :meth:`to_json`; plans of earlier versions say nothing of weights."""
+        """The inverse of :meth:`to_json`; plans of earlier versions record no weights."""
         brick, inputs, outputs, nodes, in_place, *more = data
         missing: list[Any] = [(), None, ()]
         weights, repeats, hidden = [*more, *missing[len(more) :]]
@@ -173,18 +173,18 @@ class Occurrence:
 
 
 def copies_of(occurrences: Iterable[Occurrence]) -> dict[str, int]:
-    """With how many sets of weights each brick occurs; each has its own where they aren't known."""
+    """Distinct sets of weights per brick; an occurrence of unknown weights has its own set."""
     places = {(o.brick, o.weights or i) for i, o in enumerate(occurrences)}
     return dict(Counter(key for key, _ in places))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A model as occurrences of bricks in execution order: all that recomposing needs.
+    """A model as occurrences of bricks in execution order, sufficient for recomposing it.
 
     Values are numbers; ``inputs`` and ``outputs`` are those of the model. Value ``v`` is of type
-    ``types[v]``. ``assumed`` says, a line each, what was found in a run on synthetic data and may
-    be otherwise on real data.
+    ``types[v]``. ``assumed`` lists, one a line, observations from a run on synthetic data that may
+    not hold for real data.
     """
 
     model: str
@@ -208,9 +208,9 @@ class Plan:
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each brick counts in the model: net, so that it may be 0 or less.
+        """How often each brick counts in the model, net: the count may be 0 or less.
 
-        That is how often it occurs, but for layers that overlapping bricks share.
+        It equals the number of occurrences, except for layers that overlapping bricks share.
         """
         counts: Counter[str] = Counter()
         for occurrence in self.occurrences:
@@ -219,7 +219,7 @@ class Plan:
 
     @property
     def copies(self) -> dict[str, int]:
-        """With how many sets of weights each brick occurs; each has its own where unknown."""
+        """Distinct sets of weights per brick; see :func:`copies_of`."""
         return copies_of(self.occurrences)
 
     def edges(self) -> Iterator[tuple[int, int]]:
@@ -243,9 +243,9 @@ class Plan:
         return [sorted(each) for each in needed]
 
     def problem(self, bricks: Mapping[str, Brick]) -> str | None:
-        """What cannot be in a plan that comes from elsewhere; None if there is nothing.
+        """The first inconsistency of an imported plan; None if there is none.
 
-        ``bricks`` are all that it names.
+        ``bricks`` are all bricks that the plan names.
         """
         known, values = set(self.inputs), range(len(self.types))
         for i, o in enumerate(self.occurrences):
@@ -297,7 +297,7 @@ class Plan:
 class Decomposition:
     """A plan with the bricks it names.
 
-    ``unseen_weight_bytes`` are those of weights that the model has beside those of its bricks.
+    ``unseen_weight_bytes`` counts the bytes of the model's weights beyond those of its bricks.
     """
 
     plan: Plan

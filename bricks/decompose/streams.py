@@ -1,9 +1,9 @@
-"""Which worker runs which occurrence, where several are run at the same time.
+"""Assign occurrences to workers, for models whose nodes run in parallel.
 
-ONNX Runtime runs nodes side by side only along *streams* that it is given: lists of nodes, each run
-in the model's order, which wait for each other where one needs what another has made. They are
-decided here before anything is measured, from the work in the graph: so a plan has one division,
-and a whole model is measured once for each number of workers. Knows nothing of latencies.
+ONNX Runtime runs nodes in parallel only along *streams* that the caller defines: lists of nodes,
+each run in the model's order, which wait for each other where one reads another's results. This
+module derives the streams from the work in the graph before anything is measured. So each plan has
+one division, and a whole model is measured once per number of workers. Must not know latencies.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from bricks.decompose.plan import Brick, Plan, work_of
 
-# The work in whose time another worker takes over: waking it takes some microseconds. Less than
-# this is not worth running elsewhere.
+# The cost of a handover to another worker, in units of work: waking it takes some microseconds.
+# An occurrence with less work than this is not worth moving.
 _HANDOVER = 1e5
 
 
@@ -23,7 +23,7 @@ def streams_of(plan: Plan, bricks: Mapping[str, Brick], workers: int) -> tuple[i
     """The stream of each occurrence, by position; at most ``workers``, numbered by first use.
 
     List scheduling with the model's order as the list: each occurrence goes to the worker that
-    could begin with it first, if every one took as long as there is work in it.
+    could begin it first, if the duration of each occurrence were proportional to its work.
     """
     work = {key: work_of(bricks[key]) for key in plan.keys}
     free = [0.0] * workers
@@ -35,7 +35,7 @@ def streams_of(plan: Plan, bricks: Mapping[str, Brick], workers: int) -> tuple[i
             waits = [done[p] + (_HANDOVER if chosen[p] != worker else 0.0) for p in producers]
             return max([free[worker], *waits])
 
-        worker = min(range(workers), key=begin)  # of equals the first
+        worker = min(range(workers), key=begin)  # the first of equals
         done.append(begin(worker) + work[plan.occurrences[i].brick])
         free[worker] = done[-1]
         chosen.append(worker)
@@ -46,7 +46,7 @@ def streams_of(plan: Plan, bricks: Mapping[str, Brick], workers: int) -> tuple[i
 def whole_key(plan: Plan, streams: Sequence[int], workers: int) -> str:
     """The key of the whole model run along ``streams``; run in sequence, its digest alone.
 
-    The number of workers counts too: those that have nothing to do still spin.
+    The number of workers is part of the key, because idle workers still spin.
     """
     if not streams:
         return plan.digest

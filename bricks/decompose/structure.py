@@ -1,8 +1,8 @@
 """The structure of a piece as a labelled graph, and the order in which its nodes are written.
 
-Nodes, values and subgraphs become vertices; ports become labelled edges. Labels hold all that
-counts for identity apart from the wiring, so that the canonical order of the vertices depends on
-nothing else. Knows nothing of keys and canonical names.
+Nodes, values and subgraphs become vertices; ports become labelled edges. Labels hold everything
+that counts for identity apart from the wiring, so that the canonical order of the vertices depends
+on nothing else. Must not know keys or canonical names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def ranks(
 ) -> dict[Path, int]:
     """A canonical rank for each of the piece's nodes and for those in their subgraphs.
 
-    ``label`` says of a value what counts of it (kind, type, whether it leaves the piece, …).
+    ``label`` returns the identity of a value (kind, type, whether it leaves the piece, …).
     """
     structure = _Structure(label)
     structure.add_nodes(nodes, (), structure.outside, None)
@@ -131,7 +131,7 @@ class _Structure:
         return vertex
 
     def _vertex(self, *label: object) -> int:
-        # repr tells apart any two tuples of strings, numbers and bytes.
+        # repr distinguishes any two tuples of strings, numbers and bytes.
         self.labels.append(repr(label).encode())
         return len(self.labels) - 1
 

@@ -1,4 +1,4 @@
-"""What to call models where many are shown: by their names, as far as these tell them apart."""
+"""Display titles of models where many are shown: their names, if these are distinct."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from bricks.decompose.plan import Plan
 
 
 def titles(plans: Sequence[Plan]) -> list[str]:
-    """Names of models; with their inputs, or as far as needed the digest, where several have one.
+    """Names of models; where several share a name, their inputs or, if needed, digests are added.
 
-    A model may be there with several batch sizes, and two files may have one name.
+    The list may contain one model with several batch sizes, or two files of one name.
     """
     found = [plan.model for plan in plans]
     for more in (_inputs, lambda plan: plan.digest[:11]):

@@ -1,10 +1,10 @@
-"""How much arithmetic nodes do: floating-point (or integer) operations, from types alone.
+"""Count the arithmetic of nodes: floating-point (or integer) operations, from types alone.
 
-A multiply-add is two operations. What is counted, per operator:
+A multiply-add is two operations. The counts per operator are:
 
 * convolutions and matrix products: 2 x outputs x terms of the sum; one more per output for a bias
-  and for a fused addition, one for a fused activation. Blocked layouts are counted as padded, since
-  that is what is computed;
+  and for a fused addition, one for a fused activation. Blocked layouts are counted with their
+  padding, since the runtime computes it too;
 * recurrent layers: their matrix products only; attention: matrix products and softmax;
 * pooling: window x outputs (global: inputs); reductions, argmin and cumulative sums: inputs;
 * normalisation: 8 per element (mean, variance, scale, shift), batch normalisation 2, LRN 2 x size,
@@ -13,8 +13,8 @@ A multiply-add is two operations. What is counted, per operator:
 * resizing: 2 x the inputs that an output is weighted from (4 for two linear dimensions); nearest 0;
 * moving, selecting and converting data, and constants: 0.
 
-An operator that isn't known here makes the whole piece's work unknown: never a guess. It must not
-know runtimes or times.
+An operator without a rule here makes the work of the whole piece unknown; nothing is guessed. Must
+not know runtimes or times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.topology import default_domain
 
-_MAX = 2**63 - 1  # what a database keeps as an integer
+_MAX = 2**63 - 1  # the largest integer that a database stores
 _SOFTMAX = 5
 _NORMALISE = 8
 
@@ -73,7 +73,7 @@ Rule = Callable[[_Node], int | None]
 def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
     """Operations of the nodes at these positions; None where one of them isn't known.
 
-    Not known is also what attributes make of them that fit no such operator.
+    Attributes that are invalid for their operator also give None.
     """
     total = 0
     for i in nodes:
@@ -124,7 +124,7 @@ def _conv_transpose(node: _Node) -> int:
 
 
 def _matmul(bias: int | None = None) -> Rule:
-    """Matrix product of input 0 with another, which says nothing more about the work."""
+    """Matrix product of input 0 with another, whose other sizes follow from the output."""
 
     def rule(node: _Node) -> int | None:
         if node.number("transBatchA") or node.number("transBatchB"):
@@ -168,7 +168,7 @@ def _recurrent(gates: int) -> Rule:
 
 
 def _attention(node: _Node) -> int | None:
-    """Joint projection, scores, softmax, weighted sum; without a past or sizes of its own."""
+    """Joint projection, scores, softmax, weighted sum; None with a past or custom sizes."""
     if node.has(4) or node.numbers("qkv_hidden_sizes"):
         return None
     batch, length, width = node.input(0).shape
@@ -180,7 +180,7 @@ def _attention(node: _Node) -> int | None:
 
 
 def _multi_head_attention(node: _Node) -> int | None:
-    """Scores, softmax, weighted sum; for separate query, key and value without a bias or past."""
+    """Scores, softmax, weighted sum; None with a bias or past, or a joint query, key or value."""
     if any(node.has(port) for port in (3, 6, 7)) or not (node.has(1) and node.has(2)):
         return None
     shapes = [node.input(port).shape for port in range(3)]
@@ -196,7 +196,7 @@ def _pool(node: _Node) -> int:
 
 
 def _scatter(node: _Node) -> int:
-    """Moving data, unless what is there is combined with it."""
+    """No operations for moving data; one per update where a reduction combines it."""
     return node.input(2).elements if node.text("reduction") not in ("", "none") else 0
 
 

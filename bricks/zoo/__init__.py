@@ -1,7 +1,7 @@
-"""The zoo: models that ship with the package, and how a MODEL argument becomes files.
+"""The zoo, models that ship with the package; and the resolution of a MODEL argument to files.
 
-Here so that every command reads MODEL the same way. Must not know what is inside a model file:
-nothing in this room reads ONNX.
+Separate so that every command resolves MODEL the same way. Must not know what is inside a model
+file: no module of this package reads ONNX.
 """
 
 from bricks.zoo.catalogue import ZooEntry, entries, entry, find, put, zoo_folder

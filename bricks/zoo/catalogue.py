@@ -1,9 +1,9 @@
 """Find models: by path, by folder, or by the name of a zoo model.
 
-Names are what people type, so this is where typing errors get their answer. The zoo is a folder
-of ONNX files with a ``manifest.json``; it stands in ``$BRICKS_ZOO``, else beside this module (an
-installed package), else in ``models/`` at the top of a source checkout. Must not know what an
-ONNX file holds: reading it is another room's work, and importing onnx takes longer than all this.
+Users type names, so this module also answers typing errors. The zoo is a folder of ONNX files with
+a ``manifest.json``: ``$BRICKS_ZOO``, else the one beside this module (an installed package), else
+``models/`` at the top of a source checkout. Must not know what an ONNX file holds: another package
+reads it, and importing onnx takes longer than everything here.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _MANIFEST = "manifest.json"
 _BESIDE = Path(__file__).resolve().parent / "models"
 _CHECKOUT = Path(__file__).resolve().parents[2] / "models"
 
-# How names of models begin that a recipe takes from a framework's own collections.
+# Name prefixes of models that a recipe takes from a framework's own collection.
 _SOURCES = ("gluon_", "mx_")
 
-# A message names all there is, up to so many.
+# A message names at most this many models.
 _MAX_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ZooEntry:
-    """What the manifest says of one zoo model. ``inputs`` are (name, ONNX data type, shape).
+    """The manifest's entry for one zoo model. ``inputs`` are (name, ONNX data type, shape).
 
-    ``recipe`` names the file in ``recipes/`` that builds it. ``flops`` are those of the model as
-    it is written, a multiply-add being two; None where the work of an operator is not known.
+    ``recipe`` names the file in ``recipes/`` that builds it. ``flops`` counts the operations of the
+    model before optimisation, a multiply-add being two; None where an operator's are unknown.
     """
 
     name: str
@@ -69,12 +69,12 @@ class ZooEntry:
 
 
 def find(name_or_path: str) -> list[tuple[str, Path]]:
-    """The models that ``name_or_path`` means, as (name, path of an ONNX file).
+    """The models that ``name_or_path`` refers to, as (name, path of an ONNX file).
 
-    What exists on disk wins: an ONNX file, or a folder of them (sorted by name; where the folder
-    itself holds none, its subfolders are looked into, one level deep). Then names of the zoo; one
-    may lack what says where the model comes from (``resnet50_v1`` is ``gluon_resnet50_v1``).
-    Raises :class:`ModelError` if nothing is meant, or several models of the zoo are.
+    Paths on disk take precedence: an ONNX file, or a folder of them (sorted by name; if the folder
+    itself holds none, its subfolders are searched, one level deep). Names of the zoo come next; the
+    prefix that names a model's source may be omitted (``resnet50_v1`` is ``gluon_resnet50_v1``).
+    Raises :class:`ModelError` if nothing matches, or several models of the zoo do.
     """
     if not name_or_path:  # to pathlib this is the current folder, which nobody meant
         raise ModelError("the name of a model is empty: give a file, a folder or a zoo model")
@@ -93,7 +93,7 @@ def find(name_or_path: str) -> list[tuple[str, Path]]:
 
 
 def entries() -> list[ZooEntry]:
-    """All zoo models, sorted by name; raises :class:`ModelError` if the manifest is not usable."""
+    """All zoo models, sorted by name; raises :class:`ModelError` for an unusable manifest."""
     manifest = zoo_folder() / _MANIFEST
     try:
         return list(_entries(manifest.read_text(encoding="utf-8"), manifest.parent))
@@ -120,12 +120,12 @@ def _entries(manifest: str, folder: Path) -> tuple[ZooEntry, ...]:
 
 
 def entry(name: str) -> ZooEntry:
-    """The zoo model of that name; :class:`ModelError` with the nearest one if there is none."""
+    """The zoo model called ``name``; else :class:`ModelError`, which suggests the nearest name."""
     return _called(name, "zoo model")
 
 
 def put(folder: Path, items: Iterable[dict[str, Any]]) -> None:
-    """Write entries, as the manifest has them, into the one of ``folder``; others are kept."""
+    """Write manifest entries into the manifest of ``folder``; its other entries are kept."""
     manifest = folder / _MANIFEST
     known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else []
     new = [_entry(item, folder).to_json() for item in items]
@@ -171,7 +171,7 @@ def _models_in(folder: Path) -> list[tuple[str, Path]]:
     models = []
     for subfolder in sorted(path for path in folder.iterdir() if path.is_dir()):
         files = _onnx_files(subfolder)
-        # A subfolder per model often holds "model.onnx", so the subfolder is what tells them apart.
+        # A subfolder per model often holds "model.onnx": then the subfolder distinguishes them.
         alone = len(files) == 1
         models += [(subfolder.name if alone else f"{subfolder.name}/{p.stem}", p) for p in files]
     if not models:
@@ -180,7 +180,7 @@ def _models_in(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _nearest_path(path: Path) -> Path | None:
-    """What stands in the folder of a mistyped path and is called almost the same."""
+    """The entry of a similar name in the folder of a mistyped path; None if there is none."""
     try:
         names = [
             found.name
@@ -208,7 +208,7 @@ def _hint(name: str, zoo: Iterable[str]) -> str:
 
 
 def _called(name: str, among: str) -> ZooEntry:
-    """The zoo model called ``name``, or the only one that is so but for its source's prefix."""
+    """The zoo model called ``name``, or the only one of that name after its source's prefix."""
     zoo = {entry.name: entry for entry in entries()}
     if name in zoo:
         return zoo[name]

@@ -1,8 +1,8 @@
-"""Build models of the zoo anew from their recipes, in environments of their own.
+"""Rebuild models of the zoo from their recipes, in separate environments.
 
-Recipes are programs in ``recipes/`` beside the manifest, in a source checkout alone: exporters do
-not get along with bricks, nor with each other. They are run here, never imported. Must not know
-what a recipe does, nor what is inside a model file.
+Recipes are programs in ``recipes/`` beside the manifest; only a source checkout has them. This
+module runs them and never imports them, because the requirements of exporters conflict with those
+of bricks and with each other. Must not know what a recipe does, nor what is inside a model file.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 from bricks.errors import ModelError, first_line, suggestion
 from bricks.system.environments import Environment, install
 
-# What recipes run in, by the first word of their names: the Python of an environment of its own,
-# which MXNet's last release needs to be that one; or this environment.
+# Python versions of the environments that recipes run in, by the first word of the recipe's name;
+# other recipes run in this environment. MXNet's last release requires 3.11.
 PYTHONS = {"mxnet": "3.11", "torch": "3.11"}
 _HERE = "onnx"
 _NEEDED_HERE = "onnx_graphsurgeon"
@@ -29,7 +29,7 @@ _NEEDED_HERE = "onnx_graphsurgeon"
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A model that a recipe has built: its file, and its entry for the manifest but FLOPs."""
+    """A model that a recipe has built: its file, and its manifest entry without FLOPs."""
 
     name: str
     recipe: str
@@ -60,7 +60,7 @@ def recipes(zoo: Path) -> list[str]:
 
 
 def environment_of(zoo: Path, recipe: str) -> Environment | None:
-    """What a recipe runs in; None for this environment."""
+    """The environment that a recipe runs in; None for this one."""
     kind = recipe.partition("_")[0]
     if kind == _HERE:
         return None
@@ -77,10 +77,10 @@ def build(
     out: Path,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Built | NotBuilt]:
-    """Run a recipe for models by name (none: all that it has), with files going to ``out``.
+    """Run a recipe for models by name (all of its models if none), writing files to ``out``.
 
-    ``out`` is an empty folder, and ``say`` is told what goes on. Raises :class:`ModelError` where
-    there is no such recipe, ``BackendError`` where its environment cannot be made.
+    ``out`` is an empty folder; ``say`` receives progress messages. Raises :class:`ModelError` if
+    there is no such recipe, ``BackendError`` if its environment cannot be created.
     """
     known = recipes(zoo)
     if recipe not in known:
@@ -96,7 +96,7 @@ def build(
             f"the recipe {recipe!r} needs {_NEEDED_HERE}: install bricks with its extra 'recipes'"
         )
     say(f"running the recipe {recipe}")
-    # Without the variables that steer this Python, which mean other packages there.
+    # -E ignores PYTHON* variables, which point to this environment's packages.
     command = [python, "-E", "-W", "ignore", str(zoo / "recipes" / f"{recipe}.py")]
     done = subprocess.run(
         [*command, "--out", str(out), *names],
