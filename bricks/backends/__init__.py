@@ -1,9 +1,9 @@
-"""Runtimes, one a file behind one small interface (:mod:`bricks.backends.base`).
+"""Runtimes, one per module, behind one small interface (:mod:`bricks.backends.base`).
 
-Those of other packages are found by their entry points (:mod:`bricks.backends.added`).
+Other packages register runtimes through entry points (:mod:`bricks.backends.added`).
 
-A runtime is imported by its backend alone, inside the worker process. What must be known of it
-before a worker exists (its version, so that the store can be asked) comes from package metadata.
+Only the backend imports its runtime, and only inside the worker process. Facts that are needed
+before a worker exists (the version, which store lookups need) come from package metadata.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _MXNET = Environment(
     python="3.11",
     install="bricks backends install mxnet",
 )
-# Runtimes that cannot share this environment; their version is what the lock file pins.
+# Runtimes that cannot share this environment; a lock file pins their version.
 ENVIRONMENTS = {"mxnet": _MXNET, "mxnet-unfused": _MXNET}
 
 
 def names() -> tuple[str, ...]:
-    """All runtimes there are: those of this package, and then what others add."""
+    """All runtimes: those of this package, then those that other packages add."""
     return (*BACKENDS, *(name for name in added.names() if name not in BACKENDS))
 
 
@@ -44,9 +44,9 @@ def _added(name: str) -> added.Offer:
 
 
 def describe(name: str) -> BackendInfo:
-    """What is known of a backend, without importing its runtime.
+    """The facts about a backend, without importing its runtime.
 
-    Raises :class:`BackendError` if that is not installed, and says what to do.
+    Raises :class:`BackendError` if the runtime is not installed; the message says how to fix it.
     """
     if name == "fake":
         return BackendInfo("fake", "1", "none", timed=False, parallel=True)
@@ -76,13 +76,13 @@ def describe(name: str) -> BackendInfo:
             timed=True,
             brick_optimization="all" if name == "mxnet" else "none",
             python=python,
-            bounded_memory=False,  # keeps what earlier models took; crashes where memory is short
+            bounded_memory=False,  # keeps memory of earlier models; crashes when memory is short
         )
     return added.describe(_added(name), name)
 
 
 def _build(package: str) -> str | None:
-    """What an installed package was built for: the tag of its wheel."""
+    """The platform that an installed package was built for: the tag of its wheel."""
     facts = metadata.distribution(package).read_text("WHEEL") or ""
     tags = [
         line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("Tag:")
@@ -93,17 +93,17 @@ def _build(package: str) -> str | None:
 def create(
     name: str, *, threads: int, seed: int, workers: int = 1, optimization: str = "all"
 ) -> Backend:
-    """The backend itself; imports its runtime. Meant for the worker process.
+    """The backend called ``name``; imports its runtime, so call it in the worker process.
 
-    ``workers`` is how many nodes of a model it may run at the same time, ``optimization`` one of
-    its levels.
+    ``workers`` is the number of nodes of a model that it may run at the same time, ``optimization``
+    one of its levels.
     """
     if name == "fake":
         from bricks.backends.fake import FakeBackend
 
         return FakeBackend()
     if name == "onnxruntime":
-        # Whether a model is measured is the user's own affair; and it would write to the disk.
+        # Measurements are private to the user, and telemetry would write to the disk.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         try:
             from bricks.backends.onnxruntime import OnnxRuntimeBackend
@@ -114,7 +114,7 @@ def create(
             threads=threads, seed=seed, workers=workers, optimization=optimization
         )
     if name in ("mxnet", "mxnet-unfused"):
-        # All of this is read when the library is loaded.
+        # The library reads these variables when it is loaded.
         os.environ["OMP_NUM_THREADS"] = str(threads)
         os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"
         try:

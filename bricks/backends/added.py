@@ -1,10 +1,10 @@
-"""Runtimes that other packages bring: entry points of the group ``bricks.backends``.
+"""Runtimes that other packages provide: entry points of the group ``bricks.backends``.
 
-The entry point's name is that of the runtime. It leads to a module, or any other object, with two
-functions: ``describe()``, a :class:`~bricks.backends.base.BackendInfo`, which must not import the
-runtime, and ``create(*, threads, seed, workers, optimization)``, a
-:class:`~bricks.backends.base.Backend`, called in the worker process. Names of the runtimes that
-come with this package are taken. Must not know any runtime.
+The entry point's name is the runtime's name. It refers to a module, or any other object, with two
+functions: ``describe()`` returns a :class:`~bricks.backends.base.BackendInfo` and must not import
+the runtime; ``create(*, threads, seed, workers, optimization)`` returns a
+:class:`~bricks.backends.base.Backend` and is called in the worker process. The names of this
+package's own runtimes are reserved. Must not know any runtime.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ GROUP = "bricks.backends"
 
 
 class Offer(Protocol):
-    """What an entry point leads to."""
+    """The object that an entry point refers to."""
 
     def describe(self) -> BackendInfo:
-        """What is known of the runtime without importing it."""
+        """The facts about the runtime, without importing it."""
         ...
 
     def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> Backend:
-        """The backend itself."""
+        """The backend; imports the runtime."""
         ...
 
 
 def names() -> list[str]:
-    """The names that other packages have given to runtimes."""
+    """The names of the runtimes that other packages provide."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def offer(name: str) -> Offer | None:
-    """What leads to the runtime called ``name``; None if no package has one.
+    """The entry point's object for the runtime called ``name``; None if no package has one.
 
-    Raises :class:`BackendError` if it cannot be imported, or comes with two packages.
+    Raises :class:`BackendError` if it cannot be imported, or if two packages provide the name.
     """
     points = list(entry_points(group=GROUP, name=name))
     if len(points) > 1:
@@ -49,7 +49,7 @@ def offer(name: str) -> Offer | None:
         return None
     try:
         found: Offer = points[0].load()
-    except Exception as exc:  # whatever a module does as it is imported
+    except Exception as exc:  # importing runs foreign code, which may raise anything
         raise BackendError(
             f"the runtime {name!r} of {_package(points[0])} cannot be imported"
             f" ({first_line(exc)}): install it anew, or remove it"
@@ -58,9 +58,9 @@ def offer(name: str) -> Offer | None:
 
 
 def describe(offer: Offer, name: str) -> BackendInfo:
-    """What ``offer`` says of the runtime called ``name``."""
+    """The facts that ``offer`` states about the runtime called ``name``."""
     info = _asked(offer, "describe", name)
-    # The name is in the keys of all that is measured: another one would mix two runtimes.
+    # Keys of measurements contain the name: a different one would mix two runtimes.
     if not isinstance(info, BackendInfo) or info.name != name:
         said = repr(info.name) if isinstance(info, BackendInfo) else type(info).__name__
         raise BackendError(
@@ -73,7 +73,7 @@ def describe(offer: Offer, name: str) -> BackendInfo:
 def create(
     offer: Offer, name: str, *, threads: int, seed: int, workers: int, optimization: str
 ) -> Backend:
-    """The backend that ``offer`` makes."""
+    """The backend that ``offer`` creates."""
     backend: Backend = _asked(
         offer,
         "create",
@@ -90,7 +90,7 @@ def create(
 
 
 def _asked(offer: Offer, function: str, name: str, **arguments: Any) -> Any:
-    """What one of its functions gives; all that foreign code may raise is one error."""
+    """The result of one of its functions; any exception of foreign code becomes BackendError."""
     try:
         return getattr(offer, function)(**arguments)
     except BricksError:

@@ -1,7 +1,7 @@
-"""What a runtime must offer to be measured: a small interface, spoken inside the worker process.
+"""The interface that a runtime must implement to be measured, used inside the worker process.
 
-A backend loads what it is given, and times single runs of it. Nothing of a runtime's own objects
-leaves its backend. It must not know of the store, of plans, or of how often something is sampled.
+A backend loads models and bricks and times single runs of them. No object of the runtime leaves its
+backend. It must not know the store, plans, or how many samples are taken.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bricks.graph.containers import ValueType
 @renamed_fields(real="timed", frugal="bounded_memory")
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
-    """What is known of a backend without starting it.
+    """The facts about a backend that are known without starting it.
 
-    ``timed`` is whether it takes real time, ``parallel`` whether it can run nodes side by side.
-    ``brick_optimization`` is which of its optimisations it applies to bricks, ``all`` or ``none``,
-    whichever the granularity; None where that decides. ``python`` is the interpreter that the
-    worker needs. ``bounded_memory`` is whether it holds no more memory than what is loaded needs:
-    of others nobody can tell how much a model may take. ``levels`` are those of its optimisation.
-    ``build`` is the package that it was installed from, as far as that is known.
+    ``timed`` says whether it takes real time, ``parallel`` whether it can run nodes in parallel.
+    ``brick_optimization`` is the optimisation that it applies to bricks of any granularity, ``all``
+    or ``none``; None if the granularity decides. ``python`` is the interpreter that the worker
+    needs. ``bounded_memory`` says whether it holds only the memory that the loaded models need;
+    otherwise the memory that a model takes cannot be predicted. ``levels`` are its levels of
+    optimisation. ``build`` is the package that it was installed from, if known.
     """
 
     name: str
@@ -47,11 +47,11 @@ class BackendInfo:
 class Executed:
     """The graph that a runtime executes for a model, after its own optimisation.
 
-    ``proto`` holds no weights; ``types`` has every value's type, ``observed`` names those that were
-    found in a run, since they depend on data. ``in_place`` maps a value to the value whose memory
-    the runtime gives it. ``groups`` are the nodes, by position, that the runtime executes as one,
-    in an order to run: where its fusions make no nodes that an ONNX file could hold. None: each
-    node by itself.
+    ``proto`` holds no weights; ``types`` has every value's type; ``observed`` names the values
+    whose types depend on data and were observed in a run. ``in_place`` maps a value to the value
+    whose memory the runtime reuses for it. ``groups`` are the nodes, by position, that the runtime
+    executes as one, in a valid execution order: for runtimes whose fused nodes ONNX cannot
+    represent. None: each node by itself.
     """
 
     proto: onnx.ModelProto
@@ -63,7 +63,7 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the inputs and outputs of something loaded live while it runs.
+    """Memory locations of the inputs and outputs of a loaded model while it runs.
 
     One entry per graph input (output), in order: an offset in bytes into the shared activation
     region, or None for a buffer of its own.
@@ -74,7 +74,7 @@ class Placement:
 
 
 class Placed(Protocol):
-    """Something loaded, with its inputs and outputs bound: ready to run."""
+    """A loaded model or brick with its inputs and outputs bound: ready to run."""
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""
@@ -82,7 +82,7 @@ class Placed(Protocol):
 
 
 class Loaded(Protocol):
-    """Something a backend has loaded. It may be placed more than once."""
+    """A model or brick that a backend has loaded. It may be placed more than once."""
 
     def place(self, placement: Placement, region: np.ndarray) -> Placed:
         """Bind inputs and outputs, into ``region`` (bytes) where the placement says so."""
@@ -91,10 +91,10 @@ class Loaded(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A node that a runtime ran, in seconds from the run's beginning; ``thread`` tells which did.
+    """One execution of a node on ``thread``; times are seconds from the beginning of the run.
 
-    ``name`` is that in the executed graph (see :class:`Executed`); empty where the runtime calls a
-    node otherwise each time. ``inner`` are nodes that ran inside of another.
+    ``name`` is the node's name in the executed graph (see :class:`Executed`); empty if the runtime
+    renames the node in each session. ``inner`` marks nodes that ran inside another node.
     """
 
     name: str
@@ -106,49 +106,49 @@ class NodeEvent:
 
 
 class Profiled(Protocol):
-    """A whole model whose runs the runtime itself writes down, node by node."""
+    """A whole model whose runs the runtime's own profiler records, node by node."""
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""
         ...
 
     def runs(self) -> Sequence[Sequence[NodeEvent]]:
-        """The nodes of each run so far, on each thread as they ended. No more runs can follow."""
+        """The nodes of each run so far, per thread in order of their ends. Ends the profile."""
         ...
 
 
 class Profiler(Protocol):
-    """What a backend may offer beside :class:`Backend`: a profile of the runtime's own."""
+    """An optional interface of a backend: profiles from the runtime's own profiler."""
 
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
     ) -> Profiled:
-        """``proto`` made ready as by :meth:`Backend.load`, optimised, with buffers of its own."""
+        """``proto`` loaded as by :meth:`Backend.load`, optimised, with buffers of its own."""
         ...
 
 
 class Backend(Protocol):
     """A runtime with a fixed number of threads, in this process.
 
-    ``loaders`` is how many threads may call :meth:`load` at the same time.
+    ``loaders`` is the number of threads that may call :meth:`load` at the same time.
     """
 
     loaders: int
 
     def sign_sensitive(self, operator: str) -> bool:
-        """Whether an operator takes longer where the signs of its input cannot be foreseen."""
+        """Whether an operator takes longer when the signs of its input are unpredictable."""
         ...
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
-        """The graph that is really executed for ``proto`` (a model without weights)."""
+        """The graph that the runtime executes for ``proto`` (a model without weights)."""
         ...
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
-        """Every value's type, and the values whose type was found by running ``proto``."""
+        """Every value's type, and the values whose type was observed by running ``proto``."""
         ...
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:
-        """What the values called ``names`` hold in a run of ``proto``, flattened."""
+        """The flattened contents of the values called ``names`` in a run of ``proto``."""
         ...
 
     def load(
@@ -159,14 +159,14 @@ class Backend(Protocol):
         optimize: bool,
         streams: Sequence[int] = (),
     ) -> Loaded:
-        """Make ``proto`` ready, with synthetic weights; ``key`` and the seed decide their values.
+        """Load ``proto`` with synthetic weights; ``key`` and the seed determine their values.
 
-        ``optimize`` asks for all of the runtime's graph optimisations, otherwise for none, of a
-        runtime that can have both. Inputs hold what the metadata of ``proto`` says
-        (:mod:`bricks.graph.model_metadata`), or are made up.
+        ``optimize`` selects all of the runtime's graph optimisations or none; runtimes without that
+        choice ignore it. Inputs take their values from the metadata of ``proto``
+        (:mod:`bricks.graph.model_metadata`); all others are synthetic.
 
-        With ``streams``, a number for each node of the graph that is executed for ``proto``, nodes
-        with different numbers run side by side, those with one number in order.
+        ``streams`` holds a number for each node of the graph that is executed for ``proto``. Nodes
+        with different numbers run in parallel, those with the same number in order.
         """
         ...
 
@@ -180,12 +180,12 @@ class Backend(Protocol):
     ) -> Sequence[Any]:
         """The outputs of ``proto`` with these weights and inputs, in the order of its outputs.
 
-        Arrays, and for what is no tensor lists, dicts and None.
+        Tensors are arrays; sequences are lists, maps are dicts, an absent optional is None.
         """
         ...
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
     ) -> tuple[Executed, Mapping[str, np.ndarray]]:
-        """As :meth:`executed`, with the weights as that graph wants them (fused, reordered)."""
+        """As :meth:`executed`, with the weights in the form that graph needs (fused, reordered)."""
         ...

@@ -1,8 +1,8 @@
-"""The eviction read: reads memory in place of the weights that a walk leaves out.
+"""The eviction read: reads memory in place of the weights that a walk omits.
 
 A walk over a model's bricks runs few of its occurrences, and so reads few of its weights. In the
-model, the other weights evict these from the caches before they are read again. So before each
-pass, as many bytes as the walk leaves out are read. It must not know what is measured.
+model, the other weights evict these from the caches before they are read again. So the eviction
+read reads as many bytes as the walk omits, before each pass. It must not know what is measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROW_BYTES = 4 * _ROW
 
 
 def eviction_read(size_bytes: int) -> onnx.ModelProto:
-    """A model that reads so many bytes (rounded up to 4 KiB), with all threads, and writes few."""
+    """A model that reads ``size_bytes`` (rounded up to 4 KiB) with all threads, and writes few."""
     rows = max(1, -(-size_bytes // ROW_BYTES))
     graph = helper.make_graph(
         [helper.make_node("ReduceMax", ["in"], ["out"], axes=[1], keepdims=0)],

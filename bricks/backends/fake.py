@@ -1,20 +1,20 @@
-"""A runtime that computes nothing: latencies follow from the identity of what is run.
+"""A runtime that computes nothing: it derives latencies from the keys of bricks.
 
-For tests and for trying the pipeline where timing does not matter. A node's latency is decided by
-the key of the brick it would be alone; a model's is the sum of its nodes' and one call's overhead,
-so that estimates come out exact. Along streams, a node begins when the one before it in its stream
-has ended, and all that it reads is there; the model ends with the last. Samples vary by a fixed
-pattern of ±0.4 %. It has a profile of its own, as it were: half of a call's overhead comes before
-the first node, and writing a node down takes 200 ns.
+For tests and for trying the pipeline where timing does not matter. The key of a one-node brick
+determines the node's latency; a model's latency is the sum over its nodes plus one call's overhead,
+so that estimates are exact. With streams, a node begins when its predecessor in the stream has
+ended and its inputs are available; the model ends with its last node. Samples vary by a fixed
+pattern of ±0.4 %. The runtime simulates a profile too: half of a call's overhead precedes the first
+node, and recording a node takes 200 ns.
 
-Faults can be ordered by operator in the environment variable ``BRICKS_FAKE_FAULTS``, for instance
-``Sigmoid=crash,Tanh=hang,Exp=memory,Log=error``: running such an operator then ends the process,
-never returns, exhausts memory, or fails. With ``later`` it fails from its second run on, with
-``crowd`` it runs out of memory while anything else is loaded. ``Sigmoid+Tanh=crash`` concerns only
-what holds both: a whole model, say, and none of its bricks. A file that ``BRICKS_FAKE_STRUCK``
-names is made when a fault strikes. ``BRICKS_FAKE_PACE`` is how many seconds each run really takes,
-so that somebody can interrupt it. ``BRICKS_FAKE_STATE`` is a factor on all latencies, the reference
-workload's too: a machine in another state.
+The environment variable ``BRICKS_FAKE_FAULTS`` injects faults by operator. For example, with
+``Sigmoid=crash,Tanh=hang,Exp=memory,Log=error`` running such an operator ends the process, never
+returns, exhausts memory, or fails. With ``later`` it fails from its second run on; with ``crowd``
+it runs out of memory while anything else is loaded. ``Sigmoid+Tanh=crash`` applies only to graphs
+that contain both operators, such as a whole model but none of its bricks. When a fault occurs, the
+file named by ``BRICKS_FAKE_STRUCK`` is created. ``BRICKS_FAKE_PACE`` is the number of seconds that
+each run really takes, so that it can be interrupted. ``BRICKS_FAKE_STATE`` is a factor on all
+latencies, including the reference workload's: it simulates another machine state.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class FakeBackend:
         self._loaded: WeakSet[FakeLoaded] = WeakSet()
 
     def sign_sensitive(self, operator: str) -> bool:
-        """Nothing takes time."""
+        """False: latencies do not depend on data."""
         return False
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
-        """The source graph itself: this runtime optimises nothing but unused outputs away."""
+        """The source graph: this runtime's only optimisation removes unused outputs."""
         graph = _typed(proto)
         executed = onnx.ModelProto()
         executed.CopyFrom(proto)
@@ -68,11 +68,11 @@ class FakeBackend:
         return Executed(executed, graph.types, {})
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
-        """What ``onnx.shape_inference`` finds."""
+        """The types that ``onnx.shape_inference`` infers."""
         return _typed(proto).types, ()
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:
-        """Nothing: no value is ever computed, and none is needed here."""
+        """An empty mapping: this runtime computes no values and needs none."""
         return {}
 
     def load(
@@ -83,20 +83,20 @@ class FakeBackend:
         optimize: bool,
         streams: Sequence[int] = (),
     ) -> FakeLoaded:
-        """Anything loads, and takes no memory."""
+        """Load anything; loading takes no memory."""
         graph = _typed(proto)
         latencies_s = _latencies_s(graph)
         ends_s = [end_s for _, end_s in _along(graph, latencies_s, streams)] if streams else []
         latency_s = CALL_OVERHEAD_S + (max(ends_s) if streams else sum(latencies_s))
         loaded = FakeLoaded(latency_s, _fault(graph), self._loaded)
-        if key not in (REFERENCE, EVICTION_READ):  # they are there whatever else is
+        if key not in (REFERENCE, EVICTION_READ):  # these are always loaded
             self._loaded.add(loaded)
         return loaded
 
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
     ) -> FakeProfiled:
-        """Each node takes as long as its brick, and a little for writing it down."""
+        """Each node takes as long as its brick, plus the time to record it."""
         graph = _typed(proto)
         return FakeProfiled(graph, streams or [0] * len(graph.nodes), _fault(graph))
 
@@ -119,7 +119,7 @@ class FakeBackend:
 
 
 class FakeLoaded:
-    """Something with a latency; ``loaded`` is all that lies beside it."""
+    """A loaded model with a latency; ``loaded`` is the set of everything loaded."""
 
     def __init__(self, latency_s: float, fault: str | None, loaded: WeakSet[FakeLoaded]) -> None:
         self._latency_s = latency_s
@@ -137,7 +137,7 @@ class FakeLoaded:
 
 
 class FakePlaced:
-    """Something with a latency, ready to run."""
+    """A placed model with a latency, ready to run."""
 
     def __init__(self, loaded: FakeLoaded, latency_s: float, fault: str | None) -> None:
         self._loaded = loaded
@@ -171,7 +171,7 @@ class FakePlaced:
 
 
 class FakeProfiled:
-    """A model of which is known when each node runs; its stream is its thread."""
+    """A model with the start and end time of each node; a node's stream is its thread."""
 
     def __init__(self, graph: Graph, streams: Sequence[int], fault: str | None) -> None:
         written_s = [latency_s + PROFILING_S for latency_s in _latencies_s(graph)]
@@ -201,7 +201,7 @@ class FakeProfiled:
         return self._taken[-1]
 
     def runs(self) -> list[list[NodeEvent]]:
-        """The nodes of each run, as much longer as the run was."""
+        """The nodes of each run, scaled to the latency of that run."""
         return [
             [
                 replace(event, begin_s=f * event.begin_s, end_s=f * event.end_s)
@@ -212,7 +212,7 @@ class FakeProfiled:
 
 
 def node_latency_s(key: str) -> float:
-    """A latency between 10 and 510 microseconds, decided by a brick's key."""
+    """A latency between 10 and 510 microseconds, derived from a brick's key."""
     return 1e-5 + int(key.removeprefix("b1-")[:8], 16) / 0xFFFFFFFF * 5e-4
 
 
@@ -225,7 +225,7 @@ def _latencies_s(graph: Graph) -> list[float]:
 def _along(
     graph: Graph, latencies_s: Sequence[float], streams: Sequence[int]
 ) -> list[tuple[float, float]]:
-    """When each node begins and ends, in seconds from the first beginning."""
+    """The start and end of each node, in seconds from the first start."""
     runs = []
     made_s: dict[str, float] = {}
     free_s: dict[int, float] = {}

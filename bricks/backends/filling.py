@@ -1,26 +1,26 @@
-"""Bytes that are ordinary numbers for whatever floating-point type reads them.
+"""Bytes that are ordinary numbers in every floating-point type that reads them.
 
-Memory that many values of many types share cannot hold what each would like. Must not know what
-lies in it.
+Values of many types share the activation region, so its contents cannot be drawn for one type. Must
+not know which values lie in it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# After so many bytes all begins again. Four times a prime, so that rows of a matrix are not equal;
-# and more than a branch predictor can learn: MXNet's Clip takes several times as long where the
-# processor cannot foresee what is cut off.
+# The pattern repeats after this many bytes. It is four times a prime, so that rows of a matrix
+# differ, and longer than a branch predictor can learn: MXNet's Clip takes several times as long
+# when the processor cannot predict which elements are clipped.
 PERIOD = 4 * 1_048_583
 
 
 def filled(size_bytes: int, seed: int, *, signed: bool = False) -> np.ndarray:
-    """Random bytes, none of which makes a zero, denormal, infinite or NaN of 8 bits or more.
+    """Random bytes that form no zero, denormal, infinity or NaN of 8 bits or more.
 
-    Each pair of bytes is a float16 between 0.5 and 1 and a bfloat16 between 3e-5 and 4e-3, which
-    float32 is too; float64 is between 2e-38 and 2e-22. Each byte is a normal float8. ``signed``
-    makes float32 of both signs instead, of magnitudes between 0.01 and 0.9 (then float16 is up to
-    2, and float64 between 1e-17 and 1e-3).
+    Read as float16, values lie between 0.5 and 1; as bfloat16 or float32, between 3e-5 and 4e-3; as
+    float64, between 2e-38 and 2e-22. Each byte is a normal float8. With ``signed``, float32 values
+    have both signs and magnitudes between 0.01 and 0.9 (then float16 is up to 2, and float64
+    between 1e-17 and 1e-3).
     """
     random = np.random.default_rng(seed)
     pairs = random.integers(0x38, 0x3C, PERIOD // 2) << 8 | random.integers(0x20, 0x60, PERIOD // 2)

@@ -1,8 +1,8 @@
-"""Operators that large numbers slow down, and the input clamp that runs before them.
+"""Operators that large inputs slow down, and the input clamp that runs before them.
 
-A tiny result of ``exp`` is a denormal number, with which processors compute up to twenty times
-slower; sines of large numbers are slow as well. Trained models have hardly any such numbers. A walk
-over some of a model's bricks may leave out those that normalise, so that numbers grow from pass to
+A tiny result of ``exp`` is a denormal number, on which processors compute up to twenty times
+slower; sines of large numbers are slow too. Trained models produce hardly any such numbers. A walk
+over some of a model's bricks may omit the normalising ones, so that activations grow from pass to
 pass; the clamp keeps them small. It must not know what is measured.
 """
 
@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 
 INPUT_CLAMP = "input clamp"
 
-# Found by running some fifty operators with ONNX Runtime on numbers of magnitudes from 1e-25 to
-# 1e30. Attention is here for the softmax in it.
+# Found by running some fifty operators with ONNX Runtime on inputs of magnitudes from 1e-25 to
+# 1e30. Attention is listed because it contains a softmax.
 _MAGNITUDE_SENSITIVE = frozenset(
     (
         *("Softmax", "LogSoftmax", "BiasSoftmax", "Exp", "Softplus", "Mish"),
@@ -28,12 +28,12 @@ _LIMIT = 1.0
 
 
 def magnitude_sensitive(operator: str) -> bool:
-    """Whether ``operator`` may take longer where its input is large."""
+    """Whether ``operator`` may take longer when its input is large."""
     return operator in _MAGNITUDE_SENSITIVE
 
 
 def input_clamp(elements: int) -> onnx.ModelProto:
-    """A model that clamps so many float32 numbers to -1 … 1."""
+    """A model that clamps ``elements`` float32 numbers to -1 … 1."""
     shape = [elements]
     limits = {"low": -_LIMIT, "high": _LIMIT}
     graph = helper.make_graph(

@@ -1,10 +1,10 @@
 """The reference workload: a fixed piece of work that is timed in every round.
 
-How long it takes says how the machine is just then, whatever is being measured: how fast its cores
-are, and, with several threads, how far apart. (Virtual processors move between cores that share a
-cache and cores that don't, and a whole model may take twice as long then.) So it is a chain of
-small layers, each of which reads what all threads have just written. It must not know what it is
-compared with.
+Its latency tracks the machine state independently of the bricks under measurement: the speed of the
+cores and, with several threads, the cost of communication between them. (A hypervisor moves virtual
+processors between cores that share a cache and cores that don't; a whole model may then take twice
+as long.) So it is a chain of small layers, each of which reads data that all threads have just
+written. It must not know which measurements it is compared with.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from onnx import TensorProto, helper
 # Bumped whenever the workload changes: its latencies are compared across rounds.
 REFERENCE = "r2-layers"
 
-# Activations are so small that passing them on is a large part, and the one weight stays in a
-# core's own cache: on two cores that share no cache it takes twice as long (230 against 117 us on
-# an EPYC), and hardly varies otherwise.
+# Activations are small enough for communication to be a large part of the latency, and the one
+# weight stays in a core's own cache. On two cores that share no cache the workload takes twice as
+# long (230 against 117 us on an EPYC); otherwise it hardly varies.
 _LAYERS, _ROWS, _WIDTH = 16, 32, 128
 
 
 def reference() -> onnx.ModelProto:
-    """Matrix products and activations in turn, on one weight without values."""
+    """Alternating matrix products and activations, on one weight without values."""
     weight = TensorProto(
         name="weight",
         data_type=TensorProto.FLOAT,

@@ -3,11 +3,11 @@
 Identity needs it: two pieces of models are the same brick exactly when their canonical forms are
 the same bytes. Colours are refined until neighbours distinguish no more vertices. Remaining ties
 are broken by individualising each tied vertex in turn and keeping the smallest certificate. Two
-facts keep that fast. Vertices with a colour of their own can be left out, since equal colours have equal
-edges to them, and what remains often falls into parts that are ordered one by one. And when two
+facts keep that fast. Vertices with a unique colour can be left out, since equal colours have equal
+edges to them; the remaining graph often falls into parts that are ordered one by one. And when two
 tied vertices lead to equal certificates, an automorphism maps one to the other, so one is enough.
 
-Vertices are numbers with a label, edges are directed and labelled. Knows nothing of ONNX.
+Vertices are numbers with a label; edges are directed and labelled. Must not know ONNX.
 """
 
 from __future__ import annotations

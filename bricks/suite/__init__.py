@@ -1,6 +1,6 @@
 """Suites: benchmarks that travel to other hosts.
 
-Must not know how anything is measured, nor what was.
+Must not know how anything is measured, nor any measurement.
 """
 
 from bricks.suite.private import decoys

@@ -1,7 +1,8 @@
-"""Archives of files: written so that the same content gives the same bytes, and read with care.
+"""Archives of files: written reproducibly, and read as untrusted input.
 
-An archive may come from anybody. Nothing of it is unpacked to a disk, names are looked up and never
-followed, and nothing is read that is larger than a suite may be. Must not know what files mean.
+The same content gives the same bytes. An archive may come from an untrusted source: this module
+unpacks nothing to disk, treats names as lookup keys and never as paths, and enforces size limits
+before it reads. Must not know what files mean.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from bricks.errors import SuiteError
 
 MANIFEST = "manifest.json"
 
-# Zip files count years from here; every file has this time.
+# The epoch of zip files; every file gets this time stamp.
 _BEGINNING = (1980, 1, 1, 0, 0, 0)
 
-# Models and bricks in a suite have no weights: what is larger than this is none, or a bomb.
+# Models and bricks in a suite have no weights: a larger file is invalid, or a zip bomb.
 MAX_FILE_BYTES, _MAX_BYTES, MAX_FILES = 256 << 20, 4 << 30, 1_000_000
 
 
 def write(path: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Write ``files`` by name, and ``manifest`` with their digests; all of it, or nothing.
+    """Write ``files`` by name, and ``manifest`` with their digests, atomically.
 
-    They are stored as they are: what compression makes of them depends on a library's version.
+    Files are stored uncompressed, because compressed bytes depend on the library's version.
     """
     digests = {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(files)}
     told = json.dumps({**manifest, "files": digests}, indent=1, ensure_ascii=False)
@@ -51,17 +52,17 @@ def write(path: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -
 class Archive:
     """An archive that is open for reading; a context manager.
 
-    Each file but the manifest is named in it with its SHA-256, and is checked when it is read.
+    The manifest lists every other file with its SHA-256, which is checked when the file is read.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises :class:`SuiteError` for what is no archive of a suite."""
+        """Raises :class:`SuiteError` for a file that is not an archive of a suite."""
         self._path = path
         try:
             self._zip = zipfile.ZipFile(path)
         except OSError as exc:
             raise SuiteError(f"{path} cannot be read ({exc.strerror}): give another file") from exc
-        # What the library raises for archives that are damaged, or made with what it cannot read.
+        # The library raises these for archives that are damaged or use unsupported features.
         except (zipfile.BadZipFile, NotImplementedError, ValueError) as exc:
             raise SuiteError(f"{path} is cut off, or no suite: generate it again") from exc
         try:
@@ -88,7 +89,7 @@ class Archive:
         self._zip.close()
 
     def read(self, name: str) -> bytes:
-        """The content of a file; :class:`SuiteError` if it is not as it was written."""
+        """The content of a file; :class:`SuiteError` if its digest does not match."""
         content = self._content(name) if name in self._digests else None
         if content is None or hashlib.sha256(content).hexdigest() != self._digests[name]:
             raise self._altered(name)
@@ -97,7 +98,7 @@ class Archive:
     def _content(self, name: str) -> bytes:
         try:
             return self._zip.read(name)
-        except Exception as exc:  # what decompressors raise is of no common class
+        except Exception as exc:  # exceptions of decompressors have no common class
             raise self._altered(name) from exc
 
     def _altered(self, name: str) -> SuiteError:
@@ -106,7 +107,7 @@ class Archive:
         )
 
     def _check_sizes(self) -> None:
-        """Told sizes are kept to: reading stops at them."""
+        """Check the declared sizes; reading stops at them."""
         infos = self._zip.infolist()
         largest = max((info.file_size for info in infos), default=0)
         total = sum(info.file_size for info in infos)
@@ -123,7 +124,7 @@ class Archive:
         return found
 
     def _check_names(self) -> None:
-        """Every file once, and none that the manifest does not name or that lies elsewhere."""
+        """Check that each file occurs once, is listed in the manifest, and lies in the archive."""
         found = [info.filename for info in self._zip.infolist()]
         if sorted(found) != sorted([MANIFEST, *self._digests]):
             odd = sorted(set(found) ^ {MANIFEST, *self._digests})

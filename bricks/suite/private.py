@@ -1,8 +1,8 @@
-"""What a brick may tell of the model it was cut from, and bricks that hide it among others.
+"""Private suites: detect bricks that identify their model, and add decoy bricks.
 
-A brick has no names, no weights and nothing around it. What can still give a model away are words
-in it: labels in attributes or constants, operators of somebody's own. And which bricks there are:
-so others are mixed in. Must not know how suites are written.
+A brick has no names, no weights and no neighbours. Text in it can still identify a model: labels in
+attributes or constants, names of custom operators. The set of bricks can too, so decoys are mixed
+in. Must not know how suites are written.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from bricks.errors import SuiteError
 from bricks.graph.topology import all_nodes, default_domain
 from bricks.graph.view import parse_model
 
-# Operators of these domains are anybody's.
+# The operators of these domains are public.
 _PUBLIC = frozenset(("", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-# What Einsum computes is written in letters that stand for dimensions.
+# The equation of Einsum consists of letters that stand for dimensions.
 _EQUATION = re.compile(r"[A-Za-z,.> -]*")
 _LONGEST_EQUATION = 64
 
 
 def refuse_what_tells(bricks: Iterable[Brick]) -> None:
-    """Raise :class:`SuiteError` for a brick that holds words of its model's own."""
+    """Raise :class:`SuiteError` for a brick that contains text specific to its model."""
     for brick in bricks:
         for said in _told(brick):
             raise SuiteError(
@@ -38,7 +38,7 @@ def refuse_what_tells(bricks: Iterable[Brick]) -> None:
 
 
 def _told(brick: Brick) -> Iterator[str]:
-    """What a brick says in words of its own."""
+    """Text in a brick that is not public vocabulary."""
     proto = parse_model(brick.model)
     for node in all_nodes(proto.graph):
         if default_domain(node.domain) not in _PUBLIC:
@@ -60,7 +60,7 @@ def _told(brick: Brick) -> Iterator[str]:
 
 
 def _texts(attribute: onnx.AttributeProto) -> Iterator[str]:
-    """All text of an attribute; that of subgraphs is in their nodes."""
+    """All text of an attribute; the text of subgraphs is found through their nodes."""
     for raw in (attribute.s, *attribute.strings, *attribute.t.string_data):
         yield raw.decode("utf-8", "replace")
     for tensor in attribute.tensors:
@@ -69,7 +69,7 @@ def _texts(attribute: onnx.AttributeProto) -> Iterator[str]:
 
 @cache
 def _public_words() -> frozenset[str]:
-    """The operators of ONNX, and the words with which it describes their attributes."""
+    """The operators of ONNX, and the words in the descriptions of their attributes."""
     schemas = defs.get_all_schemas_with_history()
     found = {schema.name for schema in schemas}
     for attribute in (each for schema in schemas for each in schema.attributes.values()):
@@ -81,7 +81,7 @@ def _public_words() -> frozenset[str]:
 def decoys(
     mine: Mapping[str, Brick], others: Iterable[Mapping[str, Brick]], wanted: int
 ) -> dict[str, Brick]:
-    """So many bricks of ``others`` that are not ``mine``: models one after the other."""
+    """``wanted`` bricks of ``others`` that are not in ``mine``, model by model."""
     found: dict[str, Brick] = {}
     for model in others:
         for key in sorted(model.keys() - mine.keys()):

@@ -1,9 +1,9 @@
-"""A suite: models without weights, how they were cut, and the bricks: a benchmark that travels.
+"""A suite, a portable benchmark: models without weights, the granularity, and the bricks.
 
-What a runtime executes depends on the processor that it runs on. So a suite holds the models
-themselves, and they are decomposed anew where it is measured; that takes a tenth of a second each.
-The bricks in it are those of the host that made it, for whoever wants to look at them, or to run
-them by other means. Must not know how anything is measured.
+The graph that a runtime executes depends on the processor. So a suite holds the models, and the
+host that measures it decomposes them again, which takes a tenth of a second per model. The bricks
+in a suite are those of the host that wrote it, for inspection or for use with other tools. Must not
+know how anything is measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bricks.system import Runtime
 
 FORMAT, VERSION = "bricks-suite", 1
 
-# Before, every weight had to be an input too.
+# Before this IR version, every weight had to be an input too.
 _OLDEST_IR = 4
 
 _README = """\
@@ -76,9 +76,9 @@ docs/formats.md of the package describes all of it.
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What is measured of a suite: ``models`` without weights, to be cut at ``granularity``.
+    """The contents of a suite: ``models`` without weights, to be cut at ``granularity``.
 
-    Or, of a private one, ``bricks`` of which no model is known.
+    A private suite holds ``bricks`` instead, whose models are unknown.
     """
 
     models: tuple[Model, ...]
@@ -94,9 +94,9 @@ def write_suite(
     granularity: str,
     package: str,
 ) -> None:
-    """Write the suite of these models; the same ones give the same bytes.
+    """Write the suite of these models; the same models give the same bytes.
 
-    Two models that differ in their names alone are one, under the first of the names.
+    Models that differ only in their names are written once, under the first name.
     """
     models = {model.digest: (model, found_) for model, found_ in reversed(found)}
     bricks = {key: brick for _, d in models.values() for key, brick in d.bricks.items()}
@@ -104,7 +104,7 @@ def write_suite(
     for digest, (model, _) in models.items():
         files[f"models/{digest}.onnx"] = pack_model(model)
     files |= _files_of(bricks)
-    # Not the plans: the runtime may save nodes in another order the next time.
+    # Counts instead of plans: the runtime may save nodes in another order the next time.
     counts = {digest: d.plan.counts for digest, (_, d) in sorted(models.items())}
     files["models.json"] = _json({digest: dict(sorted(n.items())) for digest, n in counts.items()})
     names = sorted((model.name, digest) for digest, (model, _) in models.items())
@@ -125,9 +125,9 @@ def write_suite(
 def write_private_suite(
     path: Path, bricks: Mapping[str, Brick], *, runtime: Runtime, granularity: str, package: str
 ) -> None:
-    """Write a suite of these bricks, from which nobody learns what models they are of.
+    """Write a suite of these bricks that does not identify their models.
 
-    Raises :class:`SuiteError` where one holds words of its model's own.
+    Raises :class:`SuiteError` for a brick that contains text specific to its model.
     """
     refuse_what_tells(bricks.values())
     readme = _PRIVATE_README.format(
@@ -152,7 +152,7 @@ def _files_of(bricks: Mapping[str, Brick]) -> dict[str, bytes]:
 def _portable(model: bytes) -> bytes:
     """A brick in the oldest version of the file format that has its operators.
 
-    In a cache it is of that version which the first model had that it was cut from.
+    In a cache, a brick has the version of the first model that it was cut from.
     """
     proto = parse_model(model)
     imports = list(proto.opset_import)
@@ -170,7 +170,7 @@ def _told(runtime: Runtime, granularity: str, package: str) -> dict[str, Any]:
 
 
 def read_suite(path: Path) -> Suite:
-    """The suite in an archive; :class:`SuiteError` for what is none, or not as it was written."""
+    """The suite in an archive; :class:`SuiteError` for any other file, or an altered suite."""
     with Archive(path) as archive:
         try:
             form = archive.manifest["format"]
@@ -197,7 +197,7 @@ def read_suite(path: Path) -> Suite:
 
 
 def _bricks(path: Path, archive: Archive) -> list[Brick]:
-    """The bricks of a private suite, each what it says it is."""
+    """The bricks of a private suite, each checked against its key and its fields."""
     found = []
     try:
         for key, facts in json.loads(archive.read("bricks.json")).items():
@@ -212,14 +212,14 @@ def _bricks(path: Path, archive: Archive) -> list[Brick]:
 
 
 def pack_model(model: Model) -> bytes:
-    """A model as it travels: without its weights, and without a word of where they lay."""
+    """A model serialised for a suite: without its weights, and without their file locations."""
     return _weightless(model.skeleton)
 
 
 def unpack_model(source: str, name: str, digest: str, skeleton: bytes) -> Model:
-    """A model that has travelled, read with all the care that a file from anybody needs.
+    """A model from a suite, validated as untrusted input.
 
-    Raises SuiteError, which says that it came from ``source``, unless ``digest`` stands for it.
+    Raises SuiteError, which names ``source``, unless the model's digest is ``digest``.
     """
     with tempfile.TemporaryDirectory(prefix="bricks-") as folder:
         file = Path(folder) / "model.onnx"
@@ -238,7 +238,7 @@ def unpack_model(source: str, name: str, digest: str, skeleton: bytes) -> Model:
 
 
 def _weightless(skeleton: bytes) -> bytes:
-    """A skeleton that tells no more of where its weights lay."""
+    """The skeleton without the file locations of its weights."""
     proto = parse_model(skeleton)
     for tensor in all_tensors(proto.graph):
         if is_referenced(tensor):

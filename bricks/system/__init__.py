@@ -1,6 +1,6 @@
-"""The host: its fingerprint, what a process may use of it, and the target that it is part of.
+"""The host: its fingerprint, the limits on a process, and the target that it is part of.
 
-Here so that measurements of different hosts are never mixed. Must not know any runtime.
+Separate so that measurements of different hosts are never mixed. Must not know any runtime.
 """
 
 from bricks.system.fingerprint import available_memory_bytes, fingerprint, physical_cores

@@ -1,8 +1,8 @@
-"""Python environments beside this one, for software that cannot share it.
+"""Separate Python environments, for software that cannot share this one.
 
-MXNet wants an older NumPy than everything else here, and the exporters that zoo models come from do
-not get along with each other. Each has an environment of its own, made from a lock file, with a
-Python of the version that it asks for. It must not know what runs in them.
+MXNet requires an older NumPy than everything else here, and the exporters of the zoo models have
+conflicting requirements. Each has an environment of its own, created from a lock file with the
+Python version that it requires. It must not know what runs in them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pathlib import Path
 
 from bricks.errors import BackendError, first_line
 
-# Made last: what was interrupted is done again.
+# Written last, so that an interrupted installation is repeated.
 _STAMP = "ready"
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment by name: what is in it (a lock file with hashes), and its Python, ``3.11``.
+    """An environment by name: its packages (a lock file with hashes) and its Python, ``3.11``.
 
-    ``install`` is the command that makes it, for messages.
+    ``install`` is the command that creates it, for messages.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Environment:
 
     @property
     def folder(self) -> Path:
-        """Where it is or would be; another lock file, another folder."""
+        """The folder of the environment, which depends on the lock file; it may not exist yet."""
         digest = hashlib.sha256(self.lock.read_bytes() + self.python.encode()).hexdigest()
         return root() / f"{self.name}-{digest[:12]}"
 
@@ -56,7 +56,7 @@ class Environment:
         return found[1]
 
     def required(self) -> Path:
-        """Its Python; :class:`BackendError` with the command to give where it is not installed."""
+        """Its Python; if not installed, :class:`BackendError` with the command that installs it."""
         found = self.interpreter
         if found is None:
             raise BackendError(f"the environment {self.name!r} is not installed: {self.install}")
@@ -75,10 +75,10 @@ def root() -> Path:
 def install(
     environment: Environment, say: Callable[[str], None] = lambda line: None
 ) -> tuple[Path, bool]:
-    """Make ``environment`` unless it is there; its Python, and whether it was made now.
+    """Create ``environment`` unless it exists; return its Python and whether it was created.
 
-    ``say`` is told what goes on. Raises :class:`BackendError` where there is no such Python, or
-    where installing fails. Of two processes that install at once, the second waits.
+    ``say`` receives progress messages. Raises :class:`BackendError` if there is no such Python, or
+    if installing fails. If two processes install at once, the second waits.
     """
     try:
         root().mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def install(
 
 def _make(environment: Environment, say: Callable[[str], None]) -> None:
     folder = environment.folder
-    shutil.rmtree(folder, ignore_errors=True)  # what an interrupted one left
+    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted installation
     say(f"making the environment {environment.name} in {folder}")
     _run([_python(environment), "-m", "venv", str(folder)], environment)
     python = str(folder / "bin" / "python")
@@ -110,7 +110,7 @@ def _make(environment: Environment, say: Callable[[str], None]) -> None:
 
 
 def _python(environment: Environment) -> str:
-    """A Python of the version that is asked for; one on the path may be a stub that doesn't run."""
+    """A working Python of the required version; one on the path may be a stub that doesn't run."""
     if sys.version_info[:2] == tuple(map(int, environment.python.split("."))):
         return sys.executable
     name = f"python{environment.python}"
@@ -130,7 +130,7 @@ def _run(command: list[str], environment: Environment) -> None:
             return
         said.seek(0)
         lines = [line for line in said.read().splitlines() if line.strip()]
-    # The first error is the cause; what follows says that there was one.
+    # The first error line is the cause; later lines only repeat that there was one.
     line = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "")
     reason = first_line(Exception(line)) if line else f"exit status {done.returncode}"
     raise BackendError(f"the environment {environment.name!r} could not be made: {reason}")
@@ -138,7 +138,7 @@ def _run(command: list[str], environment: Environment) -> None:
 
 @contextmanager
 def _alone(environment: Environment) -> Iterator[None]:
-    """One process at a time works on an environment."""
+    """Lock the environment, so that one process at a time changes it."""
     import fcntl
 
     with open(root() / f"{environment.name}.lock", "w") as held:

@@ -1,9 +1,9 @@
-"""The fingerprint of this host: what makes latencies measured on it comparable with one another.
+"""The fingerprint of this host: the facts that make its latencies comparable with one another.
 
-``identity`` holds what decides how fast a brick runs and stays the same from day to day; two hosts
-with one identity share measurements. ``recorded`` holds what may explain a difference but changes
-with updates and settings. Neither holds the name of the host, an address or a user: a fingerprint
-travels with results. Knows nothing of runtimes or models.
+``identity`` holds facts that determine how fast a brick runs and that stay constant from day to
+day; two hosts with the same identity share measurements. ``recorded`` holds facts that may explain
+a difference but change with updates and settings. Neither holds the name of the host, an address or
+a user, because a fingerprint is published with results. Must not know runtimes or models.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path("/")
 
 
 def fingerprint(name: str | None = None) -> System:
-    """This host, called ``name``; by default after its processor and cores (``amd-epyc-2c``).
+    """This host, called ``name``; the default comes from processor and cores (``amd-epyc-2c``).
 
     Takes milliseconds on Linux and up to seconds elsewhere. A fact that can't be read is None.
     """
@@ -40,10 +40,10 @@ def fingerprint(name: str | None = None) -> System:
 
 
 def physical_cores() -> int:
-    """Physical cores that this process can keep busy, at least 1: the default number of threads.
+    """Physical cores that this process may use, at least 1: the default number of threads.
 
-    Affinity counts, and so does the processor quota of a container, rounded down: a thread that
-    waits for its quota would be measured as a slow one.
+    Affinity limits them, and so does the processor quota of a container, rounded down: a thread
+    that waits for its quota would be measured as a slow one.
     """
     cpus = logical_cpus()
     cores = count_cores(cpus, ROOT) or psutil.cpu_count(logical=False) or len(cpus)
@@ -74,7 +74,7 @@ def _identity(processor: Processor, cores: int | None, logical: int) -> dict[str
         "physical_cores": cores,
         "logical_cpus": logical,
         "cpu_quota": cpu_quota(ROOT),
-        # Rounded: firmware and kernel each take a little, and not always the same.
+        # Rounded: firmware and kernel each reserve a little memory, in varying amounts.
         "memory_gib": round(total / _GIB),
         "memory_limit_gib": round(min(limits) / _GIB, 1) if limits else None,
         "architecture": platform.machine() or None,
@@ -98,7 +98,7 @@ def _recorded(processor: Processor, root: Path) -> dict[str, Any]:
 
 
 def _turbo(cpu: Path) -> bool | None:
-    """Whether clocks above the nominal one are allowed; drivers write it in one of two ways."""
+    """Whether clocks above nominal are allowed; drivers report it in one of two files."""
     boost = read_int(cpu / "cpufreq/boost")
     if boost is not None:
         return boost == 1

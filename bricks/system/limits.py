@@ -1,8 +1,8 @@
-"""What this process may use of the host: processors by affinity and quota, memory by limit.
+"""Resource limits of this process: processors by affinity and quota, memory by limit.
 
 A container sees the whole host in ``/proc`` but gets a share of it; threads and memory beyond that
-share only slow a measurement down. Knows control groups (both versions) and nothing of what the
-processor is. Every function takes the root of the file system, so that tests can lay one out.
+share only slow a measurement down. Handles both versions of control groups; must not know what the
+processor is. Every function takes the root of the file system, so that tests can provide one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def logical_cpus() -> tuple[int, ...]:
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Processors' worth of time that the tightest control group grants; None without a limit."""
+    """The quota of the tightest control group, in processors; None without a limit."""
     quotas = [_quota_v2(folder) for folder in _groups(root, "")]
     quotas += [_quota_v1(folder) for folder in _groups(root, "cpu")]
     return min((quota for quota in quotas if quota is not None), default=None)
@@ -106,5 +106,5 @@ def _memory(folder: Path, limit: str, usage: str, reclaimable: str) -> MemoryLim
     for line in (read_text(folder / "memory.stat") or "").splitlines():
         name, _, value = line.partition(" ")
         if name == reclaimable and value.isdigit():
-            used -= int(value)  # the page cache counts as usage, but gives way
+            used -= int(value)  # the page cache counts as usage, but can be reclaimed
     return MemoryLimit(limit_bytes, max(used, 0))

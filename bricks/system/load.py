@@ -1,8 +1,8 @@
-"""What else keeps the host busy while something is timed.
+"""Load of other processes on the host during a measurement.
 
-Latencies taken beside other work are too high, and nothing in the samples says so. Two views of
-it: how much others take of the whole host meanwhile, and how long the threads of this process were
-kept from running. It must not know what is timed, nor decide what is too much.
+Other work on the host inflates latencies, and the samples do not reveal it. This module offers two
+views: the processor time that other processes use on the whole host, and the time for which threads
+of this process waited for a processor. It must not know what is timed, nor which load is too high.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ TASKS = Path("/proc/self/task")
 
 
 class ForeignLoad:
-    """Counts the processor time that others take from now on.
+    """Counts the processor time that other processes use from now on.
 
-    ``live_s`` tells the processor seconds of own processes that still run besides this one.
+    ``live_s`` returns the processor seconds of this program's other running processes.
     """
 
     def __init__(self, live_s: Callable[[], float] = lambda: 0.0) -> None:
@@ -29,7 +29,7 @@ class ForeignLoad:
         self._all_s, self._own_s = busy_s(), self._own()
 
     def cores(self) -> float:
-        """How many cores others kept busy on average; stolen time of a virtual machine counts."""
+        """The average number of cores that others kept busy, a hypervisor's stolen time included."""
         wall_s = max(time.monotonic() - self._wall_s, 1e-3)
         foreign_s = (busy_s() - self._all_s) - (self._own() - self._own_s)
         return max(0.0, foreign_s / wall_s)
@@ -39,7 +39,7 @@ class ForeignLoad:
 
 
 def busy_s() -> float:
-    """Seconds for which the processors of this host were busy since it started, all added up."""
+    """Busy seconds since the host started, summed over its processors."""
     times = psutil.cpu_times()
     return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
 
@@ -52,9 +52,9 @@ class Waiting:
         self._kept_s = _kept_s()
 
     def share(self) -> float | None:
-        """Seconds waited by all threads, and stolen by a hypervisor, per second that passed.
+        """Seconds waited by all threads, and stolen by a hypervisor, per elapsed second.
 
-        None where the system doesn't tell (anything but Linux).
+        None where the system doesn't report it (anything but Linux).
         """
         kept_s = _kept_s()
         if kept_s is None or self._kept_s is None:
@@ -64,7 +64,7 @@ class Waiting:
 
 
 def _kept_s() -> float | None:
-    """Seconds for which threads could have run and did not; None if the system doesn't tell."""
+    """Seconds for which runnable threads did not run; None if the system doesn't report it."""
     waited_ns, known = 0, False
     try:
         for task in TASKS.iterdir():

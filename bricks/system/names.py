@@ -1,8 +1,8 @@
-"""What people call a target: words that tell it apart, joined by ``/``.
+"""Readable names of targets: words that distinguish a target, joined by ``/``.
 
-A target is a digest to the cache; to people it is a host, a runtime and how that was set up, such
-as ``amd-epyc-2c/onnxruntime-1.31.1/2-threads``. Any of these words will do, in any order, as long
-as one target alone has them all. It must not know what is measured on a target.
+The cache identifies a target by a digest; users identify it by host, runtime and configuration, as
+in ``amd-epyc-2c/onnxruntime-1.31.1/2-threads``. Any of these words in any order select a target, as
+long as no other target has them all. It must not know what is measured on a target.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from bricks.system.target import Target
 
 SEPARATOR = "/"
 
-# Messages name so many targets; 'bricks systems' names all.
+# Messages name at most this many targets; 'bricks systems' names all.
 _MAX_NAMED = 3
 
 
 def names_of(targets: Sequence[Target]) -> dict[str, str]:
-    """A name for each of ``targets``, by key, that none of the others has.
+    """A unique name for each of ``targets``, by key.
 
-    The host's name, the runtime and its threads, and what is unusual; the host's key where several
-    hosts have one name, and the target's where even that is not enough.
+    It consists of the host's name, the runtime, its threads, and settings that are not the default.
+    The host's key is added where hosts share a name, the target's key where that is not enough.
     """
     hosts = {target.system.key: _plain(target.system.name) for target in targets}
     called = Counter(hosts.values())
@@ -37,14 +37,14 @@ def names_of(targets: Sequence[Target]) -> dict[str, str]:
 
 
 def target_named(text: str, targets: Sequence[Target]) -> Target:
-    """The one of ``targets`` that has all the words in ``text``, or whose key begins with it.
+    """The target whose name has all the words in ``text``, or whose key begins with ``text``.
 
-    Raises :class:`UsageError` where that is none of them, or more than one.
+    Raises :class:`UsageError` if none of ``targets`` matches, or more than one does.
     """
     words = [word.strip() for word in text.split(SEPARATOR)]
     names = names_of(targets)
     whole = [target for target in targets if names[target.key] == text]
-    if whole:  # others may have all of its words, and more
+    if whole:  # other targets may have all of its words, and more
         return whole[0]
     found = [target for target in targets if all(_has(target, word) for word in words)]
     if len(found) == 1 and all(words):
@@ -63,7 +63,7 @@ def target_named(text: str, targets: Sequence[Target]) -> Target:
 
 
 def _has(target: Target, word: str) -> bool:
-    """Whether ``word`` is one that ``target`` goes by."""
+    """Whether ``word`` identifies ``target`` or a part of it."""
     system, runtime = target.system, target.runtime
     keys = (target.key, system.key)
     if word.startswith(("t1-", "s1-")) and any(key.startswith(word) for key in keys):
@@ -82,7 +82,7 @@ def _has(target: Target, word: str) -> bool:
 
 
 def _usual(target: Target) -> list[str]:
-    """The words in its name but for the host's."""
+    """The words in the target's name, without the host's."""
     runtime = target.runtime
     words = [
         f"{runtime.backend}-{runtime.version}",
@@ -90,7 +90,7 @@ def _usual(target: Target) -> list[str]:
     ]
     if runtime.optimization != "all":
         words.append(f"optimization={runtime.optimization}")
-    if runtime.brick_optimization != "none":  # whole layers, which are optimised when they are run
+    if runtime.brick_optimization != "none":  # whole layers, which the runtime optimises
         words.append(f"bricks={runtime.brick_optimization}")
     return words
 

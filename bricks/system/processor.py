@@ -1,9 +1,9 @@
-"""What the processor is: model, instruction sets, caches, cores, read from ``/proc`` and ``/sys``.
+"""The processor: model, instruction sets, caches, cores, read from ``/proc`` and ``/sys``.
 
 Reading the files directly takes about a millisecond. py-cpuinfo knows more platforms but starts
-processes and times the clock, which takes a second or more: it is asked only where
-``/proc/cpuinfo`` doesn't exist. A fact that can't be read is None, never guessed. Knows nothing of
-limits set on a process. Functions take the root of the file system, so that tests can lay one out.
+processes and times the clock, which takes a second or more, so it is used only where
+``/proc/cpuinfo`` doesn't exist. A fact that can't be read is None, never guessed. Must not know
+limits on a process. Functions take the root of the file system, so that tests can provide one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from bricks.system.limits import read_int, read_text
 
-# Flags that name instructions. The kernel adds others of its own making (such as "nonstop_tsc"),
-# and more with each release: they must not turn a host into another system after an update.
+# Flags that name instruction sets. The kernel adds synthetic flags (such as "nonstop_tsc"), more
+# with each release: an update must not turn a host into another system.
 _INSTRUCTION_SET = re.compile(
     r"(mmx|sse|ssse|pni$|fma|f16c|avx|amx|aes|vaes|pclmul|vpclmul|gfni|sha|bmi|abm$|adx$|popcnt"
     r"|movbe|xop|neon|asimd|sve|sme(\d|_|$)|fp$|fphp|crc32|atomics|bf16|i8mm|vfp|pmull|fcma)"
@@ -29,7 +29,7 @@ _NOTABLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """Facts of the first processor; hosts with unlike processors aren't told apart by it.
+    """Facts about the first processor; they do not distinguish hosts whose processors differ.
 
     ``family``, ``model`` and ``stepping`` are as written by the platform: on Arm they are
     architecture, part and variant with revision.
@@ -51,7 +51,7 @@ class Processor:
 
     @property
     def virtual(self) -> bool | None:
-        """Whether a hypervisor says that it is there; None on processors that have no such flag."""
+        """Whether a hypervisor reports itself; None on processors that have no such flag."""
         return "hypervisor" in self.flags if "fpu" in self.flags else None
 
     @property
@@ -85,7 +85,7 @@ def read_processor(root: Path = Path("/")) -> Processor:
 
 
 def count_cores(cpus: Collection[int], root: Path = Path("/")) -> int | None:
-    """Physical cores behind the logical processors ``cpus``; None if the platform doesn't say."""
+    """Physical cores of the logical processors ``cpus``; None if the platform doesn't say."""
     cores = set()
     for cpu in cpus:
         topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"

@@ -1,4 +1,4 @@
-"""Where something is measured: a system (the host) and a runtime; together, the target."""
+"""The target of a measurement: a system (the host) and a runtime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def digest_of(facts: Mapping[str, Any]) -> str:
 
 
 def checked_price(price: float) -> float:
-    """``price`` as a number; ValueError unless it is one that can be paid."""
+    """``price`` as a number; ValueError unless it is a valid price."""
     if isinstance(price, bool) or not isinstance(price, int | float):
         raise ValueError(f"the price {price!r} is no number")
     if not (math.isfinite(price) and price >= 0):
@@ -29,7 +29,7 @@ def checked_price(price: float) -> float:
 class System:
     """Fingerprint of a host. ``identity`` decides which system it is; ``recorded`` doesn't.
 
-    ``price_per_hour`` is what one host of this kind costs, in whatever currency the user counts.
+    ``price_per_hour`` is the price of one host of this kind, in any currency.
     """
 
     name: str
@@ -44,14 +44,14 @@ class System:
 
     @property
     def processors(self) -> float:
-        """How many logical processors threads have: a container's quota may be part of one."""
+        """Logical processors available to threads; a container's quota may be a fraction of one."""
         logical, quota = self.identity["logical_cpus"], self.identity["cpu_quota"]
         return float(logical if quota is None else min(logical, quota))
 
     def differences(self, other: System) -> dict[str, dict[str, tuple[Any, Any]]]:
-        """The facts that differ, of both systems: of the ``identity``, and of what is ``recorded``.
+        """The facts in which two systems differ: those of ``identity`` and of ``recorded``.
 
-        A fact that one of them lacks is None there.
+        A fact that is missing from one system is None for it.
         """
         return {
             part: {
@@ -66,7 +66,7 @@ class System:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Everything known of the system; no price, where none is."""
+        """All fields of the system; an unknown price is omitted."""
         facts = {"key": self.key, **asdict(self)}
         if self.price_per_hour is None:
             del facts["price_per_hour"]
@@ -75,9 +75,9 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What executes bricks: all of it decides the latency, so all of it is identity.
+    """The runtime that executes bricks: every field affects latency, so all are its identity.
 
-    But for ``build``, which package of that version is installed: it may explain a difference.
+    Except ``build``, the installed package of that version, which may only explain a difference.
     ``brick_optimization`` is the optimisation that the runtime applies to each brick: ``none``
     where bricks are nodes of an already optimised graph, ``all`` where they are pieces of the
     source graph. Whole models always run with all of ``optimization``: the runtime's levels are
@@ -93,13 +93,13 @@ class Runtime:
     build: str | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything known of the runtime; left out is what is usual, and was not always told."""
+        """All fields of the runtime; an unknown ``build`` and the default level are omitted."""
         facts = self.identity
         return facts if self.build is None else {**facts, "build": self.build}
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides which runtime it is."""
+        """The fields that identify the runtime."""
         facts = asdict(self)
         del facts["build"]
         if self.optimization == "all":
@@ -109,15 +109,16 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A system and a runtime: what a brick is measured on, once."""
+    """A system and a runtime; each brick is measured once per target."""
 
     system: System
     runtime: Runtime
 
     def executes_like(self, other: Target) -> bool:
-        """Whether a runtime makes the same graph of a model on both: threads do not matter to that.
+        """Whether the runtime executes the same graph for a model on both targets.
 
-        What does is its version and optimisation, and the processors' instructions.
+        That depends on its version and optimisation and on the processors' instruction sets, not on
+        the number of threads.
         """
         return replace(self.runtime, threads=1) == replace(other.runtime, threads=1) and all(
             self.system.identity.get(fact) == other.system.identity.get(fact)

@@ -1,13 +1,14 @@
 """MXNet on CPU, with oneDNN: the framework of the DLBricks paper (there 1.5.1 with MKL).
 
-Lives in an environment of its own, since MXNet wants an older NumPy than everything else. Models
-and bricks come as ONNX and are translated. MXNet's own fusions make operators that no ONNX file
-could hold: what it executes is therefore said as groups of source nodes, each of which is a brick
-that is fused again when it runs alone. Without them, it runs what Gluon's ``hybridize()`` does, and
-what MXNet was at the time of the paper.
+It has an environment of its own, because MXNet requires an older NumPy than everything else. The
+backend translates models and bricks from ONNX. MXNet's own fusions create operators that ONNX
+cannot represent. The executed graph is therefore a list of groups of source nodes; each group is a
+brick, which MXNet fuses again when it runs alone. Without fusions, MXNet executes the same graph as
+Gluon's ``hybridize()``, which is how MXNet worked at the time of the paper.
 
-Operators are run by the calling thread (MXNet's naive engine): handing each call to a thread of the
-engine takes as long as ten small layers, on both sides of a comparison.
+The calling thread runs operators (MXNet's naive engine): handing each call to a thread of the
+engine takes as long as ten small layers, in whole models and in bricks. Must not know plans or the
+store.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from bricks.graph.view import graph_of, upstream, without_values
 
 
 class MxnetBackend:
-    """MXNet's CPU context, with its fusions if ``fuse``.
+    """MXNet's CPU context, with its fusions if ``fuse`` is true.
 
-    The number of threads is set before it is imported.
+    The number of threads is set before MXNet is imported.
     """
 
-    loaders = 1  # its engine takes orders from one thread
+    loaders = 1  # its engine accepts calls from one thread only
 
     def __init__(self, *, seed: int, fuse: bool) -> None:
         logging.getLogger().setLevel(logging.ERROR)
@@ -55,27 +56,27 @@ class MxnetBackend:
         self._fuse = fuse
 
     def sign_sensitive(self, operator: str) -> bool:
-        """Clip does, and stands behind much of what convolutional networks consist of."""
+        """True for all operators: Clip is sensitive and implements many convolutional layers."""
         return True
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
-        """The source graph, and which of its nodes MXNet fuses."""
+        """The source graph, with the groups of nodes that MXNet fuses."""
         graph = _graph(proto)
         translation = translate(graph, _bounds(graph, without_values(proto)))
         source = onnx.ModelProto()
         source.CopyFrom(proto)
-        del source.graph.node[:]  # outputs that nobody uses are left out
+        del source.graph.node[:]  # unused outputs are omitted
         source.graph.node.extend(graph.nodes)
         alone = [(i,) for i in range(len(graph.nodes))]
         together = groups(graph, translation.fused()) if self._fuse else alone
         return Executed(source, graph.types, {}, groups=together)
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
-        """What ``onnx.shape_inference`` finds: MXNet runs nothing whose shapes are open."""
+        """The types that ``onnx.shape_inference`` infers: MXNet runs no graph with open shapes."""
         return _graph(proto).types, ()
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
-        """Small values in one run on synthetic data."""
+        """The contents of small values in one run on synthetic data."""
         part = upstream(proto, names)
         graph = graph_of(part, _graph(proto).types)
         weights, inputs = self._synthesised(part, graph, "observed")
@@ -89,7 +90,7 @@ class MxnetBackend:
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
     ) -> LoadedGraph:
-        """A graph with synthetic weights and inputs; it knows no streams."""
+        """A graph with synthetic weights and inputs; ``streams`` are not supported."""
         graph = _graph(proto)
         weights, inputs = self._synthesised(proto, graph, key)
         return self._loaded(graph, {**weights, **_bounds(graph, without_values(proto))}, inputs)
@@ -103,14 +104,14 @@ class MxnetBackend:
         optimize: bool,
     ) -> Sequence[Any]:
         """One run with given weights and inputs."""
-        # oneDNN lays weights out anew where they are, and these are not ours.
+        # oneDNN converts the layout of weights in place, and these belong to the caller.
         own = {name: values.copy() for name, values in weights.items()}
         return self._run(_graph(proto), own, feeds)
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
     ) -> tuple[Executed, Mapping[str, np.ndarray]]:
-        """The source graph with its own weights: fusions change neither."""
+        """The source graph with the model's own weights: fusions change neither."""
         return self.executed(proto), weights
 
     def _run(
@@ -155,7 +156,7 @@ class MxnetBackend:
 
 
 def _graph(proto: onnx.ModelProto) -> Graph:
-    """The graph of ``proto`` with all of its types, as the source graph of a model is made."""
+    """The graph of ``proto`` with all types, inferred as for the source graph of a model."""
     stated = graph_of(proto)
     inputs = tuple((name, stated.types[name]) for name in stated.inputs)
     held = held_values(proto)
@@ -176,10 +177,10 @@ def _graph(proto: onnx.ModelProto) -> Graph:
 
 
 def _shifts(graph: Graph) -> set[str]:
-    """Biases and means of normalisations: what they do to the sign of values.
+    """Biases and means of normalisations, which determine the signs of activations.
 
-    Made up, both are positive, and would leave most values on one side of zero; which half of them
-    is cut off is what takes MXNet's Clip its time, for it guesses.
+    Synthetic ones are all positive, and would leave most values on one side of zero. The latency of
+    MXNet's Clip depends on the signs, because it branches on them.
     """
     return {
         name
@@ -190,10 +191,10 @@ def _shifts(graph: Graph) -> set[str]:
 
 
 def _bounds(graph: Graph, weights: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
-    """The bounds of Clip among ``weights``, such that it is a ReLU6.
+    """Values for the bounds of Clip among ``weights`` that make it a ReLU6.
 
-    Values of weights are no part of a brick, but MXNet fuses only what is cut off at zero; and
-    where that does not happen, it takes a layer as long to cut off anywhere else.
+    Values of weights are not part of a brick, but MXNet fuses Clip only if its lower bound is zero.
+    If MXNet does not fuse it, the latency does not depend on the bounds.
     """
     bounds = {}
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""Other shapes, parts and sizes of the same values; and sums along axes.
+"""Translations of operators that reshape, slice, resize or gather arrays, and of reductions.
 
 See :mod:`bricks.backends.mxnet.operators`.
 """
@@ -23,7 +23,7 @@ def shape_of(n: Node) -> Symbol:
 
 @operator("Flatten")
 def flatten(n: Node) -> Symbol:
-    """A matrix of all that there is."""
+    """A matrix of all elements."""
     if n.attribute("axis", 1) == 1:
         return mx.sym.flatten(n.symbols[0], name=n.name)
     return mx.sym.reshape(n.symbols[0], shape=n.outputs[0].shape, name=n.name)
@@ -44,14 +44,14 @@ def transpose(n: Node) -> Symbol:
 
 @operator("Concat")
 def concat(n: Node) -> Symbol:
-    """Values behind each other along an axis."""
+    """Values concatenated along an axis."""
     axis = n.attribute("axis") % len(n.outputs[0].shape)
     return mx.sym.concat(*n.symbols, dim=axis, name=n.name)
 
 
 @operator("Split")
 def split(n: Node) -> list[Symbol]:
-    """A value in pieces along an axis."""
+    """A value split along an axis."""
     axis = n.attribute("axis", 0) % len(n.shape())
     sizes = [type_.shape[axis] for type_ in n.outputs]
     if len(set(sizes)) == 1:
@@ -102,7 +102,7 @@ def pad(n: Node) -> Symbol:
 
 @operator("Resize", "Upsample")
 def resize(n: Node) -> Symbol:
-    """An image at another size: nearest neighbours by whole factors, or bilinear."""
+    """A resized image: nearest neighbour by whole factors, or bilinear."""
     (_, _, *sizes), (_, _, *wanted) = n.shape(), n.outputs[0].shape
     mode = n.attribute("mode", "nearest")
     old = n.proto.op_type == "Upsample"
@@ -128,12 +128,12 @@ def resize(n: Node) -> Symbol:
     raise n.refused(f"it does not resize by {mode}, {way}")
 
 
-# How MXNet places pixels, and how ONNX calls that.
+# ONNX's names of the coordinate transformations that MXNet has.
 _WAYS = ("align_corners", "half_pixel", "pytorch_half_pixel")
 
 
 def _places_alike(n: Node, way: str) -> bool:
-    """Whether MXNet, which knows sizes and no factors, reads at the same places."""
+    """Whether MXNet, which takes sizes and no factors, samples at the same coordinates."""
     (_, _, *sizes), (_, _, *wanted) = n.shape(), n.outputs[0].shape
     factors = n.constant(2) or [1, 1, *(w / s for w, s in zip(wanted, sizes, strict=True))]
     whole = all(
@@ -144,7 +144,7 @@ def _places_alike(n: Node, way: str) -> bool:
 
 
 def _repeats(n: Node, way: str) -> bool:
-    """Whether each neighbour is taken as often as the next."""
+    """Whether each input pixel is repeated equally often."""
     if n.proto.op_type == "Upsample":
         return True
     rounding = n.attribute("nearest_mode", "round_prefer_floor")
@@ -155,7 +155,7 @@ def _repeats(n: Node, way: str) -> bool:
 
 @operator("DepthToSpace")
 def depth_to_space(n: Node) -> Symbol:
-    """Channels laid out as pixels."""
+    """Channels rearranged into pixels."""
     size = n.attribute("blocksize")
     if n.attribute("mode", "DCR") == "DCR":
         return mx.sym.depth_to_space(n.symbols[0], block_size=size, name=n.name)
@@ -174,7 +174,7 @@ _REDUCED = {
 
 @operator(*_REDUCED)
 def reduce(n: Node) -> Symbol:
-    """One number for each row along some axes."""
+    """A reduction along some axes."""
     axes = n.constant(1, "axes")
     if not axes and n.attribute("noop_with_empty_axes", 0):
         return mx.sym.identity(n.symbols[0], name=n.name)
@@ -186,7 +186,7 @@ def reduce(n: Node) -> Symbol:
 
 @operator("ReduceL2")
 def reduce_l2(n: Node) -> Symbol:
-    """The length of each row along some axes."""
+    """The Euclidean norm along some axes."""
     axes = n.constant(1, "axes")
     axes = tuple(axes) if axes else tuple(range(len(n.shape())))
     kept = bool(n.attribute("keepdims", 1))
@@ -195,7 +195,7 @@ def reduce_l2(n: Node) -> Symbol:
 
 @operator("Expand")
 def expand(n: Node) -> Symbol:
-    """A value repeated to a larger shape."""
+    """A value broadcast to a larger shape."""
     wanted = n.outputs[0].shape
     result = of_rank(n.symbols[0], n.shape(), len(wanted), f"{n.name}_rank")
     return mx.sym.broadcast_to(result, shape=wanted, name=n.name)
@@ -209,7 +209,7 @@ def tile(n: Node) -> Symbol:
 
 @operator("Gather")
 def gather(n: Node) -> Symbol:
-    """Rows picked by their numbers."""
+    """Slices selected by index."""
     axis = n.attribute("axis", 0) % len(n.shape())
     picked = mx.sym.take(n.symbols[0], n.symbols[1], axis=axis, mode="wrap", name=f"{n.name}_taken")
     return mx.sym.reshape(picked, shape=n.outputs[0].shape or (1,), name=n.name)

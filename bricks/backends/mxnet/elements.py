@@ -1,4 +1,4 @@
-"""What is done to each element, or to pairs of them; and what keeps shapes as they are.
+"""Translations of elementwise operators on one or two values, softmax and cast.
 
 See :mod:`bricks.backends.mxnet.operators`.
 """
@@ -65,7 +65,7 @@ _UNARY = {
     "Reciprocal": "reciprocal", "Relu": "relu", "Sigmoid": "sigmoid",
     "Sign": "sign", "Sin": "sin", "Softsign": "softsign", "Sqrt": "sqrt", "Tanh": "tanh",
 }  # fmt: skip
-# Layers that MXNet's fusions know under the name of Activation.
+# Operators that MXNet's fusions recognise as the operator Activation.
 _ACTIVATIONS = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Softplus": "softrelu",
     "Softsign": "softsign",
@@ -74,7 +74,7 @@ _ACTIVATIONS = {
 
 @operator(*_UNARY, "Softplus")
 def unary(n: Node) -> Symbol:
-    """What is done to each element by itself."""
+    """A function of each element."""
     if len(n.proto.output) > 1 and any(n.proto.output[1:]):
         raise n.refused("it has no mask of what was dropped")
     kind = _ACTIVATIONS.get(n.proto.op_type)
@@ -88,7 +88,7 @@ _LEAKY = {"LeakyRelu": ("leaky", 0.01), "Elu": ("elu", 1.0)}
 
 @operator(*_LEAKY)
 def leaky(n: Node) -> Symbol:
-    """Rectifiers with a slope below zero."""
+    """Rectifiers with a slope for negative inputs."""
     kind, default = _LEAKY[n.proto.op_type]
     slope = n.attribute("alpha", default)
     return mx.sym.LeakyReLU(n.symbols[0], act_type=kind, slope=slope, name=n.name)
@@ -121,7 +121,7 @@ def prelu(n: Node) -> Symbol:
 
 @operator("HardSigmoid")
 def hard_sigmoid(n: Node) -> Symbol:
-    """A sigmoid made of straight lines."""
+    """A piecewise linear sigmoid."""
     return mx.sym.hard_sigmoid(
         n.symbols[0], alpha=n.attribute("alpha", 0.2), beta=n.attribute("beta", 0.5), name=n.name
     )
@@ -129,14 +129,14 @@ def hard_sigmoid(n: Node) -> Symbol:
 
 @operator("Clip")
 def clip(n: Node) -> Symbol:
-    """Values kept between two bounds."""
+    """Values clamped between two bounds."""
     low, high = n.constant(1, "min", -np.inf), n.constant(2, "max", np.inf)
     return mx.sym.clip(n.symbols[0], a_min=number(low, MIN), a_max=number(high, -MIN), name=n.name)
 
 
 @operator("Softmax", "LogSoftmax")
 def softmax(n: Node) -> Symbol:
-    """Softmax along an axis; before opset 13, over all axes from there on."""
+    """Softmax along an axis; before opset 13, over that axis and all later ones."""
     rank = len(n.shape())
     axis = n.attribute("axis", -1 if n.opset >= 13 else 1) % rank
     if n.opset < 13 and any(size != 1 for size in n.shape()[axis + 1 :]):

@@ -1,4 +1,4 @@
-"""Layers with weights, pooling and normalisation.
+"""Translations of layers with weights, pooling and normalisation.
 
 See :mod:`bricks.backends.mxnet.operators`.
 """
@@ -43,7 +43,7 @@ def _padded(n: Node, data: Symbol, begin: list[int], end: list[int], value: floa
 
 @operator("Conv")
 def conv(n: Node) -> Symbol:
-    """A convolution; padding that differs at both ends becomes a layer of its own."""
+    """A convolution; asymmetric padding becomes a separate layer."""
     kernel = n.shape(1)[2:]
     strides, dilations, begin, end = _window(n, kernel)
     data = n.symbols[0]
@@ -72,7 +72,7 @@ def conv_transpose(n: Node) -> Symbol:
         raise n.refused("its padding follows from its output's shape")
     strides, dilations, begin, end = _window(n, kernel)
     adjust = list(n.attribute("output_padding", [0] * len(kernel)))
-    # Less cut off at the end is the same as more added there.
+    # Cropping less at the end is the same as adding more there.
     adjust = [a + b - e for a, b, e in zip(adjust, begin, end, strict=True)]
     if any(not 0 <= a < s for a, s in zip(adjust, strides, strict=True)):
         raise n.refused("its padding differs too much at both ends")
@@ -105,7 +105,7 @@ def pool(n: Node) -> Symbol:
     full = bool(n.attribute("ceil_mode", 0))
     data = n.symbols[0]
     if begin != end and not full and _as_full(n, kernel, strides, begin):
-        end, full = begin, True  # a window that reaches over the end is MXNet's own convention
+        end, full = begin, True  # MXNet's convention "full": windows may reach past the end
     if begin != end:
         if not largest and not counts_padding:
             raise n.refused("its padding differs at both ends, and does not count")
@@ -124,7 +124,7 @@ def pool(n: Node) -> Symbol:
 
 
 def _as_full(n: Node, kernel: list[int], strides: list[int], begin: list[int]) -> bool:
-    """Whether rounding up gives the output that more padding at the end gives, for a maximum."""
+    """Whether max pooling that rounds sizes up equals max pooling with more padding at the end."""
     if n.proto.op_type != "MaxPool":
         return False
     sizes = n.shape()[2:]

@@ -1,8 +1,8 @@
-"""A translated graph with its weights, bound to memory, ready to run.
+"""A translated graph with its weights, bound to memory and ready to run.
 
-It runs as a cached operator with static memory, as a hybridised Gluon network does. oneDNN leaves
-results in a layout of its own in the arrays that they are written to, and reads them there again:
-so whoever shares memory in the region shares the array too, and with it the layout that it is in.
+It runs as a cached operator with static memory, like a hybridised Gluon network. oneDNN writes
+results to their arrays in a layout of its own, and later reads that layout there. So values that
+share memory in the region must share the array object too, which records the layout.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from bricks.backends.mxnet.translate import Translation, translated
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import TensorType
 
-# As Gluon's hybridize(static_alloc=True, static_shape=True) has it.
+# The flags of Gluon's hybridize(static_alloc=True, static_shape=True).
 _STATIC = [("static_alloc", "True"), ("static_shape", "True")]
 
 
 def to_array(values: np.ndarray) -> Any:
-    """An array of MXNet's that shares the memory of ``values``; it has no scalars."""
+    """An MXNet array that shares the memory of ``values``; MXNet has no scalars."""
     shaped = values.reshape(values.shape or (1,))
     with translated(f"taking values of type {values.dtype}"):
         return mx.nd.from_numpy(np.ascontiguousarray(shaped), zero_copy=True)
 
 
 class Region:
-    """The arrays that lie in the shared activation region: one for each place and type."""
+    """The arrays in the shared activation region: one per offset and type."""
 
     def __init__(self) -> None:
         self._memory: np.ndarray | None = None
@@ -54,7 +54,7 @@ class Region:
 class LoadedGraph:
     """A graph with its weights, which stay the same however often it is placed.
 
-    ``symbol`` is what runs: the translation's, or what fusions have made of it.
+    ``symbol`` is the symbol that runs: the translation's, or the one after fusion.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class LoadedGraph:
 
 
 class PlacedGraph:
-    """A cached operator with all that it reads and writes."""
+    """A cached operator with the arrays that it reads and writes."""
 
     def __init__(self, symbol: Any, given: Sequence[Any], results: Sequence[Any]) -> None:
         with translated("binding it"):
             self._operator = mx.nd.CachedOp(symbol, _STATIC)
         self._given, self._results = given, results
-        # The public wrapper makes these anew for each call, microseconds for each weight.
+        # The public wrapper recreates these on each call, which takes microseconds per weight.
         self._handles = (NDArrayHandle * len(given))(*(a.handle for a in given))
         self._result_handles = (NDArrayHandle * len(results))(*(a.handle for a in results))
 
@@ -128,6 +128,6 @@ class PlacedGraph:
         return taken * 1e-9
 
     def results(self) -> list[np.ndarray]:
-        """What the last run has computed."""
+        """The outputs of the last run."""
         with translated("running it"):
             return [array.asnumpy() for array in self._results]

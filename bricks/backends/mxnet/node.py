@@ -1,4 +1,4 @@
-"""A node to be translated, and the register of what translates it."""
+"""A node to be translated, and the registry of translation functions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bricks.graph.topology import label
 
 Symbol = Any  # an mx.sym.Symbol: the package publishes no types
 
-# What stands for minus infinity where a maximum is taken: MXNet pads with finite numbers.
+# Stands for minus infinity in maxima: MXNet pads with finite numbers only.
 MIN = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node to translate: its proto, symbols of its inputs (None: left out), and their types.
+    """A node to translate: its proto, the symbols of its inputs (None: omitted), and their types.
 
     ``constants`` holds the values of those inputs that are known, ``outputs`` the types of outputs.
     """
@@ -54,7 +54,10 @@ class Node:
         return type_.shape
 
     def constant(self, index: int, attribute: str = "", default: Any = None) -> Any:
-        """What was an attribute in older opsets, and is an input that must be known in newer."""
+        """A constant that is an attribute in older opsets and an input in newer ones.
+
+        Raises :class:`BackendError` if that input's value is unknown.
+        """
         if attribute:
             found = self.attribute(attribute)
             if found is not None:
@@ -78,7 +81,7 @@ OPERATORS: dict[str, Translate] = {}
 
 
 def operator(*names: str) -> Callable[[Translate], Translate]:
-    """Register what translates the ONNX operators called ``names``."""
+    """Register the function that translates the ONNX operators called ``names``."""
 
     def register(translate: Translate) -> Translate:
         for name in names:
@@ -89,13 +92,13 @@ def operator(*names: str) -> Callable[[Translate], Translate]:
 
 
 def of_rank(symbol: Symbol, shape: tuple[int, ...], rank: int, name: str) -> Symbol:
-    """``symbol`` with axes of one element before the others: MXNet does not add them by itself."""
+    """``symbol`` with leading axes of one element, which MXNet does not broadcast implicitly."""
     if len(shape) == rank or (not shape and rank == 1):
         return symbol
     return mx.sym.reshape(symbol, shape=(1,) * (rank - len(shape)) + shape, name=name)
 
 
 def number(value: Any, instead: float) -> float:
-    """``value`` as one number; ``instead`` of what is not finite."""
+    """``value`` as one number; ``instead`` if it is not finite."""
     value = float(np.asarray(value).reshape(()))
     return value if np.isfinite(value) else instead

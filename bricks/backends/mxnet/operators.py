@@ -1,8 +1,9 @@
-"""What each ONNX operator is in MXNet: one small function an operator.
+"""The translations of ONNX operators to MXNet: one small function per operator.
 
-Where MXNet has the layer, it is that layer, so that MXNet's own fusions find it; where it has not,
-the function says so, and the brick becomes a named gap. Written for MXNet 1.9.1 and the standard
-operators up to opset 19. Neither this nor what it gathers knows of graphs, weights or time.
+An operator becomes the corresponding MXNet layer if there is one, so that MXNet's fusions recognise
+it. Otherwise the function raises an error, and the brick becomes a named gap in the estimate.
+Written for MXNet 1.9.1 and the standard operators up to opset 19. Neither this module nor those
+that it imports may know graphs, weights or time.
 """
 
 from bricks.backends.mxnet import arrays, elements, layers

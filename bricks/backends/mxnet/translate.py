@@ -1,6 +1,6 @@
-"""From an ONNX graph to MXNet's symbols, and back to which nodes MXNet runs as one.
+"""Translate an ONNX graph to MXNet's symbols, and map fused symbols back to nodes.
 
-Symbols are named after the position of their node, so that what MXNet makes of them can be told.
+Symbols are named after the position of their node, so that fused operators can be traced to nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bricks.graph.topology import default_domain, label, used_values
 # The name under which MXNet keeps its fusions for processors (operators of oneDNN).
 _FUSIONS = "MKLDNN"
 
-# How symbols of a node are called: all of them begin with its position.
+# The pattern of the names of a node's symbols: all of them begin with its position.
 _POSITION = re.compile(r"n(\d+)(?:_|$)")
 
 
@@ -38,7 +38,7 @@ class Translation:
 
     ``variables`` maps inputs and initializers of the graph to variables of the symbol,
     ``constants`` those of them whose values the graph holds to these values. It is ``fusible``
-    unless it has an output that is read inside as well: fusions lose what such an output holds.
+    unless one of its outputs is also read inside it: fusions lose the values of such an output.
     """
 
     symbol: Symbol
@@ -53,9 +53,10 @@ class Translation:
 
 
 def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> Translation:
-    """``graph`` in MXNet's operators; :class:`BackendError` names what has no counterpart.
+    """``graph`` in MXNet's operators; :class:`BackendError` names operators without counterpart.
 
-    ``weights`` are values that the graph does not hold: some of MXNet's operators want them ahead.
+    ``weights`` are values that the graph does not hold; some of MXNet's operators need them during
+    translation.
     """
     values = {
         name: numpy_helper.to_array(tensor)
@@ -79,7 +80,7 @@ def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> 
                 )
         symbols.update((name, s) for name, s in zip(proto.output, made, strict=False) if name)
     outputs = [
-        # A variable is no result: handing it through is work too.
+        # A variable cannot be an output: passing it through needs an operator.
         mx.sym.identity(symbols[name], name=f"out{i}") if name in variables else symbols[name]
         for i, name in enumerate(graph.outputs)
     ]
@@ -88,9 +89,9 @@ def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> 
 
 
 def groups(graph: Graph, fused: Symbol) -> list[tuple[int, ...]]:
-    """The nodes of ``graph``, by position, that MXNet runs as one in ``fused``; in an order to run.
+    """The nodes of ``graph``, by position, that MXNet runs as one in ``fused``; in execution order.
 
-    What one node became may be in several of its operators: all of these are one group then.
+    The symbols of one node may end up in several MXNet operators, which then form one group.
     """
     together: nx.Graph[int] = nx.Graph()
     together.add_nodes_from(range(len(graph.nodes)))
@@ -102,7 +103,7 @@ def groups(graph: Graph, fused: Symbol) -> list[tuple[int, ...]]:
 
 
 def _operators(symbol: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The names of the symbols in each operator, those in fused ones included."""
+    """The names of the symbols in each operator, including those inside fused operators."""
     for node in symbol["nodes"]:
         inside = [
             name
@@ -115,7 +116,7 @@ def _operators(symbol: Mapping[str, Any]) -> Iterator[list[str]]:
 
 
 def _in_order(graph: Graph, found: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """``found`` such that each group comes after those that it reads from, late ends last."""
+    """``found`` in topological order; independent groups keep their order in ``found``."""
     group_of = {position: number for number, group in enumerate(found) for position in group}
     maker = {name: i for i, node in enumerate(graph.nodes) for name in node.output if name}
     order: nx.DiGraph[int] = nx.DiGraph()
@@ -172,7 +173,7 @@ def _made(node: Node) -> list[Symbol]:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """MXNet's errors, and those of its Python wrappers, as ours."""
+    """Translate errors of MXNet and of its Python wrappers to :class:`BackendError`."""
     try:
         yield
     except (BricksError, MemoryError):

@@ -1,10 +1,10 @@
 """ONNX Runtime on CPU.
 
-All sessions share one global thread pool and one arena: sessions with pools of their own spin
-against each other (microsoft/onnxruntime #17011), and in a whole model all nodes share both.
-Weights come from the pool of synthetic numbers as OrtValues: nothing is serialised, and no weight
-file has to exist. A session copies what it is given, so each has weights of its own, as cold in the
-caches as a model's; the large arrays that they are copied from share one block.
+All sessions share one global thread pool and one arena, as all nodes of a whole model do; sessions
+with pools of their own spin against each other (microsoft/onnxruntime #17011). Weights come from
+the pool of synthetic numbers as OrtValues: nothing is serialised, and no weight file has to exist.
+A session copies its weights, so each session has its own, as uncached as a model's. The large
+arrays that a session copies from share one block of memory. Must not know plans or the store.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, unsure, upstream, without_values
 
-# The first version in which Python can say how large the global thread pool is.
+# The first version in which Python can set the size of the global thread pool.
 _OLDEST = "1.23"
-# The runtime's name for an arena that grows by what is asked of it.
+# The runtime's code for an arena that grows by the requested sizes.
 _AS_REQUESTED = 1
-# The fan-in that the numbers of the shared block suit; and below this, weights have memory of
-# their own, with numbers that suit them.
+# The fan-in that the shared block is scaled for. Weights of a smaller fan-in have memory of their
+# own, scaled for them.
 _BLOCK_ROW = 4096
 _MIN_SHARED_BYTES = 1 << 20
-# Bytes between the beginnings of two arrays in the block, and room for some thousands of them.
+# Bytes between the starts of two arrays in the block, and space for some thousands of starts.
 _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 
-# On values of both signs in no order, PRelu takes five times as long as on positive ones.
+# On values of random signs, PRelu takes five times as long as on positive values.
 _BRANCHING = frozenset(("PRelu", "Shrink"))
 
 
 class OnnxRuntimeBackend:
     """ONNX Runtime's CPU execution provider with a fixed number of threads.
 
-    Of the pool that runs nodes side by side, the caller counts as one, and only waits.
+    The calling thread is one of the pool that runs nodes in parallel, and only waits.
     """
 
-    # Most of making a session is copying weights, and each holds its weights twice meanwhile.
+    # Creating a session mostly copies weights; meanwhile each session holds its weights twice.
     loaders = 2
 
     def __init__(
@@ -82,21 +82,21 @@ class OnnxRuntimeBackend:
         memory = ort.OrtMemoryInfo(
             "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
         )
-        # By default it grows to powers of two, up to twice of what is needed.
+        # By default the arena grows to powers of two, up to twice the memory that is needed.
         arena = ort.OrtArenaCfg({"arena_extend_strategy": _AS_REQUESTED})
         ort.create_and_register_allocator(memory, arena)
         self._level = optimization
         self._pool = Pool(seed)
         self._stand_ins = StandIns(self._pool)
         self._block = np.empty(0, np.uint8)
-        self._growing = threading.Lock()  # of the block
+        self._growing = threading.Lock()  # guards growth of the block
 
     def sign_sensitive(self, operator: str) -> bool:
-        """Those whose loop has a branch that nothing vectorises."""
+        """True for operators whose loop contains a branch that is not vectorised."""
         return operator in _BRANCHING
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
-        """The graph after all optimisations; no weight is read, and none reaches a disk."""
+        """The graph after all optimisations; no weight is read or written to disk."""
         return self._described(save_optimized(proto, self._stand_ins, self._level))
 
     def materialised(
@@ -107,7 +107,7 @@ class OnnxRuntimeBackend:
         return self._described(optimized), arrays
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
-        """Small values in one run on synthetic data."""
+        """The contents of small values in one run on synthetic data."""
         return {name: value.ravel().tolist() for name, (value, _) in self._observed(proto, names)}
 
     def load(
@@ -125,7 +125,7 @@ class OnnxRuntimeBackend:
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
     ) -> ProfiledSession:
-        """A session as :meth:`load` makes it, that writes down when it runs each node."""
+        """A session like that of :meth:`load` that records when it runs each node."""
         folder = tempfile.TemporaryDirectory(prefix="bricks-")
         options = profiling(self._options(not streams), folder.name)
         loaded, names = self._loaded(proto, key, options, streams)
@@ -138,9 +138,9 @@ class OnnxRuntimeBackend:
         options: ort.SessionOptions,
         streams: Sequence[int],
     ) -> tuple[LoadedSession, Sequence[str]]:
-        """A session with synthetic weights and inputs.
+        """A session with synthetic weights and inputs, and the original names of its nodes.
 
-        And the names of its nodes, where they are called by their positions for the streams.
+        The names are empty unless nodes were renamed to their positions for the streams.
         """
         weights, inputs = self._synthesised(proto, key, share=True)
         if not streams:
@@ -162,9 +162,10 @@ class OnnxRuntimeBackend:
         weights: Mapping[str, np.ndarray],
         key: str,
     ) -> dict[str, np.ndarray]:
-        """Weights for what the runtime has made of ``proto`` with ``weights``.
+        """Weights for the graph that the runtime optimised from ``proto`` with ``weights``.
 
-        Of integers, which may steer what is done, those that it has: taken over or folded.
+        Integers, which may be steering values, keep the values that the optimised graph has for
+        them, original or folded.
         """
         made, _ = self._synthesised(executed, key, share=True)
         steering = [name for name, type_ in without_values(executed).items() if not type_.floating]
@@ -189,7 +190,7 @@ class OnnxRuntimeBackend:
         return [results[output.name] for output in proto.graph.output]
 
     def types(self, proto: onnx.ModelProto) -> tuple[dict[str, ValueType], list[str]]:
-        """Every value's type, as the runtime infers it or as one run shows it."""
+        """Every value's type, inferred by the runtime or observed in one run."""
         types, open_values = inferred_types(proto, self._stand_ins)
         types.update((name, type_) for name, (_, type_) in self._observed(proto, open_values))
         return types, open_values
@@ -204,7 +205,7 @@ class OnnxRuntimeBackend:
     ) -> Iterator[tuple[str, tuple[Any, ValueType]]]:
         """The values called ``names``, and their types, in one run of ``proto`` on synthetic data.
 
-        Only what they depend on is run.
+        Only the nodes that they depend on run.
         """
         part = upstream(proto, names)
         weights, inputs = self._synthesised(part, "observed")
@@ -244,8 +245,9 @@ class OnnxRuntimeBackend:
     def _shared(self, type_: TensorType, number: int) -> np.ndarray:
         """An array of ``type_`` in the block that large weights share.
 
-        Another for each ``number``: of weights with equal values in one session, the runtime keeps
-        a single prepacked copy, which then stays in the caches as no real model's weights would.
+        Each ``number`` gives a different array: of weights with equal values in one session, the
+        runtime keeps a single prepacked copy, which would stay cached, unlike a real model's
+        weights.
         """
         offset = number * _BLOCK_STEP
         with self._growing:

@@ -1,10 +1,10 @@
-"""Which outputs ONNX Runtime lets share the memory of an input.
+"""Determine which outputs ONNX Runtime places in the memory of an input.
 
-Its allocation planner is not open to callers, so the rules of its kernels' registrations stand
-here: views never move data (a Reshape costs nothing inside a model, and a copy outside of it), and
-some kernels write over an input that nobody reads any more. A test holds them against the memory
-that the runtime takes. Getting one wrong changes where a brick's output lies while it is measured,
-never what it computes.
+The allocation planner has no public interface, so this module repeats the rules of its kernel
+registrations: views never move data (a Reshape costs nothing inside a model, and a copy outside of
+it), and some kernels overwrite an input that has no further readers. A test compares these rules
+with the memory that the runtime allocates. A wrong rule changes the location of a brick's output
+during measurement, never the result. Must not know measuring.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, default_domain
 
-# By domain and operator. The first output of these is their first input, seen otherwise.
+# By domain and operator. The first output of these is a view of the first input.
 VIEWS = frozenset(("", op) for op in ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"))
 # The inputs that the first output may overwrite. Arithmetic (Add, Mul, Sqrt) is not among them.
 _ELEMENTWISE = (
@@ -37,13 +37,13 @@ OVERWRITES: dict[tuple[str, str], tuple[int, ...]] = {
 
 
 def in_place_values(graph: Graph) -> dict[str, str]:
-    """Values by the value whose memory they take.
+    """A mapping of values to the values whose memory they reuse.
 
-    Counted as the runtime's planner does: node by node in their order, the readers that a piece
-    of memory still has, through whichever of the values that share it.
+    As the runtime's planner does, this counts, node by node in execution order, the remaining
+    readers of each buffer, summed over the values that share it.
     """
     left = Counter(name for node in graph.nodes for name in _reads(node))
-    # The caller owns the memory of inputs and outputs, and weights are kept.
+    # The caller owns the memory of inputs and outputs, and weights must persist.
     fixed = {*graph.inputs, *graph.outputs, *graph.initializers}
     owner: dict[str, str] = {}  # values by the first value that had their memory
     shared = {}
@@ -60,7 +60,7 @@ def in_place_values(graph: Graph) -> dict[str, str]:
 
 
 def _reads(node: onnx.NodeProto) -> Iterator[str]:
-    """What ``node`` reads, as often as it does: the planner counts ports."""
+    """The values that ``node`` reads, once per port, since the planner counts ports."""
     yield from (name for name in node.input if name)
     yield from captured(node)
 
@@ -72,7 +72,7 @@ def _source(
     left: Counter[str],
     owner: dict[str, str],
 ) -> str:
-    """The input whose memory the first output of ``node`` takes, or nothing."""
+    """The input whose memory the first output of ``node`` reuses; empty if there is none."""
     kind = (default_domain(node.domain), node.op_type)
     view = kind in VIEWS
     for position in (0,) if view else OVERWRITES.get(kind, ()):

@@ -1,9 +1,9 @@
-"""The graph that ONNX Runtime really executes: fusions, folded constants, blocked layouts.
+"""The graph that ONNX Runtime executes, with fusions, folded constants and blocked layouts.
 
-The runtime saves its optimised model, whose weights are thrown away as they are written; of large
-models those that are as they were stay references. What the runtime folds or reorders is made anew,
-and takes memory until then. The graph holds only on processors with the same blocked layout, so a
-plan made from it belongs to a system.
+The runtime saves its optimised model, and the weights are discarded as they are written; in large
+models, unchanged weights stay references. Folded or reordered weights are new tensors and occupy
+memory until the model is saved. The graph is valid only on processors with the same blocked layout,
+so a plan made from it belongs to a system. Must not know bricks or measuring.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from bricks.graph.topology import used_values
 from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.graph.wire import skim
 
-# Smaller constants stay inside the optimised model, with values: they may steer results.
+# Smaller constants stay inside the optimised model with values: they may be steering values.
 INLINE_BYTES = 1024
 
-# Less than this is no room at all.
+# Free space below this counts as none.
 _ROOM_BYTES = 1 << 20
 
-# Weights that are written, to nowhere, where a model has no more: that takes 0.7 s a GB, and
-# only then does the runtime save nodes in the order in which it executes them whatever it did.
+# Models with at most this many bytes of weights are saved with weights, which are discarded at
+# 0.7 s per GB. Only then does the runtime always save nodes in execution order.
 _WRITTEN_BYTES = 2 << 30
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
@@ -54,20 +54,20 @@ _SAVE_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
 
 
 def save_optimized(proto: onnx.ModelProto, stand_ins: StandIns, level: str) -> onnx.ModelProto:
-    """The optimised model without weights, its nodes in the order in which they are executed."""
+    """The optimised model without weights, its nodes in execution order."""
     size_bytes = sum(type_.size_bytes for type_ in without_values(proto).values())
     with stand_ins.of(proto) as (referring, folder):
         if size_bytes > _WRITTEN_BYTES:
-            with suppress(BackendError):  # more of it is new than fits into one message
+            with suppress(BackendError):  # the new weights do not fit into one message
                 return _saved_with_references(referring, folder, level)
-        # A link, because the runtime removes the file itself where saving fails.
+        # A link, because the runtime deletes the file when saving fails.
         external = folder / "new"
         external.symlink_to(os.devnull)
         return _saved(referring, {}, _mapping(_saving(external, level), folder), folder)
 
 
 def _saved_with_references(proto: onnx.ModelProto, folder: Path, level: str) -> onnx.ModelProto:
-    """The optimised model, in which weights that are as they were stay references."""
+    """The optimised model, in which unchanged weights stay references."""
     optimized = _saved(proto, {}, _mapping(_saving(Path(), level), folder), folder)
     if _same_nodes(proto, optimized):
         _put_in_execution_order(optimized.graph)
@@ -77,7 +77,7 @@ def _saved_with_references(proto: onnx.ModelProto, folder: Path, level: str) -> 
 def save_with_weights(
     proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], level: str
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """The optimised model, and the weights it wants."""
+    """The optimised model and its weights."""
     with tempfile.TemporaryDirectory(prefix="bricks-") as name:
         folder = Path(name)
         optimized = _saved(proto, weights, _saving(folder / "new", level), folder)
@@ -90,7 +90,7 @@ def save_with_weights(
 
 
 def _saving(external: Path, level: str) -> ort.SessionOptions:
-    """Options under which a session's optimised model can be saved; weights into a file, if any."""
+    """Options that make a session save its optimised model; weights go to ``external``, if named."""
     options = session_options(level)
     options.add_session_config_entry("session.disable_prepacking", "1")
     if external.name:
@@ -100,10 +100,10 @@ def _saving(external: Path, level: str) -> ort.SessionOptions:
 
 
 def _mapping(options: ort.SessionOptions, folder: Path) -> ort.SessionOptions:
-    """``options`` for a session that maps its weights from ``folder``, and copies none of them."""
+    """``options`` for a session that maps its weights from ``folder`` without copying them."""
     options.add_session_config_entry(_FOLDER, str(folder))
     options.add_session_config_entry("session.disable_prepacking", "1")
-    options.enable_mem_pattern = False  # it would reserve the memory of all weights at once
+    options.enable_mem_pattern = False  # would reserve the memory of all weights at once
     return options
 
 
@@ -126,13 +126,13 @@ def _saved(
         raise
     with translated("saving the optimised model"):
         optimized = parse_model(skim(path, attributes=False))
-    # Folding leaves constants in subgraphs, which have no place where weights are given.
+    # Folding leaves constants in subgraphs, to which a session accepts no weights.
     hoist(optimized.graph)
     return optimized
 
 
 def _same_nodes(a: onnx.ModelProto, b: onnx.ModelProto) -> bool:
-    """Whether nothing was changed: then the nodes were saved in the order in which they came."""
+    """Whether the nodes are unchanged: then the runtime saved them in their original order."""
     before, after = (
         [(node.op_type, tuple(node.output)) for node in model.graph.node] for model in (a, b)
     )
@@ -140,9 +140,9 @@ def _same_nodes(a: onnx.ModelProto, b: onnx.ModelProto) -> bool:
 
 
 def _put_in_execution_order(graph: onnx.GraphProto) -> None:
-    """Order nodes as the runtime executes them: depth first from the results, the last one first.
+    """Order nodes as the runtime executes them: depth first from the outputs, the last one first.
 
-    It mostly saves a graph that it has changed in this order already.
+    The runtime usually saves a graph that it has changed in this order already.
     """
     nodes = list(graph.node)
     producer = {name: i for i, node in enumerate(nodes) for name in node.output if name}
@@ -170,7 +170,7 @@ def inferred_types(
     """Types of all values as the runtime infers them, and the values whose type stays open.
 
     ``onnx.shape_inference`` does not know the runtime's own operators. The runtime does, and
-    tells the types of a session's outputs: so every value is made one.
+    reports the types of a session's outputs, so this function makes every value an output.
     """
     with stand_ins.of(proto) as (exposed, folder):
         outputs = {o.name for o in exposed.graph.output}
@@ -199,7 +199,7 @@ def inferred_types(
 
 
 def _scalars(proto: onnx.ModelProto, known: Mapping[str, ValueType]) -> dict[str, ValueType]:
-    """Values of no dimensions, which the runtime does not tell from those of unknown rank."""
+    """Scalars, which the runtime does not distinguish from values of unknown rank."""
     typed = onnx.ModelProto()
     typed.CopyFrom(proto)
     del typed.graph.value_info[:]
@@ -209,6 +209,6 @@ def _scalars(proto: onnx.ModelProto, known: Mapping[str, ValueType]) -> dict[str
             typed.graph.value_info.append(onnx.ValueInfoProto(name=name, type=declared(type_)))
     try:
         inferred = onnx.shape_inference.infer_shapes(typed, data_prop=True)
-    except Exception:  # of no documented class; without it, one run shows what is open
+    except Exception:  # of no documented class; on failure, one run determines the open types
         return {}
     return {name: t for name, t in graph_of(inferred).types.items() if t.shape == ()}

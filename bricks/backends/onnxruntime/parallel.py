@@ -1,11 +1,11 @@
-"""Sessions that run nodes side by side, along given streams.
+"""Sessions that run nodes in parallel, along given streams.
 
-``ORT_PARALLEL`` alone does nothing on a processor: the runtime makes one stream of all nodes of one
-kind of device, and runs it in order (microsoft/onnxruntime #21259, #29817). Several streams are had
-through a file that names the nodes of each (``session.node_partition_config_file``). The runtime
-names nodes that it adds itself, otherwise each time: so the graph must be the executed one, and is
-given names. Streams are tasks of the inter-op pool, and the calling thread spins until the last has
-ended.
+``ORT_PARALLEL`` alone has no effect on a CPU: the runtime puts all nodes of one device type into
+one stream and runs it in order (microsoft/onnxruntime #21259, #29817). A file that lists the nodes
+of each stream (``session.node_partition_config_file``) creates several. The runtime gives the nodes
+that it adds different names each time, so the caller passes the executed graph, and this module
+names its nodes. Streams are tasks of the inter-op pool; the calling thread spins until the last has
+ended. Must not know how streams are chosen.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def create_parallel_session(
 ) -> ort.InferenceSession:
     """A session for a graph that is already optimised, whose node i runs in ``streams[i]``.
 
-    It is called by its position there. ``weights`` are those of its initializers that hold no
-    values; ``options`` are to leave the graph as it is. Raises :class:`BackendError` if
-    there is not a stream for each node.
+    Nodes are renamed to their positions. ``weights`` holds the values of initializers without
+    values; ``options`` must disable graph optimisation. Raises :class:`BackendError` unless there
+    is one stream number per node.
     """
     nodes = executed.graph.node
     if len(nodes) != len(streams):
@@ -51,14 +51,14 @@ def create_parallel_session(
         node.name = str(position)
         by_stream.setdefault(stream, []).append(node.name)
     options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
-    # The nodes stand in the order in which they are executed; the default would find another.
+    # The nodes are already in execution order; the default would reorder them.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     with tempfile.TemporaryDirectory(prefix="bricks-") as folder:
         file = Path(folder) / "streams.json"
         content = {
             "type": "DeviceBasedPartitioner",
             "streams": list(by_stream.values()),
-            "devices": ["0"] * len(by_stream),  # by the runtime's numbers, the processor
+            "devices": ["0"] * len(by_stream),  # the runtime's number of the CPU
         }
         file.write_text(json.dumps(content), encoding="utf-8")
         options.add_session_config_entry(_PARTITION, str(file))

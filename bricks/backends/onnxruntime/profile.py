@@ -1,7 +1,8 @@
-"""Sessions that write down when they run each node (``SessionOptions.enable_profiling``).
+"""Sessions that record when they run each node (``SessionOptions.enable_profiling``).
 
-The runtime tells whole microseconds. A node is told when it ends, after those in its own body, and
-a run when all of its nodes are. Writing it down takes a microsecond or two for each node.
+The runtime records whole microseconds. It records a node when the node ends, after the nodes of its
+body, and a run after all of its nodes. Recording takes a microsecond or two per node. Must not know
+bricks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bricks.errors import BackendError
 
 _NODE, _RUN, _SUFFIX = "Node", "model_run", "_kernel_time"
 
-# What the runtime adds where layouts change, under numbers that are others in each session.
+# Nodes that the runtime adds where layouts change; their numbered names differ in each session.
 _ADDED = frozenset(("ReorderInput", "ReorderOutput"))
 
 
@@ -34,9 +35,9 @@ def profiling(options: ort.SessionOptions, folder: str) -> ort.SessionOptions:
 
 
 class ProfiledSession:
-    """A session that was made with :func:`profiling`, every value in memory of its own.
+    """A session created with :func:`profiling`; every value has memory of its own.
 
-    If it calls its nodes by their positions, ``names`` are what they are called otherwise.
+    If its nodes were renamed to their positions, ``names`` are their original names.
     ``folder`` is removed at the end.
     """
 
@@ -91,7 +92,7 @@ class ProfiledSession:
 def _by_run(
     entries: Sequence[Mapping[str, Any]],
 ) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
-    """Each run's own entry, and those of its nodes."""
+    """The profile entry of each run, with the entries of its nodes."""
     nodes: list[Mapping[str, Any]] = []
     for entry in entries:
         if entry.get("cat") == _NODE and str(entry["name"]).endswith(_SUFFIX):
@@ -102,11 +103,11 @@ def _by_run(
 
 
 def _inner(nodes: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Of each node whether it ran inside of another, on the same thread.
+    """For each node, whether it ran inside another node on the same thread.
 
-    Backwards, an outer node comes before its inner ones. What ended before it began is beside it.
+    In reverse, an outer node precedes its inner ones. A node that ended before it began is outside.
     """
-    outer_us: dict[int, int] = {}  # when the last one that is in no other began, by thread
+    outer_us: dict[int, int] = {}  # start of the latest outermost node, by thread
     found = []
     for entry in reversed(nodes):
         thread, end_us = entry["tid"], entry["ts"] + entry["dur"]

@@ -1,4 +1,4 @@
-"""Sessions: made with one set of options, loaded with given weights, bound to given memory."""
+"""Create sessions with common options and given weights, and bind them to given memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bricks.graph.view import without_values
 
 ALL, NONE = "all", "none"
 
-# What the runtime does to a graph, from fusions and blocked layouts to nothing at all.
+# The runtime's levels of graph optimisation, from fusions and blocked layouts to none.
 _LEVELS = {
     ALL: ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
     "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
@@ -29,13 +29,13 @@ _LEVELS = {
 
 
 def session_options(level: str) -> ort.SessionOptions:
-    """Options for a session on the global pool and the shared arena, with so much optimisation."""
+    """Options for a session on the global pool and the shared arena, optimising at ``level``."""
     options = ort.SessionOptions()
     options.use_per_session_threads = False
     options.log_severity_level = 4
     options.graph_optimization_level = _LEVELS[level]
     options.add_session_config_entry("session.use_env_allocators", "1")
-    # An arena keeps what it has had once, and weights are copied twice on their way in.
+    # An arena never returns memory, and loading copies weights twice.
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     return options
 
@@ -66,9 +66,9 @@ def at(memory: np.ndarray, offset: int, type_: TensorType) -> np.ndarray:
 
 
 def static_type(value: ort.NodeArg) -> TensorType | None:
-    """The type that the runtime has inferred; None if its size in memory isn't sure.
+    """The type that the runtime has inferred; None if its size in memory is unknown.
 
-    No dimensions may mean a scalar or a rank that isn't known: the runtime doesn't tell which.
+    An empty shape may be a scalar or an unknown rank: the runtime doesn't distinguish them.
     """
     dtype = DTYPES.get(value.type)
     if dtype not in ELEMENT_BITS or not value.shape:
@@ -90,10 +90,10 @@ class LoadedSession:
         self.session = session
         self._weights = weights
         self._inputs = inputs
-        self._own: dict[str, Any] = {}  # made when a placement needs them: most don't
+        self._own: dict[str, Any] = {}  # created on demand: most placements need none
 
     def place(self, placement: Placement, region: np.ndarray) -> Placed:
-        """Bind every input and output ahead of the runs, so that a run allocates nothing."""
+        """Bind every input and output before the runs, so that a run allocates nothing."""
         binding = self.session.io_binding()
         keep: list[object] = [self.session, binding, self._weights]
         unsure = []
@@ -105,7 +105,7 @@ class LoadedSession:
             if offset is None:
                 buffer = self._own[name]
             else:
-                assert isinstance(type_, TensorType)  # only those have a place in the region
+                assert isinstance(type_, TensorType)  # only tensors are placed in the region
                 buffer = at(region, offset, type_)
             value = to_value(buffer, type_)
             keep += (buffer, value)
@@ -113,7 +113,7 @@ class LoadedSession:
         for output, offset in zip(self.session.get_outputs(), placement.outputs, strict=True):
             known = static_type(output)
             if known is None or ELEMENT_BITS[known.dtype] < 8:
-                unsure.append(output.name)  # the runtime allocates what depends on data
+                unsure.append(output.name)  # the runtime allocates data-dependent outputs
                 continue
             memory = np.zeros(known.size_bytes, np.uint8) if offset is None else region
             buffer = at(memory, offset or 0, known)
@@ -124,7 +124,7 @@ class LoadedSession:
 
 
 class PlacedSession:
-    """A session bound to its memory, but for outputs whose shapes are ``unsure`` until it runs."""
+    """A session bound to its memory, except outputs whose shapes are ``unsure`` until it runs."""
 
     def __init__(
         self,
@@ -133,8 +133,8 @@ class PlacedSession:
         unsure: Sequence[str],
         keep: list[object],
     ) -> None:
-        # The public wrapper adds Python calls of its own to each run, microseconds that a small
-        # brick would be charged for.
+        # The public wrapper adds Python calls to each run: microseconds that would count towards
+        # the latency of a small brick.
         self._run = session._sess.run_with_iobinding
         self._binding = binding._iobinding
         self._unsure = unsure
@@ -143,13 +143,13 @@ class PlacedSession:
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""
-        for name in self._unsure:  # what was allocated for the last run may be of another shape
+        for name in self._unsure:  # the last run's buffer may have another shape
             self._bind_output(name)
         run, binding, clock = self._run, self._binding, time.perf_counter_ns
         try:
             start = clock()
             run(binding, None)
             return (clock() - start) * 1e-9
-        except Exception:  # translated only now: setting that up would be part of the latency
+        except Exception:  # translated here: a context manager would add to the latency
             with translated("running it"):
                 raise

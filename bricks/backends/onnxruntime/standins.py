@@ -1,9 +1,9 @@
-"""Stand-ins for weights, to understand a graph with: a file in which all weights are the same.
+"""Stand-in weights for optimising a graph: they overlap in one sparse temporary file.
 
-The runtime maps weight files instead of reading them, so that a model of any size takes the memory
-of none of its weights. The file is a hole but for its beginning: elements must not be zero, one or
-all equal, since the runtime simplifies the graph for such constants. Integers that may be indices
-have values of their own, in another file.
+The runtime maps weight files instead of reading them, so that a model's weights take no memory,
+whatever its size. Only the beginning of the file holds data, because the runtime simplifies the
+graph for constants that are zero, one or all equal. Integers that may be indices have values of
+their own, in another file. Must not know the model's real weights.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from bricks.graph.view import graph_of, without_values
 
 WEIGHTS, INTEGERS = "weights", "integers"
 
-# Bytes of ordinary numbers at the beginning; and where arrays may begin.
+# Bytes of ordinary numbers at the beginning, and the alignment of arrays.
 _ORDINARY_BYTES, _ALIGNMENT = 1 << 20, 4096
 
 
 class StandIns:
-    """Makes stand-ins, with what the values of all models are alike in kept from one to the next.
+    """Creates stand-ins, and reuses the file that they share from one model to the next.
 
-    That is one file that grows with the largest weight: what a hole holds lies in memory once it
-    was read, and making that anew for every model takes as long as optimising some of them.
+    The file grows with the largest weight. Its sparse pages occupy memory once they were read, and
+    recreating them for every model would take as long as optimising some models.
     """
 
     def __init__(self, pool: Pool) -> None:
-        """Nothing is written yet; the folder goes with this object."""
+        """Writes nothing yet; the folder is removed with this object."""
         self._pool = pool
         self._place = tempfile.mkdtemp(prefix="bricks-")
         weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
@@ -47,9 +47,9 @@ class StandIns:
 
     @contextmanager
     def of(self, proto: onnx.ModelProto) -> Iterator[tuple[onnx.ModelProto, Path]]:
-        """A copy of ``proto`` whose weights refer to files, and the folder with those.
+        """A copy of ``proto`` whose weights refer to files, and the folder of these files.
 
-        Sessions made of it should be gone when the context ends.
+        Close sessions created from it before the context ends.
         """
         types = without_values(proto)
         integers = [name for name, type_ in types.items() if not type_.floating]
@@ -75,7 +75,7 @@ class StandIns:
 
     @contextmanager
     def _lent(self, folder: Path) -> Iterator[None]:
-        """The file in ``folder``: moved, since links to weights are refused as an attack."""
+        """Move the file to ``folder``, since the runtime rejects links to weights as unsafe."""
         os.replace(self._weights, folder / WEIGHTS)
         try:
             yield
@@ -91,10 +91,10 @@ class StandIns:
 
 @contextmanager
 def _room_to_map(size_bytes: int) -> Iterator[None]:
-    """Let so many bytes be mapped beyond the limit of this process's memory: they take none."""
+    """Raise the limit of this process's memory by ``size_bytes``: mapped bytes occupy none."""
     try:
         import resource
-    except ImportError:  # where there is no such limit
+    except ImportError:  # the platform has no such limit
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -107,7 +107,7 @@ def _room_to_map(size_bytes: int) -> Iterator[None]:
 
 
 def _refer(tensor: onnx.TensorProto, offset: int | None, type_: TensorType) -> None:
-    """To the integers at ``offset``, or to the beginning of what all others share."""
+    """Refer to the integers at ``offset``, or to the start of the file that all others share."""
     location = WEIGHTS if offset is None else INTEGERS
     length = str(type_.size_bytes)
     entries = {"location": location, "offset": str(offset or 0), "length": length}
@@ -117,7 +117,7 @@ def _refer(tensor: onnx.TensorProto, offset: int | None, type_: TensorType) -> N
 
 
 def _any_byte(type_: TensorType, range_: Range | None) -> bool:
-    """Whether any byte will do: quantised data."""
+    """Whether any byte is valid: quantised data."""
     if type_.dtype not in ("INT8", "UINT8") or range_ is None:
         return False
     return range_.high - range_.low == 256

@@ -1,8 +1,8 @@
-"""Values going into ONNX Runtime and coming out of it: tensors of all types, and containers.
+"""Convert values to and from ONNX Runtime: tensors of all types, and containers.
 
-What numpy cannot hold travels as unsigned integers of the same width. Texts and sequences are made
-by the runtime itself, for its Python interface binds no others. An absent optional and a map cannot
-be bound at all.
+Types that numpy cannot hold are passed as unsigned integers of the same width. The runtime itself
+creates strings and sequences, because its Python interface binds no others. An absent optional and
+a map cannot be bound at all. Must not know models.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ PROVIDERS = ["CPUExecutionProvider"]
 # The runtime's name of an element type ("tensor(float)"), and ONNX's.
 DTYPES = {f"tensor({name.lower()})": name for name in onnx.TensorProto.DataType.keys()}
 
-# Types that numpy has itself; the others travel as unsigned integers of the same width.
+# Types without a numpy counterpart; they are passed as unsigned integers of the same width.
 _FOREIGN = frozenset(
     name for name, bits in ELEMENT_BITS.items() if name.startswith(("BFLOAT", "FLOAT8")) or bits < 8
 )
 
-# What says nothing to anybody: how the runtime begins its messages, and the place in its source
-# (file, line, signature) where it made one.
+# Noise in the runtime's messages: the prefix, and the place in its source (file, line, signature).
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 _PLACE = re.compile(
     r"/onnxruntime_src/\S+:\d+ .*?\)(?:::<lambda\(.*?\)>\)?)?(?: const)?(?: \[with .*?\])? "
@@ -46,14 +45,14 @@ _LONGEST = 300
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Turn whatever ONNX Runtime raises into a :class:`BackendError` of one line."""
+    """Turn any exception of ONNX Runtime into a :class:`BackendError` of one line."""
     try:
         yield
     except BackendError:
         raise
     except MemoryError as exc:
         raise BackendError(f"onnxruntime ran out of memory while {doing}") from exc
-    except Exception as exc:  # its errors have no common base of their own
+    except Exception as exc:  # the runtime's errors have no common base class
         text = _PLACE.sub("", _CODE.sub("", first_line(exc, 10_000)))
         text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
         if "bad_alloc" in text or "Failed to allocate memory" in text:
@@ -62,9 +61,9 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def to_value(value: Any, type_: ValueType) -> ort.OrtValue:
-    """An OrtValue over the memory of an array, or of a sequence of arrays, which is copied.
+    """An OrtValue over the memory of an array, or with copies of a sequence of arrays.
 
-    Raises :class:`BackendError` for what the runtime cannot be handed so.
+    Raises :class:`BackendError` for values that the runtime cannot bind.
     """
     with translated(f"taking a value of type {type_}"):
         if isinstance(type_, TensorType):
@@ -98,7 +97,7 @@ def to_array(value: ort.OrtValue) -> np.ndarray:
 
 
 def _shaped(value: np.ndarray, type_: TensorType) -> np.ndarray:
-    """Packed elements in an array of the tensor's shape, which is more than they need."""
+    """Packed elements in an array of the tensor's shape, which is larger than they need."""
     bits = ELEMENT_BITS[type_.dtype]
     if bits >= 8:
         return value
@@ -149,7 +148,7 @@ def _sequence(items: Sequence[np.ndarray], type_: ContainerType) -> ort.OrtValue
 
 @cache
 def _maker(notation: str, count: int) -> ort.InferenceSession:
-    """What makes a sequence of ``count`` tensors."""
+    """A session that builds a sequence of ``count`` tensors."""
     dtype = onnx.TensorProto.DataType.Value(DTYPES[notation.removeprefix("seq(").removesuffix(")")])
     names = [f"x{i}" for i in range(count)]
     node = helper.make_node("SequenceConstruct", names, ["y"])
@@ -169,7 +168,7 @@ def _texts(value: np.ndarray, type_: TensorType) -> ort.OrtValue:
 def _session(
     node: onnx.NodeProto, inputs: Sequence[onnx.ValueInfoProto], output: onnx.TypeProto
 ) -> ort.InferenceSession:
-    """What runs ``node``, whose output is called y."""
+    """A session that runs ``node``, whose output is called y."""
     outputs = [onnx.ValueInfoProto(name="y", type=output)]
     graph = helper.make_graph([node], "values", list(inputs), outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
