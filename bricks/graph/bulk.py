@@ -1,8 +1,8 @@
-"""How many parts a model is made of, counted before protobuf makes an object of each.
+"""Count the messages in a model before protobuf creates an object for each.
 
-Two bytes of a file can be a message of its own, which takes a hundred times as much memory, and
-some microseconds whenever the graph is gone over. What is so much larger than real models is
-refused. Must not know what the parts mean: protobuf's own description says which fields hold more.
+Two bytes of a file can encode a message, which takes a hundred times as much memory, and some
+microseconds in each pass over the graph. Models far larger than real ones are refused. Must not
+know what the messages mean: protobuf's descriptors say which fields hold messages.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped
 from bricks.errors import ModelError
 from bricks.graph.wire import DAMAGED, LENGTH_DELIMITED, MAX_DEPTH, fields
 
-# Large real models have some ten thousand nodes, with a few attributes each: those are gone over
-# again and again. Of other parts (types, dimensions, notes) they have more, which cost less.
+# Large real models have some ten thousand nodes, with a few attributes each, over which many passes
+# iterate. They have more of other messages (types, dimensions, notes), which cost less.
 MAX_NODES, MAX_PARTS = 250_000, 2_000_000
 _GONE_OVER = frozenset({"NodeProto", "AttributeProto", "TensorProto"})
-# Less than this cannot hold too many.
+# A smaller model cannot exceed the limits.
 SMALL_BYTES = 2 * MAX_NODES
 
 
@@ -34,7 +34,7 @@ def check_bulk(skeleton: bytes, file: str) -> None:
 
 
 def _count(skeleton: bytes, file: str) -> None:
-    # One walk in depth, for a list of all that is still to do would be as large as what it counts.
+    # Depth first, because a list of pending messages could grow as large as the model.
     walks = [(_known(onnx.ModelProto.DESCRIPTOR), fields(skeleton, 0, len(skeleton)))]
     nodes = parts = 0
     while walks:
@@ -61,6 +61,6 @@ def _count(skeleton: bytes, file: str) -> None:
 
 @cache
 def _known(kind: Descriptor) -> dict[int, Descriptor]:
-    """The fields of a kind of message that hold messages, and which."""
+    """The fields of a message type that hold messages, with the types of these."""
     held = ((each.number, each.message_type) for each in kind.fields)
     return {number: inner for number, inner in held if inner is not None}

@@ -1,8 +1,7 @@
-"""Values that are no tensors: sequences, optionals and maps, with the types of what they hold.
+"""Values other than tensors: sequences, optionals and maps, with the types of their items.
 
-ONNX types say what a container may hold; how much work it is depends on what it does hold, so that
-stands here too. Types are written as ONNX writes them, ``seq(tensor(float))``. Knows nothing of
-graphs.
+An ONNX type states the permitted items; the amount of work depends on the actual ones, so these
+classes record them too. Types use ONNX's notation, ``seq(tensor(float))``. Must not know graphs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from bricks.graph.tensor import TensorType
 
 @dataclass(frozen=True, slots=True)
 class ContainerType:
-    """A sequence, an optional or a map, and the types of the ``items`` that it holds.
+    """A sequence, an optional or a map, with the types of its ``items``.
 
     ``dtype`` is the declared type in ONNX's notation. An optional holds one item or none; a map's
     one item is the tensor of all its values.
@@ -41,12 +40,12 @@ class ContainerType:
 
     @property
     def sensible(self) -> bool:
-        """Whether some host could hold all items."""
+        """Whether all items are small enough for the memory of a host."""
         return all(item.sensible for item in self.items)
 
     @property
     def floating(self) -> bool:
-        """No: a container is no tensor of numbers."""
+        """False: a container is not a tensor of numbers."""
         return False
 
     def to_json(self) -> list[object]:
@@ -61,7 +60,7 @@ ValueType = TensorType | ContainerType
 
 
 def type_from_json(data: Sequence[object]) -> ValueType:
-    """The inverse of ``to_json`` of both kinds; ``ValueError`` for what is none."""
+    """The inverse of ``to_json`` of tensors and containers; ``ValueError`` for invalid data."""
     dtype, held = data
     if isinstance(dtype, str) and "(" in dtype:
         if not isinstance(held, list):

@@ -1,6 +1,7 @@
 """Types as ONNX declares them, and in ONNX's notation.
 
-Apart from the types themselves, which whoever knows no ONNX uses too.
+Separate from the types themselves, which modules without knowledge of ONNX use too. Must not know
+graphs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _DTYPES = {name.lower(): number for name, number in onnx.TensorProto.DataType.it
 
 
 def dtype_of(number: int) -> str:
-    """ONNX's name of an element type; :class:`ModelError` for those that it lacks."""
+    """ONNX's name of an element type; :class:`ModelError` for numbers that ONNX does not define."""
     try:
         name: str = onnx.TensorProto.DataType.Name(number)
     except ValueError as exc:
@@ -26,7 +27,7 @@ def dtype_of(number: int) -> str:
 
 
 def notation(proto: onnx.TypeProto) -> str:
-    """A declared type as ONNX writes it, without shapes; :class:`ModelError` where it is none."""
+    """A declared type in ONNX's notation, without shapes; :class:`ModelError` if it is invalid."""
     kind = proto.WhichOneof("value")
     if kind in ("tensor_type", "sparse_tensor_type"):
         return f"{kind.removesuffix('_type')}({dtype_of(getattr(proto, kind).elem_type).lower()})"
@@ -41,7 +42,7 @@ def notation(proto: onnx.TypeProto) -> str:
 
 
 def declared(type_: ValueType) -> onnx.TypeProto:
-    """The type as ONNX declares it: with the shape of a tensor, without those in a container."""
+    """The type as ONNX declares it: with a tensor's shape, without the shapes in a container."""
     if isinstance(type_, ContainerType):
         return _parsed(type_.dtype)
     proto = onnx.TypeProto()

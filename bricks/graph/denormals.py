@@ -1,8 +1,8 @@
-"""How many of a model's own weights are denormal: numbers too small for a full mantissa.
+"""The share of denormals among a model's own weights: numbers too small for a full mantissa.
 
 Arithmetic on them may be a hundred times slower, so a model with many of them runs slower than the
-same architecture with ordinary weights, unless its runtime takes them for zero. Reads weight files
-piece by piece; must not know what is done about it.
+same architecture with ordinary weights, unless its runtime flushes them to zero. Reads weight files
+piece by piece; must not know how the result is used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bricks.errors import ModelError
 from bricks.graph.model import Model
 from bricks.graph.payload import PayloadError, is_referenced, locate, reference, type_of
 
-# By type: unsigned integers of its width, and the greatest denormal among them. A FLOAT16 is not
-# here, for what is denormal in it is ordinary in the float32 that processors compute with.
+# By type: unsigned integers of its width, and the greatest denormal among them. FLOAT16 is not
+# listed, because its denormals are normal numbers in the float32 that processors compute with.
 _GREATEST: dict[str, tuple[type[np.unsignedinteger], int]] = {
     "FLOAT": (np.uint32, (1 << 23) - 1),
     "DOUBLE": (np.uint64, (1 << 52) - 1),
@@ -30,7 +30,7 @@ PIECE_BYTES = 16 << 20
 def denormal_share(model: Model) -> float | None:
     """The share of denormals among the model's floating-point weights, from 0 to 1.
 
-    None where it has no such weights, or a file of them is not there. Raises :class:`ModelError`
+    None if it has no such weights, or if a weight file is missing. Raises :class:`ModelError`
     for files that cannot be read.
     """
     graph = onnx.ModelProto.FromString(model.skeleton).graph
@@ -47,7 +47,7 @@ def denormal_share(model: Model) -> float | None:
             kind, greatest = _GREATEST[type_.dtype]
             for values in _pieces(path, ref.offset, type_.size_bytes, kind):
                 magnitude = values & kind(np.iinfo(kind).max >> 1)  # without the sign
-                # Zero becomes the greatest number of all, and is none of them.
+                # Zero wraps to the greatest number, so it does not count as a denormal.
                 denormal += int(np.count_nonzero(magnitude - kind(1) < kind(greatest)))
                 total += values.size
     except (PayloadError, OSError) as exc:

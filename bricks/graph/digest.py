@@ -1,6 +1,6 @@
-"""The digest of a model: equal for files that differ only in the values or place of their weights.
+"""The digest of a model: equal for files that differ only in values or location of their weights.
 
-Keeps what is known of a model findable when its weights are retrained, moved or left out. Must not
+So results for a model are still found after its weights were retrained, moved or omitted. Must not
 know how models are read.
 """
 
@@ -26,12 +26,11 @@ from bricks.graph.view import graph_of
 def digest(proto: onnx.ModelProto) -> str:
     """``m1-`` and 32 hexadecimal digits of SHA-256 over ``proto`` without weights.
 
-    Counted as weights, and left out: values that are references, and values of floats and of
-    integers of 8 bits or less that are more than one float or 64 integers. Values of other
-    integers count, and so do floats that steer (scales of Resize, say) and single ones, for
-    fusions look at those.
-    Of values that inputs are given, those count that would of constants, and what containers hold.
-    Documentation, producer and other metadata do not count; names do.
+    Weights, whose values are left out, are: references, tensors of more than one float, and tensors
+    of more than 64 integers of 8 bits or less. Values of other integers count. So do floats that
+    are steering values (scales of Resize, for example) and single floats, which fusions inspect.
+    Values given for inputs count if they would count as constants, and so do the items of given
+    containers. Documentation, producer and other metadata do not count; names do.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -55,7 +54,7 @@ def digest(proto: onnx.ModelProto) -> str:
         elif _is_weight(tensor, steering):
             _forget_values(tensor)
         elif tensor.data_type != onnx.TensorProto.STRING:
-            # The same values can be written in several forms.
+            # The same values can be encoded in several forms.
             store_inline(tensor, read_inline(tensor))
     note(copy, ITEMS, {name: type.to_json() for name, type in sorted(containers.items())})
     counted = (n for n in sorted(given) if value_counts(types[n], steering=n in steering))
@@ -79,5 +78,5 @@ def _forget_values(tensor: onnx.TensorProto) -> None:
     tensor.Clear()
     tensor.name, tensor.data_type = name, data_type
     tensor.dims.extend(dims)
-    # As a referenced weight looks: a weight's size in the file must not show in the digest.
+    # In the form of a referenced weight: the weight's size in the file must not affect the digest.
     tensor.data_location = onnx.TensorProto.EXTERNAL

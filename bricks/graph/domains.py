@@ -1,9 +1,9 @@
-"""Which integers an input may hold for the model to run: indices, lengths, masks.
+"""Find the integers that an input may hold for the model to run: indices, lengths, masks.
 
-Random floats run everywhere; a random integer that is an index crashes or measures nothing. What a
-value is used for says what it may be, so each one is followed forward through the operators that
-hand it on, to those that restrict it (table in :mod:`bricks.graph.uses`). Must not know how values
-are drawn.
+Random floats run everywhere; a random integer used as an index crashes, or its measurement is
+meaningless. The uses of a value determine its permitted range, so this module follows each value
+forward through the operators that pass it on, to those that restrict it (table in
+:mod:`bricks.graph.uses`). Must not know how values are drawn.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from bricks.graph.topology import inner_nodes, label, used_values
 from bricks.graph.uses import MASKING, STEERING, Restriction, Scene, passes_on, restriction
 
 _UNRESTRICTED = "nothing in the graph restricts it: assumed 0 or 1"
-# Operators whose results are of a size that only the data tells; and those that look at no data.
+# Operators whose output sizes depend on data, and operators that read shapes instead of data.
 _OF_DATA = frozenset(
     {"NonZero", "NonMaxSuppression", "Unique", "Compress", "If", "Loop", "StringSplit"}
     | {"SequenceAt", "SequenceInsert", "SequenceErase", "SplitToSequence", "OptionalGetElement"}
 )
 _OF_SHAPES = frozenset({"Shape", "Size"})
-# Bounds on the uses followed: for one value, where real ones have a few dozen; for all of a graph;
-# and for one value once that is used up.
+# Bounds on the uses followed: per value (real ones have a few dozen), per graph, and per value once
+# the graph's bound is exhausted.
 _MAX_STEPS, _ALL_STEPS, _FEW_STEPS = 10_000, 200_000, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Integers from ``low`` up to, not including, ``high``; ``why`` says what asks for that."""
+    """Integers from ``low`` up to, not including, ``high``; ``why`` names the use that needs it."""
 
     low: int
     high: int
@@ -53,8 +53,8 @@ class _Affine:
 def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
     """For each integer or boolean value in ``names``, the values that are safe to give it.
 
-    A value for which none is safe to assume (it gives a shape, or its uses contradict each other)
-    is left out, as are floats. Raises ``KeyError`` for names that ``graph`` has no type for.
+    The result omits floats, and values without a safe range (a value that gives a shape, or whose
+    uses contradict each other). Raises ``KeyError`` for names that ``graph`` has no type for.
     """
     whole = [name for name in names if _whole(graph.types[name])]
     if not whole:
@@ -65,9 +65,9 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
 
 
 def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
-    """What is assumed of inputs where the graph doesn't say what they may hold.
+    """Notes on the assumed contents of inputs that the graph does not restrict.
 
-    Nothing of those whose values were ``given``.
+    Inputs whose values were ``given`` need no note.
     """
     names = [name for name in graph.inputs if name not in given]
     ranges = integer_ranges(graph, names)
@@ -93,20 +93,20 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
 
 
 def synthetic_inputs(graph: Graph, given: Collection[str] = ()) -> list[str]:
-    """Integer inputs whose values were not ``given``, though none is safe to assume."""
+    """Integer inputs without ``given`` values, for which no synthetic value is safe."""
     names = [n for n in graph.inputs if n not in given and "INT" in graph.types[n].dtype]
     safe = integer_ranges(graph, names)
     return [name for name in names if name not in safe]
 
 
 def observations(graph: Graph, observed: Collection[str], given: Collection[str] = ()) -> list[str]:
-    """What was ``observed`` of types that depend on data, where that begins.
+    """Notes on the first values of ``observed`` whose types depend on the data of inputs.
 
-    A runtime doesn't foresee all that depends on shapes alone, or on inputs whose values were
-    ``given``: of that nothing is said.
+    A runtime cannot infer every type that depends only on shapes or on inputs with ``given``
+    values; such types need no note.
     """
     scene = Scene(graph.types, graph.initializers)
-    # Values that follow from the data of inputs, and those whose very type does.
+    # Values that depend on the data of inputs, and those whose type depends on it too.
     data, dependent = set(graph.inputs).difference(given), set[str]()
     said = []
     for node in graph.nodes:
@@ -131,10 +131,10 @@ def _steered_by(node: onnx.NodeProto, data: Collection[str], scene: Scene) -> bo
 
 
 def steering_values(graph: Graph) -> list[str]:
-    """Small values, of inputs or computed, that say what is to be done: none is safe to assume.
+    """Small inputs or computed values that are steering values: no synthetic value is safe.
 
-    Integers that give shapes, counts or axes, booleans that choose a branch, and floats that steer
-    (see :mod:`bricks.graph.steering`).
+    They are integers that give shapes, counts or axes, booleans that choose a branch, and floats at
+    steering inputs (see :mod:`bricks.graph.steering`).
     """
     made = [name for node in graph.nodes for name in node.output if name]
     small = [
@@ -212,11 +212,11 @@ class _Follower:
                     waiting.append((node.output[0], moved))
 
     def _moved(self, node: onnx.NodeProto, index: int, affine: _Affine) -> _Affine | None:
-        """What ``affine`` becomes by arithmetic with a constant, where that can be followed."""
+        """``affine`` after arithmetic with a constant; None if it cannot be followed."""
         if node.domain or node.op_type not in ("Add", "Sub", "Mul") or len(node.input) != 2:
             return None
         if node.op_type == "Sub" and index == 1:
-            return None  # from a constant: a mask turned round, see `uses`
+            return None  # a constant minus the value: an inverted mask, see `uses`
         bounds = self._constant_bounds(node.input[1 - index])
         if bounds is None:
             return None

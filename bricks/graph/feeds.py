@@ -1,6 +1,6 @@
-"""What inputs are fed with when something is run: what they are known to hold, or made up.
+"""Choose the values of inputs for a run: known values where there are any, else synthetic ones.
 
-One place for that rule, for whoever runs a model and whoever checks it. Must not know runtimes.
+Separate so that running a model and checking it follow one rule. Must not know runtimes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def feeds(
     pool: Pool,
     prefix: str = "",
 ) -> dict[str, Callable[[], Any]]:
-    """What makes the value of each input of ``proto``, seen as ``graph``.
+    """A function per input of ``proto`` (as ``graph``) that returns the input's value.
 
-    Integers that are made up are within ``ranges``; ``prefix`` and the input's name decide them.
+    Synthetic integers lie within ``ranges``; ``prefix`` and the input's name determine them.
     """
     held = held_values(proto)
     return {

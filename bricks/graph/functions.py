@@ -1,8 +1,8 @@
-"""Local functions of a model, inlined: they are notation, and nothing after reading knows them.
+"""Inline the local functions of a model, so that later stages need not know them.
 
-Twenty functions that each call the next one twice are a million nodes. What inlining would yield is
-therefore counted before it is done, from above: nodes, bytes, and how deep graphs end up in graphs.
-Must not know what operators do.
+Twenty functions that each call the next one twice inline to a million nodes. So this module first
+computes upper bounds of the inlined model: nodes, bytes, and the nesting depth of graphs. Must not
+know what operators do.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import onnx.inliner
 from bricks.errors import ModelError, first_line
 from bricks.graph.topology import default_domain, label, subgraphs
 
-# What inlining may add, besides as many times what the file holds itself.
+# The nodes and bytes that inlining may always add, and the factor by which it may exceed the file.
 MAX_NODES, MAX_BYTES, MAX_TIMES = 10_000, 64 << 20, 100
-# Functions in functions, and graphs in graphs: real models have a few; protobuf reads 33 graphs.
+# Nesting depths of functions and of graphs: real models have a few; protobuf reads 33 graphs.
 MAX_CALLS, MAX_GRAPHS = 60, 30
 
 Key = tuple[str, str, str]
@@ -26,7 +26,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What a call comes to: nodes, bytes, calls within each other and graphs within each other."""
+    """The inlined size of a call: nodes, bytes, and nesting depths of calls and of graphs."""
 
     nodes: int
     size_bytes: int
@@ -35,7 +35,7 @@ class _Size:
 
 
 def inlined(proto: onnx.ModelProto, file: str) -> onnx.ModelProto:
-    """``proto`` with its local functions in the places of their calls.
+    """``proto`` with calls of its local functions inlined.
 
     Raises :class:`ModelError` for functions that call themselves, and for those that would make
     the model very much larger than its file.
@@ -45,7 +45,7 @@ def inlined(proto: onnx.ModelProto, file: str) -> onnx.ModelProto:
     _check(proto, file)
     try:
         return onnx.inliner.inline_local_functions(proto)
-    # onnx's C++ raises whatever it likes here, from RuntimeError to its own classes.
+    # onnx's C++ raises various exceptions here, from RuntimeError to its own classes.
     except Exception as exc:
         raise ModelError(f"{file}: its functions cannot be inlined: {first_line(exc)}") from exc
 
@@ -65,7 +65,7 @@ def _check(proto: onnx.ModelProto, file: str) -> None:
 
 
 class _Functions:
-    """The local functions of a model, and what calls of them come to."""
+    """The local functions of a model, and the inlined sizes of their calls."""
 
     def __init__(self, proto: onnx.ModelProto, file: str) -> None:
         self._file = file
@@ -77,7 +77,7 @@ class _Functions:
             self._bodies[key] = function
         nodes = [node for node, _ in _walk(proto.graph.node)]
         nodes += [node for body in proto.functions for node, _ in _walk(body.node)]
-        # Names and attributes of a call take the place of those that the function gives them.
+        # Names and attributes of a call replace those in the function.
         names = (name for node in nodes for name in (*node.input, *node.output))
         self._name_bytes = max(map(len, names), default=0)
         passed = [self._passed(node) for node in nodes if self._callee(node) in self._bodies]
@@ -87,7 +87,7 @@ class _Functions:
         self._within: dict[Key, None] = {}
 
     def size_of(self, body: Iterable[onnx.NodeProto]) -> _Size:
-        """What the calls in ``body`` come to, at most."""
+        """An upper bound of the inlined size of the calls in ``body``."""
         nodes = size_bytes = calls = graphs = 0
         for node, depth in _walk(body):
             graphs = max(graphs, depth)
@@ -124,9 +124,9 @@ class _Functions:
         return self._known[key]
 
     def _passed(self, node: onnx.NodeProto) -> int:
-        """Bytes of what a call passes to its function, which may be no graph.
+        """Bytes that a call passes to its function; raises if they contain a graph.
 
-        A graph that is passed on, twice in a graph, from function to function, grows as calls do.
+        A graph that functions pass on twice each, nested in a graph, grows exponentially.
         """
         if any(True for _ in subgraphs(node)):
             raise ModelError(
@@ -144,7 +144,7 @@ def _key(domain: str, name: str, overload: str) -> Key:
 
 
 def _walk(nodes: Iterable[onnx.NodeProto], depth: int = 0) -> Iterator[tuple[onnx.NodeProto, int]]:
-    """Every node, those in subgraphs too, with how many graphs deep it stands."""
+    """Every node, those in subgraphs included, with its nesting depth in graphs."""
     for node in nodes:
         yield node, depth
         for graph in subgraphs(node):

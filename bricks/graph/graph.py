@@ -1,7 +1,7 @@
-"""A graph ready to be cut: nodes in topological order, and the concrete type of every value.
+"""A graph to be cut: nodes in topological order, and the concrete type of every value.
 
-Two places make one: the source model read from disk, and the graph that a runtime executes after
-its own optimisation. What follows (cutting, identity, plans) does not know which it has.
+It comes either from the source model on disk, or from the graph that a runtime executes after its
+own optimisation. It must not know which, and neither must cutting, identity and plans.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bricks.graph.containers import ValueType
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes with all that is needed to run any part of them.
+    """Nodes, with everything that is needed to run any part of them.
 
     ``initializers`` are constants by name; those whose values are not held (weights) have
     ``data_location == EXTERNAL``. ``types`` holds every value's type: inputs, initializers and

@@ -1,8 +1,8 @@
-"""Models that a program holds: written to a file, so that they are read like any other.
+"""Write models that are in memory to a file, so that they are read like any other model.
 
-Reading works on files, where weights can stay. A model of onnx-graphsurgeon, edited in memory, is
-exported first; that library is asked for only where somebody comes with its graph. Must not know
-what becomes of the file.
+Reading works on files, because weights can stay there. A model that was edited with
+onnx-graphsurgeon is exported first; that library is needed only for its own graphs. Must not know
+how the file is used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import onnx
 
 from bricks.errors import ModelError, UsageError, first_line
 
-# What protobuf can serialise at once; weights of larger models go to a file beside the model.
+# The most that protobuf can serialise; weights of larger models go to a file beside the model.
 _MAX_BYTES = (1 << 31) - (1 << 20)
 
 
@@ -26,7 +26,7 @@ def is_graph(model: object) -> bool:
 
 
 def proto_of(model: Any) -> onnx.ModelProto:
-    """The ``ModelProto`` of a model in memory: itself, or what onnx-graphsurgeon exports.
+    """The ``ModelProto`` of a model in memory: itself, or the export of onnx-graphsurgeon.
 
     Raises :class:`UsageError` for anything else, and :class:`ModelError` for a graph that cannot be
     exported.
@@ -42,7 +42,7 @@ def proto_of(model: Any) -> onnx.ModelProto:
 
     try:
         exported: onnx.ModelProto = gs.export_onnx(model)
-    except Exception as exc:  # whatever that library does with a graph that makes no model
+    except Exception as exc:  # the library raises various errors for invalid graphs
         raise ModelError(
             f"the graph '{model.name}' cannot be exported: {first_line(exc)}: repair it, or see"
             " onnx_graphsurgeon.Graph.cleanup"
@@ -51,15 +51,16 @@ def proto_of(model: Any) -> onnx.ModelProto:
 
 
 def title_of(proto: onnx.ModelProto) -> str:
-    """What a model in memory is called: its graph's name, as far as that can name a file."""
+    """The name of a model in memory: its graph's name, as far as it is valid in a file name."""
     return re.sub(r"[^\w.+-]+", "_", proto.graph.name).strip("._") or "model"
 
 
 def write_model(proto: onnx.ModelProto, folder: Path, name: str) -> Path:
-    """``proto`` as a file in ``folder``, which is made, with its weights in it or beside it.
+    """Write ``proto`` to a file in ``folder``, which is created; return the path.
 
-    Weights that it only refers to stay out, as if their file were missing. Raises
-    :class:`ModelError` where there is no graph, or no room.
+    Weights go into the file, or into a second one beside it. Weights that ``proto`` only refers to
+    are omitted, as if their file were missing. Raises :class:`ModelError` if there is no graph, or
+    no free space.
     """
     if not proto.HasField("graph"):
         raise ModelError(f"{name}: the ModelProto holds no graph: build or load one first")
@@ -70,7 +71,7 @@ def write_model(proto: onnx.ModelProto, folder: Path, name: str) -> Path:
             path.write_bytes(proto.SerializeToString())
         else:
             copy = onnx.ModelProto()
-            copy.CopyFrom(proto)  # saving moves the weights out of the model that it is given
+            copy.CopyFrom(proto)  # saving moves the weights out of its argument
             onnx.save_model(copy, path, save_as_external_data=True, location=f"{name}.weights")
     except OSError as exc:
         raise ModelError(f"{name}: it cannot be written to {folder}: {exc.strerror}") from exc

@@ -1,7 +1,7 @@
-"""Values of inputs as people write them: numbers separated by commas, or a file of numpy's.
+"""Parse values of inputs from user options: numbers separated by commas, or a NumPy file.
 
-Some inputs steer what is done (the target of a Reshape, a branch to take), and what is made up for
-them may not be what is meant. Must not know what the values are for.
+Some inputs are steering values (the target of a Reshape, a branch to take), for which a synthetic
+value may be wrong. Must not know how the values are used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parse_value(text: str) -> tuple[str, str | np.ndarray]:
 def literal(name: str, text: str, declared: onnx.TypeProto) -> Any:
     """The numbers in ``text`` as an array of the declared type, and of its shape where it has one.
 
-    Raises :class:`ModelError` for what is no number of that type.
+    Raises :class:`ModelError` for text that is not a number of that type.
     """
     if declared.WhichOneof("value") != "tensor_type":
         raise ModelError(f"input '{name}' is no tensor: its value cannot be written as numbers")

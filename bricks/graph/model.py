@@ -10,17 +10,17 @@ from bricks.graph.containers import ValueType
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What is known of a model without its weights.
+    """A model without its weights.
 
     ``skeleton`` is the serialised ``ModelProto``: input shapes concrete, local functions inlined,
     ``Constant`` nodes turned into initializers, and every payload that is not needed to understand
     the graph replaced by a reference (``data_location == EXTERNAL``; location relative to
-    ``folder``, offset and length in bytes), also where the file held it inline. What inputs hold
-    stands in its metadata where it was given (:mod:`bricks.graph.model_metadata`).
+    ``folder``, offset and length in bytes), even if the file held it inline. Its metadata holds the
+    values that were given for inputs (:mod:`bricks.graph.model_metadata`).
     ``digest`` (``m1-…``) covers the skeleton without those references: two files that differ only
-    in the values or the place of their weights have one digest. ``read_s`` is the wall time in
-    seconds that reading took. ``rebatched`` says that the batch size asked for replaced a first
-    dimension that the file fixes, so what else the file fixes may contradict it.
+    in the values or the location of their weights have one digest. ``read_s`` is the wall time in
+    seconds that reading took. ``rebatched`` says that the requested batch size replaced a first
+    dimension that the file fixes, so other fixed dimensions in the file may contradict it.
     """
 
     name: str

@@ -1,13 +1,13 @@
-"""What inputs hold, where that is known: written into a model's metadata, and read from there.
+"""Known values of inputs, stored in a model's metadata and read from there.
 
-Types stand there too that ONNX has no word for, or that no runtime is to read.
+The metadata also holds types that ONNX cannot express, or that runtimes must not see.
 
-Some inputs cannot be made up: the target of a Reshape, a branch to take, the contents of a
-sequence. Models carry them where they are given, bricks where they were computed, so that whoever
-runs either finds all that it needs in one place. Values are as a runtime takes and gives them:
-arrays, lists (sequences), dicts (maps), None (an optional that is absent). Arrays are of their
-storage type (see ``payload``), but those of fewer than 8 bits, which are of their own and not
-packed. Knows nothing of how values are made up.
+Some inputs cannot be synthetic: the target of a Reshape, a branch to take, the contents of a
+sequence. Models carry the values that users gave, bricks those that the model computed, so that a
+runtime finds them in one place. Values have the form in which a runtime takes and returns them:
+arrays, lists (sequences), dicts (maps), None (an absent optional). Arrays have their storage type
+(see ``payload``), except types of fewer than 8 bits, which keep their own type and are not packed.
+Must not know how synthetic values are drawn.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from bricks.graph.declared import dtype_of, notation
 from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
-# Keys of metadata. Types of containers, and of what a brick's nodes hand each other; and values,
-# flattened, that inputs hold: of bricks those that steer their work, of models those given.
+# Keys of metadata: types of containers; types of a brick's inner values; and flattened values of
+# inputs, which are steering values in bricks and given values in models.
 ITEMS, BETWEEN = "bricks.items", "bricks.between"
 STEERING, GIVEN = "bricks.steering", "bricks.given"
 
@@ -46,14 +46,14 @@ def container_types(proto: onnx.ModelProto) -> dict[str, ValueType]:
 
 
 def note_between(proto: onnx.ModelProto, types: Mapping[str, ValueType]) -> None:
-    """Write the ``types`` of what the nodes of ``proto`` hand each other, if there are any."""
+    """Write the ``types`` of the inner values of ``proto``, if there are any."""
     if types:
         text = "; ".join(f"{name} {type_}" for name, type_ in types.items())
         proto.metadata_props.add(key=BETWEEN, value=text)
 
 
 def between_types(proto: onnx.ModelProto) -> dict[str, ValueType]:
-    """The inverse of :func:`note_between`, but for containers."""
+    """The inverse of :func:`note_between`, without containers."""
     texts = [entry.value for entry in proto.metadata_props if entry.key == BETWEEN]
     parts = (_TENSOR.fullmatch(part) for text in texts for part in text.split("; "))
     return {
@@ -64,12 +64,12 @@ def between_types(proto: onnx.ModelProto) -> dict[str, ValueType]:
 
 
 def held_values(proto: onnx.ModelProto) -> dict[str, Any]:
-    """What inputs of ``proto`` hold where that is known, by name, in the form of ``plain``."""
+    """The known values of inputs of ``proto``, by name, in the form of ``plain``."""
     return {**_noted(proto, GIVEN), **_noted(proto, STEERING)}
 
 
 def given_values(proto: onnx.ModelProto, types: Mapping[str, ValueType]) -> dict[str, Any]:
-    """What inputs of a model were given to hold, by name, as a runtime takes it."""
+    """The values given for inputs of a model, by name, in the form that a runtime takes."""
     return {name: natural(data, types[name]) for name, data in _noted(proto, GIVEN).items()}
 
 
@@ -82,7 +82,7 @@ def _noted(proto: onnx.ModelProto, key: str) -> dict[str, Any]:
 
 
 def plain(value: Any, type_: ValueType) -> Any:
-    """``value`` of this type as JSON has it: tensors and their like flattened to lists."""
+    """``value`` of this type in JSON form: tensors and containers flattened to lists."""
     if isinstance(type_, TensorType):
         array = np.ascontiguousarray(value).reshape(-1)
         if type_.dtype == "STRING":
@@ -122,9 +122,9 @@ def natural(data: Any, type_: ValueType) -> Any:
 
 
 def checked_type(name: str, value: Any, declared: onnx.TypeProto) -> ValueType:
-    """The type of a ``value`` given for input ``name``, declared as it is.
+    """The type of a ``value`` given for input ``name`` of type ``declared``.
 
-    Raises :class:`ModelError` where it is of another type.
+    Raises :class:`ModelError` if the value is of another type.
     """
     kind = declared.WhichOneof("value")
     if kind == "tensor_type":

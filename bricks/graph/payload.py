@@ -1,7 +1,7 @@
-"""Where the values of a tensor lie: in the message, or in a file beside the model.
+"""Locate the values of a tensor: in the message, or in a file beside the model.
 
-One place for the rules of ONNX external data, among them the one that matters for safety: a model
-may refer to files in its own folder only. Must not know what a graph means.
+Holds all rules of ONNX external data, including the one that matters for security: a model may
+refer only to files in its own folder. Must not know what a graph means.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bricks.errors import ModelError, first_line
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import subgraphs
 
-# Types that numpy lacks are stored as unsigned integers of their width, as ONNX Runtime takes them.
+# Types missing from numpy are stored as unsigned integers of their width, as in ONNX Runtime.
 _NUMPY_NAMES = {
     "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BOOL": "bool",
     "COMPLEX64": "complex64", "COMPLEX128": "complex128",
@@ -38,7 +38,7 @@ _ML_TYPES = {
 
 _DTYPES: dict[int, str] = {number: name for name, number in onnx.TensorProto.DataType.items()}
 
-# Where values stand that are not raw, and how many there make one; all others: INT32, one.
+# The fields of values that are not raw, and the entries per value; all others: int32_data, one.
 _FIELDS = {
     "FLOAT": ("float_data", 1), "COMPLEX64": ("float_data", 2),
     "DOUBLE": ("double_data", 1), "COMPLEX128": ("double_data", 2),
@@ -59,12 +59,12 @@ _HOLDING = frozenset(
 
 
 class PayloadError(ModelError):
-    """A tensor's values are not what its type says, or lie where they may not; names the tensor."""
+    """A tensor's values contradict its type or have a forbidden location; names the tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Bytes of a file; ``location`` is relative to the model's folder, ``length`` may be open."""
+    """A range of a file; ``location`` is relative to the model's folder, ``length`` may be None."""
 
     location: str
     offset: int
@@ -83,7 +83,7 @@ def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
 
 
 def value_dtype(dtype: str) -> np.dtype[np.generic]:
-    """The type to compute values of ``dtype`` in: ml_dtypes' where numpy has none of its own."""
+    """The type to compute values of ``dtype`` in: from ml_dtypes if numpy has none."""
     if dtype in _ML_TYPES:
         found: np.dtype[np.generic] = np.dtype(_ML_TYPES[dtype])
         return found
@@ -125,7 +125,8 @@ def _shifts(bits: int) -> np.ndarray:
 def type_of(tensor: onnx.TensorProto) -> TensorType:
     """The type of ``tensor``.
 
-    Raises :class:`PayloadError` for element types that ONNX lacks and sizes that no host can hold.
+    Raises :class:`PayloadError` for element types that ONNX does not define, and for sizes that no
+    host can hold.
     """
     dtype, dims = _DTYPES.get(tensor.data_type), tuple(tensor.dims)
     if dtype is None:
@@ -142,20 +143,20 @@ def type_of(tensor: onnx.TensorProto) -> TensorType:
 
 @lru_cache(maxsize=1 << 12)
 def _known_type(dtype: str, dims: tuple[int, ...]) -> tuple[TensorType, bool]:
-    """A type, and whether it is sensible: asked of every tensor, and few of them differ."""
+    """A type, and whether it is sensible; cached, because few of many tensors' types differ."""
     type = TensorType(dtype, dims)
     return type, type.sensible
 
 
 def is_referenced(tensor: onnx.TensorProto) -> bool:
-    """Whether the values of ``tensor`` lie in a file instead of in the message."""
+    """Whether the values of ``tensor`` are in a file instead of in the message."""
     return tensor.data_location == onnx.TensorProto.EXTERNAL
 
 
 def reference(tensor: onnx.TensorProto) -> Reference:
-    """Where the values of ``tensor`` lie; raises :class:`PayloadError` where that makes no sense.
+    """The location of the values of ``tensor``; raises :class:`PayloadError` if it is invalid.
 
-    Locations that lead out of the model's folder make no sense either.
+    Locations outside the model's folder are invalid.
     """
     if tensor.data_type == onnx.TensorProto.STRING:
         raise PayloadError(
@@ -181,7 +182,7 @@ def reference(tensor: onnx.TensorProto) -> Reference:
 
 @lru_cache(maxsize=64)
 def _leads_out(location: str) -> bool:
-    """Whether ``location`` is no place in a folder; most tensors of a model have one in common."""
+    """Whether ``location`` leads out of the folder; cached, because most tensors share one."""
     paths = PurePosixPath(location), PureWindowsPath(location)
     return any(
         not path.parts or path.is_absolute() or ".." in path.parts or bool(path.drive)
@@ -190,9 +191,9 @@ def _leads_out(location: str) -> bool:
 
 
 def check_size(tensor: onnx.TensorProto) -> None:
-    """Raise :class:`PayloadError` unless ``tensor`` has, or refers to, as much as its type says.
+    """Raise :class:`PayloadError` unless the size of the data of ``tensor`` matches its type.
 
-    The values themselves are not looked at.
+    The values themselves are not read.
     """
     type = type_of(tensor)
     if is_referenced(tensor):
@@ -206,7 +207,7 @@ def check_size(tensor: onnx.TensorProto) -> None:
     if tensor.HasField("raw_data") and type.dtype != "STRING":
         held, needed, unit = len(tensor.raw_data), type.size_bytes, "bytes"
     else:
-        # What is smaller than a byte is packed here too; a complex number is two.
+        # Elements smaller than a byte are packed here too; a complex number has two entries.
         field, parts = _FIELDS.get(type.dtype, ("int32_data", 1))
         packed = 8 // min(8, ELEMENT_BITS.get(type.dtype, 8))
         held, unit = len(getattr(tensor, field)), "values"
@@ -239,7 +240,7 @@ def read_referenced(folder: Path, tensor: onnx.TensorProto) -> np.ndarray | None
     if path is None:
         return None
     try:
-        # Checked before numpy allocates: the shape may be a lie.
+        # Checked before numpy allocates: the shape may be wrong.
         if path.stat().st_size < ref.offset + size:
             raise PayloadError(
                 f"{path} is cut short: tensor '{tensor.name}' ends at byte {ref.offset + size}"

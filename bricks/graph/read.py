@@ -1,8 +1,8 @@
-"""Read an ONNX file as a :class:`Model`: checked, normalised, its input shapes concrete.
+"""Read an ONNX file as a :class:`Model`: checked, normalised, with concrete input shapes.
 
-What follows can then rely on one form: constants are initializers, functions are inlined, nodes
-are sorted, nothing dangles, no weight is in memory. Must not know runtimes, bricks or measuring;
-what only a runtime can judge (operators of other domains, say) passes.
+Later stages can rely on one form: constants are initializers, functions are inlined, nodes are
+sorted, every input has a producer, no weight is in memory. Must not know runtimes, bricks or
+measuring; properties that only a runtime can check (operators of other domains) are accepted.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ from bricks.graph.wire import skim
 
 __all__ = ["parse_shape", "read_model"]
 
-FEW_FLOATS = 8  # the bounds of a clip, say: held where they can be had, for fusions look at them
+FEW_FLOATS = 8  # such as the bounds of a clip: held if available, because fusions inspect them
 
 _logger = logging.getLogger(__name__)
 
 _STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
-# Written into the standard domain by optimisers since long before it had such operators.
+# Optimisers wrote these into the standard domain long before it had such operators.
 _CONVENTIONAL = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
 
 
@@ -82,12 +82,12 @@ def read_model(
     """The model in the ONNX file ``path``, without its weights.
 
     ``shapes`` gives complete shapes of inputs; ``batch`` is the first dimension of the inputs whose
-    first dimension is open or 1. ``values`` are what inputs hold, as a runtime takes it (arrays,
-    lists for sequences, dicts for maps, None for an optional that is absent), or texts as on the
-    command line (``2,3``); all others are made up when something is run. ``name`` is the file's
-    name without suffix if not given. Links are followed to the file itself, whose folder holds the
-    data it refers to. Raises :class:`ModelError`, and :class:`ShapeError` where a dimension stays
-    open or an option does not fit.
+    first dimension is open or 1. ``values`` holds contents of inputs in the form that a runtime
+    takes (arrays, lists for sequences, dicts for maps, None for an absent optional), or texts as on
+    the command line (``2,3``); all other inputs are synthetic. ``name`` defaults to the file's name
+    without suffix. Links are resolved to the file itself, whose folder holds the data it refers to.
+    Raises :class:`ModelError`, and :class:`ShapeError` if a dimension stays open or an option is
+    invalid for the model.
     """
     started = time.perf_counter()
     given = Path(path)
@@ -118,7 +118,7 @@ def read_model(
 
 
 def _check_encoding(*names: str) -> None:
-    """Raise for names that are no UTF-8: neither a model nor a plan could hold them."""
+    """Raise for names that are not UTF-8: neither a model nor a plan could store them."""
     for name in names:
         try:
             name.encode()
@@ -144,7 +144,7 @@ def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
 def _given(
     graph: onnx.GraphProto, values: Mapping[str, Any], file: str
 ) -> dict[str, tuple[Any, ValueType]]:
-    """The inputs whose values are given: those, and their types."""
+    """The given values of inputs, with their types."""
     declared = {value.name: value.type for value in graph.input}
     for name in values:
         if name not in declared:
@@ -163,7 +163,7 @@ def _given(
 def _note_inputs(
     proto: onnx.ModelProto, types: Mapping[str, ValueType], values: Mapping[str, Any]
 ) -> None:
-    """What is known of inputs beyond their declaration; nothing else stays in the metadata."""
+    """Write the given values and types of inputs to the metadata; remove all other metadata."""
     del proto.metadata_props[:]
     containers = {n: t.to_json() for n, t in types.items() if isinstance(t, ContainerType)}
     note(proto, ITEMS, containers)
@@ -171,7 +171,7 @@ def _note_inputs(
 
 
 def _normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
-    """Bring ``proto`` into the one form that the rest relies on, and check it."""
+    """Bring ``proto`` into the form that later stages rely on, and check it."""
     graph, file = proto.graph, path.name
     if not set(map(type, _texts(proto))) <= {str}:
         raise ModelError(f"{path} is not an ONNX model: a name in it is no text")
@@ -195,14 +195,14 @@ def _normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
 
 
 def _check_places(graph: onnx.GraphProto, folder: Path) -> None:
-    """Raise for data that lies outside the model's ``folder``, be it by a link."""
+    """Raise for data outside the model's ``folder``, including data behind a link."""
     places = {reference(tensor).location for tensor in all_tensors(graph) if is_referenced(tensor)}
     for place in sorted(places):
         locate(folder, place)
 
 
 def _texts(proto: onnx.ModelProto) -> list[object]:
-    """Every name in ``proto``; protobuf hands out those that are no UTF-8 as bytes."""
+    """Every name in ``proto``; protobuf returns names that are not UTF-8 as bytes."""
     found: list[object] = []
     for node in all_nodes(proto.graph):
         found += node.input
@@ -270,7 +270,7 @@ def _constants_to_initializers(graph: onnx.GraphProto, file: str) -> None:
 
 
 def _constant(node: onnx.NodeProto, file: str) -> onnx.TensorProto | None:
-    """What a Constant node gives, or None for strings and sparse tensors, which stay nodes."""
+    """The value of a Constant node; None for strings and sparse tensors, which stay nodes."""
     if len(node.output) != 1 or not node.output[0] or len(node.attribute) != 1:
         raise ModelError(f"{file}: node {label(node)} needs one output and one attribute")
     attribute = node.attribute[0]
@@ -291,7 +291,7 @@ def _constant(node: onnx.NodeProto, file: str) -> onnx.TensorProto | None:
 
 
 def _drop_initialized_inputs(proto: onnx.ModelProto) -> None:
-    """Inputs with a stored value are constants; before IR version 4 every weight was one."""
+    """Drop inputs with a stored value: they are constants (every weight before IR version 4)."""
     names = set(initializer_names(proto.graph))
     kept = [value for value in proto.graph.input if value.name not in names]
     copies = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in kept]
@@ -301,7 +301,7 @@ def _drop_initialized_inputs(proto: onnx.ModelProto) -> None:
 
 
 def _drop_unread_initializers(graph: onnx.GraphProto) -> None:
-    """Constants that nobody reads are no work, and a runtime may refuse to be given them."""
+    """Drop constants that no node reads: they cost nothing, and a runtime may reject them."""
     read = {name for node in graph.node for name in used_values(node)}
     read.update(value.name for value in graph.output)
     kept = [tensor for tensor in graph.initializer if tensor.name in read]
@@ -312,7 +312,7 @@ def _drop_unread_initializers(graph: onnx.GraphProto) -> None:
 
 
 def _drop_shapes(graph: onnx.GraphProto, *, changed: bool, inner: bool = False) -> None:
-    """Drop all stored shapes but the inputs': they follow from those, and could contradict them."""
+    """Drop stored shapes except the inputs': they follow from these, and could contradict them."""
     del graph.value_info[:]
     values = [*graph.output]
     if inner and changed:
@@ -326,7 +326,7 @@ def _drop_shapes(graph: onnx.GraphProto, *, changed: bool, inner: bool = False) 
 
 
 def _hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> None:
-    """Read the values that count, and a few numbers, into the skeleton from outside of it."""
+    """Read steering values and small tensors from the files into the skeleton."""
     inputs = [each for node in graph.node for each in steering_inputs(node)]
     types = {tensor.name: type_of(tensor) for tensor in graph.initializer}
     steering = set(steered_values(inputs, types))
@@ -354,7 +354,7 @@ def _hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> No
 
 
 def _hold_attribute(tensor: onnx.TensorProto, folder: Path, file: str) -> None:
-    """Operators are given what stands in their attributes as they are created: it must be there."""
+    """Read an attribute's tensor into the skeleton: a runtime needs it to create the operator."""
     values = read_referenced(folder, tensor)
     if values is None:
         raise ModelError(

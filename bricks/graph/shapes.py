@@ -1,7 +1,7 @@
-"""Make the shapes of a model's inputs concrete: the options a user gives, and what they contradict.
+"""Make the shapes of a model's inputs concrete by the user's options, and reject contradictions.
 
-One model file stands for many workloads; only with every dimension fixed is there something to
-measure. Must not know nodes or weights.
+One model file stands for many workloads; a measurement needs every dimension fixed. Must not know
+nodes or weights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bricks.graph.declared import dtype_of, notation
 from bricks.graph.sizes import LARGEST_DIM, RANGE
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
-# Containers in containers: an optional sequence of maps is as much as any runtime takes.
+# The nesting depth of containers: runtimes support at most an optional sequence of maps.
 _MAX_DEPTH = 3
 _Dim = onnx.TensorShapeProto.Dimension
 
@@ -32,8 +32,8 @@ def make_concrete(
     """Set every dimension of the inputs of ``graph``; return their types.
 
     ``held`` are types of inputs whose values are given. The second result says whether ``batch``
-    replaced a dimension that the file fixes. Raises :class:`ShapeError` for options that do not
-    fit and for dimensions that stay open.
+    replaced a dimension that the file fixes. Raises :class:`ShapeError` for options that contradict
+    the model and for dimensions that stay open.
     """
     held = held or {}
     _check_options(graph, batch, shapes, file)
@@ -62,10 +62,10 @@ def make_concrete(
 
 
 def assumed_container(proto: onnx.TypeProto, depth: int = 0) -> ValueType:
-    """What is taken to be in an input that is no tensor, where nobody says.
+    """The assumed contents of a container input without a given value.
 
-    Two items in a sequence, something in an optional, one entry in a map; axes of no known size
-    have one element.
+    A sequence has two items, an optional is present, a map has one entry; axes of unknown size have
+    one element.
     """
     kind = proto.WhichOneof("value")
     if depth > _MAX_DEPTH:
@@ -115,7 +115,7 @@ def _check_options(
 
 
 def _holds_others(value: onnx.ValueInfoProto, file: str) -> bool:
-    """Whether an input is a sequence, an optional or a map, whose contents are no dimensions."""
+    """Whether an input is a sequence, an optional or a map, which has no dimensions."""
     kind = value.type.WhichOneof("value")
     if kind in ("sequence_type", "optional_type", "map_type"):
         return True
@@ -126,13 +126,13 @@ def _holds_others(value: onnx.ValueInfoProto, file: str) -> bool:
 
 
 class _Binding:
-    """What is known of each input dimension, and of each symbol, while options are applied."""
+    """The sizes of input dimensions and of symbols that are known while options are applied."""
 
     def __init__(self, graph: onnx.GraphProto, file: str) -> None:
         self._file = file
         self._values = {v.name: v for v in graph.input if not _holds_others(v, file)}
         self._dtypes = {name: element_type(v, file) for name, v in self._values.items()}
-        # Of each input: number, symbol, or "" where nothing is known; None without even a rank.
+        # By input: a number, a symbol, or "" if unknown for each dimension; None without a rank.
         self._dims: dict[str, list[int | str] | None] = {
             name: [_read_dim(dim) for dim in value.type.tensor_type.shape.dim]
             if value.type.tensor_type.HasField("shape")
@@ -195,7 +195,7 @@ class _Binding:
             types.append((name, type_))
             shape = self._values[name].type.tensor_type.shape
             del shape.dim[:]
-            shape.SetInParent()  # a scalar has a shape without dimensions, which is not none
+            shape.SetInParent()  # a scalar has an empty shape, unlike a missing one
             shape.dim.extend(_Dim(dim_value=size) for size in concrete)
         return types, self._changed
 
@@ -223,7 +223,7 @@ class _Binding:
 
 
 def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    # Some exporters write 0 or -1 for "any": nothing can be measured on inputs without elements.
+    # Some exporters write 0 or -1 for "any"; an input without elements cannot be measured.
     if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0:
         return dim.dim_value
     symbol: str = dim.dim_param
@@ -231,14 +231,14 @@ def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:
 
 
 def _hint(name: str, shown: str, *, batch: bool = False) -> str:
-    """What to do for input ``name``, whose shape is to look like ``shown``."""
+    """Advice for input ``name``, whose shape must have the form ``shown``."""
     if name:
         return f"give {'--batch N or ' if batch else ''}{_option(name, shown)}"
     return "give --batch N" if batch else "give the input a name in the file, then --shape"
 
 
 def _option(name: str, shown: str) -> str:
-    """The option for a shell: quoted where the name needs it; a ``?`` is there to be replaced."""
+    """The option for a shell, quoted if needed; the user replaces each ``?``."""
     text = f"{name}={shown}"
     return f"--shape {text if shlex.quote(name) == name else shlex.quote(text)}"
 

@@ -1,14 +1,14 @@
-"""Sizes of dimensions as people give them: what may be asked for, and shapes as text.
+"""Parse sizes of dimensions from user options: their limits, and shapes as text.
 
-Apart from what makes the shapes of models concrete, since a command line that only shows its help
-needs this too, and importing onnx takes longer than all of that. Must not know models.
+Separate from the module that makes shapes concrete, because the command line's help needs this too,
+and importing onnx would take longer than printing the help. Must not know models.
 """
 
 from __future__ import annotations
 
 from bricks.errors import UsageError
 
-# Of what options may ask for: runtimes count in 32 bits here and there, and protobuf in 64.
+# The largest size in options: runtimes use 32-bit counts in places, and protobuf 64-bit ones.
 LARGEST_DIM = 2**31 - 1
 
 RANGE = f"dimensions are whole numbers from 1 to {LARGEST_DIM}"
@@ -26,7 +26,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     # isdecimal alone admits digits of other scripts, and int() alone admits "1_0" and "+1".
     if not all(size.isascii() and size.isdecimal() for size in sizes):
         raise UsageError(f"not a shape: '{text}': '{dims}' is not a list like 1x3x224x224")
-    # The length first: Python refuses to read numbers of thousands of digits.
+    # The length first, because Python refuses to parse numbers of thousands of digits.
     if any(len(size) > 18 or not 1 <= int(size) <= LARGEST_DIM for size in sizes):
         raise UsageError(f"not a shape: '{text}': {RANGE}")
     return name, tuple(int(size) for size in sizes)

@@ -1,8 +1,9 @@
-"""The graph of a model as its file gives it, with the type of every value inferred.
+"""The source graph of a model, with the inferred type of every value.
 
-Inference (onnx's own) needs shapes and the small constants that steer them, not the weights. What
-it cannot know (operators of other domains, shapes that depend on data) is reported by name, so that
-a caller can observe it by running the model and ask again. Must not know runtimes or bricks.
+onnx's shape inference needs shapes and the small constants that determine them, not the weights. It
+cannot infer outputs of other domains' operators or shapes that depend on data. This module reports
+such values by name, so that a caller can observe their types in a run and ask again. Must not know
+runtimes or bricks.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ class OpenShapes(ShapeError):
 def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> Graph:
     """The nodes of ``model`` with the concrete type of every value.
 
-    ``known`` holds types that were observed already, and wins over what is inferred. Raises
-    :class:`OpenShapes` where types stay open, as those of containers always do. Outputs that
-    nobody uses may be missing from the nodes.
+    ``known`` holds observed types, which take precedence over inferred ones. Raises
+    :class:`OpenShapes` if types stay open, as those of containers always do. Unused outputs may be
+    missing from the nodes.
     """
     proto = onnx.ModelProto.FromString(model.skeleton)
     known = dict(known or {})
     _declare(proto.graph, known)
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=True).graph
-    # Inference errors of single nodes are skipped; what comes through is of no documented class.
+    # Inference skips errors of single nodes; it raises others of no documented class.
     except Exception as exc:
         raise ShapeError(f"{model.name}: shapes cannot be inferred: {first_line(exc)}") from exc
     initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
@@ -68,7 +69,7 @@ def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> 
 
 
 def _declare(graph: onnx.GraphProto, known: Mapping[str, ValueType]) -> None:
-    """Give inference what is known, so that it can go on from there."""
+    """Declare the known types, so that inference can continue from them."""
     outputs = {value.name: value for value in graph.output}
     for name, type in known.items():
         info = onnx.ValueInfoProto(name=name, type=declared(type))
@@ -82,12 +83,12 @@ def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, ValueTyp
     """The complete types among those that inference wrote into ``graph``."""
     for value in (*graph.value_info, *graph.output):
         if value.type.WhichOneof("value") != "tensor_type":
-            continue  # what a container holds is found in a run
+            continue  # the items of a container are observed in a run
         tensor = value.type.tensor_type
         dims = tensor.shape.dim
         if not tensor.elem_type or not tensor.HasField("shape"):
             continue
-        # Present and zero is a size; absent is unknown. Negative ones are inference gone astray.
+        # An explicit zero is a size; an absent value is unknown; a negative one is a wrong result.
         if all(dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0 for dim in dims):
             dtype = onnx.TensorProto.DataType.Name(tensor.elem_type)
             if dtype not in ELEMENT_BITS and dtype != "STRING":
@@ -96,9 +97,9 @@ def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, ValueTyp
 
 
 def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, ValueType]) -> None:
-    """Leave out optional outputs of no known type that nobody uses.
+    """Remove unused optional outputs of unknown type.
 
-    Masks of Dropout and statistics of BatchNormalization are such, in models saved from training.
+    Models exported from training have them: masks of Dropout, statistics of BatchNormalization.
     """
     opsets = {default_domain(entry.domain): entry.version for entry in proto.opset_import}
     used = {name for node in proto.graph.node for name in used_values(node)}
@@ -109,7 +110,7 @@ def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, ValueType])
         try:
             schema = onnx.defs.get_schema(node.op_type, opsets[node.domain], node.domain)
         except onnx.defs.SchemaError:
-            continue  # another domain's: which outputs may be left out is not known
+            continue  # another domain's operator: its optional outputs are unknown
         for i, formal in enumerate(schema.outputs[: len(node.output)]):
             optional = formal.option == onnx.defs.OpSchema.FormalParameterOption.Optional
             if optional and node.output[i] not in used and node.output[i] not in types:

@@ -1,6 +1,6 @@
-"""Sparse initializers made dense, as every runtime does when it loads them.
+"""Convert sparse initializers to dense ones, as every runtime does when it loads them.
 
-What follows then knows one kind of constant. Must not know what uses them.
+Later stages then handle one kind of constant. Must not know the nodes that use them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from bricks.graph.payload import (
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import subgraphs
 
-# A few numbers may claim to be a huge matrix; dense ones are held in memory.
+# A few numbers may declare a huge matrix, and dense matrices are held in memory.
 MAX_BYTES = 1 << 26
 
 
 def make_dense(graph: onnx.GraphProto, folder: Path, file: str) -> None:
     """Replace the sparse initializers of ``graph`` and its subgraphs by dense ones.
 
-    Raises :class:`ModelError` for those that are not valid, or take over 64 MiB.
+    Raises :class:`ModelError` for invalid ones, and for those that take over 64 MiB.
     """
     for sparse in graph.sparse_initializer:
         graph.initializer.append(_dense(sparse, folder, file))

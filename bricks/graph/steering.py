@@ -1,8 +1,8 @@
-"""Which constants steer the work of a graph, so that their values are held and count.
+"""Define which constants are steering values, whose contents are held and count for identity.
 
-A weight may be any number, but a shape, an axis or an exponent may not. Reading asks here which
-values it must not leave on disk; the digest of models and the identity of bricks ask which values
-make a difference. Must not know how values are read, or what a brick is.
+A weight may be any number, but a shape, an axis or an exponent may not. Reading uses this module to
+decide which values to load from disk; the digest of models and the identity of bricks use it to
+decide which values count. Must not know how values are read, or what a brick is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import onnx
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.topology import default_domain, inner_nodes
 
-# Values of larger tensors don't count, whatever their type: they are data.
+# Values of tensors with more elements don't count, whatever their type: they are data.
 SMALL = 64
 
 # Element types whose small constants are shapes, axes, indices and switches. 8 bits and fewer are
@@ -37,19 +37,19 @@ STEERING = {
 def value_counts(kind: ValueType, *, steering: bool) -> bool:
     """Whether the values of an initializer of this type count; ``steering``: see STEERING.
 
-    Strings always count, since none can be made up; so do empty tensors, which have no values.
+    Strings always count, because no synthetic ones are valid; so do empty tensors.
     """
     if kind.dtype == "STRING" or 0 in kind.shape:
         return True
     if isinstance(kind, ContainerType):
-        return False  # what kinds of things it holds counts by itself
+        return False  # the types of its items count separately
     return kind.elements <= SMALL and (steering or kind.dtype in COUNTED)
 
 
 def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
-    """Names at the node's steering inputs, and whether they steer as scalars only.
+    """Names at the node's steering inputs, and whether they are steering values as scalars only.
 
-    Those of nodes in its subgraphs are among them.
+    Includes the steering inputs of nodes in its subgraphs.
     """
     for each in (node, *inner_nodes(node)):
         if default_domain(each.domain) == "":
@@ -61,7 +61,7 @@ def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
 def steered_values(
     inputs: Iterable[tuple[str, bool]], types: Mapping[str, ValueType]
 ) -> Iterator[str]:
-    """Those of ``inputs`` (see :func:`steering_inputs`) that steer, given what type they have."""
+    """The names in ``inputs`` (of :func:`steering_inputs`) that are steering values by type."""
     for name, scalar_only in inputs:
         if not scalar_only or (name in types and types[name].elements == 1):
             yield name

@@ -1,8 +1,8 @@
-"""Constants of the graphs inside nodes (If, Loop, Scan), moved outside.
+"""Move constants out of subgraphs (of If, Loop, Scan).
 
-A node with its subgraphs is one node to whoever cuts, so all that it reads must be visible from
-outside: the constants of its subgraphs become initializers of the whole graph, which they capture
-(that means the same). Must not know what operators do.
+Cutting treats a node with its subgraphs as one node, so every value that it reads must be visible
+from outside. The constants of its subgraphs become initializers of the whole graph, which the
+subgraphs capture; the semantics are unchanged. Must not know what operators do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Move:
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.found: list[onnx.TensorProto] = []
-        self._suffixes: dict[str, int] = {}  # below these, all are taken
+        self._suffixes: dict[str, int] = {}  # all smaller suffixes are taken
         self._taken = {*initializer_names(graph), *_names(graph)}
         for node in all_nodes(graph):
             self._taken.update(node.input, node.output)
@@ -50,7 +50,7 @@ class _Move:
                 self._taken.update(_names(subgraph))
 
     def node(self, node: onnx.NodeProto, renames: Mapping[str, str]) -> None:
-        """Let ``node`` read the moved initializers under their new names."""
+        """Rename the moved initializers in the inputs of ``node``."""
         for port, name in enumerate(node.input):
             node.input[port] = renames.get(name, name)
         for graph in subgraphs(node):
@@ -71,11 +71,11 @@ class _Move:
             self.node(node, renames)
         for name in dict.fromkeys(output.name for output in graph.output):
             if name in renames:
-                # A subgraph may not return a value of the outer scope as it is.
+                # A subgraph may not return a value of the outer scope directly.
                 graph.node.append(onnx.helper.make_node("Identity", [renames[name]], [name]))
 
     def _add(self, tensor: onnx.TensorProto) -> str:
-        # Always a new name: subgraphs beside this one may use the old one for something else.
+        # Always a new name: sibling subgraphs may use the old name for another value.
         suffix = self._suffixes.get(tensor.name, 0)
         while f"{tensor.name}:{suffix}" in self._taken:
             suffix += 1

@@ -1,8 +1,8 @@
-"""Weights and inputs out of nothing, at the speed of copying memory.
+"""Synthetic weights and inputs, generated at the speed of copying memory.
 
-Time does not depend on what the numbers are, as long as they are ordinary: no denormals, no
-overflow, no NaN. So one block of random numbers serves all; each array is cut from it at a place
-that its name gives and scaled. Must not know graphs: what integers may hold comes from
+Latency does not depend on the values of the numbers, as long as they are ordinary: no denormals, no
+overflow, no NaN. So all arrays are cut from one block of random numbers, at an offset that the
+array's name determines, and scaled. Must not know graphs: ranges of integers come from
 :mod:`bricks.graph.domains`.
 """
 
@@ -24,11 +24,11 @@ from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 __all__ = ["Pool", "numpy_dtype"]
 
-# About 4 Mi, and prime: rows of a matrix larger than the block must not fall on each other.
+# About 4 Mi, and prime: rows of a matrix larger than the block must not be equal.
 _ELEMENTS = 4_194_319
-# Small enough for the cache, large enough for numpy's overhead not to show.
+# Small enough for the cache, large enough for numpy's overhead to be negligible.
 _CHUNK = 1 << 16
-# Least magnitude in the block. Times the amplitudes used it is still a normal float16.
+# The minimum magnitude in the block. Scaled by the amplitudes used, it is still a normal float16.
 _FLOOR = 2.0**-6
 # Integers are drawn in doubles: wider ranges are narrowed to this many values around zero.
 _SPAN = 1 << 52
@@ -53,24 +53,24 @@ class Pool:
         self._scaled: dict[tuple[str, float, float], np.ndarray] = {}
 
     def weight(self, name: str, type: TensorType, range: Range | None = None) -> np.ndarray:
-        """A weight: floats as networks are initialised, integers within ``range``.
+        """A weight: floats distributed as by a usual initialisation, integers within ``range``.
 
         Floats of rank 2 and more are uniform with amplitude sqrt(6 / fan in), so that activations
-        neither grow nor vanish; others lie in [0.25, 0.75): positive, for some are variances, and
-        small, for as scales of many residual branches they would add up. Without a
-        ``range`` integers take the full range of types up to 16 bits, else 0 and 1. Raises
-        :class:`ModelError` for types that nothing can be drawn for.
+        neither grow nor vanish. Others lie in [0.25, 0.75): positive, because some are variances;
+        small, because the scales of many residual branches would add up. Without a ``range``,
+        integers take the full range of types up to 16 bits, else 0 and 1. Raises
+        :class:`ModelError` for types without synthetic values.
         """
         if not type.floating:
             return self._integers("weight", name, type, range)
         if len(type.shape) < 2:
-            # A little less than a quarter, since rounding to few bits must not reach the end.
+            # A little less than a quarter: rounding to few bits must not reach the upper bound.
             return self._floats("weight", name, type, 0.23, 0.5)
         fan_in = max(type.shape) if len(type.shape) == 2 else math.prod(type.shape[1:])
         return self._floats("weight", name, type, math.sqrt(6 / max(fan_in, 1)), 0.0)
 
     def value(self, name: str, type: ValueType, range: Range | None = None) -> Any:
-        """An input, also one that is no tensor: a list, a dict, or None.
+        """An input of any type: an array, or for a container a list, a dict or None.
 
         See :mod:`bricks.graph.model_metadata`.
         """
@@ -89,8 +89,8 @@ class Pool:
     def input(self, name: str, type: TensorType, range: Range | None = None) -> np.ndarray:
         """An input or other activation: floats between -1 and 1, integers within ``range``.
 
-        A single float lies in [0.25, 0.75): operators take some, such as a share to drop, from
-        there only. Texts are words, of a few letters each.
+        A single float lies in [0.25, 0.75), because operators accept some inputs, such as a dropout
+        ratio, only from that range. Strings are words of a few letters.
         """
         if type.dtype == "STRING":
             words = np.array([f"word{i % 100}" for i in builtins.range(type.elements)], object)
@@ -120,7 +120,7 @@ class Pool:
                     part += np.float32(shift)
             return out
         if ELEMENT_BITS[type.dtype] == 8:
-            # Eight bits have no room for small numbers: such weights come with a scale factor.
+            # Eight bits cannot represent small numbers: such weights come with a scale factor.
             scale, shift = (0.25, 1.0) if type.dtype == "FLOAT8E8M0" or shift else (1.0, 0.0)
         elif flat.size <= _ELEMENTS // 4:
             for part, source in self._cuts(flat, self._block, self._offset(role, name)):
@@ -172,7 +172,7 @@ class Pool:
         span = high - low
         for part, source in self._cuts(flat, self._block, offset):
             drawn = np.floor((source.astype(np.float64) + 1) * (span / 2))
-            # Integers wrap where doubles would lose digits: the sum is right again.
+            # Integers wrap where doubles would lose digits; the wrapped sum is still correct.
             part[...] = np.clip(drawn, 0, span - 1).astype(np.int64).astype(part.dtype)
             part += part.dtype.type(low)
 
@@ -195,7 +195,7 @@ class Pool:
             part[...] = source
         spare = -type.elements * ELEMENT_BITS[type.dtype] % 8
         if spare and flat.size:
-            flat[-1] &= 0xFF >> spare  # what lies behind the last element is zero
+            flat[-1] &= 0xFF >> spare  # bits after the last element are zero
         return out
 
     def _offset(self, role: str, name: str) -> int:
@@ -205,7 +205,7 @@ class Pool:
     def _cuts(
         self, flat: np.ndarray, block: np.ndarray, offset: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Stretches of ``flat`` with as long ones of ``block``, which is walked round and round."""
+        """Slices of ``flat``, each with an equally long slice of ``block``, used cyclically."""
         done = 0
         while done < flat.size:
             length = min(_CHUNK, flat.size - done, block.size - offset)

@@ -1,7 +1,7 @@
 """The type of a tensor: element type and concrete shape.
 
 Element types carry the names that ONNX gives them (``FLOAT``, ``INT64``, …), so that types without
-a numpy counterpart (bfloat16, float8, int4) need no special case. Knows nothing of graphs.
+a numpy counterpart (bfloat16, float8, int4) need no special case. Must not know graphs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ELEMENT_BITS = {
     "BOOL": 8, "COMPLEX64": 64, "COMPLEX128": 128,
 }  # fmt: skip
 
-# No host holds a value of more, and numpy knows no more dimensions.
+# No host can hold a larger value, and numpy supports no more dimensions.
 MAX_BYTES, MAX_DIMS = 1 << 40, 32
 
 FLOATING = frozenset(name for name in ELEMENT_BITS if "FLOAT" in name or name == "DOUBLE")
@@ -44,9 +44,9 @@ class TensorType:
 
     @property
     def sensible(self) -> bool:
-        """Whether some host could hold the values; asked before anything is allocated for them."""
+        """Whether a host could hold the values; checked before memory is allocated for them."""
         bits = ELEMENT_BITS.get(self.dtype, 8)
-        # A dimension of zero must not hide the others: what computes with them overflows.
+        # A dimension of zero must not hide the others: arithmetic on those could overflow.
         elements = math.prod(dim or 1 for dim in self.shape)
         return len(self.shape) <= MAX_DIMS and elements * bits <= 8 * MAX_BYTES
 

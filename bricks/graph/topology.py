@@ -1,7 +1,7 @@
-"""Who produces and who uses each value of a graph: checked, and put in topological order.
+"""Producers and consumers of the values of a graph: check them, and sort nodes topologically.
 
-ONNX demands sorted nodes and single producers; exporters and editing scripts forget both. Must not
-know shapes or operators.
+ONNX requires sorted nodes and unique producers; exporters and editing scripts violate both. Must
+not know shapes or operators.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bricks.errors import ModelError
 
 _GRAPH = onnx.AttributeProto.GRAPH
 _GRAPHS = frozenset({_GRAPH, onnx.AttributeProto.GRAPHS})
-# Fields of attributes that hold what this package looks for, by the type that says so.
+# Fields of attributes that hold graphs or tensors, by the attribute type that declares them.
 _KINDS = {
     "g": _GRAPH,
     "graphs": onnx.AttributeProto.GRAPHS,
@@ -33,16 +33,16 @@ def label(node: onnx.NodeProto) -> str:
 
 
 def default_domain(domain: str) -> str:
-    """The domain with the two spellings of ONNX's own made one (the empty one)."""
+    """The domain, with ONNX's own in its empty spelling."""
     return "" if domain == "ai.onnx" else domain
 
 
 def subgraphs(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
-    """The graphs that stand as attributes of ``node`` (bodies of If, Loop, Scan, …)."""
+    """The graphs in attributes of ``node`` (bodies of If, Loop, Scan, …)."""
     for attribute in node.attribute:
         if attribute.type in _GRAPHS:
             return [graph for each in node.attribute for graph in _graphs_of(each)]
-    return ()  # as nearly always; this is asked of every node, time and again
+    return ()  # the usual case: callers ask this repeatedly of every node
 
 
 def _graphs_of(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
@@ -50,9 +50,9 @@ def _graphs_of(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
 
 
 def check_attributes(proto: onnx.ModelProto, file: str) -> None:
-    """Raise :class:`ModelError` for graphs and tensors in attributes that are said to be others.
+    """Raise :class:`ModelError` for graphs and tensors in attributes that declare another type.
 
-    So a look at the type is enough to find them. A type that was left out is filled in.
+    So the declared type suffices to find them. A missing type is filled in.
     """
     waiting = [*proto.graph.node, *(node for body in proto.functions for node in body.node)]
     while waiting:
@@ -98,20 +98,20 @@ def initializer_names(graph: onnx.GraphProto) -> list[str]:
 
 
 def captured(node: onnx.NodeProto) -> tuple[str, ...]:
-    """Names that the subgraphs of ``node`` read from outside of it, each once."""
+    """Names of outer values that the subgraphs of ``node`` read, each once."""
     names: dict[str, None] = {}
     for graph in subgraphs(node):
         own = {value.name for value in graph.input} | set(initializer_names(graph))
         own.update(name for inner in graph.node for name in inner.output)
         reads = [name for inner in graph.node for name in used_values(inner)]
-        # A branch may hand an outer value straight through.
+        # A branch may return an outer value directly.
         reads += [output.name for output in graph.output if output.name]
         names.update(dict.fromkeys(name for name in reads if name not in own))
     return tuple(names)
 
 
 def used_values(node: onnx.NodeProto) -> list[str]:
-    """The values ``node`` needs, each once: its inputs, and what its subgraphs capture."""
+    """The values that ``node`` reads, each once: inputs, and captures of its subgraphs."""
     names = dict.fromkeys(filter(None, node.input))
     if subgraphs(node):
         names.update(dict.fromkeys(captured(node)))
@@ -119,7 +119,7 @@ def used_values(node: onnx.NodeProto) -> list[str]:
 
 
 def tell_apart(graph: onnx.GraphProto) -> None:
-    """Rename nodes that bear the name of another: some runtimes refuse that, and it means nothing.
+    """Make node names unique: some runtimes reject duplicates, and names have no meaning.
 
     The second ``x`` becomes ``x:1``, or the first of ``x:2``, … that is free.
     """
@@ -171,16 +171,16 @@ def sort_nodes(graph: onnx.GraphProto, file: str) -> None:
     ]
     if all(maker < user for maker, user in edges):
         return
-    import networkx as nx  # here, for it takes longer to import than all that reads a model
+    import networkx as nx  # here, because importing it takes longer than importing the rest
 
     flow: nx.DiGraph[int] = nx.DiGraph(edges)
     flow.add_nodes_from(range(len(graph.node)))
     try:
-        # By old position where there is a choice, so that the result does not depend on chance.
+        # Ties keep the old order, so that the result is deterministic.
         order = list(nx.lexicographical_topological_sort(flow))
     except nx.NetworkXUnfeasible as exc:
         found = [maker for maker, _ in nx.find_cycle(flow)]
-        first = found.index(min(found))  # so that one cycle is always told in one way
+        first = found.index(min(found))  # a canonical start, so that messages are stable
         cycle = [label(graph.node[i]) for i in found[first:] + found[:first]]
         shown = " → ".join([*cycle[:5], *(["…"] if len(cycle) > 5 else []), cycle[0]])
         raise ModelError(f"{file}: the nodes form a cycle: {shown}") from exc

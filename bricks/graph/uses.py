@@ -1,8 +1,9 @@
-"""What operators ask of the integers they are given; :mod:`bricks.graph.domains` follows them.
+"""Restrictions of operators on their integer inputs; :mod:`bricks.graph.domains` applies them.
 
-Kept apart, since this is the part that grows with new operators: tables of inputs that steer
-shapes, that hand their values on, that are masks, and one function per kind of index or length.
-Operators of ``com.microsoft`` stand here too: models are saved with them, whatever runs them.
+Separate because this part grows with new operators: tables of inputs that give shapes, that are
+passed on, or that are masks, and one function per kind of index or length. It includes operators of
+``com.microsoft``, because models are saved with them, whichever runtime executes them. Must not
+know how values are followed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ STEERING: Final = "steering"  # the value gives a shape, count, axis or branch: 
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """What one use of a value asks for; ``high`` is exclusive, both count for ``EXACT`` only."""
+    """The restriction of one use; ``low`` and ``high`` (exclusive) apply to ``EXACT`` only."""
 
     kind: str
     why: str
@@ -34,7 +35,7 @@ class Restriction:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The types and constants that the answer may depend on."""
+    """The types and constants that a restriction may depend on."""
 
     types: Mapping[str, ValueType]
     constants: Mapping[str, onnx.TensorProto]
@@ -45,7 +46,7 @@ class Scene:
         return self.types[name].shape if name in self.types else None
 
 
-# Inputs whose values go on to the outputs as they are.
+# Inputs whose values are passed on to the outputs unchanged.
 _PASSING: Final[Mapping[str, tuple[int, ...]]] = {
     "Cast": (0,), "CastLike": (0,), "Reshape": (0,), "Unsqueeze": (0,), "Squeeze": (0,),
     "Identity": (0,), "Flatten": (0,), "Transpose": (0,), "Slice": (0,),
@@ -56,7 +57,7 @@ _PASSING: Final[Mapping[str, tuple[int, ...]]] = {
     "ReduceMax": (0,), "ReduceMin": (0,), "MaxPool": (0,),
 }  # fmt: skip
 _PASSING_ALL: Final = frozenset({"Concat", "Min", "Max", "SequenceConstruct"})
-# Inputs that give shapes, counts, axes, or choose what is run.
+# Inputs that give shapes, counts or axes, or choose a branch.
 _STEERING: Final[Mapping[str, tuple[int, ...]]] = {
     "Reshape": (1,), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2),
     "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (3,), "TopK": (1,), "Unsqueeze": (1,),
@@ -83,23 +84,23 @@ _QUANTISED: Final = frozenset(
 
 
 def passes_on(node: onnx.NodeProto, index: int) -> Iterator[str]:
-    """The values that hold what input ``index`` of ``node`` held."""
+    """The values to which ``node`` passes on the contents of its input ``index``."""
     op = node.op_type
     if op in ("Loop", "Scan"):
-        # Loop feeds its body the count and the condition first; Scan hands on all it is given.
+        # Loop passes its body the count and the condition first; Scan passes on all of its inputs.
         for attribute in node.attribute:
             if attribute.name == "body" and index < len(attribute.g.input):
                 yield attribute.g.input[index].name
     elif op == "Split" and index == 0:
         yield from (name for name in node.output if name)
     elif op == "Cast" and _attribute(node, "to", 0) in _NOT_INTEGER:
-        return  # as a float or a boolean it is no index any more
+        return  # a float or a boolean cannot be an index
     elif node.output and (op in _PASSING_ALL or index in _PASSING.get(op, ())):
-        yield node.output[0]  # further outputs are about the first: indices, masks, counts
+        yield node.output[0]  # other outputs are indices, masks, counts
 
 
 def restriction(node: onnx.NodeProto, index: int, scene: Scene) -> Restriction | None:
-    """What ``node`` asks of its input ``index``; None if it hands it on or does not care."""
+    """The restriction of ``node`` on its input ``index``; None if there is none."""
     op = node.op_type
     if index in _STEERING.get(op, ()) or (op in _REDUCTIONS and index == 1):
         return Restriction(STEERING, f"{op} takes a shape, count, axis or branch from it")
@@ -141,7 +142,7 @@ def _index(op: str, low: int, high: int) -> Restriction:
 
 
 def _axis_index(data: int, indices: int, default_axis: int) -> _Rule:
-    """Indices at input ``indices`` into the axis that the attribute names of input ``data``."""
+    """Indices at input ``indices`` into an axis of input ``data``, given by the attribute."""
 
     def rule(node: onnx.NodeProto, index: int, scene: Scene) -> Restriction | None:
         shape = scene.shape(node, data)
@@ -158,7 +159,7 @@ def _tuple_index(node: onnx.NodeProto, index: int, scene: Scene) -> Restriction 
     if index != 1 or not shape or not indices:
         return None
     skipped = _attribute(node, "batch_dims", 0)
-    # One range for all columns of the indices: that of the shortest axis they address.
+    # One range for all columns of the indices: the range of the shortest indexed axis.
     addressed = shape[skipped : skipped + indices[-1]]
     return _index(node.op_type, 0, min(addressed)) if addressed else None
 
@@ -217,7 +218,7 @@ def _rotary(node: onnx.NodeProto, index: int, scene: Scene) -> Restriction | Non
     if index != (1 if own else 3) or not shape:
         return None
     data, positions = scene.shape(node, 0), scene.shape(node, index)
-    # One position for all is where the sequence begins; the rest of it must fit as well.
+    # A single position is the start of the sequence; the rest of the sequence must fit as well.
     rest = data[-2] - 1 if own and data and len(data) > 1 and positions == (1,) else 0
     return _index(node.op_type, 0, max(1, shape[0] - rest))
 

@@ -1,7 +1,7 @@
-"""Protos seen as graphs: which initializers are weights, and a :class:`Graph` of known types.
+"""Views of protos as graphs: the weights among initializers, and a :class:`Graph` of known types.
 
-Shared by whoever gets a ``ModelProto`` whose types are already known: from a runtime, or because
-it is a brick. Does not infer anything.
+For all users of a ``ModelProto`` whose types are already known, because it comes from a runtime or
+is a brick. Must not infer anything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bricks.graph.topology import captured, used_values
 
 
 def parse_model(data: bytes) -> onnx.ModelProto:
-    """A ``ModelProto`` from its bytes; :class:`ModelError` if they are none."""
+    """A ``ModelProto`` from its bytes; :class:`ModelError` if they are invalid."""
     try:
         return onnx.load_model_from_string(data)
     except Exception as exc:  # protobuf's own error classes differ between its implementations
@@ -46,11 +46,11 @@ def without_values(proto: onnx.ModelProto) -> dict[str, TensorType]:
 
 
 def unsure(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy that states no shapes which a runtime had better find out itself.
+    """A copy without the shapes that a runtime should infer itself.
 
-    What a brick states of its outputs was true of one model's data: a runtime tells by itself which
-    shapes are sure, and makes room for the others as it runs. And what a branch reads that is not
-    taken may not fit that branch.
+    The shapes of a brick's outputs may come from one run of a model. A runtime infers the static
+    shapes and allocates the others as it runs. And a stated shape may contradict a branch that was
+    not taken in that run.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -64,7 +64,7 @@ def unsure(proto: onnx.ModelProto) -> onnx.ModelProto:
 def upstream(proto: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     """The part of ``proto`` that computes the values called ``names``, which are its outputs.
 
-    Those of them that are inputs of ``proto`` are inputs alone.
+    Names that are inputs of ``proto`` are inputs of the result, but not outputs.
     """
     wanted = set(names)
     nodes = []
@@ -86,11 +86,11 @@ def upstream(proto: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
 
 
 def graph_of(proto: onnx.ModelProto, types: Mapping[str, ValueType] | None = None) -> Graph:
-    """``proto`` as a :class:`Graph`, with ``types`` for values that it doesn't state itself.
+    """``proto`` as a :class:`Graph`, with ``types`` for values whose type it doesn't state.
 
-    Inputs must have a concrete type, containers in the metadata (see
-    :mod:`bricks.graph.model_metadata`), as have values inside of bricks; other values that state
-    none are left out of ``types``.
+    Inputs must have a concrete type. Types of containers and of values inside bricks are in the
+    metadata (see :mod:`bricks.graph.model_metadata`). Other values without a type are omitted from
+    the ``types`` of the result.
     """
     graph = proto.graph
     known = container_types(proto)

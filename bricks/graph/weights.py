@@ -1,7 +1,7 @@
-"""A model's own weights, read from where its skeleton refers to.
+"""A model's own weights, read from the files that its skeleton refers to.
 
-For when the values matter: checking outputs, denormals, operators whose work depends on data. Must
-not know who wants them.
+For uses in which the values matter: checking outputs, denormals, operators whose work depends on
+data. Must not know those uses.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bricks.graph.payload import (
 
 
 def own_weights(model: Model) -> dict[str, np.ndarray]:
-    """The values that the skeleton refers to instead of holding them, by the initializer's name.
+    """The values that the skeleton only refers to, by the initializer's name.
 
-    Arrays are as :class:`bricks.graph.synthesis.Pool` makes them, each a copy in memory. Raises
-    :class:`ModelError` for data files that are missing or cut short.
+    Arrays have the form that :class:`bricks.graph.synthesis.Pool` gives them, each a copy in
+    memory. Raises :class:`ModelError` for data files that are missing or truncated.
     """
     graph = onnx.ModelProto.FromString(model.skeleton).graph
     wanted = [tensor for tensor in graph.initializer if is_referenced(tensor)]
@@ -38,7 +38,7 @@ def own_weights(model: Model) -> dict[str, np.ndarray]:
 
 
 def has_own_weights(model: Model) -> bool:
-    """Whether every value that the skeleton of ``model`` refers to is really there."""
+    """Whether the files of all values that the skeleton of ``model`` refers to exist."""
     graph = onnx.ModelProto.FromString(model.skeleton).graph
     try:
         for tensor in all_tensors(graph):
@@ -54,7 +54,7 @@ def has_own_weights(model: Model) -> bool:
 
 
 def _check_files(model: Model, tensors: list[onnx.TensorProto]) -> None:
-    """Raise before anything is read if a data file is missing, saying how much lacks with it."""
+    """Raise before reading if a data file is missing; the message counts the missing weights."""
     locations = [reference(tensor).location for tensor in tensors]
     for location in dict.fromkeys(locations):
         if locate(model.folder, location) is None:

@@ -1,10 +1,10 @@
-"""Skim an ONNX file: everything but the weights, without reading the weights.
+"""Skim an ONNX file: return everything but the weights, without reading the weights.
 
-A parser of protobuf messages copies every byte of a file; models hold gigabytes that say nothing
-about the graph. This module walks the wire format over a memory map instead, copies what is small
-and writes a reference (ONNX external data: this very file, offset, length) where a large payload
-stood. Nothing in the file is trusted: each length is checked against what holds it. Must not know
-what a graph means; it knows only at which fields tensors stand.
+A protobuf parser copies every byte of a file, and models hold gigabytes that do not describe the
+graph. This module walks the wire format over a memory map instead, copies small fields and replaces
+each large payload by a reference (ONNX external data: this file, offset, length). Nothing in the
+file is trusted: each length is checked against the enclosing message. Must not know what a graph
+means; it knows only which fields hold tensors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INLINE_BYTES = 1024  # payloads up to here are copied: cheaper than a reference,
 STEERING_BYTES = 1 << 20  # integers up to here are copied: their values may steer shapes
 MAX_DEPTH = 100  # protobuf's own limit
 
-# What is left without weights: a real model has a few megabytes, of some hundred thousand fields.
+# Limits of a skeleton without weights; real ones have a few megabytes and some 100,000 fields.
 MAX_BYTES, MAX_FIELDS = 64 << 20, 4_000_000
 
 _VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5
@@ -37,7 +37,7 @@ _CHILDREN: dict[str, dict[int, str]] = {
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
     "sparse": {1: "tensor", 2: "tensor"},
 }
-# Wire types of the fields of ModelProto, to tell a model that was cut short from something else.
+# Wire types of the fields of ModelProto, to distinguish a truncated model from another file.
 _MODEL_FIELDS = {
     1: _VARINT, 2: _LEN, 3: _LEN, 4: _LEN, 5: _VARINT, 6: _LEN, 7: _LEN, 8: _LEN, 14: _LEN,
     20: _LEN, 25: _LEN, 26: _LEN,
@@ -49,14 +49,14 @@ _STEERING_TYPES = frozenset({6, 7, 9})  # INT32, INT64, BOOL
 
 
 class _Malformed(Exception):
-    """The bytes are no protobuf message."""
+    """The bytes are not a protobuf message."""
 
 
 class _CutShort(Exception):
-    """A field reaches past the end of what holds it."""
+    """A field reaches past the end of the enclosing message."""
 
 
-# What `fields` raises.
+# The exceptions that `fields` raises.
 DAMAGED = (_Malformed, _CutShort)
 
 
@@ -72,10 +72,10 @@ class _Field(NamedTuple):  # models have millions of these: a tuple is the cheap
 def skim(path: Path, *, attributes: bool = True) -> bytes:
     """The model in ``path`` as a serialised ``ModelProto`` whose large payloads are references.
 
-    With ``attributes`` those in attributes are too. Stays inline: payloads up to 1 KiB, raw INT32,
-    INT64 and BOOL payloads up to 1 MiB, and all that the file stores as variable-length integers or
-    strings, which no offset can refer to. Raises :class:`ModelError` for what is no model, or only
-    the beginning of one.
+    With ``attributes``, payloads in attributes become references too. These stay inline: payloads
+    up to 1 KiB, raw INT32, INT64 and BOOL payloads up to 1 MiB, and values stored as
+    variable-length integers or strings, to which no offset can refer. Raises :class:`ModelError`
+    for files that are not a model, or a truncated one.
     """
     try:
         with path.open("rb") as file:
@@ -102,14 +102,14 @@ def _skim(path: Path, data: mmap.mmap, attributes: bool) -> bytes:
 
 
 def _check_outline(data: mmap.mmap) -> bool:
-    """Whether the outermost message holds a graph; raises if it is not a whole model."""
+    """Whether the outermost message holds a graph; raises if it is not a complete model."""
     seen = graph = False
     outermost = islice(fields(data, 0, len(data)), MAX_FIELDS)
     while True:
         try:
             field = next(outermost, None)
         except _CutShort as exc:
-            # Random bytes overrun as well: only what began like a model can be cut short.
+            # Random bytes overrun as well: only a file that begins like a model is a truncated one.
             if seen or data[0] == _GRAPH << 3 | _LEN:
                 raise
             raise _Malformed("its bytes are no protobuf message") from exc
@@ -122,7 +122,7 @@ def _check_outline(data: mmap.mmap) -> bool:
 
 
 class _Skimmer:
-    """Rewrites messages bottom-up, since every length changes with what it encloses."""
+    """Rewrites messages bottom-up, because every length changes with the enclosed fields."""
 
     def __init__(self, data: mmap.mmap, location: str, attributes: bool) -> None:
         self._data = data
@@ -140,7 +140,7 @@ class _Skimmer:
         copied = start
         for field in self._within(start, end):
             child = children.get(field.number)
-            # A message this small holds no payload worth a reference: copied with what surrounds it
+            # A message this small holds no large payload: copied together with its neighbours.
             if child is None or field.wire_type != _LEN or field.end - field.body <= INLINE_BYTES:
                 continue
             if kind == "attribute" and child != "graph" and not self._attributes:
@@ -157,7 +157,7 @@ class _Skimmer:
         return b"".join(parts)
 
     def _copy(self, start: int, end: int) -> bytes:
-        """The bytes at ``start:end``, as long as all that is copied is little."""
+        """The bytes at ``start:end``; raises when the total of copied bytes exceeds the limit."""
         self._bytes_left -= end - start
         if self._bytes_left < 0:
             raise ModelError(
@@ -170,7 +170,7 @@ class _Skimmer:
         held = list(self._within(start, end))
         payloads = [f for f in held if f.number in _PAYLOADS]
         dtype = next((f.value for f in reversed(held) if f.number == _DATA_TYPE), 0)
-        # Values spread over several fields (allowed, never seen) have no single offset.
+        # Values spread over several fields (allowed, but never observed) have no single offset.
         if len(payloads) != 1 or not _referable(payloads[0], dtype):
             return self._copy(start, end)
         payload = payloads[0]
@@ -197,7 +197,7 @@ class _Skimmer:
                     )
                 yield field
         except _CutShort as exc:
-            # The outermost message is whole, so this is not a cut but a wrong length.
+            # The outermost message is complete, so the file is not truncated: a length is wrong.
             raise _Malformed("a length inside it is wrong") from exc
 
 

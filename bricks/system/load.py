@@ -29,7 +29,7 @@ class ForeignLoad:
         self._all_s, self._own_s = busy_s(), self._own()
 
     def cores(self) -> float:
-        """The average number of cores that others kept busy, a hypervisor's stolen time included."""
+        """The average number of cores that others kept busy; includes stolen time."""
         wall_s = max(time.monotonic() - self._wall_s, 1e-3)
         foreign_s = (busy_s() - self._all_s) - (self._own() - self._own_s)
         return max(0.0, foreign_s / wall_s)

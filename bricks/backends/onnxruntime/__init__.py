@@ -223,9 +223,9 @@ class OnnxRuntimeBackend:
     def _synthesised(
         self, proto: onnx.ModelProto, key: str, *, share: bool = False
     ) -> tuple[dict[str, np.ndarray], dict[str, tuple[Callable[[], Any], ValueType]]]:
-        """Weights, and what makes inputs, that ``proto`` can take; ``key`` decides them.
+        """Weights and input generators that suit ``proto``; ``key`` determines their values.
 
-        Inputs whose values stand in the metadata of ``proto`` are not made up.
+        Inputs whose values the metadata of ``proto`` holds take those values.
 
         With ``share``, large weights are views of one block: only for sessions, which copy them.
         """

@@ -90,7 +90,7 @@ def save_with_weights(
 
 
 def _saving(external: Path, level: str) -> ort.SessionOptions:
-    """Options that make a session save its optimised model; weights go to ``external``, if named."""
+    """Options that make a session save its optimised model, and weights to ``external``, if any."""
     options = session_options(level)
     options.add_session_config_entry("session.disable_prepacking", "1")
     if external.name:
