@@ -18,7 +18,7 @@ What counts:
   values leave the brick: those used outside, outputs of the graph, and those that nobody uses;
 * element type and shape of each input, weight, constant and output, and of each value in between
   (listed in the model's ``metadata_props``, where no runtime reads them); of sequences, optionals
-  and maps the types of what they hold (listed there too);
+  and maps the types of their items (listed there too);
 * whether a value is an input, computed elsewhere or fed, or an initializer;
 * the contents of an input of at most 64 elements that gives a shape, a count, an axis or a branch
   in the model it was cut from, or that feeds an input in ``STEERING`` (also listed in the model's

@@ -1,4 +1,7 @@
-"""Display titles of models where many are shown: their names, if these are distinct."""
+"""Display titles of models where many are shown: their names, if these are distinct.
+
+Separate so that all outputs name models the same way. Must not know how titles are displayed.
+"""
 
 from __future__ import annotations
 

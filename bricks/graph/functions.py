@@ -16,7 +16,7 @@ import onnx.inliner
 from bricks.errors import ModelError, first_line
 from bricks.graph.topology import default_domain, label, subgraphs
 
-# The nodes and bytes that inlining may always add, and the factor by which it may exceed the file.
+# Limits of inlining: MAX_NODES nodes plus MAX_TIMES as many as the file holds, and MAX_BYTES bytes.
 MAX_NODES, MAX_BYTES, MAX_TIMES = 10_000, 64 << 20, 100
 # Nesting depths of functions and of graphs: real models have a few; protobuf reads 33 graphs.
 MAX_CALLS, MAX_GRAPHS = 60, 30

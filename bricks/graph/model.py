@@ -1,4 +1,7 @@
-"""A model: an ONNX file whose input shapes are concrete and whose weights stayed on disk."""
+"""A model: an ONNX file whose input shapes are concrete and whose weights stayed on disk.
+
+Separate so that later stages need not know how a model is read. Must not know runtimes or bricks.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ INLINE_BYTES = 1024  # payloads up to here are copied: cheaper than a reference,
 STEERING_BYTES = 1 << 20  # integers up to here are copied: their values may steer shapes
 MAX_DEPTH = 100  # protobuf's own limit
 
-# Limits of a skeleton without weights; real ones have a few megabytes and some 100,000 fields.
+# Limits of a skeleton without weights; real ones have a few MB and some hundred thousand fields.
 MAX_BYTES, MAX_FIELDS = 64 << 20, 4_000_000
 
 _VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5

@@ -1,4 +1,7 @@
-"""The target of a measurement: a system (the host) and a runtime."""
+"""The target of a measurement: a system (the host) and a runtime.
+
+Separate so that each measurement belongs to exactly one target. Must not know how facts are read.
+"""
 
 from __future__ import annotations
 

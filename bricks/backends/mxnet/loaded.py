@@ -2,7 +2,8 @@
 
 It runs as a cached operator with static memory, like a hybridised Gluon network. oneDNN writes
 results to their arrays in a layout of its own, and later reads that layout there. So values that
-share memory in the region must share the array object too, which records the layout.
+share memory in the region must share the array object too, which records the layout. Must not know
+how operators are translated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A node to be translated, and the registry of translation functions."""
+"""A node to be translated, and the registry of translation functions.
+
+Separate so that the modules of translations share one interface. Must not know graphs or weights.
+"""
 
 from __future__ import annotations
 

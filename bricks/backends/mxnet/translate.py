@@ -1,6 +1,7 @@
 """Translate an ONNX graph to MXNet's symbols, and map fused symbols back to nodes.
 
 Symbols are named after the position of their node, so that fused operators can be traced to nodes.
+Must not know how graphs are run.
 """
 
 from __future__ import annotations

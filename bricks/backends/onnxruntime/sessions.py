@@ -1,4 +1,7 @@
-"""Create sessions with common options and given weights, and bind them to given memory."""
+"""Create sessions with common options and given weights, and bind them to given memory.
+
+Separate so that every session has the same options. Must not know how weights are chosen.
+"""
 
 from __future__ import annotations
 
