@@ -219,7 +219,7 @@ class Plan:
 
     @property
     def copies(self) -> dict[str, int]:
-        """Distinct sets of weights per brick; see :func:`copies_of`."""
+        """Distinct sets of weights per brick; see ``copies_of``."""
         return copies_of(self.occurrences)
 
     def edges(self) -> Iterator[tuple[int, int]]:

@@ -332,7 +332,7 @@ class Bench:
     ) -> CampaignResult:
         """Measure ``bricks``, each by itself, whatever the effort; stored results stay.
 
-        As :func:`~bricks.decompose.plan.by_itself` runs them, or decomposed so already. Until
+        As ``decompose.plan.by_itself`` runs them, or decomposed so already. Until
         ``rule`` is met, by default that of the options.
         """
         cut = str(self._granularity)
