@@ -203,7 +203,7 @@ def learn(
         scales = scales_of(found)
         fields[kind] = replace(field, scales=scales)
         outcomes += [replace(o, log_sd=o.log_sd * scales[o.name]) for o in found]
-    return Predictor(len(known), _bias(outcomes), fields, general)
+    return Predictor(len(known), bias_of(outcomes), fields, general)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ def scales_of(outcomes: Sequence[HeldOutError]) -> dict[str, float]:
     return scales
 
 
-def _bias(outcomes: Sequence[HeldOutError]) -> float:
+def bias_of(outcomes: Sequence[HeldOutError]) -> float:
     """The likely common error of a group, beyond the independent errors of its bricks.
 
     The posterior mean over all possible values. The most likely value alone would be close to zero

@@ -34,7 +34,7 @@ from bricks.predict.features import (
     context_weight_bytes,
     extract_features,
 )
-from bricks.predict.predictor import MIN, HeldOutError, _bias, learn
+from bricks.predict.predictor import MIN, HeldOutError, bias_of, learn
 from bricks.predict.roofline import Roofline
 
 # The domain of what works on channels in blocks.
@@ -300,7 +300,7 @@ def test_a_few_groups_that_are_right_do_not_widen_intervals() -> None:
         HeldOutError(f"group {i}", "Conv", 1.0, error, log_sd=0.4)
         for i, error in enumerate((0.8, -0.9) * 12)
     ]
-    assert _bias(few) < 0.15 < 0.3 < _bias(off)
+    assert bias_of(few) < 0.15 < 0.3 < bias_of(off)
 
 
 def test_bricks_that_several_groups_have_are_left_out_with_none() -> None:
