@@ -54,6 +54,14 @@ def test_methods_of_the_stop_rule() -> None:
         assert rule.most_rounds(0.5) == rule.max_rounds_for(0.5) == 12
 
 
+def test_a_field_of_what_was_measured(tmp_path: object) -> None:
+    with bricks.Bench(f"{tmp_path}/cache", runtime="fake") as bench:
+        measured, compared = bench.measure([]), bench.compare([])
+    for found in (measured, compared):
+        with pytest.warns(DeprecationWarning, match=r"ballast_short is now called eviction_short"):
+            assert found.ballast_short is found.eviction_short is False  # type: ignore[attr-defined]
+
+
 def test_a_field_that_never_was_is_refused() -> None:
     with pytest.raises(TypeError, match="most_everything"):
         bricks.Conditions(most_everything=1)  # type: ignore[call-arg]
