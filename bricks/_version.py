@@ -18,7 +18,11 @@ def warn_of_renaming(old: str, new: str) -> None:
 
 
 def renamed_fields(**names: str) -> Callable[[C], C]:
-    """A decorator of dataclasses whose fields are also read and given by old names, ``old=new``."""
+    """A decorator of dataclasses whose fields are also read and given by old names, ``old=new``.
+
+    Where both names are given, the old one counts: :func:`dataclasses.replace` gives every new name
+    beside the changes.
+    """
 
     def decorated(cls: C) -> C:
         made = cls.__init__  # type: ignore[misc]  # of this class, and no other

@@ -1,7 +1,7 @@
 """Explains where the time of models goes: gathers the inputs of an explanation from the cache.
 
-Here because it starts from an estimate, which :mod:`bricks.session.bench` makes. Only the two peaks
-of a machine are measured here, and only on request. Must not know how it is shown.
+Here because it starts from an estimate, which :mod:`bricks.session.bench` makes. Only the peaks of
+a machine are measured here, and only on request. Must not know how it is shown.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ of the same work. Must not know how anything was measured.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -18,7 +19,10 @@ from bricks.decompose.plan import Brick, Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate, Share
 from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
-from bricks.predict.features import CONVOLUTION, PRODUCT, BrickFeatures
+from bricks.predict.features import CONVOLUTION, PRODUCT, SIZES, BrickFeatures
+
+# Sizes are logarithms: 0 is no dilation.
+_DILATION = SIZES[CONVOLUTION].index("dilation")
 
 # Operators whose output may be their input under another name.
 _VIEWS = frozenset(("Reshape", "Squeeze", "Unsqueeze", "Flatten"))
@@ -50,8 +54,8 @@ class Peaks:
         That of the next smaller size or of a larger one, whichever is fastest: so it is never too
         low.
         """
-        larger = [level for level in self.levels if level.size_bytes > size_bytes]
-        reachable = self.levels[max(0, len(self.levels) - len(larger) - 1) :]
+        after = bisect_right(self.levels, size_bytes, key=lambda level: level.size_bytes)
+        reachable = self.levels[max(0, after - 1) :]
         return max((level.bytes_per_s for level in reachable), default=None)
 
 
@@ -253,7 +257,7 @@ def _comparable(brick: Brick, features: BrickFeatures) -> float | None:
     """The operations that a peak of 32-bit floats may be held against; None for other products."""
     if features.kind in (CONVOLUTION, PRODUCT) and features.tag("dtype") != "FLOAT":
         return None
-    if features.kind == CONVOLUTION and features.flops and _dilated(brick):
+    if features.kind == CONVOLUTION and features.flops and features.sizes[_DILATION] > 0:
         # Kernels skip rows that lie in the padding, which features know; where windows are dilated,
         # about as many columns do.
         return features.flops * min(1.0, features.flops / (brick.flops or features.flops))
@@ -275,21 +279,12 @@ def _moved_bytes(brick: Brick, features: BrickFeatures) -> float | None:
 def _read_share(brick: Brick) -> float:
     """The share of its input that windows read whose stride exceeds their size."""
     share = 1.0
-    for given in _attributes(brick):
+    for node in onnx.ModelProto.FromString(brick.model).graph.node:
+        given = {attribute.name: attribute.ints for attribute in node.attribute}
         sizes, steps = given.get("kernel_shape", ()), given.get("strides", ())
         for size, step in zip(sizes, steps, strict=False):
             share *= min(1.0, size / step) if step > 0 else 1.0
     return share
-
-
-def _dilated(brick: Brick) -> bool:
-    return any(max(given.get("dilations", ()), default=1) > 1 for given in _attributes(brick))
-
-
-def _attributes(brick: Brick) -> list[dict[str, Sequence[int]]]:
-    """The lists of integers among the attributes of each node."""
-    nodes = onnx.ModelProto.FromString(brick.model).graph.node
-    return [{attribute.name: attribute.ints for attribute in node.attribute} for node in nodes]
 
 
 def shapes(brick: Brick) -> str:

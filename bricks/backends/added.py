@@ -85,7 +85,7 @@ def create(
     )
     if not hasattr(backend, "sign_sensitive") and hasattr(backend, "minds_signs"):
         warn_of_renaming(f"minds_signs of the runtime {name!r}", "sign_sensitive")
-        backend.sign_sensitive = backend.minds_signs  # type: ignore[method-assign]
+        backend.sign_sensitive = backend.minds_signs  # type: ignore[method-assign]  # of this one
     return backend
 
 

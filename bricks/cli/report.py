@@ -42,7 +42,7 @@ def report(
 ) -> None:
     """Write what the cache knows of models and systems into one HTML file.
 
-    Of the models that are named, or of all that were measured. Nothing is measured but the two
+    Of the models that are named, or of all that were measured. Nothing is measured but the
     peaks of this machine, if they lack. Example: bricks report --out report.html
     """
     from bricks._version import __version__

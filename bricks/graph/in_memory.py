@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # has no types
 
 from bricks.errors import ModelError, UsageError, first_line
-
-# The most that protobuf can serialise; weights of larger models go to a file beside the model.
-_MAX_BYTES = (1 << 31) - (1 << 20)
 
 
 def is_graph(model: object) -> bool:
@@ -58,21 +56,22 @@ def title_of(proto: onnx.ModelProto) -> str:
 def write_model(proto: onnx.ModelProto, folder: Path, name: str) -> Path:
     """Write ``proto`` to a file in ``folder``, which is created; return the path.
 
-    Weights go into the file, or into a second one beside it. Weights that ``proto`` only refers to
-    are omitted, as if their file were missing. Raises :class:`ModelError` if there is no graph, or
-    no free space.
+    Weights go into a second file beside it, since protobuf serialises no more than 2 GiB. Weights
+    that ``proto`` only refers to are omitted, as if their file were missing. Raises
+    :class:`ModelError` if there is no graph, or no free space.
     """
     if not proto.HasField("graph"):
         raise ModelError(f"{name}: the ModelProto holds no graph: build or load one first")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.onnx"
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)  # saving moves the weights out of its argument
     try:
-        if proto.ByteSize() < _MAX_BYTES:
-            path.write_bytes(proto.SerializeToString())
-        else:
-            copy = onnx.ModelProto()
-            copy.CopyFrom(proto)  # saving moves the weights out of its argument
-            onnx.save_model(copy, path, save_as_external_data=True, location=f"{name}.weights")
+        onnx.save_model(copy, path, save_as_external_data=True, location=f"{name}.weights")
     except OSError as exc:
         raise ModelError(f"{name}: it cannot be written to {folder}: {exc.strerror}") from exc
+    except EncodeError as exc:  # of weights that are lists of numbers, which stay in the model
+        raise ModelError(
+            f"{name}: it is larger than 2 GiB without its raw weights: give the path of a file"
+        ) from exc
     return path

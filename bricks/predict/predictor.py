@@ -29,14 +29,13 @@ from bricks.predict.covariance import (
     feature_matrix,
     noise_of,
 )
+from bricks.predict.defaults import MIN
 from bricks.predict.features import BrickFeatures
 from bricks.predict.prediction import Prediction
 from bricks.predict.roofline import Roofline
 
 Array = np.ndarray
 
-# With fewer measured bricks than this nothing is learned.
-MIN = 30
 
 # At most this many bricks of a kind are learned from: the effort grows with the third power. Keys
 # are digests, so the first keys are a random sample.

@@ -169,7 +169,8 @@ class Bench:
         """The model in an ONNX file, of a zoo name, or in memory, with its open dimensions fixed.
 
         In memory it is an ``onnx.ModelProto``, or a ``Graph`` of onnx-graphsurgeon (the package's
-        extra ``graphsurgeon`` brings that library); it is copied, and may be edited further.
+        extra ``graphsurgeon`` brings that library); it is copied to a temporary file that stays
+        until the bench is closed, and may be edited further.
         ``name`` overrides the name of its file or graph. ``values`` are the values of inputs that
         cannot be synthetic; see :func:`read_model`, which also lists the errors.
         """

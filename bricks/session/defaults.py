@@ -5,6 +5,7 @@ they are used.
 """
 
 from bricks.measure.defaults import PRECISION, TIMEOUT_S
+from bricks.predict.defaults import MIN as MIN_PROBE_BRICKS
 
 __all__ = [
     "CACHE",
@@ -31,7 +32,6 @@ EFFORT = "full"
 MAX_THREADS = 1024  # more than any host has cores; starting them would take minutes
 MAX_WORKERS = 64  # no model has so many branches
 
-# Bricks that probing a target measures, and the seconds that it takes at most. From fewer bricks
-# nothing can be learned (predict/predictor).
+# Bricks that probing a target measures, and the seconds that it takes at most.
 PROBE_BRICKS, PROBING_S = 96, 60.0
-MIN_PROBE_BRICKS, MAX_PROBE_BRICKS = 30, 1000
+MAX_PROBE_BRICKS = 1000

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick, Decomposition
+from bricks.predict.defaults import MIN
 from bricks.predict.prediction import Predictions
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Failure, Measurement
@@ -161,7 +162,7 @@ class LatencyModel:
         """The predictor learned from all current measurements; None if there are too few."""
         if self._stale:
             # Imported here, since its libraries take a second to import.
-            from bricks.predict.predictor import MIN, learn
+            from bricks.predict.predictor import learn
             from bricks.predict.transfer import learn_transfer
 
             self._store.refuse_damage()  # bricks that cannot be read would be predicted

@@ -24,6 +24,7 @@ from graphs import Maker
 from plans import plan
 
 from bricks.decompose.plan import Brick, Occurrence
+from bricks.predict.defaults import MIN
 from bricks.predict.features import (
     CONVOLUTION,
     PRODUCT,
@@ -34,7 +35,7 @@ from bricks.predict.features import (
     context_weight_bytes,
     extract_features,
 )
-from bricks.predict.predictor import MIN, HeldOutError, bias_of, learn
+from bricks.predict.predictor import HeldOutError, bias_of, learn
 from bricks.predict.roofline import Roofline
 
 # The domain of what works on channels in blocks.

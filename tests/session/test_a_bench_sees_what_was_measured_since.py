@@ -8,7 +8,6 @@ from factories import mlp, save
 import bricks
 from bricks.errors import StoreError
 from bricks.session.latency_model import LatencyModel
-from bricks.session.plans import Plans
 from bricks.store import Store
 
 QUICK = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)
@@ -50,25 +49,3 @@ def test_a_bench_that_cannot_be_opened_leaves_no_cache_open(
     with pytest.raises(StoreError, match="the names are damaged"):
         bricks.Bench(tmp_path / "cache", runtime="fake")
     assert len(closed) == 1
-
-
-def test_plans_offer_nothing_that_nobody_asks_for() -> None:
-    assert not hasattr(Plans, "recall")
-
-
-def test_samplings_add_up() -> None:
-    from bricks.samples.sampling import Sampling, combined
-
-    first = Sampling(foreign_cores=0.5, rounds=3, disturbed_rounds=1, remeasured=frozenset("ab"))
-    second = Sampling(rounds=4, remeasured=frozenset("bc"), eviction_short=True)
-    both = combined([first, second])
-    assert both == Sampling(
-        foreign_cores=0.5,
-        rounds=7,
-        disturbed_rounds=1,
-        remeasured=frozenset("abc"),
-        eviction_short=True,
-    )
-    assert both.remeasured_bricks == 3
-    assert combined([]) == Sampling()
-    assert Sampling(**both.sampling_fields) == both

@@ -76,7 +76,7 @@ def test_shapes_and_batches_are_given_as_for_files(bench: bricks.Bench) -> None:
 def test_what_is_no_model_is_refused_in_one_line(bench: bricks.Bench) -> None:
     with bench:
         with pytest.raises(bricks.UsageError, match="a ndarray is no model: give the path of"):
-            bench.read(np.zeros(3))  # type: ignore[arg-type]
+            bench.read(np.zeros(3))  # type: ignore[arg-type]  # on purpose
         with pytest.raises(bricks.ModelError, match="holds no graph: build or load one"):
             bench.read(onnx.ModelProto())
 

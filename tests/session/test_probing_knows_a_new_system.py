@@ -12,8 +12,9 @@ from brick_examples import ideal_s, mixture
 from commands import Here, chain
 from factories import save
 
+from bricks.predict.defaults import MIN
 from bricks.predict.features import CONVOLUTION, BrickFeatures
-from bricks.predict.predictor import MIN, learn
+from bricks.predict.predictor import learn
 from bricks.predict.transfer import SourceTarget, expected, learn_transfer
 
 BRICKS = mixture()

@@ -29,21 +29,21 @@ def test_fields_of_conditions() -> None:
     with pytest.warns(
         DeprecationWarning, match=r"Conditions\.most_bricks is now called max_bricks"
     ):
-        given = bricks.Conditions(most_bricks=7)  # type: ignore[call-arg]
+        given = bricks.Conditions(most_bricks=7)  # type: ignore[call-arg]  # old
     assert given.max_bricks == 7
     with pytest.warns(DeprecationWarning, match="max_eviction_bytes"):
-        other = dataclasses.replace(given, most_ballast_bytes=9)  # type: ignore[call-arg]
+        other = dataclasses.replace(given, most_ballast_bytes=9)  # type: ignore[call-arg]  # old
     assert (other.max_bricks, other.max_eviction_bytes) == (7, 9)
     with pytest.warns(DeprecationWarning, match="max_weight_bytes"):
-        assert other.most_weight_bytes == other.max_weight_bytes  # type: ignore[attr-defined]
+        assert other.most_weight_bytes == other.max_weight_bytes  # type: ignore[attr-defined]  # old
 
 
 def test_fields_of_what_a_backend_tells() -> None:
     with pytest.warns(DeprecationWarning, match="timed"):
-        told = BackendInfo("mine", "1", "none", real=False)  # type: ignore[call-arg]
+        told = BackendInfo("mine", "1", "none", real=False)  # type: ignore[call-arg]  # old
     assert told == BackendInfo("mine", "1", "none", timed=False)
     with pytest.warns(DeprecationWarning, match="bounded_memory"):
-        assert told.frugal is True  # type: ignore[attr-defined]
+        assert told.frugal is True  # type: ignore[attr-defined]  # old
 
 
 def test_methods_of_the_stop_rule() -> None:
@@ -59,12 +59,12 @@ def test_a_field_of_what_was_measured(tmp_path: object) -> None:
         measured, compared = bench.measure([]), bench.compare([])
     for found in (measured, compared):
         with pytest.warns(DeprecationWarning, match=r"ballast_short is now called eviction_short"):
-            assert found.ballast_short is found.eviction_short is False  # type: ignore[attr-defined]
+            assert found.ballast_short is found.eviction_short is False  # type: ignore[attr-defined]  # old
 
 
 def test_a_field_that_never_was_is_refused() -> None:
     with pytest.raises(TypeError, match="most_everything"):
-        bricks.Conditions(most_everything=1)  # type: ignore[call-arg]
+        bricks.Conditions(most_everything=1)  # type: ignore[call-arg]  # old
 
 
 def test_what_a_bench_has_learned(tmp_path: object) -> None:
@@ -97,6 +97,6 @@ def test_a_method_of_backends_of_other_packages() -> None:
             threads=1,
             seed=0,
             workers=1,
-            optimization="all",  # type: ignore[arg-type]
+            optimization="all",  # type: ignore[arg-type]  # old
         )
     assert made.sign_sensitive("Relu") and not made.sign_sensitive("Conv")

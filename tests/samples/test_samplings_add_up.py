@@ -1,0 +1,17 @@
+from bricks.samples.sampling import Sampling, combined
+
+
+def test_samplings_add_up() -> None:
+    first = Sampling(foreign_cores=0.5, rounds=3, disturbed_rounds=1, remeasured=frozenset("ab"))
+    second = Sampling(rounds=4, remeasured=frozenset("bc"), eviction_short=True)
+    both = combined([first, second])
+    assert both == Sampling(
+        foreign_cores=0.5,
+        rounds=7,
+        disturbed_rounds=1,
+        remeasured=frozenset("abc"),
+        eviction_short=True,
+    )
+    assert both.remeasured_bricks == 3
+    assert combined([]) == Sampling()
+    assert Sampling(**both.sampling_fields) == both
