@@ -3,7 +3,8 @@ r"""The errors of this package, as one tree.
     BricksError
     ├── UsageError      the caller gave invalid arguments (exit status 2)
     ├── ModelError      a model cannot be read, or is not valid
-    │   └── ShapeError  a dimension is not fixed, or a shape option does not fit the model
+    │   └── ShapeError  a shape cannot be inferred, or a shape option does not fit the model
+    │       └── OpenDimensions  inputs have open dimensions, and no option sets them
     ├── BackendError    a runtime is missing, or refuses its input
     ├── WorkerError     the measuring process failed to carry out a request
     ├── StoreError      the cache cannot be read or written
@@ -17,7 +18,8 @@ Errors of third-party libraries are converted once, where they enter, with ``rai
 Here because every package raises them. Must not know who raises or shows them.
 """
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 
 # A message keeps this much of its beginning (the problem) and of its end (the remedy).
 _BEGINNING, _END = 700, 300
@@ -42,7 +44,17 @@ class ModelError(BricksError):
 
 
 class ShapeError(ModelError):
-    """A dimension is not fixed, or a shape option does not fit the model."""
+    """A shape cannot be inferred, or a shape option does not fit the model."""
+
+
+class OpenDimensions(ShapeError):
+    """Inputs have open dimensions; ``options``, if any, are options that would set them."""
+
+    def __init__(self, problem: str, options: Sequence[str]) -> None:
+        super().__init__(
+            f"{problem}: give {shlex.join(options)}, or other sizes" if options else problem
+        )
+        self.problem, self.options = problem, tuple(options)
 
 
 class BackendError(BricksError):

@@ -51,7 +51,7 @@ class Executed:
     whose types depend on data and were observed in a run. ``in_place`` maps a value to the value
     whose memory the runtime reuses for it. ``groups`` are the nodes, by position, that the runtime
     executes as one, in a valid execution order: for runtimes whose fused nodes ONNX cannot
-    represent. None: each node by itself.
+    represent. None: each node by itself. ``notes`` are sentences about the graph for its user.
     """
 
     proto: onnx.ModelProto
@@ -59,6 +59,7 @@ class Executed:
     in_place: Mapping[str, str]
     observed: Sequence[str] = ()
     groups: Sequence[tuple[int, ...]] | None = None
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from bricks.cli.predict import predict
 from bricks.cli.probe import probe
 from bricks.cli.report import report
 from bricks.cli.systems import app as systems_app
+from bricks.cli.typed import remember
 from bricks.cli.verbosity import Quiet, Verbose, usual
 from bricks.cli.worker import worker
 from bricks.cli.zoo import app as zoo_app
@@ -89,6 +90,7 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     _read_words_of_bash()
+    remember(arguments)
     try:
         status = with_pages(typer.main.get_command(app)).main(
             arguments, prog_name="bricks", standalone_mode=False, color=_coloured()

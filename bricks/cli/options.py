@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -15,8 +16,9 @@ from bricks.cli import completion
 from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
+from bricks.cli.typed import with_options
 from bricks.cli.verbosity import Quiet, Verbose
-from bricks.errors import BricksError, UsageError
+from bricks.errors import BricksError, OpenDimensions, UsageError
 from bricks.graph.sizes import LARGEST_DIM, parse_shape
 from bricks.session.defaults import (
     CACHE,
@@ -121,7 +123,7 @@ Shapes = Annotated[
     typer.Option(
         "--shape",
         metavar="NAME=1x3x224x224",
-        help="The shape of an input; may be repeated.",
+        help="The shape of an input, ? for sizes that stay; may be repeated.",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -354,7 +356,7 @@ def read_all(options: CommonOptions, alone: list[Brick] | None = None) -> list[M
     from bricks.graph.input_values import parse_value
     from bricks.graph.read import read_model
 
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int | None, ...]] = {}
     for text in options.shape or []:
         name, shape = parse_shape(text)
         if name in shapes:
@@ -382,9 +384,23 @@ def read_all(options: CommonOptions, alone: list[Brick] | None = None) -> list[M
                 models.append(
                     read_model(path, batch=options.batch, shapes=shapes, values=values, name=title)
                 )
+            except OpenDimensions as error:
+                alone_there = Path(name) if len(files) == 1 else path
+                models.append(Unread(title, _with_command(error, name, str(alone_there), options)))
             except BricksError as error:
                 models.append(Unread(title, str(error)))
     return models
+
+
+def _with_command(error: OpenDimensions, word: str, path: str, options: CommonOptions) -> str:
+    """The error's message with a command, to be pasted whole, that sets the open dimensions."""
+    others = set(options.models) - {path}
+    command = with_options(error.options, others) if error.options else None
+    if command is None:
+        return str(error)
+    if word in others:  # a folder, whose other files are not meant
+        command = command.replace(" --", f" {shlex.quote(path)} --", 1)
+    return f"{error.problem}: try {command}, or other sizes"
 
 
 def _is_suite(name: str) -> bool:

@@ -75,7 +75,7 @@ def read_model(
     path: str | Path,
     *,
     batch: int | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
     values: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Model:

@@ -6,40 +6,43 @@ nodes or weights.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
-from bricks.errors import ModelError, ShapeError
+from bricks.errors import ModelError, OpenDimensions, ShapeError
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import dtype_of, notation
-from bricks.graph.sizes import LARGEST_DIM, RANGE
+from bricks.graph.example_sizes import example_sizes
+from bricks.graph.sizes import LARGEST_DIM, RANGE, shown_shape
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 # The nesting depth of containers: runtimes support at most an optional sequence of maps.
 _MAX_DEPTH = 3
+# Names that exporters give to every open dimension: two of them are two sizes.
+_NO_SYMBOLS = frozenset(("", "?", "*", "-1", "None", "none", "unk", "unknown", "dynamic"))
 _Dim = onnx.TensorShapeProto.Dimension
 
 
 def make_concrete(
     graph: onnx.GraphProto,
     batch: int | None,
-    shapes: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[int | None]],
     file: str,
     held: Mapping[str, ValueType] | None = None,
 ) -> tuple[tuple[tuple[str, ValueType], ...], bool]:
     """Set every dimension of the inputs of ``graph``; return their types.
 
-    ``held`` are types of inputs whose values are given. The second result says whether ``batch``
-    replaced a dimension that the file fixes. Raises :class:`ShapeError` for options that contradict
-    the model and for dimensions that stay open.
+    A size of None in ``shapes`` leaves that dimension as the file has it. ``held`` are types of
+    inputs whose values are given. The second result says whether ``batch`` replaced a dimension
+    that the file fixes. Raises :class:`ShapeError` for options that contradict the model, and
+    :class:`OpenDimensions` for dimensions that stay open.
     """
     held = held or {}
     _check_options(graph, batch, shapes, file)
     binding = _Binding(graph, file)
     for name, shape in shapes.items():
-        binding.set_shape(name, shape, _option(name, _shown(shape)))
+        binding.set_shape(name, shape, f"--shape {name}={shown_shape(shape)}")
     for name, type_ in held.items():
         if isinstance(type_, TensorType):
             binding.set_shape(name, type_.shape, f"the value given for input '{name}'")
@@ -99,7 +102,10 @@ def element_type(value: onnx.ValueInfoProto, file: str) -> str:
 
 
 def _check_options(
-    graph: onnx.GraphProto, batch: int | None, shapes: Mapping[str, Sequence[int]], file: str
+    graph: onnx.GraphProto,
+    batch: int | None,
+    shapes: Mapping[str, Sequence[int | None]],
+    file: str,
 ) -> None:
     if batch is not None and not 1 <= batch <= LARGEST_DIM:
         raise ShapeError(f"{file}: batch {batch} makes no sense: {RANGE}")
@@ -108,9 +114,9 @@ def _check_options(
         if name not in names:
             listed = ", ".join(f"'{known}'" for known in names) or "none"
             raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
-        if not all(1 <= dim <= LARGEST_DIM for dim in shape):
+        if not all(dim is None or 1 <= dim <= LARGEST_DIM for dim in shape):
             raise ShapeError(
-                f"{file}: shape {_shown(shape)} for input '{name}' makes no sense: {RANGE}"
+                f"{file}: shape {shown_shape(shape)} for input '{name}' makes no sense: {RANGE}"
             )
 
 
@@ -142,16 +148,18 @@ class _Binding:
         self._bound: dict[str, tuple[int, str]] = {}
         self._changed = False
 
-    def set_shape(self, name: str, shape: Sequence[int], given: str) -> None:
+    def set_shape(self, name: str, shape: Sequence[int | None], given: str) -> None:
         dims = self._dims[name]
         if dims is None:
-            self._dims[name] = list(shape)
+            self._dims[name] = ["" if size is None else size for size in shape]
             return
         if len(dims) != len(shape):
             raise ShapeError(
                 f"{self._file}: {given} has {len(shape)} dimensions, input '{name}' has {len(dims)}"
             )
         for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
+            if size is None:
+                continue
             if isinstance(dim, int) and dim != size:
                 hint = f"; give --batch {size} to change it" if axis == 0 and dim == 1 else ""
                 raise ShapeError(
@@ -171,22 +179,19 @@ class _Binding:
             taken = taken or dims[0] == batch
         if not taken:
             fixed = "; ".join(
-                f"'{name}' is {_shown(dims)}" for name, dims in self._dims.items() if dims
+                f"'{name}' is {shown_shape(dims)}" for name, dims in self._dims.items() if dims
             )
             raise ShapeError(f"{self._file}: --batch {batch} fits no input: {fixed or 'none'}")
 
     def finish(self) -> tuple[list[tuple[str, TensorType]], bool]:
+        known = {name: self._known(dims) for name, dims in self._dims.items()}
+        if any(
+            dims is None or not all(isinstance(d, int) for d in dims) for dims in known.values()
+        ):
+            raise self._open(known)
         types = []
-        for name, dims in self._dims.items():
-            if dims is None:
-                raise ShapeError(
-                    f"{self._file}: input '{name}' has no shape, not even a rank:"
-                    f" {_hint(name, '…')}"
-                )
-            sizes = [self._bound.get(d, (d, ""))[0] if isinstance(d, str) else d for d in dims]
-            concrete = tuple(size for size in sizes if isinstance(size, int))
-            if len(concrete) < len(sizes):
-                raise ShapeError(self._open_text(name, sizes))
+        for name, dims in known.items():
+            concrete = tuple(size for size in dims or () if isinstance(size, int))
             type_ = TensorType(self._dtypes[name], concrete)
             if not type_.sensible:
                 raise ShapeError(
@@ -198,6 +203,12 @@ class _Binding:
             shape.SetInParent()  # a scalar has an empty shape, unlike a missing one
             shape.dim.extend(_Dim(dim_value=size) for size in concrete)
         return types, self._changed
+
+    def _known(self, dims: Sequence[int | str] | None) -> list[int | str] | None:
+        """``dims`` with the sizes of all bound symbols."""
+        if dims is None:
+            return None
+        return [self._bound.get(d, (d, ""))[0] if isinstance(d, str) else d for d in dims]
 
     def _set(self, name: str, axis: int, size: int, origin: str) -> None:
         dims = self._dims[name]
@@ -212,36 +223,34 @@ class _Binding:
                 )
         dims[axis] = size
 
-    def _open_text(self, name: str, sizes: Sequence[int | str]) -> str:
-        axis = next(i for i, size in enumerate(sizes) if isinstance(size, str))
-        symbol = f" '{sizes[axis]}'" if sizes[axis] else ""
-        shown = "x".join("?" if isinstance(size, str) else str(size) for size in sizes)
-        return (
-            f"{self._file}: input '{name}' has an open dimension{symbol} (axis {axis}):"
-            f" {_hint(name, shown, batch=axis == 0)}"
-        )
+    def _open(self, known: Mapping[str, Sequence[int | str] | None]) -> OpenDimensions:
+        """The error for all dimensions that are open, with options that would set them."""
+        found, options, only_batch = [], list[str](), True
+        sizes = example_sizes(known, self._dtypes)
+        for name, dims in known.items():
+            axes = [i for i, d in enumerate(dims or ()) if isinstance(d, str)]
+            if dims is not None and not axes:
+                continue
+            only_batch = only_batch and axes == [0]
+            if dims is None:
+                found.append(f"input '{name}' has no shape, not even a rank")
+            else:
+                listed = ", ".join(f"'{dims[a]}' (axis {a})".removeprefix("'' ") for a in axes)
+                many = "an open dimension" if len(axes) == 1 else "open dimensions"
+                found.append(f"input '{name}' has {many} {listed}")
+            options += ["--shape", f"{name}={shown_shape(sizes[name])}"] if name else []
+        if only_batch:
+            options = ["--batch", "1"]
+        nameless = known.get("") if "" in known else ()
+        problem = f"{self._file}: {'; '.join(found)}"
+        if not only_batch and (nameless is None or any(isinstance(d, str) for d in nameless)):
+            return OpenDimensions(f"{problem}: give the input a name in the file, then --shape", ())
+        return OpenDimensions(problem, options)
 
 
 def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:
     # Some exporters write 0 or -1 for "any"; an input without elements cannot be measured.
     if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0:
         return dim.dim_value
-    symbol: str = dim.dim_param
-    return symbol
-
-
-def _hint(name: str, shown: str, *, batch: bool = False) -> str:
-    """Advice for input ``name``, whose shape must have the form ``shown``."""
-    if name:
-        return f"give {'--batch N or ' if batch else ''}{_option(name, shown)}"
-    return "give --batch N" if batch else "give the input a name in the file, then --shape"
-
-
-def _option(name: str, shown: str) -> str:
-    """The option for a shell, quoted if needed; the user replaces each ``?``."""
-    text = f"{name}={shown}"
-    return f"--shape {text if shlex.quote(name) == name else shlex.quote(text)}"
-
-
-def _shown(dims: Sequence[int | str]) -> str:
-    return "x".join(str(dim) or "?" for dim in dims) or "scalar"
+    symbol: str = dim.dim_param.strip()
+    return "" if symbol in _NO_SYMBOLS else symbol

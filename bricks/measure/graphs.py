@@ -42,6 +42,7 @@ class _Cuttable:
     in_place: Mapping[str, str]
     observed: frozenset[str]
     groups: Sequence[tuple[int, ...]] | None
+    notes: Sequence[str]
 
 
 class Graphs:
@@ -69,7 +70,10 @@ class Graphs:
             groups=found.groups,
             in_place=found.in_place,
             steering=self._steering_values(model, found),
-            assumed=observations(found.graph, set(found.observed), given=given_inputs(model)),
+            assumed=[
+                *found.notes,
+                *observations(found.graph, set(found.observed), given=given_inputs(model)),
+            ],
             started=started,
         )
         return decomposition, found.graph
@@ -166,7 +170,8 @@ def _cuttable(
     types = {name: type_from_json(t) for name, t in answer["types"].items()}
     graph = graph_of(parse_model(unpack(answer["model"])), types)
     _refuse_untyped(of, graph)
-    return _Cuttable(proto, graph, in_place, frozenset(answer["observed"]), groups)
+    notes = answer.get("notes", ())
+    return _Cuttable(proto, graph, in_place, frozenset(answer["observed"]), groups, notes)
 
 
 def _refuse_untyped(model: Model, graph: Graph) -> None:

@@ -163,7 +163,7 @@ class Bench:
         *,
         name: str | None = None,
         batch: int | None = None,
-        shapes: Mapping[str, Sequence[int]] | None = None,
+        shapes: Mapping[str, Sequence[int | None]] | None = None,
         values: Mapping[str, Any] | None = None,
     ) -> Model:
         """The model in an ONNX file, of a zoo name, or in memory, with its open dimensions fixed.

@@ -47,8 +47,7 @@ def no_file_of_ours_is_lost(here: Here, good: Path) -> None:
         (FOREIGN, "the fake runtime cannot infer the shape of 'y', which Gelu of domain org.x"),
         (
             conv_net(batch="N"),
-            "x.onnx: input 'data' has an open dimension 'N' (axis 0):"
-            " give --batch N or --shape data=?x3x16x16",
+            "x.onnx: input 'data' has an open dimension 'N' (axis 0): try bricks measure ",
         ),
         (mlp(widths=(3, 4)), None),
     ],

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from factories import constant, conv_net, embedding_net, mlp, model, node, save, value
 
-from bricks.errors import ShapeError, UsageError
+from bricks.errors import OpenDimensions, ShapeError, UsageError
 from bricks.graph.read import parse_shape, read_model
 from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.tensor import TensorType
@@ -28,14 +28,52 @@ def test_an_open_dimension_is_named_with_the_option_that_sets_it(tmp_path):
         read_model(path)
     assert str(caught.value) == (
         "resnet.onnx: input 'data' has an open dimension 'N' (axis 0):"
-        " give --batch N or --shape data=?x3x16x16"
+        " give --batch 1, or other sizes"
     )
     path = save(embedding_net(tokens="T"), tmp_path, "bert.onnx")
     with pytest.raises(ShapeError) as caught:
         read_model(path)
     assert str(caught.value) == (
-        "bert.onnx: input 'ids' has an open dimension 'T' (axis 1): give --shape ids=1x?"
+        "bert.onnx: input 'ids' has an open dimension 'T' (axis 1);"
+        " input 'mask' has an open dimension 'T' (axis 1):"
+        " give --shape ids=1x128 --shape mask=1x128, or other sizes"
     )
+
+
+def test_the_options_that_an_error_suggests_open_the_model(tmp_path):
+    for proto in (
+        conv_net(batch="N"),
+        embedding_net(batch="B", tokens="T"),
+        model([node("Relu", ["x"], ["y"])], [value("x", ["?", 3, "H", "?"])], [value("y", None)]),
+        model([node("Relu", ["a b"], ["y"])], [value("a b", None)], [value("y", None)]),
+    ):
+        path = save(proto, tmp_path)
+        with pytest.raises(OpenDimensions) as caught:
+            read_model(path)
+        options = caught.value.options
+        if options[0] == "--batch":
+            read_model(path, batch=int(options[1]))
+        else:
+            read_model(path, shapes=dict(map(parse_shape, options[1::2])))
+
+
+@pytest.mark.parametrize("name", ["", "?", "*", "-1", "None", " "])
+def test_two_dimensions_without_a_real_name_are_two_sizes(tmp_path, name):
+    proto = model(
+        [node("Relu", ["x"], ["y"])], [value("x", [1, 3, name, name])], [value("y", None)]
+    )
+    path = save(proto, tmp_path)
+    assert shapes_of(path, shapes={"x": (1, 3, 48, 320)}) == {"x": (1, 3, 48, 320)}
+
+
+def test_one_axis_of_one_input_can_be_set(tmp_path):
+    nodes = [node("Concat", ["x", "z"], ["y"], axis=0)]
+    inputs = [value("x", [1, "C", "?"]), value("z", [1, "C", "?"])]
+    path = save(model(nodes, inputs, [value("y", None)]), tmp_path)
+    assert parse_shape("x=?x?x5") == ("x", (None, None, 5))
+    fails(path, r"'x' has an open dimension 'C' \(axis 1\)", shapes={"x": (None, None, 5)})
+    sizes = {"x": (None, None, 5), "z": (None, 4, 6)}
+    assert shapes_of(path, shapes=sizes) == {"x": (1, 4, 5), "z": (1, 4, 6)}
 
 
 def test_dimensions_that_files_give_as_nothing_or_less_are_open(tmp_path):
@@ -47,7 +85,7 @@ def test_dimensions_that_files_give_as_nothing_or_less_are_open(tmp_path):
 def test_an_input_without_a_rank_takes_a_whole_shape(tmp_path):
     proto = model([node("Relu", ["x"], ["y"])], [value("x", None)], [value("y", None)])
     path = save(proto, tmp_path)
-    fails(path, "input 'x' has no shape, not even a rank: give --shape x=")
+    fails(path, "input 'x' has no shape, not even a rank: give --shape x=1")
     assert shapes_of(path, shapes={"x": (2, 3)}) == {"x": (2, 3)}
     assert shapes_of(path, shapes={"x": ()}) == {"x": ()}
     assert source_graph(read_model(path, shapes={"x": ()})).types["y"] == TensorType("FLOAT", ())
@@ -85,10 +123,10 @@ def test_hints_can_be_pasted_into_a_shell(tmp_path):
             read_model(save(proto, tmp_path))
         return str(caught.value)
 
-    assert told("a b", ["N", 4]).endswith("give --batch N or --shape 'a b=?x4'")
-    assert told("a b", None).endswith("give --shape 'a b=…'")
-    assert told("$(x)", [1, "T"]).endswith("give --shape '$(x)=1x?'")
-    assert told("a.b/c:0", [1, "T"]).endswith("give --shape a.b/c:0=1x?")
+    assert told("a b", ["N", 4]).endswith("give --batch 1, or other sizes")
+    assert told("a b", None).endswith("give --shape 'a b=16000', or other sizes")
+    assert told("$(x)", [1, "T"]).endswith("give --shape '$(x)=1x16000', or other sizes")
+    assert told("a.b/c:0", [1, "T"]).endswith("give --shape a.b/c:0=1x16000, or other sizes")
 
 
 def test_an_input_without_a_name_gets_no_hint_that_cannot_work(tmp_path):
@@ -99,7 +137,7 @@ def test_an_input_without_a_name_gets_no_hint_that_cannot_work(tmp_path):
             read_model(save(model(nodes, inputs, [value("y", None)]), tmp_path))
         return str(caught.value)
 
-    assert hint(["N", 4]).endswith("(axis 0): give --batch N")
+    assert hint(["N", 4]).endswith("(axis 0): give --batch 1, or other sizes")
     assert hint([1, "T"]).endswith("(axis 1): give the input a name in the file, then --shape")
     assert hint(None).endswith("a rank: give the input a name in the file, then --shape")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,10 @@ class OnnxRuntimeBackend:
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph after all optimisations; no weight is read or written to disk."""
-        return self._described(save_optimized(proto, self._stand_ins, self._level))
+        optimized, refused = save_optimized(proto, self._stand_ins, self._level)
+        listed = ", ".join(map(repr, refused))
+        notes = [f"the runtime refuses the shapes of inputs {listed}: it is not told them"]
+        return replace(self._described(optimized), notes=notes if refused else ())
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
@@ -146,7 +150,7 @@ class OnnxRuntimeBackend:
         if not streams:
             session = create_session(unsure(proto), weights, options)
             return LoadedSession(session, weights, inputs), ()
-        executed = save_optimized(proto, self._stand_ins, self._level)
+        executed, _ = save_optimized(proto, self._stand_ins, self._level)
         weights = self._weights_of(executed, proto, weights, key)
         session = create_parallel_session(unsure(executed), weights, streams, options)
         names = [node.name for node in executed.graph.node]

@@ -26,6 +26,7 @@ from bricks.backends.onnxruntime.sessions import (
     create_session,
     session_options,
     static_type,
+    unstated,
 )
 from bricks.backends.onnxruntime.standins import StandIns
 from bricks.backends.onnxruntime.values import translated
@@ -53,8 +54,13 @@ _SAVE_TO = "session.optimized_model_external_initializers_file_name"
 _SAVE_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
 
 
-def save_optimized(proto: onnx.ModelProto, stand_ins: StandIns, level: str) -> onnx.ModelProto:
-    """The optimised model without weights, its nodes in execution order."""
+def save_optimized(
+    proto: onnx.ModelProto, stand_ins: StandIns, level: str
+) -> tuple[onnx.ModelProto, list[str]]:
+    """The optimised model without weights, its nodes in execution order.
+
+    The second result names the inputs whose shapes the runtime refused to be told.
+    """
     size_bytes = sum(type_.size_bytes for type_ in without_values(proto).values())
     with stand_ins.of(proto) as (referring, folder):
         if size_bytes > _WRITTEN_BYTES:
@@ -66,12 +72,14 @@ def save_optimized(proto: onnx.ModelProto, stand_ins: StandIns, level: str) -> o
         return _saved(referring, {}, _mapping(_saving(external, level), folder), folder)
 
 
-def _saved_with_references(proto: onnx.ModelProto, folder: Path, level: str) -> onnx.ModelProto:
+def _saved_with_references(
+    proto: onnx.ModelProto, folder: Path, level: str
+) -> tuple[onnx.ModelProto, list[str]]:
     """The optimised model, in which unchanged weights stay references."""
-    optimized = _saved(proto, {}, _mapping(_saving(Path(), level), folder), folder)
+    optimized, refused = _saved(proto, {}, _mapping(_saving(Path(), level), folder), folder)
     if _same_nodes(proto, optimized):
         _put_in_execution_order(optimized.graph)
-    return optimized
+    return optimized, refused
 
 
 def save_with_weights(
@@ -80,7 +88,7 @@ def save_with_weights(
     """The optimised model and its weights."""
     with tempfile.TemporaryDirectory(prefix="bricks-") as name:
         folder = Path(name)
-        optimized = _saved(proto, weights, _saving(folder / "new", level), folder)
+        optimized, _ = _saved(proto, weights, _saving(folder / "new", level), folder)
         arrays = {}
         for tensor in optimized.graph.initializer:
             if is_referenced(tensor):
@@ -112,11 +120,11 @@ def _saved(
     weights: Mapping[str, np.ndarray],
     options: ort.SessionOptions,
     folder: Path,
-) -> onnx.ModelProto:
+) -> tuple[onnx.ModelProto, list[str]]:
     path = folder / "optimized.onnx"
     options.optimized_model_filepath = str(path)
     try:
-        create_session(proto, weights, options)
+        refused = unstated(proto, create_session(proto, weights, options))
     except BackendError as error:
         if shutil.disk_usage(folder).free < _ROOM_BYTES:
             place = tempfile.gettempdir()
@@ -128,7 +136,11 @@ def _saved(
         optimized = parse_model(skim(path, attributes=False))
     # Folding leaves constants in subgraphs, to which a session accepts no weights.
     hoist(optimized.graph)
-    return optimized
+    stated = {value.name: value for value in proto.graph.input}
+    for value in optimized.graph.input:
+        if value.name in refused:
+            value.CopyFrom(stated[value.name])
+    return optimized, refused
 
 
 def _same_nodes(a: onnx.ModelProto, b: onnx.ModelProto) -> bool:

@@ -6,7 +6,8 @@ Separate so that every session has the same options. Must not know how weights a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnxruntime as ort
 
 from bricks.backends.base import Placed, Placement
 from bricks.backends.onnxruntime.values import DTYPES, PROVIDERS, to_value, translated
+from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
@@ -48,7 +50,9 @@ def create_session(
 ) -> ort.InferenceSession:
     """A session for ``proto``, whose initializers without values take those in ``weights``.
 
-    Without ``weights``, their values must be where ``proto`` says.
+    Without ``weights``, their values must be where ``proto`` says. Where the runtime refuses the
+    model with the shapes that ``proto`` states, it is told fewer of them (see :func:`less_stated`):
+    a runtime infers shapes of branches that are never taken too, and finds contradictions there.
     """
     if weights:
         types = without_values(proto)
@@ -56,10 +60,60 @@ def create_session(
         values = [to_value(weights[name], types[name]) for name in names]
         with translated("taking the weights"):
             options.add_external_initializers(names, values)
+    try:
+        return _session(proto, options)
+    except BackendError:
+        for less in less_stated(proto):
+            with suppress(BackendError):
+                return _session(less, options)
+        raise
+
+
+def _session(proto: onnx.ModelProto, options: ort.SessionOptions) -> ort.InferenceSession:
     with translated("creating a session"):
         return ort.InferenceSession(
             proto.SerializeToString(), options, providers=PROVIDERS, enable_fallback=0
         )
+
+
+def less_stated(proto: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
+    """Copies of ``proto`` that state less: first only the ranks of inputs, then no shape at all.
+
+    Nothing, where ``proto`` states no shape of an input.
+    """
+    if not any(
+        value.type.HasField("tensor_type") and value.type.tensor_type.shape.dim
+        for value in proto.graph.input
+    ):
+        return
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    del copy.graph.value_info[:]
+    for value in copy.graph.output:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
+    tensors = [i.type.tensor_type for i in copy.graph.input if i.type.HasField("tensor_type")]
+    for tensor in tensors:
+        for dim in tensor.shape.dim:
+            dim.Clear()
+    yield copy
+    for tensor in tensors:
+        tensor.ClearField("shape")
+    yield copy
+
+
+def unstated(proto: onnx.ModelProto, session: ort.InferenceSession) -> list[str]:
+    """The inputs of ``proto`` whose shapes ``session`` was not told, because it refuses them."""
+    stated = {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in proto.graph.input
+        if value.type.HasField("tensor_type")
+    }
+    return [
+        found.name
+        for found in session.get_inputs()
+        if stated.get(found.name) and list(found.shape) != stated[found.name]
+    ]
 
 
 def at(memory: np.ndarray, offset: int, type_: TensorType) -> np.ndarray:

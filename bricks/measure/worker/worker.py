@@ -117,6 +117,7 @@ class Worker:
             "in_place": dict(executed.in_place),
             "observed": list(executed.observed),
             "groups": None if executed.groups is None else list(map(list, executed.groups)),
+            "notes": list(executed.notes),
         }
 
     def _do_source(self, name: str, model: str) -> dict[str, Any]:

@@ -1,0 +1,44 @@
+"""The command line as it was typed, so that an error can suggest one that can be pasted whole.
+
+Here because options know only their values, not how a person wrote them. Must not know what options
+mean, except those that it replaces.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+from contextvars import ContextVar
+
+_typed: ContextVar[tuple[str, ...]] = ContextVar("_typed", default=())
+
+# Options without a value, before which a model's name may stand.
+_FLAGS = frozenset(("--json", "--quiet", "-q", "--verbose", "-v", "--verify"))
+
+
+def remember(arguments: Sequence[str]) -> None:
+    """Note the words after ``bricks``."""
+    _typed.set(tuple(arguments))
+
+
+def with_options(options: Sequence[str], others: Collection[str]) -> str | None:
+    """The command without the ``others`` of its models, with ``options`` for inputs that are left.
+
+    They replace those that were typed for the same inputs. None: nothing was typed.
+    """
+    if not _typed.get():
+        return None
+    replaced = {text.rpartition("=")[0] for text in options if "=" in text}
+    kept: list[str] = []
+    words = list(_typed.get())
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        if name in ("--shape", "--batch"):
+            value = value if equals else words.pop(0) if words else ""
+            if name in options and (name == "--batch" or value.rpartition("=")[0] in replaced):
+                continue
+            kept += [name, value]
+        elif word not in others or (kept and kept[-1].startswith("-") and kept[-1] not in _FLAGS):
+            kept.append(word)
+    return shlex.join(["bricks", *kept, *options])

@@ -1,0 +1,199 @@
+"""Trained models from packages on PyPI: read, decomposed, verified, and compared with full runs.
+
+``make wild`` runs this by hand on a quiet machine (with a network: it takes ten minutes); it writes
+docs/wild.json, which docs/conformance.md shows. ``wild.json`` beside this file is the recipe: the
+packages, their models, the digests of both, and the sizes of inputs that the files leave open. No
+package is installed: archives are downloaded, and only the ONNX files taken out of them. Nothing of
+them is kept in the repository.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from bricks import Bench, ModelComparison, read_model
+from bricks.errors import BricksError
+from bricks.graph.model import Model
+
+RECIPE = Path(__file__).with_suffix(".json")
+FOUND = Path(__file__).resolve().parents[1] / "docs" / "wild.json"
+THREADS = (1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Wild:
+    """A model in a package; ``batch``, ``shapes`` and ``values`` fix what its file leaves open."""
+
+    package: str
+    name: str
+    member: str
+    sha256: str
+    exporter: str
+    task: str
+    batch: int | None = None
+    shapes: Mapping[str, Sequence[int]] | None = None
+    values: Mapping[str, str] | None = None
+
+    def read(self, folder: Path) -> Model:
+        """The model, from where :func:`fetch` has put it."""
+        return read_model(
+            folder / f"{self.name}.onnx",
+            batch=self.batch,
+            shapes=self.shapes,
+            values=self.values,
+            name=self.name,
+        )
+
+
+def catalogue() -> list[Wild]:
+    """All models of the recipe."""
+    return [
+        Wild(package=package["package"], **model)
+        for package in json.loads(RECIPE.read_text())["packages"]
+        for model in package["models"]
+    ]
+
+
+def fetch(folder: Path) -> None:
+    """Put all models of the recipe into ``folder``; raises where a digest is another.
+
+    Archives that are there already are not downloaded again.
+    """
+    archives = folder / "archives"
+    archives.mkdir(parents=True, exist_ok=True)
+    for package in json.loads(RECIPE.read_text())["packages"]:
+        archive = archives / package["archive"]
+        if not archive.is_file():
+            _download(package, archives)
+        _check(archive.read_bytes(), package["sha256"], archive.name)
+        for name, data in _members(archive, package["models"]):
+            (folder / f"{name}.onnx").write_bytes(data)
+
+
+def _download(package: Mapping[str, Any], archives: Path) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
+        line = f"{package['package']}=={package['version']} --hash=sha256:{package['sha256']}\n"
+        wanted.write(line)
+        wanted.flush()
+        command = [
+            sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
+            "--no-deps", "--require-hashes", "--dest", str(archives), "--requirement", wanted.name,
+        ]  # fmt: skip
+        subprocess.run(command, check=True)
+
+
+def _members(archive: Path, models: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, bytes]]:
+    """The name and the checked content of each model in an archive."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as zipped:
+            for model in models:
+                yield (
+                    model["name"],
+                    _check(zipped.read(model["member"]), model["sha256"], model["name"]),
+                )
+    else:
+        with tarfile.open(archive) as packed:
+            for model in models:
+                file = packed.extractfile(model["member"])
+                assert file is not None, model["member"]
+                yield model["name"], _check(file.read(), model["sha256"], model["name"])
+
+
+def _check(data: bytes, sha256: str, name: str) -> bytes:
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise SystemExit(f"{name}: its SHA-256 is {found}, and the recipe says {sha256}")
+    return data
+
+
+def examined(wild: Wild, folder: Path, bench: Bench) -> dict[str, Any]:
+    """A model decomposed and verified; ``refused`` is the error in one line, or None."""
+    row: dict[str, Any] = {
+        "name": wild.name, "package": wild.package, "exporter": wild.exporter, "task": wild.task,
+        "refused": None,
+    }  # fmt: skip
+    try:
+        model = wild.read(folder)
+        made = bench.decompose(model)
+        row |= {"occurrences": len(made.plan.occurrences), "bricks": len(made.bricks)}
+        row["assumed"] = list(made.plan.assumed)
+        verdict = bench.verify(model)
+        row |= {key: verdict[key] for key in ("exact", "max_rel_difference", "tolerance")}
+    except BricksError as error:
+        row["refused"] = str(error)
+        row["runtime_loads_it"] = _loads(folder / f"{wild.name}.onnx")
+    return row
+
+
+def _loads(path: Path) -> bool:
+    """Whether the runtime loads the file as it is."""
+    with suppress(Exception):  # of no documented class
+        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        return True
+    return False
+
+
+def compared(rows: Sequence[dict[str, Any]], models: Sequence[Model], threads: int) -> None:
+    """Add estimates beside latencies of whole runs, in seconds, to ``rows``."""
+    of = {row["name"]: row for row in rows}
+    with tempfile.TemporaryDirectory() as cache, Bench(cache=cache, threads=threads) as bench:
+        for each in bench.compare(models).rows:
+            if isinstance(each, ModelComparison):
+                of[each.model][f"{threads} threads"] = {
+                    "measured_latency_s": each.measured.median_s,
+                    "estimate_s": each.estimate.estimate_s,
+                    "low_s": each.estimate.low_s,
+                    "high_s": each.estimate.high_s,
+                    "ratio": each.ratio,
+                }
+            else:
+                of[each.model][f"{threads} threads"] = {"error": each.error}
+
+
+def main() -> None:
+    """Fetch, examine, compare, and write the page's data."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, help="keep archives and models here")
+    parser.add_argument("--only", nargs="*", default=None, help="names of models")
+    parser.add_argument("--json", type=Path, default=FOUND)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        fetch(folder)
+        chosen = [w for w in catalogue() if options.only is None or w.name in options.only]
+        with Bench(cache=Path(temporary) / "cache", threads=1) as bench:
+            rows = [examined(wild, folder, bench) for wild in chosen]
+            system = bench.target.system.name
+        for row in rows:
+            if row["refused"]:
+                print(f"{row['name']}: {row['refused']}", file=sys.stderr)
+        accepted = {row["name"] for row in rows if not row["refused"]}
+        models = [wild.read(folder) for wild in chosen if wild.name in accepted]
+        for threads in THREADS:
+            compared(rows, models, threads)
+    result = {
+        "onnxruntime": onnxruntime.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+        "system": system,
+        "models": rows,
+    }
+    options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
