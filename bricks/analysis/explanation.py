@@ -304,10 +304,10 @@ def same_work(features: BrickFeatures) -> tuple[object, ...]:
     """A key shared by bricks that do the same work, in any layout or implementation.
 
     For convolutions and products it holds sizes, types and fused operators; for all others the
-    operator too.
+    operator too. Weights in a cache and weights in memory are not the same work.
     """
     kind = features.kind
-    sizes = tuple(round(size, 6) for size in features.sizes)
+    sizes = (*(round(size, 6) for size in features.sizes), features.context_bytes)
     if kind == CONVOLUTION:
         fused = features.tag("activation"), features.tag("summed")
         return (kind, features.tag("dtype"), *fused, sizes)

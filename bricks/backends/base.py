@@ -16,6 +16,7 @@ import onnx
 
 from bricks._version import renamed_fields
 from bricks.graph.containers import ValueType
+from bricks.graph.signs import SignPattern
 
 
 @renamed_fields(real="timed", frugal="bounded_memory")
@@ -82,6 +83,14 @@ class Placed(Protocol):
         ...
 
 
+class Renewable(Protocol):
+    """An optional interface of what is placed: its synthetic inputs can be drawn anew."""
+
+    def renew(self) -> None:
+        """Write other numbers into the float32 inputs that have buffers of their own."""
+        ...
+
+
 class Loaded(Protocol):
     """A model or brick that a backend has loaded. It may be placed more than once."""
 
@@ -125,6 +134,19 @@ class Profiler(Protocol):
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
     ) -> Profiled:
         """``proto`` loaded as by :meth:`Backend.load`, optimised, with buffers of its own."""
+        ...
+
+
+class SignObserver(Protocol):
+    """An optional interface of a backend: what operators that are sign-sensitive read in a model.
+
+    A backend without it leaves these signs random.
+    """
+
+    def signs(
+        self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
+    ) -> Mapping[str, SignPattern]:
+        """The signs of the float32 values called ``names`` in a run with weights as in ``load``."""
         ...
 
 

@@ -27,6 +27,7 @@ def build(
     groups: Sequence[tuple[int, ...]] | None = None,
     in_place: Mapping[str, str] | None = None,
     steering: Mapping[str, Sequence[float]] | None = None,
+    signs: Mapping[str, Sequence[float]] | None = None,
     assumed: Sequence[str] = (),
     started: float | None = None,
 ) -> Decomposition:
@@ -34,12 +35,13 @@ def build(
 
     ``groups`` are the nodes, by position, that the runtime executes as one. ``in_place`` maps a
     value to the value whose memory it reuses. ``steering`` maps the name of a steering value to
-    its contents in this model. ``assumed`` holds the plan's notes on types that depend on data.
+    its contents in this model, ``signs`` that of a value to its signs where an operator is
+    sensitive to them. ``assumed`` holds the plan's notes on types that depend on data.
     ``started`` is when the work on this model began (``time.perf_counter()``), for the wall time
     that is recorded.
     """
     started = time.perf_counter() if started is None else started
-    cutter = Cutter(graph, steering=steering)
+    cutter = Cutter(graph, steering=steering, signs=signs, context=granularity.executed)
     shared = in_place or {}
     numbers: dict[str, int] = {}
     types: list[ValueType] = []

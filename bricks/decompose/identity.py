@@ -23,6 +23,11 @@ What counts:
 * the contents of an input of at most 64 elements that gives a shape, a count, an axis or a branch
   in the model it was cut from, or that feeds an input in ``STEERING`` (also listed in the model's
   ``metadata_props``): a computed trip count of a Loop determines its work as a constant would;
+* of a brick of the executed graph that is bound by reading its weights: the size of all weights of
+  its model, to a factor of two (see ``context``; also listed in ``metadata_props``). They decide
+  whether the brick finds its weights in a cache, and so how long it takes;
+* of an input whose signs decide how long an operator takes: how many are negative and how often
+  they change, in steps (see ``graph.signs``; also listed in ``metadata_props``);
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
   unsigned, or BOOL; those at the inputs in ``STEERING`` (see ``graph.steering``), also as
   floating-point numbers; strings; and empty tensors. The value must be an initializer at that very
@@ -63,6 +68,7 @@ from bricks.decompose.content import (
     normal_type,
     plain_attributes,
 )
+from bricks.decompose.context import context_of, weight_bound
 from bricks.decompose.plan import Brick
 from bricks.decompose.structure import Path, ranks, schedule
 from bricks.decompose.work import flops
@@ -70,7 +76,14 @@ from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import ITEMS, STEERING, note, note_between
+from bricks.graph.model_metadata import (
+    CONTEXT,
+    ITEMS,
+    SIGNS,
+    STEERING,
+    note,
+    note_between,
+)
 from bricks.graph.steering import steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
@@ -131,17 +144,26 @@ class Cutter:
     """Cuts pieces out of one graph.
 
     The subgraphs of its nodes have no initializers, because reading has moved those outside.
-    ``steering`` holds, by name, the flattened contents of computed steering values. Raises
-    ``ModelError`` for initializers in subgraphs.
+    ``steering`` holds, by name, the flattened contents of computed steering values, ``signs`` the
+    signs of values (see ``graph.signs``) that a node is sensitive to at its first input. With
+    ``context``, bricks that are bound by reading their weights count the size of the graph's.
+    Raises ``ModelError`` for initializers in subgraphs.
     """
 
     def __init__(
-        self, graph: Graph, *, steering: Mapping[str, Sequence[float]] | None = None
+        self,
+        graph: Graph,
+        *,
+        steering: Mapping[str, Sequence[float]] | None = None,
+        signs: Mapping[str, Sequence[float]] | None = None,
+        context: bool = False,
     ) -> None:
         for node in graph.nodes:
             if holds_initializers(node):
                 raise ModelError(f"a subgraph of {label(node)} holds initializers: hoist them")
         self.graph = graph
+        self._signs = signs or {}
+        self._context = context_of(graph) if context else None
         self._visits_left = ALL_VISITS
         self._values = {name: tuple(held) for name, held in (steering or {}).items()}
         self._steering = [tuple(steering_inputs(node)) for node in self.graph.nodes]
@@ -170,14 +192,20 @@ class Cutter:
         writer = _Writer(content, rank)
         model = writer.write(protos)
         operators = tuple(_qualified(node) for node in model.graph.node)
+        weights, work = writer.types("w"), flops(self.graph, chosen)
+        first = {node.input[0] for node in protos if node.input}
+        signs = {n: self._signs[n] for n in writer.met["i"] if n in first and n in self._signs}
+        note(model, SIGNS, {writer.names[name]: list(held) for name, held in signs.items()})
+        if self._context is not None and weight_bound(weights, work):
+            note(model, CONTEXT, self._context)
         brick = Brick(
             key=_key(model),
             model=model.SerializeToString(deterministic=True),
             inputs=writer.types("i"),
-            weights=writer.types("w"),
+            weights=weights,
             outputs={writer.names[name]: content.type(name) for name in writer.outputs},
             operators=operators,
-            flops=flops(self.graph, chosen),
+            flops=work,
             examples=writer.steering,
         )
         return Piece(

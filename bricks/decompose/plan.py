@@ -16,7 +16,7 @@ from bricks.graph.containers import ValueType, type_from_json
 # Consecutive runs of a brick that is measured without a model, and bytes of weights read before
 # them: more than a core's own caches hold. Without that read, small bricks appear a third too
 # fast; with four times as many bytes, up to a tenth too slow.
-_AGAIN, _AROUND_BYTES = 3, 4 << 20
+_AGAIN, AROUND_BYTES = 3, 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +338,7 @@ class Decomposition:
 
 
 def by_itself(
-    brick: Brick, granularity: str, *, in_place: bool = False, around_bytes: int = _AROUND_BYTES
+    brick: Brick, granularity: str, *, in_place: bool = False, around_bytes: int = AROUND_BYTES
 ) -> Decomposition:
     """A brick of which no model is known, as if it were one that runs it again and again.
 

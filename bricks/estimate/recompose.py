@@ -32,9 +32,10 @@ from bricks.samples.statistics import (
 Results = Mapping[str, Measurement | Failure]
 
 # The cost of a call in a walk, relative to the probes, which run again and again and so find the
-# runtime's code and data cached. Chosen once, on a session over the zoo; benchmarks/accuracy.py
-# reports the best factor for all families but one, and estimates without the factor.
-IN_WALK_CALL_FACTOR = 1.3
+# runtime's code and data cached. So do light bricks, which are run once before each sample; heavy
+# ones do not. Chosen on one half of the zoo's families; benchmarks/accuracy.py reports the best
+# factor for all families but one, and estimates without the factor.
+IN_WALK_CALL_FACTOR = 1.0
 
 
 def round_spread(measurement: Measurement, state_s: float | None = None) -> Spread:

@@ -24,12 +24,19 @@ from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType, type_from_json
 from bricks.graph.declared import dtype_of, notation
 from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
+from bricks.graph.signs import SignPattern
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 # Keys of metadata: types of containers; types of a brick's inner values; and flattened values of
 # inputs, which are steering values in bricks and given values in models.
 ITEMS, BETWEEN = "bricks.items", "bricks.between"
 STEERING, GIVEN = "bricks.steering", "bricks.given"
+# The signs of a brick's inputs, by name: see ``graph.signs``.
+SIGNS = "bricks.signs"
+# Key of what is known about the model that a brick is from.
+CONTEXT = "bricks.context"
+# The one fact about it: the logarithm to base 2, rounded down, of the bytes of its weights.
+LOG_WEIGHT_BYTES = "log2_weight_bytes"
 
 _TENSOR = re.compile(r"(\w+) ([a-z0-9]+)\[([0-9,]*)\]")
 
@@ -61,6 +68,17 @@ def between_types(proto: onnx.ModelProto) -> dict[str, ValueType]:
         for part in parts
         if part
     }
+
+
+def noted_signs(proto: onnx.ModelProto) -> dict[str, SignPattern]:
+    """The signs of inputs that the operators of a brick are sensitive to, by name."""
+    return {name: SignPattern(*held) for name, held in _noted(proto, SIGNS).items()}
+
+
+def noted_weight_bytes(proto: onnx.ModelProto) -> float | None:
+    """About how many bytes of weights the model of a brick has; None where that does not count."""
+    noted = _noted(proto, CONTEXT)
+    return 1.5 * 2.0 ** noted[LOG_WEIGHT_BYTES] if noted else None
 
 
 def held_values(proto: onnx.ModelProto) -> dict[str, Any]:

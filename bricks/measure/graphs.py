@@ -43,6 +43,7 @@ class _Cuttable:
     observed: frozenset[str]
     groups: Sequence[tuple[int, ...]] | None
     notes: Sequence[str]
+    signs: Mapping[str, Sequence[float]]
 
 
 class Graphs:
@@ -70,6 +71,7 @@ class Graphs:
             groups=found.groups,
             in_place=found.in_place,
             steering=self._steering_values(model, found),
+            signs=found.signs,
             assumed=[
                 *found.notes,
                 *observations(found.graph, set(found.observed), given=given_inputs(model)),
@@ -106,7 +108,7 @@ class Graphs:
         return profile_of(answer, job.decomposition, afresh, names)
 
     def _executed(self, model: Model) -> _Cuttable:
-        answer = self.ask(model, "executed", model=pack(model.skeleton))
+        answer = self.ask(model, "executed", model=pack(model.skeleton), key=model.digest)
         groups = answer["groups"]
         together = None if groups is None else [tuple(group) for group in groups]
         return _cuttable(model, answer, unpack(answer["model"]), answer["in_place"], together)
@@ -170,8 +172,8 @@ def _cuttable(
     types = {name: type_from_json(t) for name, t in answer["types"].items()}
     graph = graph_of(parse_model(unpack(answer["model"])), types)
     _refuse_untyped(of, graph)
-    notes = answer.get("notes", ())
-    return _Cuttable(proto, graph, in_place, frozenset(answer["observed"]), groups, notes)
+    notes, signs = answer.get("notes", ()), answer.get("signs", {})
+    return _Cuttable(proto, graph, in_place, frozenset(answer["observed"]), groups, notes, signs)
 
 
 def _refuse_untyped(model: Model, graph: Graph) -> None:

@@ -270,6 +270,7 @@ class Sampler:
             "id": step.load,
             "inputs": list(step.inputs),
             "outputs": list(step.outputs),
+            "repeated": step.repeated,
         }
         return self._try(step.key, "place", fields)
 

@@ -32,6 +32,12 @@ _SITUATION = 8
 # Weights of fewer bytes stay in the caches anyway: places share them.
 _HEAVY_BYTES = 1 << 16
 
+# A brick with fewer bytes of weights than that, and of activations than these, is run twice where
+# it is timed. Its data are in the caches in any case; but the session of a brick that runs once in
+# a pass has left them, and loading it takes up to 5 µs, several times what such a brick takes in
+# its model, whose nodes share one session.
+_REPEATED_BYTES = 1 << 18
+
 # Occurrences that are run before each timed one. See docs/measuring.md for what they do.
 LEAD_IN = 2
 # The same where only a few bricks of a model are still timed. With fewer, the walk gets so short
@@ -70,7 +76,8 @@ class Step:
 
     ``after`` is the place that makes the value which the first output overwrites; None: it
     overwrites none. ``position`` is the number of the occurrence in the plan, and ``weight`` how
-    many occurrences the step stands for. A ``long`` step evicts the caches.
+    many occurrences the step stands for. A ``long`` step evicts the caches. A ``repeated`` step is
+    run once untimed right before each sample.
     """
 
     place: str
@@ -83,6 +90,7 @@ class Step:
     copy: int = 0
     weight: float = 1.0
     long: bool = False
+    repeated: bool = False
 
     @property
     def load(self) -> str:
@@ -166,6 +174,7 @@ def walk_of(
                 weight=timed.get(i, 1.0),
                 copy=copies.get((occurrence.brick, occurrence.weights or i), 0),
                 long=_long(bricks[occurrence.brick]),
+                repeated=i in timed and _light(bricks[occurrence.brick]),
             )
         )
     loads = tuple(
@@ -190,6 +199,11 @@ def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int)
 
 def _long(brick: Brick) -> bool:
     return work_of(brick) > _LONG_WORK
+
+
+def _light(brick: Brick) -> bool:
+    weights = brick.numeric_weight_bytes
+    return weights < _HEAVY_BYTES and brick.bytes_moved - weights < _REPEATED_BYTES
 
 
 def places_of(brick: Brick, places: int = PLACES, long_places: int = LONG_PLACES) -> int:

@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 
 from bricks.decompose.plan import Brick
 from bricks.graph.containers import ValueType
-from bricks.graph.model_metadata import between_types
+from bricks.graph.model_metadata import between_types, noted_weight_bytes
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain
 
@@ -69,7 +69,8 @@ class BrickFeatures:
     ``operator`` is its operator, or all of them joined by ``+``. ``flops`` is 0 where the work is
     not known. ``pieces`` is the number of memory stretches accessed, as far as it is known.
     ``around_bytes`` are the bytes of all weights of the model that the brick is from: if they are
-    few, they stay in the caches from one run to the next.
+    few, they stay in the caches from one run to the next. ``context_bytes`` is about the same where
+    the brick itself says so, because it is bound by reading its weights; else None.
     """
 
     kind: str
@@ -82,6 +83,7 @@ class BrickFeatures:
     weight_bytes: float
     pieces: float
     around_bytes: float
+    context_bytes: float | None = None
 
     def tag(self, name: str) -> str:
         """The tag of that name, one of those of its kind."""
@@ -105,6 +107,7 @@ def extract_features(brick: Brick, around_bytes: float = math.inf) -> BrickFeatu
     tags, sizes = _DESCRIBED[kind](node)
     read, written, weights = _bytes(brick, node.operator)
     pieces = max(sizes[:2]) / max(1.0, sizes[2]) if kind == STREAM else 0.0
+    context_bytes = noted_weight_bytes(model)
     return BrickFeatures(
         kind=kind,
         operator="+".join(brick.operators),
@@ -115,7 +118,8 @@ def extract_features(brick: Brick, around_bytes: float = math.inf) -> BrickFeatu
         written_bytes=written,
         weight_bytes=weights,
         pieces=pieces,
-        around_bytes=around_bytes,
+        around_bytes=around_bytes if context_bytes is None else context_bytes,
+        context_bytes=context_bytes,
     )
 
 

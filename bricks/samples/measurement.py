@@ -12,7 +12,7 @@ from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same
 from bricks.samples.statistics import median
 
 # Increment this when samples from before and after a change must not be mixed.
-PROTOCOL = 3
+PROTOCOL = 4
 
 # A round is disturbed if its threads waited for longer than this share of it: about the error that
 # an estimate should have.

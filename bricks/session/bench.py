@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bricks import backends
 from bricks._version import warn_of_renaming
 from bricks.backends import BackendInfo
+from bricks.decompose.context import around_bytes
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition, Plan, by_itself
@@ -274,7 +275,7 @@ class Bench:
             jobs = [job for job in jobs if job.keys]
         alone = list(alone)
         self.store.save_bricks(alone)
-        jobs += [self._lone_job(by_itself(brick, str(self._granularity))) for brick in alone]
+        jobs += [self._lone_job(self._by_itself(brick)) for brick in alone]
         result = self._campaigns.measure(jobs)
         keys = {key for job in jobs for key in job.keys}
         found = self.store.results(self.target.key, sorted(keys))
@@ -336,10 +337,13 @@ class Bench:
         As ``decompose.plan.by_itself`` runs them, or decomposed so already. Until
         ``rule`` is met, by default that of the options.
         """
-        cut = str(self._granularity)
-        alone = [by_itself(each, cut) if isinstance(each, Brick) else each for each in bricks]
+        alone = [self._by_itself(each) if isinstance(each, Brick) else each for each in bricks]
         self.store.save_bricks([brick for each in alone for brick in each.bricks.values()])
         return self._campaigns.measure_all(list(map(self._lone_job, alone)), None, rule=rule)
+
+    def _by_itself(self, brick: Brick) -> Decomposition:
+        """A brick of no known model, as if it were one."""
+        return by_itself(brick, str(self._granularity), around_bytes=around_bytes(brick))
 
     @staticmethod
     def _lone_job(alone: Decomposition) -> Job:

@@ -241,6 +241,14 @@ def test_what_cannot_be_made_is_not_overwritten(missing: str) -> None:
     assert last.outputs != (None,)
 
 
+def test_light_bricks_run_once_before_they_are_timed_and_others_do_not() -> None:
+    walk = walk_of(decomposed(REPEATED, heavy="a"), "ab", optimize=False, lead_in=1)
+    repeated = {(step.key, step.timed): step.repeated for step in walk.steps}
+    assert repeated[("b", True)]
+    assert not repeated[("a", True)]
+    assert not any(again for (_, timed_), again in repeated.items() if not timed_)
+
+
 def test_a_brick_alone_has_nothing_around_it() -> None:
     walk = walk_of(decomposed(IN_PLACE), {"d", "e"}, optimize=False)
     (step,) = alone(walk, "d").steps

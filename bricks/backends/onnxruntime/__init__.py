@@ -42,6 +42,8 @@ from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
+from bricks.graph.model_metadata import held_values
+from bricks.graph.signs import SignPattern
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, unsure, upstream, without_values
@@ -114,6 +116,16 @@ class OnnxRuntimeBackend:
         """The contents of small values in one run on synthetic data."""
         return {name: value.ravel().tolist() for name, (value, _) in self._observed(proto, names)}
 
+    def signs(
+        self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
+    ) -> dict[str, SignPattern]:
+        """The signs of these values in one run on synthetic data."""
+        return {
+            name: SignPattern.of(value)
+            for name, (value, type_) in self._observed(proto, names, key)
+            if isinstance(type_, TensorType) and type_.dtype == "FLOAT"
+        }
+
     def load(
         self,
         proto: onnx.ModelProto,
@@ -149,7 +161,7 @@ class OnnxRuntimeBackend:
         weights, inputs = self._synthesised(proto, key, share=True)
         if not streams:
             session = create_session(unsure(proto), weights, options)
-            return LoadedSession(session, weights, inputs), ()
+            return LoadedSession(session, weights, inputs, held_values(proto)), ()
         executed, _ = save_optimized(proto, self._stand_ins, self._level)
         weights = self._weights_of(executed, proto, weights, key)
         session = create_parallel_session(unsure(executed), weights, streams, options)
@@ -205,14 +217,14 @@ class OnnxRuntimeBackend:
         return Executed(optimized, types, in_place, observed)
 
     def _observed(
-        self, proto: onnx.ModelProto, names: Sequence[str]
+        self, proto: onnx.ModelProto, names: Sequence[str], key: str = "observed"
     ) -> Iterator[tuple[str, tuple[Any, ValueType]]]:
         """The values called ``names``, and their types, in one run of ``proto`` on synthetic data.
 
-        Only the nodes that they depend on run.
+        Only the nodes that they depend on run. ``key`` determines the data.
         """
         part = upstream(proto, names)
-        weights, inputs = self._synthesised(part, "observed")
+        weights, inputs = self._synthesised(part, key)
         made = {name: make() for name, (make, _) in inputs.items()}
         types = {name: type_ for name, (_, type_) in inputs.items()}
         yield from ((name, (made[name], types[name])) for name in names if name in made)

@@ -6,7 +6,7 @@ Separate so that every session has the same options. Must not know how weights a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -143,8 +143,11 @@ class LoadedSession:
         session: ort.InferenceSession,
         weights: Mapping[str, np.ndarray],
         inputs: Mapping[str, tuple[Callable[[], Any], ValueType]],
+        given: Collection[str] = (),
     ) -> None:
+        """``given`` are the inputs whose values are no matter of chance."""
         self.session = session
+        self._given = frozenset(given)
         self._weights = weights
         self._inputs = inputs
         self._own: dict[str, Any] = {}  # created on demand: most placements need none
@@ -154,6 +157,7 @@ class LoadedSession:
         binding = self.session.io_binding()
         keep: list[object] = [self.session, binding, self._weights]
         unsure = []
+        drawn: list[np.ndarray] = []
         for (name, (make, type_)), offset in zip(
             self._inputs.items(), placement.inputs, strict=True
         ):
@@ -161,6 +165,8 @@ class LoadedSession:
                 self._own[name] = make()
             if offset is None:
                 buffer = self._own[name]
+                if name not in self._given and type_.dtype == "FLOAT":
+                    drawn.append(buffer)
             else:
                 assert isinstance(type_, TensorType)  # only tensors are placed in the region
                 buffer = at(region, offset, type_)
@@ -177,7 +183,7 @@ class LoadedSession:
             value = to_value(buffer, known)
             keep += (buffer, value)
             binding.bind_ortvalue_output(output.name, value)
-        return PlacedSession(self.session, binding, unsure, keep)
+        return PlacedSession(self.session, binding, unsure, drawn, keep)
 
 
 class PlacedSession:
@@ -188,6 +194,7 @@ class PlacedSession:
         session: ort.InferenceSession,
         binding: ort.IOBinding,
         unsure: Sequence[str],
+        drawn: Sequence[np.ndarray],
         keep: list[object],
     ) -> None:
         # The public wrapper adds Python calls to each run: microseconds that would count towards
@@ -196,7 +203,16 @@ class PlacedSession:
         self._binding = binding._iobinding
         self._unsure = unsure
         self._bind_output = binding.bind_output
+        self._drawn = drawn
+        self._random = np.random.default_rng(len(drawn))
         self._keep = keep
+
+    def renew(self) -> None:
+        """Draw the synthetic float32 inputs anew, from the distribution that they are from."""
+        for buffer in self._drawn:
+            self._random.random(dtype=np.float32, out=buffer)
+            buffer *= 2
+            buffer -= 1
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""

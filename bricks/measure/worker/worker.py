@@ -20,7 +20,15 @@ import numpy as np
 import onnx
 
 from bricks import backends
-from bricks.backends.base import Backend, Loaded, Placed, Placement, Profiler
+from bricks.backends.base import (
+    Backend,
+    Executed,
+    Loaded,
+    Placed,
+    Placement,
+    Profiler,
+    SignObserver,
+)
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, WorkerError
 from bricks.graph.model import Model
@@ -29,6 +37,7 @@ from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol import pack, unpack
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.input_clamp import InputClamp
+from bricks.measure.worker.input_signs import InputSigns
 from bricks.measure.worker.memory import release_freed_memory
 from bricks.measure.worker.process_limits import held_bytes, limit_memory, memory_limited_for
 from bricks.measure.worker.profiling import typical_run
@@ -55,10 +64,16 @@ class Worker:
         self._placed: dict[str, Placed] = {}
         self.region = ActivationRegion()
         self._signed = False  # whether anything that is loaded is sign-sensitive
+        # Ids whose branches a processor would learn to predict if they ran twice on the same data,
+        # and places that are run once before each sample.
+        self._branching: set[str] = set()
+        self._repeated: set[str] = set()
+        self._renewed: set[str] = set()  # places whose own inputs are drawn anew before each run
         self._reference_timer = ReferenceTimer(self._companion)
         self._evictor = CacheEvictor(self._companion)
         self._input_clamp = InputClamp(self._unplaced_companion)
-        self._clamps: dict[str, list[Placed]] = {}  # by the place before which they run, untimed
+        self._input_signs = InputSigns(self._unplaced_companion)
+        self._before: dict[str, list[Placed]] = {}  # by the place before which they run, untimed
         self._name = ""
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # ids and places whose nodes run along streams
@@ -105,10 +120,11 @@ class Worker:
         limit_memory(memory_bytes)
         return {"held_bytes": held_bytes()}
 
-    def _do_executed(self, model: str) -> dict[str, Any]:
+    def _do_executed(self, model: str, key: str = "") -> dict[str, Any]:
         proto = parse_model(unpack(model))
         with memory_limited_for(proto):
             executed = self.backend.executed(proto)
+            signs = self._signs(proto, executed, key)
         if self._timing:  # else the next model needs the memory
             release_freed_memory()
         return {
@@ -118,7 +134,33 @@ class Worker:
             "observed": list(executed.observed),
             "groups": None if executed.groups is None else list(map(list, executed.groups)),
             "notes": list(executed.notes),
+            "signs": signs,
         }
+
+    def _signs(
+        self, model: onnx.ModelProto, executed: Executed, key: str
+    ) -> dict[str, list[float]]:
+        """The signs of what sign-sensitive nodes read, by the value's name.
+
+        They follow from the weights of the ``model`` as it is loaded with this ``key``. Values that
+        only the executed graph has are taken from a run of that.
+        """
+        backend: Any = self.backend
+        nodes = executed.proto.graph.node
+        names = [node.input[0] for node in nodes if backend.sign_sensitive(node.op_type)]
+        if not names or not hasattr(backend, "signs"):
+            return {}
+        observer: SignObserver = backend
+        known = {name for node in model.graph.node for name in node.output}
+        found: dict[str, list[float]] = {}
+        for proto, wanted in (
+            (model, [name for name in dict.fromkeys(names) if name in known]),
+            (executed.proto, [name for name in dict.fromkeys(names) if name not in known]),
+        ):
+            if wanted:
+                signs = observer.signs(proto, wanted, key=key)
+                found |= {name: pattern.to_json() for name, pattern in signs.items()}
+        return found
 
     def _do_source(self, name: str, model: str) -> dict[str, Any]:
         skeleton = unpack(model)
@@ -186,9 +228,12 @@ class Worker:
         self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize, streams=along)
         if along:
             self._parallel.add(id)
+        self._branching.discard(id)
         if any(map(self.backend.sign_sensitive, _operators(proto))):
             self._signed = True
+            self._branching.add(id)
         self._input_clamp.register(id, proto)
+        self._input_signs.register(id, proto)
         return {}
 
     def _do_load_all(self, loads: list[dict[str, Any]]) -> dict[str, Any]:
@@ -207,22 +252,40 @@ class Worker:
         return {"load_s": taken}
 
     def _do_place(
-        self, place: str, id: str, inputs: list[int | None], outputs: list[int | None]
+        self,
+        place: str,
+        id: str,
+        inputs: list[int | None],
+        outputs: list[int | None],
+        repeated: bool = False,
     ) -> dict[str, Any]:
         placement = Placement(tuple(inputs), tuple(outputs))
         region = self.region.memory
         self._placed[place] = self._loaded[id].place(placement, region)
-        self._clamps[place] = self._input_clamp.placed(id, inputs, region)
+        self._before[place] = [
+            *self._input_clamp.placed(id, inputs, region),
+            *self._input_signs.placed(id, inputs, region),
+        ]
         if id in self._parallel:
             self._parallel.add(place)
+        self._repeated.discard(place)
+        self._renewed.discard(place)
+        if id in self._branching and hasattr(self._placed[place], "renew"):
+            self._renewed.add(place)
+        if repeated and id not in self._branching:
+            self._repeated.add(place)
         return {}
 
     def _do_unload(self) -> dict[str, Any]:
         self._placed.clear()
-        self._clamps.clear()
+        self._before.clear()
         self._input_clamp.unload()
+        self._input_signs.unload()
         self._loaded.clear()
         self._parallel.clear()
+        self._branching.clear()
+        self._repeated.clear()
+        self._renewed.clear()
         self._warmth.reset()
         self._signed = False
         self._evictor.unload()
@@ -244,7 +307,7 @@ class Worker:
         announced are known to run. For them, the reference workload is timed before (unless the
         walk before has just timed it) and after, and so is how long threads waited for a processor.
         """
-        runs = [self._run(place) for place, _ in steps]
+        runs = [self._run(place, sampled=wanted and not announce) for place, wanted in steps]
         parallel = any(place in self._parallel for place, _ in steps)
 
         def announced() -> list[float]:
@@ -291,17 +354,29 @@ class Worker:
             "eviction_short": not whole,
         }
 
-    def _run(self, place: str) -> Callable[[], float]:
-        """A function that runs the step at ``place`` once; it returns the latency in seconds."""
-        run = self._placed[place].sample
-        before = [clamp.sample for clamp in self._clamps.get(place, ())]
+    def _run(self, place: str, *, sampled: bool) -> Callable[[], float]:
+        """A function that runs the step at ``place``; it returns the latency in seconds.
 
-        def clamped() -> float:
-            for clamp in before:
-                clamp()
+        It runs it once, or twice if the step is repeated and ``sampled``: then the second counts.
+        """
+        run = self._placed[place].sample
+        before: list[Callable[[], object]] = [p.sample for p in self._before.get(place, ())]
+        placed: Any = self._placed[place]
+        if place in self._renewed:
+            before.append(placed.renew)
+
+        def prepared() -> float:
+            for prepare in before:
+                prepare()
             return run()
 
-        return clamped if before else run
+        once = prepared if before else run
+
+        def twice() -> float:
+            once()
+            return once()
+
+        return twice if sampled and place in self._repeated else once
 
     def _companion(
         self, model: onnx.ModelProto, key: str, region: np.ndarray | None = None
