@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bricks.estimate.comparison import ComparisonFailure, ModelComparison, Summary
     from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
     from bricks.estimate.schedule import Place, Rule, anything, not_two_of
+    from bricks.estimate.wide import wide_interval
     from bricks.graph.model import Model
     from bricks.graph.read import read_model
     from bricks.measure.conditions import Conditions
@@ -77,6 +78,7 @@ _ORIGIN = {
     "bricks.estimate.comparison": ("ComparisonFailure", "ModelComparison", "Summary"),
     "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
     "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
+    "bricks.estimate.wide": ("wide_interval",),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
     "bricks.measure.conditions": ("Conditions",),
@@ -110,7 +112,7 @@ __all__ = [
     "Store", "StoreError", "Suite", "SuiteError", "Summary", "System", "Target", "TargetDiff",
     "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
     "diff_targets", "explain", "not_two_of", "per_million", "read_model", "read_suite", "risk",
-    "similarity", "write_suite",
+    "similarity", "wide_interval", "write_suite",
 ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +19,14 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import systems_called
 from bricks.errors import BricksError, StoreError, UsageError
 from bricks.graph.sizes import LARGEST_DIM
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
+    from bricks.report.wide import ShownEstimate
     from bricks.session.bench import Bench
     from bricks.system.target import Target
 
@@ -63,21 +65,30 @@ def advise(options: Surveying, slo: Slo, system: Systems = None, batches: Batche
     slo_s, sizes = _seconds(slo), _sizes(batches, options)
     if not Store.exists(options.cache):
         raise StoreError(f"there is no cache in {options.cache}: give another --cache")
-    rows: list[dict[str, Any]] = []
+    answers: list[tuple[dict[str, Any], ShownEstimate | None]] = []
     with open_bench(options) as bench:
         targets = list(_targets(bench, system or []))
         for size in sizes:
-            for model in decomposed(bench, read_all(replace(options, batch=size))):
-                rows += [_row(bench, model, size, target, slo_s) for target in targets]
-    rows.sort(key=_order)
+            sized, words = replace(options, batch=size), dict[str, str]()
+            models = decomposed(bench, read_all(sized, words=words))
+            places = [(t, Remedies.on(t, bench.target, "advise", sized)) for t in targets]
+            for model in models:
+                answers += [
+                    _row(bench, model, target, slo_s, remedies, words)
+                    for target, remedies in places
+                ]
+    answers.sort(key=lambda answer: _order(answer[0]))
+    rows = [row for row, _ in answers]
     if options.json:
         print_json({"slo_s": slo_s, "promise": PROMISE, "answers": rows})
     else:
         from bricks.report.tables import advice_table
+        from bricks.report.wide import wide_lines
 
         told = [row for row in rows if row["error"] is None]
         if told:
             show(advice_table(told))
+            show(*wide_lines([shown for _, shown in answers if shown is not None]))
     finish(row["error"] for row in rows if row["error"] is not None)
 
 
@@ -120,12 +131,18 @@ def _targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
 
 
 def _row(
-    bench: Bench, model: Model | Unread, size: int | None, target: Target, slo_s: float
-) -> dict[str, Any]:
+    bench: Bench,
+    model: Model | Unread,
+    target: Target,
+    slo_s: float,
+    remedies: Remedies,
+    words: Mapping[str, str],
+) -> tuple[dict[str, Any], ShownEstimate | None]:
+    """The facts of a model on a target, and its estimate if there is one."""
     from bricks.estimate.advice import PROMISE, per_million, risk
     from bricks.estimate.estimate import Estimate
 
-    figures = ("estimate_s", "low_s", "high_s", "measured_share")
+    figures, size = ("estimate_s", "low_s", "high_s", "measured_share"), remedies.options.batch
     row: dict[str, Any] = {
         "model": model.name,
         "batch": size,
@@ -135,29 +152,35 @@ def _row(
         "runtime_version": target.runtime.version,
         **dict.fromkeys((*figures, "risk", "keeps", "cost_per_million")),
         "error": None,
+        **width_of(None),
     }
     if isinstance(model, Unread):
-        return {**row, "error": model.error}
+        return {**row, "error": model.error}, None
     try:
         found = bench.predict(model, measure=False, target=target)
     except BricksError as error:
-        return {**row, "error": str(error)}
+        return {**row, "error": str(error)}, None
     if not isinstance(found, Estimate):
         missing = len(found.gaps)
         return {
             **row,
             "error": f"{model.name} on {target.system.name} with {target.runtime.threads} threads:"
             f" {missing} bricks are neither measured nor can they be predicted: measure more there",
-        }
+        }, None
     late, price = risk(found, slo_s), target.system.price_per_hour
     cost = None if price is None else per_million(price, found.estimate_s, _batch(model, size))
+    sized = "" if size is None else f", batch {size}"
+    threads = f"{target.runtime.threads} {'thread' if target.runtime.threads == 1 else 'threads'}"
+    title = f"{model.name} on {target.system.name} with {threads}{sized}"
+    shown = remedies.shown(title, found, words[model.digest])
     return {
         **row,
         **{name: getattr(found, name) for name in figures},
         "risk": late,
         "keeps": late <= PROMISE,
         "cost_per_million": cost,
-    }
+        **width_of(shown),
+    }, shown
 
 
 def _batch(model: Model, size: int | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,12 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import add, finish, print_json, show
+from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 
 if TYPE_CHECKING:
     from bricks.estimate.comparison import ComparisonFailure, ModelComparison
+    from bricks.report.wide import ShownEstimate
     from bricks.session.summaries import Comparison
 
 
@@ -31,13 +34,21 @@ def compare(
     """
     with open_bench(options) as bench:
         warn_of_crowding(bench.target, options.workers)
-        read = decomposed(bench, read_all(options))
+        words: dict[str, str] = {}
+        read = decomposed(bench, read_all(options, words=words))
         models = [model for model in read if not isinstance(model, Unread)]
         for model in models:
             warn_of_denormals(model)
         result = bench.compare(models)
+    remedies = Remedies("compare", options)
     compared = iter(result.rows)
-    rows = [_unread(model) if isinstance(model, Unread) else _row(next(compared)) for model in read]
+    answers = [
+        (_unread(model), None)
+        if isinstance(model, Unread)
+        else _row(next(compared), remedies, words[model.digest])
+        for model in read
+    ]
+    rows = [row for row, _ in answers]
     facts = {
         "system": result.target.system.to_json(),
         "runtime": result.target.runtime.to_json(),
@@ -49,7 +60,7 @@ def compare(
     if options.json:
         print_json(facts)
     elif result.summary.models:
-        _show(result, rows, options.workers)
+        _show(result, rows, [shown for _, shown in answers if shown is not None])
     finish(row["error"] for row in rows if row["error"] is not None)
 
 
@@ -60,12 +71,15 @@ def _unread(model: Unread) -> dict[str, Any]:
 def _nothing(name: str) -> dict[str, Any]:
     names = (
         "nodes", "bricks", "new_bricks", "measured_latency_s", "measured_low_s", "measured_high_s",
-        "estimate_s", "low_s", "high_s", "ratio", "coverage",
+        "estimate_s", "low_s", "high_s", "ratio", "coverage", "uncertainty", "advice",
     )  # fmt: skip
     return {"model": name, **dict.fromkeys(names)}
 
 
-def _row(row: ModelComparison | ComparisonFailure) -> dict[str, Any]:
+def _row(
+    row: ModelComparison | ComparisonFailure, remedies: Remedies, word: str
+) -> tuple[dict[str, Any], ShownEstimate | None]:
+    """The facts of a model that ``word`` names, and its estimate if there is one."""
     from bricks.estimate.comparison import ComparisonFailure
 
     facts = _nothing(row.model)
@@ -73,9 +87,9 @@ def _row(row: ModelComparison | ComparisonFailure) -> dict[str, Any]:
         facts["nodes"], facts["bricks"] = row.plan.nodes, len(row.plan.keys)
         facts["new_bricks"] = row.new_bricks
     if isinstance(row, ComparisonFailure):
-        return {**facts, "coverage": row.coverage, "error": row.error}
-    return {
-        **facts,
+        return {**facts, "coverage": row.coverage, "error": row.error}, None
+    shown = remedies.shown(row.model, row.estimate, word)
+    facts |= {
         "measured_latency_s": row.measured.median_s,
         "measured_low_s": row.measured.low_s,
         "measured_high_s": row.measured.high_s,
@@ -84,14 +98,18 @@ def _row(row: ModelComparison | ComparisonFailure) -> dict[str, Any]:
         "high_s": row.estimate.high_s,
         "ratio": row.ratio,
         "coverage": row.estimate.coverage,
+        **width_of(shown),
         "error": None,
     }
+    return facts, shown
 
 
-def _show(result: Comparison, rows: list[dict[str, Any]], workers: int) -> None:
+def _show(result: Comparison, rows: list[dict[str, Any]], shown: Sequence[ShownEstimate]) -> None:
     from bricks.report.tables import comparison_table, number, percent, seconds
+    from bricks.report.wide import estimate_lines
 
     runtime, summary = result.target.runtime, result.summary
+    workers = max((each.estimate.workers for each in shown), default=1)
     show(
         f"{result.target.system.name}, {runtime.backend} {runtime.version},"
         f" {runtime.threads} {'thread' if runtime.threads == 1 else 'threads'},"
@@ -110,7 +128,7 @@ def _show(result: Comparison, rows: list[dict[str, Any]], workers: int) -> None:
         f" {seconds(summary.bricks_wall_s)}, everything counted).",
     )
     add(*_disturbance(result))
-    show(*_doubts(result))
+    show(*estimate_lines(shown))
     if not result.new_models and not any(row["new_bricks"] for row in rows):
         add("Nothing was run: all latencies were in the cache.")
 
@@ -120,16 +138,3 @@ def _disturbance(result: Comparison) -> list[str]:
     from bricks.report.tables import disturbance
 
     return disturbance(result)
-
-
-def _doubts(result: Comparison) -> list[str]:
-    """Remarks on the parts of estimates that were not measured, or in another machine state."""
-    from bricks.estimate.comparison import ModelComparison
-    from bricks.report.tables import other_state, predicted
-
-    lines = []
-    for row in result.rows:
-        if isinstance(row, ModelComparison):
-            lines += other_state(row.model, row.estimate.other_state_share)
-            lines += predicted(row.model, row.estimate.predicted_share)
-    return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from bricks.cli.options import Constructing, Unread, decomposed, open_bench, read_all, takes_options
 from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.predict import NoMeasure, facts_of
+from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.warnings import warn_of_crowding
 from bricks.errors import BricksError, UsageError
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from bricks.analysis.explain import Explainer
     from bricks.analysis.explanation import Explanation, Part
     from bricks.graph.model import Model
+    from bricks.report.wide import ShownEstimate
     from bricks.session.bench import Bench
     from bricks.system import Target
 
@@ -56,12 +59,15 @@ def explain(
         warn_of_crowding(target, options.workers)
         measure = not no_measure and system is None
         insight = Explainer(bench, target, measure=measure)
-        models = decomposed(bench, read_all(options))
+        words: dict[str, str] = {}
+        models = decomposed(bench, read_all(options, words=words))
         if trace is not None and len(models) != 1:
             raise UsageError(
                 f"--trace {trace} shows one model, not {len(models)}: name one of them"
             )
-        rows = [_row(insight, model) for model in models]
+        remedies = Remedies.on(target, bench.target, "explain", options)
+        answers = [_row(insight, model, remedies, words) for model in models]
+        rows = [row for row, _ in answers]
         traced = None
         if trace is not None:
             traced = _traced(bench, models[0], target, trace, run=measure)
@@ -78,11 +84,12 @@ def explain(
         )
     else:
         from bricks.report.explanation import explanation_lines
-        from bricks.report.tables import predicted
+        from bricks.report.wide import estimate_lines
 
-        for number, row in enumerate(row for row in rows if row["bricks"]):
+        told = [(row, shown) for row, shown in answers if row["bricks"]]
+        for number, (row, shown) in enumerate(told):
             show(*([""] if number else []), *explanation_lines(row, None if every else _FEW))
-            show(*predicted(row["model"], row["predicted_share"]))
+            show(*estimate_lines([] if shown is None else [shown]))
         if traced is not None and traced["error"] is None:
             show("", f"{traced['file']}: open it in ui.perfetto.dev")
             add(*traced["remarks"])
@@ -111,7 +118,12 @@ def _traced(
     return {**facts, "remarks": [text for lines in remarks(found).values() for text in lines]}
 
 
-def _row(insight: Explainer, model: Model | Unread) -> dict[str, Any]:
+def _row(
+    insight: Explainer, model: Model | Unread, remedies: Remedies, words: Mapping[str, str]
+) -> tuple[dict[str, Any], ShownEstimate | None]:
+    """The facts of a model, and its estimate if there is one."""
+    from bricks.estimate.estimate import Estimate
+
     nothing: dict[str, Any] = {
         "model": model.name,
         **facts_of(None),
@@ -120,12 +132,15 @@ def _row(insight: Explainer, model: Model | Unread) -> dict[str, Any]:
         "operators": [],
     }
     if isinstance(model, Unread):
-        return {**nothing, "error": model.error}
+        return {**nothing, "error": model.error}, None
     try:
         found = insight.explain(model)
     except BricksError as error:
-        return {**nothing, "error": str(error)}
-    return {**nothing, **_facts(found)}
+        return {**nothing, "error": str(error)}, None
+    shown = None
+    if isinstance(found.estimate, Estimate):
+        shown = remedies.shown(model.name, found.estimate, words[model.digest])
+    return {**nothing, **_facts(found), **width_of(shown)}, shown
 
 
 def _facts(found: Explanation) -> dict[str, Any]:

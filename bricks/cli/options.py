@@ -347,11 +347,16 @@ def bench_options(options: CommonOptions) -> Options:
     )
 
 
-def read_all(options: CommonOptions, alone: list[Brick] | None = None) -> list[Model | Unread]:
+def read_all(
+    options: CommonOptions,
+    alone: list[Brick] | None = None,
+    words: dict[str, str] | None = None,
+) -> list[Model | Unread]:
     """The requested models, in order; one that cannot be read doesn't stop the others.
 
     A path may be a private suite, which contains no models: its bricks are added to ``alone``, or
-    rejected if there is no such list.
+    rejected if there is no such list. ``words`` receives for each model, by its digest, the word
+    that names it alone on a command line, or the suite that has it.
     """
     from bricks.graph.input_values import parse_value
     from bricks.graph.read import read_model
@@ -369,10 +374,13 @@ def read_all(options: CommonOptions, alone: list[Brick] | None = None) -> list[M
             raise UsageError(f"--value gives input {name!r} twice")
         values[name] = value
     models: list[Model | Unread] = []
+    named: dict[str, str] = {} if words is None else words
     whole_zoo = isinstance(options, Surveying) and not options.models
     for name in [entry.name for entry in entries()] if whole_zoo else options.models:
         if _is_suite(name):
-            models += _of_suite(Path(name), options, alone)
+            found = _of_suite(Path(name), options, alone)
+            models += found
+            named |= {model.digest: name for model in found if not isinstance(model, Unread)}
             continue
         try:
             files = find(name)
@@ -381,9 +389,11 @@ def read_all(options: CommonOptions, alone: list[Brick] | None = None) -> list[M
             continue
         for title, path in files:
             try:
-                models.append(
-                    read_model(path, batch=options.batch, shapes=shapes, values=values, name=title)
+                model = read_model(
+                    path, batch=options.batch, shapes=shapes, values=values, name=title
                 )
+                models.append(model)
+                named[model.digest] = name if len(files) == 1 else str(path)
             except OpenDimensions as error:
                 alone_there = Path(name) if len(files) == 1 else path
                 models.append(Unread(title, _with_command(error, name, str(alone_there), options)))

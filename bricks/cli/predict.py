@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.warnings import warn_of_crowding
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
@@ -24,6 +25,7 @@ from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 if TYPE_CHECKING:
     from bricks.estimate.estimate import Estimate, IncompleteEstimate
     from bricks.graph.model import Model
+    from bricks.report.wide import ShownEstimate
     from bricks.session.bench import Bench
     from bricks.system.target import Target
 
@@ -46,12 +48,15 @@ def predict(
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, options.workers)
-        models: Sequence[Model | Unread] = read_all(options)
+        words: dict[str, str] = {}
+        models: Sequence[Model | Unread] = read_all(options, words=words)
         if system is None:
             models = decomposed(bench, models)
             if not no_measure:
                 bench.measure(_decomposable(bench, models))
-        rows = [_row(bench, model, target) for model in models]
+        remedies = Remedies.on(target, bench.target, "predict", options)
+        answers = [_row(bench, model, target, remedies, words) for model in models]
+    rows = [row for row, _ in answers]
     facts = {
         "system": target.system.to_json(),
         "runtime": target.runtime.to_json(),
@@ -62,12 +67,11 @@ def predict(
     if options.json:
         print_json(facts)
     elif any(row["coverage"] is not None for row in rows):
-        from bricks.report.tables import other_state, predicted, prediction_table
+        from bricks.report.tables import prediction_table
+        from bricks.report.wide import estimate_lines
 
         show(prediction_table(rows))
-        for row in rows:
-            show(*other_state(row["model"], row["other_state_share"]))
-            show(*predicted(row["model"], row["predicted_share"]))
+        show(*estimate_lines([shown for _, shown in answers if shown is not None]))
     finish(row["error"] for row in rows if row["error"] is not None)
 
 
@@ -94,20 +98,32 @@ def _decomposable(bench: Bench, models: Sequence[Model | Unread]) -> list[Model]
     return found
 
 
-def _row(bench: Bench, model: Model | Unread, target: Target) -> dict[str, Any]:
+def _row(
+    bench: Bench,
+    model: Model | Unread,
+    target: Target,
+    remedies: Remedies,
+    words: Mapping[str, str],
+) -> tuple[dict[str, Any], ShownEstimate | None]:
+    """The facts of a model, and its estimate if there is one."""
+    from bricks.estimate.estimate import Estimate
+
     empty: dict[str, Any] = {"model": model.name, **facts_of(None)}
     if isinstance(model, Unread):
-        return {**empty, "error": model.error}
+        return {**empty, "error": model.error}, None
     try:
         estimate = bench.predict(model, measure=False, target=target)
     except BricksError as error:
-        return {**empty, "error": str(error)}
-    facts = {**empty, **facts_of(estimate)}
+        return {**empty, "error": str(error)}, None
+    shown = None
+    if isinstance(estimate, Estimate):
+        shown = remedies.shown(model.name, estimate, words[model.digest])
+    facts = {**empty, **facts_of(estimate), **width_of(shown)}
     if facts["error"] is not None:
         from bricks.measure.failure_explanation import explain_failure
 
         facts["error"] += explain_failure(model, facts["error"])
-    return facts
+    return facts, shown
 
 
 def facts_of(estimate: Estimate | IncompleteEstimate | None) -> dict[str, Any]:
@@ -117,6 +133,7 @@ def facts_of(estimate: Estimate | IncompleteEstimate | None) -> dict[str, Any]:
         "missing": [],
         "bricks": [],
         "error": None,
+        **width_of(None),
     }
     if estimate is None:
         return facts

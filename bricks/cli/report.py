@@ -11,13 +11,15 @@ import typer
 
 from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.remedies import Remedies, width_of, zoo_name
 from bricks.cli.systems import SystemName, systems_called
 from bricks.errors import BricksError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
+    from bricks.report.wide import ShownEstimate
     from bricks.session.bench import Bench
     from bricks.system.target import Target
 
@@ -58,14 +60,18 @@ def report(
     errors: list[str] = []
     with open_bench(options) as bench:
         digests: set[str] | None = None
+        words: dict[str, str] = {}
         if options.models:
-            read = read_all(options)
+            read = read_all(options, words=words)
             errors = [model.error for model in read if isinstance(model, Unread)]
             digests = {model.digest for model in read if not isinstance(model, Unread)}
         targets = _targets(bench, system)
         found = summarise_cache(bench, targets=targets, digests=digests, peaks=not no_measure)
         bench.progress(f"drawing {out}", 1.0)
-        page = render(found, version=__version__, made=_today())
+        shown = {
+            view.target.key: _shown(view, bench.target, options, words) for view in found.targets
+        }
+        page = render(found, version=__version__, made=_today(), shown=shown)
     _write(out, page)
     for target in found.unmeasured:
         remark(
@@ -73,7 +79,7 @@ def report(
             f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
         )
     if options.json:
-        print_json(_facts(found, out))
+        print_json(_facts(found, shown, out))
     else:
         models = {model.plan.digest for view in found.targets for model in view.models}
         show(
@@ -107,16 +113,32 @@ def _write(path: Path, page: str) -> None:
         raise ReportError(f"{path} cannot be written ({exc.strerror}): give another --out") from exc
 
 
-def _facts(found: CacheSummary, out: Path) -> dict[str, Any]:
+def _shown(
+    view: TargetView, here: Target, options: Surveying, words: Mapping[str, str]
+) -> dict[str, ShownEstimate]:
+    """The estimates of a target, by model; ``words`` name those that the command line names."""
+    remedies = Remedies.on(view.target, here, "report", options)
+    return {
+        model.plan.digest: remedies.shown(
+            model.title, model.estimate, words.get(model.plan.digest) or zoo_name(model.plan)
+        )
+        for model in view.models
+        if model.estimate is not None
+    }
+
+
+def _facts(
+    found: CacheSummary, shown: Mapping[str, Mapping[str, ShownEstimate]], out: Path
+) -> dict[str, Any]:
     return {
         "report": str(out),
         "granularity": found.granularity,
-        "targets": [_target(view) for view in found.targets],
+        "targets": [_target(view, shown[view.target.key]) for view in found.targets],
         "unmeasured": [target.key for target in found.unmeasured],
     }
 
 
-def _target(view: TargetView) -> dict[str, Any]:
+def _target(view: TargetView, shown: Mapping[str, ShownEstimate]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -127,12 +149,12 @@ def _target(view: TargetView) -> dict[str, Any]:
         "failed": view.failed,
         "peaks": asdict(view.peaks),
         "summary": asdict(view.summary),
-        "models": [_model(model) for model in view.models],
+        "models": [_model(model, shown.get(model.plan.digest)) for model in view.models],
         "costly": [asdict(brick) for brick in view.costly],
     }
 
 
-def _model(model: ModelView) -> dict[str, Any]:
+def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
     estimate, measured = model.estimate, model.measured
     return {
         "model": model.plan.model,
@@ -150,4 +172,5 @@ def _model(model: ModelView) -> dict[str, Any]:
         "ratio": model.ratio,
         "coverage": model.explanation.estimate.coverage,
         "predicted_share": None if estimate is None else estimate.predicted_share,
+        **width_of(shown),
     }

@@ -5,7 +5,10 @@ Plain data, here so that reports need not import the calculation. Must not know 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from bricks.estimate.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class Estimate:
     ``critical_path_s`` is the longest chain of occurrences that depend on each other: no schedule
     can beat it. ``other_state_share`` is the share of the latency that comes from bricks measured
     only in another machine state, ``predicted_share`` that of unmeasured bricks; ``coverage`` is
-    the share of the occurrences whose brick is measured. With several ``workers`` the interval
+    the share of the occurrences whose brick is measured. ``uncertainty`` is half the interval's
+    width by its sources. With several ``workers`` the interval
     spans from the bound that no schedule can beat to the latency without any overlap; shares are of
     the total working time of all workers.
     """
@@ -58,12 +62,19 @@ class Estimate:
     predicted_share: float
     coverage: float
     shares: tuple[Share, ...]
+    uncertainty: Uncertainty
     workers: int = 1
 
     @property
     def measured_share(self) -> float:
         """The share of the latency that comes from measured bricks."""
         return 1.0 - self.predicted_share
+
+    @property
+    def relative_uncertainty(self) -> float:
+        """Half the interval's width, relative to the estimate; infinite for an estimate of zero."""
+        half_s = (self.high_s - self.low_s) / 2
+        return half_s / self.estimate_s if self.estimate_s > 0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)

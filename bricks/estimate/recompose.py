@@ -9,14 +9,13 @@ how measurements came about.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
 from bricks.estimate.schedule import Construction, length_s, longest_s, schedule
-from bricks.estimate.uncertainty import composition_s
+from bricks.estimate.uncertainty import HalfWidth, Source, Uncertainty, cache_state_s, calls_s
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import LONG, PROBES, SHORT, call_overhead_s
 from bricks.samples.measurement import Failure, Measurement, common_state
@@ -76,11 +75,22 @@ class Latencies:
     other_state: frozenset[str]
     in_walk_call_factor: float
 
+    def source(self, key: str) -> Source:
+        """What the uncertainty of a brick's latency is due to."""
+        if key in self.predicted:
+            return Source.PREDICTED
+        return Source.OTHER_STATE if key in self.other_state else Source.SAMPLES
+
     def net_s(self, latency_s: float, call_s: float | None = None) -> float:
         """``latency_s`` without the call, which costs ``call_s``, or by default its median."""
         call_s = self.call.median_s if call_s is None else call_s
         # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
         return max(0.0, latency_s - self.in_walk_call_factor * call_s)
+
+    @property
+    def middles_s(self) -> dict[str, float]:
+        """The contribution of one occurrence of each brick, in seconds."""
+        return {key: self.net_s(s.median_s) for key, s in self.spreads.items()}
 
     def net(self, key: str) -> Spread:
         """The contribution of one occurrence of a brick to a model."""
@@ -174,9 +184,9 @@ def recompose(
     found = latencies(
         plan, results, state_s, predictions=predictions, in_walk_call_factor=in_walk_call_factor
     )
-    spreads, net, overhead = found.spreads, found.net_s, found.call
+    spreads, overhead = found.spreads, found.call
     predicted, other_state = found.predicted, found.other_state
-    middles = {key: net(s.median_s) for key, s in spreads.items()}
+    middles = found.middles_s
     known = {key: counts[key] * middle for key, middle in middles.items()}
     total = sum(known.values(), 0.0)
     shares = tuple(
@@ -189,42 +199,33 @@ def recompose(
     if missing := gaps(plan, results, predicted):
         return IncompleteEstimate(plan.model, plan.granularity, total, coverage, missing, shares)
 
-    def all_s(call_s: float) -> float:
-        return call_s + sum(n * net(spreads[key].median_s, call_s) for key, n in counts.items())
-
-    below, above = _Width(), _Width()
-    for key, s in spreads.items():
-        n, common = counts[key], key in other_state
-        less, more = middles[key] - net(s.low_s), net(s.high_s) - middles[key]
-        for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
-            width.add(abs(n) * one_s, common=common)
-    calls_s = [all_s(overhead.low_s), all_s(overhead.high_s)]
-    middle_s = overhead.median_s + total
     gross_s = sum(map(abs, known.values()))
     predicted_s = sum((abs(known[key]) for key in sorted(predicted)), 0.0)
-    common_s = composition_s(gross_s, sum(map(abs, counts.values())), overhead.median_s)
-    common_s += predictions.common_s(predicted_s)
-    low = min(*calls_s, middle_s) - below.total_s
-    high = max(*calls_s, middle_s) + above.total_s
+    interval = _sampled(found, counts)
     path = critical_path(plan, middles)
     if construction is not None:
+        interval = _parallel(plan, construction, found, interval)
         total = length_s(schedule(plan, construction, middles))
-        lows = {key: net(s.low_s, overhead.high_s) for key, s in spreads.items()}
-        spread_out_s = (low - overhead.low_s) / construction.workers
-        low = overhead.low_s + max(critical_path(plan, lows), spread_out_s)
-        high = overhead.high_s + longest_s(plan, construction, high - overhead.high_s)
+    interval = interval.widened(
+        {
+            Source.PREDICTED: predictions.common_s(predicted_s),
+            Source.RECOMPOSITION: cache_state_s(gross_s),
+            Source.CALLS: calls_s(sum(map(abs, counts.values())), overhead.median_s),
+        }
+    )
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
         estimate_s=overhead.median_s + max(0.0, total),
-        low_s=max(0.0, low - common_s),
-        high_s=high + common_s,
+        low_s=interval.low_s,
+        high_s=interval.high_s,
         critical_path_s=overhead.median_s + path,
         call_overhead_s=overhead.median_s,
         other_state_share=sum(abs(s.share) for s in shares if s.brick in other_state),
         predicted_share=predicted_s / gross_s if gross_s else 0.0,
         coverage=coverage,
         shares=shares,
+        uncertainty=interval.uncertainty,
         workers=1 if construction is None else construction.workers,
     )
 
@@ -242,22 +243,62 @@ def _predicted_parts(
     return {key: predictions.of[key].measurement(key, predictions.state_s) for key in sorted(found)}
 
 
-class _Width:
-    """The distance from the estimate to one end of its interval, in seconds."""
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    """An interval in seconds, and the sources of its width."""
 
-    def __init__(self) -> None:
-        self._squares = self._common_s = 0.0
+    low_s: float
+    high_s: float
+    uncertainty: Uncertainty
 
-    def add(self, part_s: float, *, common: bool) -> None:
-        """Add the uncertainty of one brick; ``common`` if its error is shared with other bricks."""
-        if common:
-            self._common_s += part_s
-        else:
-            self._squares += part_s**2
+    def widened(self, parts_s: Mapping[Source, float]) -> _Interval:
+        """Wider on both sides by these parts; no latency is negative."""
+        more_s = sum(parts_s.values())
+        low_s, high_s = max(0.0, self.low_s - more_s), self.high_s + more_s
+        mine_s = self.uncertainty.by_source
+        every = Uncertainty.of({s: mine_s[s] + parts_s.get(s, 0.0) for s in Source})
+        return _Interval(low_s, high_s, every.scaled_to((high_s - low_s) / 2))
 
-    @property
-    def total_s(self) -> float:
-        return self._common_s + math.sqrt(self._squares)
+
+def _sampled(found: Latencies, counts: Mapping[str, int]) -> _Interval:
+    """What samples and predictions say, if all bricks run one after another."""
+    spreads, net, call, middles = found.spreads, found.net_s, found.call, found.middles_s
+
+    def all_s(call_s: float) -> float:
+        return call_s + sum(n * net(spreads[key].median_s, call_s) for key, n in counts.items())
+
+    below, above = HalfWidth(), HalfWidth()
+    for key, s in spreads.items():
+        n, source, common = counts[key], found.source(key), key in found.other_state
+        less, more = middles[key] - net(s.low_s), net(s.high_s) - middles[key]
+        for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
+            width.add(source, abs(n) * one_s, common=common)
+    middle_s = call.median_s + sum((counts[key] * m for key, m in middles.items()), 0.0)
+    ends_s = (all_s(call.low_s), all_s(call.high_s), middle_s)
+    below_s, above_s = below.by_source, above.by_source
+    parts = {s: (below_s[s] + above_s[s]) / 2 for s in Source}
+    parts[Source.CALLS] += (max(ends_s) - min(ends_s)) / 2
+    low_s, high_s = min(ends_s) - below.total_s, max(ends_s) + above.total_s
+    return _Interval(low_s, high_s, Uncertainty.of(parts))
+
+
+def _parallel(
+    plan: Plan, construction: Construction, found: Latencies, sequential: _Interval
+) -> _Interval:
+    """From the bound that no schedule can beat to the latency without any overlap."""
+    spreads, call, middles = found.spreads, found.call, found.middles_s
+    lows = {key: found.net_s(s.low_s, call.high_s) for key, s in spreads.items()}
+    spread_out_s = (sequential.low_s - call.low_s) / construction.workers
+    low_s = call.low_s + max(critical_path(plan, lows), spread_out_s)
+    longest = longest_s(plan, construction, sequential.high_s - call.high_s)
+    high_s = call.high_s + longest
+    # As wide as this it would be if each brick's latency were exact.
+    total_s = sum((n * middles[key] for key, n in plan.counts.items()), 0.0)
+    best_s = max(critical_path(plan, middles), total_s / construction.workers)
+    exact_s = (longest_s(plan, construction, total_s) - best_s) / 2
+    workers_s = min(max(0.0, exact_s), (high_s - low_s) / 2)
+    others = sequential.uncertainty.scaled_to((high_s - low_s) / 2 - workers_s)
+    return _Interval(low_s, high_s, replace(others, workers_s=workers_s))
 
 
 def _spreads(parts: Mapping[str, Measurement], correction: StateCorrection) -> dict[str, Spread]:

@@ -1,12 +1,17 @@
-"""The uncertainty of a recomposed latency.
+"""The uncertainty of a recomposed latency, and how much of it each source contributes.
 
-There are two sources: each brick's latency, as its samples show; and the difference between a
-brick's cost in its model and its cost when measured, which samples of bricks cannot show. The
-second is bounded by the errors of comparisons over many models. Must not know how samples came
-about.
+A brick's latency is as uncertain as its samples, its prediction, or its correction from another
+machine state. Besides, a brick's cost in its model differs from its cost when measured, which
+samples of bricks cannot show; the errors of comparisons over many models bound this difference.
+Must not know how samples came about.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 # Round numbers that held at least 95 % of half of the zoo's families, and of the others too, on two
 # Xeon cores (1 % and 0.3 calls held them on two EPYC cores: the wider of the two counts).
@@ -20,4 +25,102 @@ CALL_SHARE = 1.0
 
 def composition_s(total_s: float, occurrences: int, overhead_s: float) -> float:
     """Half the width, in seconds, that recomposing adds to an estimate's interval."""
-    return STATE_SHARE * total_s + CALL_SHARE * overhead_s * occurrences
+    return cache_state_s(total_s) + calls_s(occurrences, overhead_s)
+
+
+def cache_state_s(total_s: float) -> float:
+    """The part of :func:`composition_s` that is due to the state of the caches."""
+    return STATE_SHARE * total_s
+
+
+def calls_s(occurrences: int, overhead_s: float) -> float:
+    """The part of :func:`composition_s` that is due to the cost of calls."""
+    return CALL_SHARE * overhead_s * occurrences
+
+
+class Source(StrEnum):
+    """A source of an estimate's uncertainty.
+
+    ``PREDICTED``: bricks that were not measured. ``OTHER_STATE``: bricks that were measured in
+    another machine state only. ``SAMPLES``: the spread of all other measurements. ``CALLS``: the
+    cost of a call, which is subtracted from each brick. ``RECOMPOSITION``: the state of the caches.
+    ``WORKERS``: interference between bricks that run in parallel.
+    """
+
+    PREDICTED = "predicted"
+    OTHER_STATE = "other_state"
+    SAMPLES = "samples"
+    CALLS = "calls"
+    RECOMPOSITION = "recomposition"
+    WORKERS = "workers"
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """Half the width of an estimate's interval in seconds, by :class:`Source`.
+
+    The parts add up to half the width. Independent errors add as squares in the interval; each
+    has here the part of their sum that is in proportion to its square.
+    """
+
+    predicted_s: float = 0.0
+    other_state_s: float = 0.0
+    samples_s: float = 0.0
+    calls_s: float = 0.0
+    recomposition_s: float = 0.0
+    workers_s: float = 0.0
+
+    @classmethod
+    def of(cls, parts_s: Mapping[Source, float]) -> Uncertainty:
+        """From the parts by source; those that are not given are zero."""
+        return cls(**{f"{source}_s": part_s for source, part_s in parts_s.items()})
+
+    @property
+    def by_source(self) -> dict[Source, float]:
+        """The parts in seconds, by source."""
+        return {source: getattr(self, f"{source}_s") for source in Source}
+
+    @property
+    def half_width_s(self) -> float:
+        """Half the width of the interval."""
+        return sum(self.by_source.values())
+
+    def scaled_to(self, half_width_s: float) -> Uncertainty:
+        """The same parts in proportion, for an interval of another width."""
+        total_s = self.half_width_s
+        factor = half_width_s / total_s if total_s else 0.0
+        return Uncertainty.of({source: factor * s for source, s in self.by_source.items()})
+
+    def to_json(self) -> dict[str, float]:
+        """The parts in seconds, by name."""
+        return asdict(self)
+
+
+class HalfWidth:
+    """The distance from an estimate to one end of its interval, put together from its parts."""
+
+    def __init__(self) -> None:
+        self._squares = dict.fromkeys(Source, 0.0)
+        self._common_s = dict.fromkeys(Source, 0.0)
+
+    def add(self, source: Source, part_s: float, *, common: bool) -> None:
+        """Add the uncertainty of one brick; ``common`` if its error is shared with other bricks."""
+        if common:
+            self._common_s[source] += part_s
+        else:
+            self._squares[source] += part_s**2
+
+    @property
+    def total_s(self) -> float:
+        """The distance in seconds: common errors add linearly, independent ones as squares."""
+        return sum(self._common_s.values()) + math.sqrt(sum(self._squares.values()))
+
+    @property
+    def by_source(self) -> dict[Source, float]:
+        """The part of each source in seconds; they add up to the distance."""
+        independent_s = math.sqrt(sum(self._squares.values()))
+        return {
+            source: self._common_s[source]
+            + (self._squares[source] / independent_s if independent_s else 0.0)
+            for source in Source
+        }

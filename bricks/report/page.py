@@ -17,6 +17,7 @@ from bricks.errors import UsageError, printable
 from bricks.estimate.estimate import IncompleteEstimate
 from bricks.report.page_data import page_data
 from bricks.report.tables import percent, seconds, size
+from bricks.report.wide import ShownEstimate, advice, wide_lines
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -36,8 +37,17 @@ def check_renderer() -> None:
         ) from exc
 
 
-def render(summary: CacheSummary, *, version: str, made: str) -> str:
-    """The page; ``version`` is that of this package, ``made`` the time of its creation."""
+# By the keys of targets and the digests of models.
+ShownEstimates = Mapping[str, Mapping[str, ShownEstimate]]
+
+
+def render(
+    summary: CacheSummary, *, version: str, made: str, shown: ShownEstimates | None = None
+) -> str:
+    """The page; ``version`` is that of this package, ``made`` the time of its creation.
+
+    ``shown`` says what would narrow wide intervals; without it, the page gives their width alone.
+    """
     import jinja2
 
     from bricks.report import charts
@@ -73,7 +83,7 @@ def render(summary: CacheSummary, *, version: str, made: str) -> str:
     return environment.get_template("report.html.jinja").render(
         summary=summary,
         labels=labels,
-        targets=[_target(view) for view in summary.targets],
+        targets=[_target(view, (shown or {}).get(view.target.key, {})) for view in summary.targets],
         version=version,
         made=made,
         data=_in_script(page_data(summary, labels)),
@@ -95,7 +105,7 @@ def target_label(view: TargetView) -> str:
     )
 
 
-def _target(view: TargetView) -> dict[str, Any]:
+def _target(view: TargetView, shown: Mapping[str, ShownEstimate]) -> dict[str, Any]:
     """The template's variables besides the view itself."""
     return {
         "view": view,
@@ -107,7 +117,8 @@ def _target(view: TargetView) -> dict[str, Any]:
             "system": f"{view.target.system.name} ({view.target.system.key})",
             "target": view.target.key,
         },
-        "models": [_model(model) for model in view.models],
+        "models": [_model(model, shown.get(model.plan.digest)) for model in view.models],
+        "wide": wide_lines([shown[m.plan.digest] for m in view.models if m.plan.digest in shown]),
         "costly": view.costly[:_MAX_COSTLY],
         "left": max(0, len(view.costly) - _MAX_COSTLY),
         "occurrences": sum(len(model.plan.occurrences) for model in view.models),
@@ -116,7 +127,7 @@ def _target(view: TargetView) -> dict[str, Any]:
     }
 
 
-def _model(model: ModelView) -> dict[str, Any]:
+def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
     explanation, plan = model.explanation, model.plan
     estimate = explanation.estimate
     gaps = estimate.gaps if isinstance(estimate, IncompleteEstimate) else ()
@@ -129,6 +140,7 @@ def _model(model: ModelView) -> dict[str, Any]:
         "predicted": predicted,
         "coverage": estimate.coverage,
         "gaps": gaps,
+        "advice": None if shown is None else advice(shown),
         "lost_s": lost_s,
         "losers": [part for part in sorted(explanation.parts, key=lambda p: -p.lost_s)[:8]
                    if part.lost_s],

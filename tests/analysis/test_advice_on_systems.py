@@ -14,6 +14,7 @@ from tiers import one_in
 import bricks.session.bench
 from bricks.estimate.advice import per_million, risk
 from bricks.estimate.estimate import Estimate
+from bricks.estimate.uncertainty import Uncertainty
 from bricks.system import fingerprint
 
 HOME = fingerprint()
@@ -26,7 +27,9 @@ NAMES = ", ".join(sorted((HOME.name, BIG.name)))
 
 
 def estimate(low_s: float, estimate_s: float, high_s: float) -> Estimate:
-    return Estimate("m", "executed", estimate_s, low_s, high_s, 0.0, 0.0, 0.0, 0.0, 1.0, ())
+    return Estimate(
+        "m", "executed", estimate_s, low_s, high_s, 0.0, 0.0, 0.0, 0.0, 1.0, (), Uncertainty()
+    )
 
 
 def test_the_risk_follows_from_the_interval() -> None:

@@ -12,7 +12,7 @@ COMPARED = {
     "model": TEXT, "nodes": COUNT, "bricks": COUNT, "new_bricks": COUNT,
     "measured_latency_s": NUMBER, "measured_low_s": NUMBER, "measured_high_s": NUMBER,
     "estimate_s": NUMBER, "low_s": NUMBER, "high_s": NUMBER, "ratio": NUMBER, "coverage": NUMBER,
-    "error": NOTHING,
+    "uncertainty": dict, "advice": (TEXT, NOTHING), "error": NOTHING,
 }  # fmt: skip
 SUMMARY = {
     "models": COUNT, "occurrences": COUNT, "bricks": COUNT,
@@ -139,7 +139,15 @@ def test_predict(here: Here, models: list[Path]) -> None:
         expected = dict.fromkeys((*times, *shares), NUMBER)
         has(
             row,
-            {"model": TEXT, **expected, "missing": list, "bricks": list, "error": NOTHING},
+            {
+                "model": TEXT,
+                **expected,
+                "missing": list,
+                "bricks": list,
+                "error": NOTHING,
+                "uncertainty": dict,
+                "advice": NOTHING,
+            },
         )
         assert sum(share["share"] for share in row["bricks"]) == pytest.approx(1)
         for share in row["bricks"]:

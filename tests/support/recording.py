@@ -8,6 +8,7 @@ compared with what that version said. Commands build upon each other in one fold
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -129,9 +130,15 @@ def general(text: str, folder: Path) -> str:
     return json.dumps(_general(facts), indent=2)
 
 
+# Shares and widths in sentences: of what is predicted, their last digit may differ.
+_IN_WORDS = re.compile(r"\d[\d.]*(?= (?:%|to|times))")
+
+
 def _general(facts: Any, key: str = "") -> Any:
     if key in _HERE_AND_NOW and facts is not None:
         return f"<{key}>"
+    if key == "advice" and isinstance(facts, str):
+        return _IN_WORDS.sub("#", facts)
     if isinstance(facts, dict):
         if facts.keys() >= {"installed", "environment"}:  # of a runtime
             return {k: v if k in ("name", "provider") else f"<{k}>" for k, v in facts.items()}

@@ -1,0 +1,125 @@
+"""Commands that narrow wide intervals, made from the options of the command that shows them.
+
+Each can be pasted whole: it has the models and every option that is not the default one.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bricks.cli.options import CommonOptions, Constructing, Measuring
+from bricks.session.defaults import CACHE, EFFORT, PRECISION
+from bricks.zoo import entries
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
+    from bricks.estimate.estimate import Estimate
+    from bricks.estimate.wide import Remedy
+    from bricks.report.wide import ShownEstimate
+    from bricks.system import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """The remedies for estimates that ``command`` made with ``options``.
+
+    ``place`` says where they have to be run, None for this host. There, and where ``command`` has
+    no options for measuring, 'bricks measure' measures.
+    """
+
+    command: str
+    options: CommonOptions
+    place: str | None = None
+
+    @classmethod
+    def on(cls, target: Target, here: Target, command: str, options: CommonOptions) -> Remedies:
+        """The remedies for estimates on ``target``; ``here`` is the target of the bench."""
+        runtime, place = target.runtime, None
+        if target.key != here.key:
+            options = replace(
+                options,
+                runtime=runtime.backend,
+                threads=runtime.threads,
+                optimization=runtime.optimization,
+            )
+        if target.system.key != here.system.key:
+            place = target.system.name
+        elif replace(runtime, threads=1) != replace(here.runtime, threads=1):
+            place = f"{target.system.name} with {runtime.backend} {runtime.version}"
+        return cls(command, options, place)
+
+    def shown(self, title: str, estimate: Estimate, word: str | None) -> ShownEstimate:
+        """An estimate with its remedies.
+
+        ``word`` names the model on a command line; None where no word does.
+        """
+        from bricks.report.wide import ShownEstimate
+
+        return ShownEstimate(title, estimate, word, self.line, self.place)
+
+    def line(self, remedy: Remedy, words: Sequence[str]) -> str | None:
+        """The command that remedies the intervals of the models called ``words``."""
+        from bricks.estimate.wide import Remedy
+
+        options = self.options
+        measures = self.place is None and isinstance(options, Measuring)
+        command = self.command if measures else "measure"
+        if isinstance(options, Measuring):
+            options = replace(options, budget=None, effort=EFFORT)
+            if remedy is Remedy.MEASURE_ANEW:  # samples may be few because few were wanted
+                options = replace(options, precision=min(options.precision, PRECISION))
+        if remedy is Remedy.NOTHING:
+            if self.command == "compare":  # it has run the models
+                return None
+            command = "compare"
+        if self.place is not None:
+            options = replace(options, cache=CACHE)
+        if remedy is Remedy.MEASURE_ANEW:
+            options = replace(options, cache=another(options.cache))
+        return shlex.join(["bricks", command, *words, *_given(options, command)])
+
+
+def width_of(shown: ShownEstimate | None) -> dict[str, Any]:
+    """What JSON says of an interval's width, and of what narrows it if that is wide."""
+    if shown is None:
+        return {"uncertainty": None, "advice": None}
+    from bricks.report.wide import advice
+
+    return {"uncertainty": shown.estimate.uncertainty.to_json(), "advice": advice(shown)}
+
+
+def zoo_name(plan: Plan) -> str | None:
+    """The zoo's name of a planned model in the shapes that the zoo gives it; None for others."""
+    planned = [getattr(plan.types[value], "shape", None) for value in plan.inputs]
+    for entry in entries():
+        if entry.name == plan.model and [shape for *_, shape in entry.inputs] == planned:
+            return entry.name
+    return None
+
+
+def another(cache: str) -> str:
+    """A folder that is no cache yet, named after ``cache``, which may be a database's address."""
+    stem = "cache" if "://" in cache else re.sub(r"-anew(-\d+)?$", "", cache.rstrip("/"))
+    names = (f"{stem}-anew{'' if number == 1 else f'-{number}'}" for number in range(1, 1000))
+    return next((name for name in names if not Path(name).exists()), f"{stem}-anew")
+
+
+def _given(options: CommonOptions, command: str) -> Iterable[str]:
+    """The options that differ from their defaults, as they are typed."""
+    taken = fields(Measuring if command == "measure" else Constructing)
+    names = {field.name for field in taken} - {"models", "json", "quiet", "verbose"}
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name not in names or value is None or value == field.default:
+            continue
+        flag = f"--{field.name.replace('_', '-')}"
+        if isinstance(value, bool):
+            yield flag
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            yield from (flag, str(each))

@@ -1,0 +1,177 @@
+"""Sentences about wide intervals: why each is wide, and what to run to narrow it.
+
+For people, from the reasons that :mod:`bricks.estimate.wide` gives. Must not know how commands are
+made: the caller brings them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bricks.errors import printable
+from bricks.estimate.estimate import Estimate
+from bricks.estimate.uncertainty import Source
+from bricks.estimate.wide import Remedy, WideInterval, wide_interval
+from bricks.report.tables import other_state, percent, predicted
+
+# Up to this many wide intervals have a line each; of more, those with the same reason share one.
+FEW = 3
+
+# Lines about wide intervals below one table.
+MAX_LINES = 5
+
+# Models that a line names.
+_MAX_NAMED = 3
+
+# From a remedy, and the words that name models on a command line, to a command that can be pasted
+# whole; None where nothing is left to run.
+Command = Callable[[Remedy, Sequence[str]], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEstimate:
+    """An estimate under a title, and how to make the command that narrows its interval.
+
+    ``word`` names the model on a command line, None where no word does. The ``command`` runs on the
+    system called ``place``; None: on this host.
+    """
+
+    title: str
+    estimate: Estimate
+    word: str | None
+    command: Command
+    place: str | None = None
+
+    @property
+    def interval(self) -> WideInterval | None:
+        """Why its interval is wide; None if it is not."""
+        return wide_interval(self.estimate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wide:
+    """A shown estimate whose interval is wide."""
+
+    shown: ShownEstimate
+    interval: WideInterval
+
+    @property
+    def main(self) -> Source:
+        return self.interval.reasons[0].source
+
+
+def advice(shown: ShownEstimate) -> str | None:
+    """The sentence about one model; None if its interval is not wide."""
+    interval = shown.interval
+    return None if interval is None else _alone(_Wide(shown, interval))
+
+
+def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
+    """Lines below a table of estimates: what they stand on, and why intervals are wide.
+
+    A share that makes an interval wide is given once.
+    """
+    lines = []
+    for each in shown:
+        reasons = () if each.interval is None else each.interval.reasons
+        said = {reason.source for reason in reasons}
+        if Source.OTHER_STATE not in said:
+            lines += other_state(each.title, each.estimate.other_state_share)
+        if Source.PREDICTED not in said:
+            lines += predicted(each.title, each.estimate.predicted_share)
+    return [*lines, *wide_lines(shown)]
+
+
+def wide_lines(shown: Sequence[ShownEstimate]) -> list[str]:
+    """A line for each wide interval, or for all with the same reason, with the command to run."""
+    wide = [_Wide(each, found) for each in shown if (found := each.interval) is not None]
+    if len(wide) <= FEW:
+        return [_alone(each) for each in wide]
+    groups: dict[tuple[object, ...], list[_Wide]] = defaultdict(list)
+    for each in wide:
+        remedy = each.interval.remedy
+        # Only models that one command remedies can share a line.
+        command = each.shown.command(remedy, [])
+        groups[each.main, remedy, command, each.shown.place, each.shown.word is None].append(each)
+    ordered = sorted(groups.values(), key=lambda group: -len(group))
+    lines = [_together(group) if len(group) > 1 else _alone(group[0]) for group in ordered]
+    rest = sum(map(len, ordered[MAX_LINES:]))
+    more = [f"{rest} more intervals are wide: --json says why."] if rest else []
+    return lines[:MAX_LINES] + more
+
+
+def _alone(wide: _Wide) -> str:
+    estimates = [wide.shown.estimate]
+    causes = [_cause(reason.source, estimates) for reason in wide.interval.reasons]
+    why = f"{'mostly ' if len(causes) == 1 else ''}because {', and because '.join(causes)}"
+    title = printable(wide.shown.title)
+    return f"{title}: the interval is {_width(estimates)}, {why}. {_remedy([wide])}"
+
+
+def _together(group: Sequence[_Wide]) -> str:
+    names = ", ".join(printable(each.shown.title) for each in group[:_MAX_NAMED])
+    more = ", …" if len(group) > _MAX_NAMED else ""
+    estimates = [each.shown.estimate for each in group]
+    return (
+        f"{len(group)} estimates ({names}{more}): the intervals are {_width(estimates)}, mostly"
+        f" because {_cause(group[0].main, estimates)}. {_remedy(group)}"
+    )
+
+
+def _cause(source: Source, estimates: Sequence[Estimate]) -> str:
+    of_it = "of the estimate" if len(estimates) == 1 else "of each estimate"
+    match source:
+        case Source.PREDICTED:
+            share = _range([e.predicted_share for e in estimates], digits=1)
+            return f"{share} {of_it} is predicted from bricks of other models"
+        case Source.OTHER_STATE:
+            share = _range([e.other_state_share for e in estimates])
+            return (
+                f"{share} {of_it} comes from bricks that were measured in another state of the"
+                " machine only"
+            )
+        case Source.SAMPLES:
+            return "samples of bricks are few, or differ much"
+        case Source.CALLS:
+            return "bricks take little longer than a call of the runtime, which is subtracted"
+        case Source.RECOMPOSITION:
+            return "bricks may find other data in the caches than in the model"
+        case Source.WORKERS:
+            return "interference between bricks that run at the same time is not modelled"
+
+
+def _width(estimates: Sequence[Estimate]) -> str:
+    widths = [each.relative_uncertainty for each in estimates]
+    if max(widths) <= 1:
+        return f"±{_range(widths)}"
+    known = [each for each in estimates if each.estimate_s > 0]
+    if len(known) < len(estimates):
+        return "wider than the estimate itself"
+    low = min(each.low_s / each.estimate_s for each in known)
+    high = max(each.high_s / each.estimate_s for each in known)
+    return f"{low:.2f} to {high:.{1 if high < 10 else 0}f} times the estimate"
+
+
+def _range(shares: Sequence[float], digits: int = 0) -> str:
+    least, most = percent(min(shares), digits), percent(max(shares), digits)
+    return least if least == most else f"{least.removesuffix(' %')} to {most}"
+
+
+def _remedy(group: Sequence[_Wide]) -> str:
+    first = group[0]
+    remedy = first.interval.remedy
+    words = [each.shown.word for each in group if each.shown.word is not None]
+    command = first.shown.command(remedy, list(dict.fromkeys(words)))
+    where = "" if first.shown.place is None else f" on {printable(first.shown.place)}"
+    run = f"{where}: {command}" if words else f"{where}."
+    match remedy:
+        case Remedy.MEASURE:
+            return f"To narrow it, measure these bricks{run}"
+        case Remedy.MEASURE_ANEW:
+            quiet = " while nothing else runs" if first.main is Source.SAMPLES else ""
+            return f"To narrow it, measure all bricks anew{quiet}, into another cache{run}"
+        case Remedy.NOTHING:
+            nothing = "No measurement of bricks narrows it"
+            return f"{nothing}." if command is None else f"{nothing}; run the whole model{run}"
