@@ -1,505 +1,366 @@
-"""How accurate are estimates? Compare the zoo with whole-model runs.
+"""How accurate are estimates? Compare the zoo with whole-model runs, in pieces of any length.
 
-Writes docs/accuracy.md, the table in the README, and raw samples.
+Writes docs/accuracy.md, the table in the README, and the results of this host.
 
-    .venv/bin/python benchmarks/accuracy.py
+    .venv/bin/python benchmarks/accuracy.py --minutes 20
 
-For every number of threads and every batch size a fresh cache is filled: bricks and whole models
-are sampled in turn, model by model. Then a part of the zoo is cut at several granularities. Raw
-results go to benchmarks/results/accuracy.json, in microseconds, and each model's estimate beside
-its measured latency to benchmarks/results/accuracy_models.json, which ``--by-model`` prints. With
-44 models, it takes a quarter of an hour; run nothing else meanwhile.
+For every number of threads and every batch size, a cache of its own is filled: bricks and whole
+models are sampled in turn, some models at a time. Then a part of the zoo is cut at several
+granularities. Each piece is written at once to SYSTEM.unfinished.json in the folder of results;
+the next call goes on with the missing models. After a kill it goes on within the piece, because
+caches stay in cache/accuracy. When nothing is missing, or with ``--finish``, the file becomes
+SYSTEM.json, and the pages are written from it and from the files of all other hosts; the call
+after that begins anew. ``--by-model`` prints each model's row. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import transfer
+import accuracy_page
+from accuracy_figures import summed_up
+from accuracy_results import CALLS, Case, Conduct, Cost, Cut, Host, Row, file_of, hosts, load, save
 
-from bricks import Bench, Comparison, Measurement, ModelComparison
+from bricks import Bench, BricksError, Comparison, Measurement, ModelComparison, Target
+from bricks.estimate.comparison import repeat_error
 from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, recompose, state_of
-from bricks.estimate.uncertainty import CALL_SHARE, STATE_SHARE, composition_s
+from bricks.estimate.recompose import recompose, round_spread, state_of
+from bricks.estimate.uncertainty import composition_s
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
-from bricks.report.tables import number, percent, seconds
 from bricks.samples.call_overhead import PROBES
-from bricks.samples.machine_state import same_state, states
-from bricks.samples.statistics import median
-from bricks.zoo import entries
+from bricks.zoo import entries, entry
 
 ROOT = Path(__file__).resolve().parent.parent
-RAW = ROOT / "benchmarks" / "results" / "accuracy.json"
-MODELS = ROOT / "benchmarks" / "results" / "accuracy_models.json"
+RESULTS = ROOT / "benchmarks" / "results" / "accuracy"
+CACHE = ROOT / "cache" / "accuracy"
 PAGE = ROOT / "docs" / "accuracy.md"
 README = ROOT / "README.md"
-MARKS = ("<!-- accuracy: written by benchmarks/accuracy.py -->", "<!-- /accuracy -->")
 
-FAMILIES = {entry.name: entry.family for entry in entries()}
 # Models that are cut at several granularities: one of each kind, none of them large.
 CUT = (
     "squeezenet", "resnet18", "mobilenet_v2", "shufflenet", "inception_v1", "gluon_mobilenet025",
     "bert_mini", "gpt2", "vit_tiny", "convnext", "poolformer", "wav2vec2",
 )  # fmt: skip
-# Factors on the call overhead that are compared.
-CALLS = tuple(round(0.8 + 0.1 * i, 1) for i in range(13))
 GRANULARITIES = ("executed", "1", "2", "3", "5", "10")
 
-HEAD = """# How accurate estimates are
-
-Written by `benchmarks/accuracy.py` on {date}, on {system} with {backend}
-{version}; raw results are in `benchmarks/results/accuracy.json`, in microseconds.
-"""
-
-METHOD = """
-Each case compares the [estimates](glossary.md#estimate) of {models} of the zoo's {zoo} models, at
-[granularity](glossary.md#granularity) `executed`, with runs of the whole models. It starts with an
-empty cache, and samples models and [bricks](glossary.md#brick) in
-[alternation](measuring.md#alternating-rounds), to a precision of {precision} with 8 to {rounds}
-[rounds](glossary.md#round); latencies are medians. A brick that an earlier model shares is measured
-again only if the [machine state](glossary.md#machine-state) has changed. All figures are from one
-session: single models move by a few percent between sessions, and by more with two threads if the
-host moves virtual processors.
-
-One constant of estimates was chosen on these models ([below](#what-a-call-costs)), and two
-constants of the [intervals](#intervals).
-
-This command writes the page anew for your machine, with all models of the zoo (`--models` selects
-fewer):
-
-    .venv/bin/python benchmarks/accuracy.py
-"""
+# Models that are compared at a time.
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A comparison of the zoo at one number of threads and one batch size."""
+class Settings:
+    """What is measured, with which runtime, and where the caches are."""
 
-    threads: int
-    batch: int
-    comparison: Comparison
-    states: dict[float, int]
-    ratios: dict[str, dict[float, float]]  # by model, for each of CALLS
+    runtime: str
+    rule: StopRule
+    models: Sequence[str]
+    cases: Sequence[tuple[int, int]]  # threads, batch
+    at_once: int
+    retry: bool
+    caches: Path
 
-    @property
-    def title(self) -> str:
-        """The case in words."""
-        return f"{self.threads} {'thread' if self.threads == 1 else 'threads'}, batch {self.batch}"
+    @contextmanager
+    def bench(self, host: Host, cache: str, **changes: Any) -> Iterator[Bench]:
+        """A bench with a cache of its own, which stays between the pieces of a session."""
+        folder = self.caches / file_of(Path(), host.system).stem / host.begun.replace(":", "")
+        conditions = Conditions(rule=self.rule)
+        options = {"runtime": self.runtime, "retry": self.retry, "conditions": conditions}
+        (folder / cache).mkdir(parents=True, exist_ok=True)
+        with Bench(folder / cache, **{**options, **changes}) as bench:
+            yield bench
 
-    @property
-    def rows(self) -> list[ModelComparison]:
-        """The models that could be compared."""
-        return [row for row in self.comparison.rows if isinstance(row, ModelComparison)]
+    @contextmanager
+    def case_bench(self, host: Host, case: Case) -> Iterator[Bench]:
+        """The bench of a case."""
+        cache = f"{case.threads}-threads-batch-{case.batch}"
+        with self.bench(host, cache, threads=case.threads) as bench:
+            yield bench
 
 
-def main() -> None:
-    """Measure, and write the page and the raw results."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+class Session:
+    """A host's results while they are measured: each piece is kept in ``path``.
+
+    Pieces end when ``minutes`` have passed since the beginning of this call; there is always one.
+    """
+
+    def __init__(self, host: Host, path: Path, minutes: float | None) -> None:
+        self.host = host
+        self._path = path
+        self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        self._pieces = 0
+
+    def over(self) -> bool:
+        """Whether no other piece shall begin."""
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return late and self._pieces > 0
+
+    def keep(self, host: Host) -> None:
+        """Keep a piece more."""
+        self.host = host
+        self._pieces += 1
+        save(host, self._path)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure what lacks, and write the pages when nothing does."""
+    arguments = _parser().parse_args(words)
+    if arguments.by_model:
+        for host in hosts(arguments.results):
+            print(accuracy_page.by_model(host))
+        return
+    if arguments.pages:
+        _write_pages(arguments)
+        return
+    settings = Settings(
+        runtime=arguments.runtime,
+        rule=StopRule(precision=arguments.precision, max_rounds=arguments.max_rounds),
+        models=[entry(name).name for name in arguments.models],
+        cases=[(threads, batch) for batch in arguments.batches for threads in arguments.threads],
+        at_once=arguments.at_once,
+        retry=arguments.retry,
+        caches=arguments.cache,
+    )
+    with tempfile.TemporaryDirectory() as none, Bench(none, runtime=settings.runtime) as bench:
+        target = bench.target
+    host = _begun(target, settings, arguments.results)
+    path = file_of(arguments.results, host.system, unfinished=True)
+    if path.exists():
+        found = load(path)
+        if (differing := _differing(found, host)) is not None:
+            raise SystemExit(f"{path} was begun {differing}: do the same, or remove it")
+        host = found
+    else:
+        save(host, path)  # it names the session's caches, which a first piece may leave behind
+    session = Session(host, path, arguments.minutes)
+    if not arguments.finish and not measure(session, settings):
+        wanted = len(settings.cases) * len(settings.models)
+        left = f"{_models(session.host)} of {wanted} are there"
+        print(f"{path}: {left}; run the same command again to go on")
+        return
+    if not session.host.rows:
+        raise SystemExit(f"{path}: no model is compared yet, so nothing can be summed up")
+    host = summed_up(with_costs(session.host, settings), datetime.now(UTC).date().isoformat())
+    save(host, file_of(arguments.results, host.system))
+    path.unlink(missing_ok=True)
+    _write_pages(arguments)
+    print(f"{file_of(arguments.results, host.system)}: {_models(host)} are there; pages written")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--precision", type=float, default=0.02)
     parser.add_argument("--max-rounds", type=int, default=12)
-    parser.add_argument("--models", nargs="+", default=list(FAMILIES))
+    parser.add_argument("--models", nargs="+", default=[entry.name for entry in entries()])
+    parser.add_argument("--runtime", default="onnxruntime")
+    parser.add_argument("--at-once", type=int, default=_AT_ONCE, help="Models to a piece.")
+    parser.add_argument("--minutes", type=float, help="Begin no piece after this time.")
+    parser.add_argument("--finish", action="store_true", help="Measure no more: sum up, and write.")
+    parser.add_argument("--retry", action="store_true", help="Try again what failed.")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="The folder for caches.")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="The folder for results.")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--readme", type=Path, default=README)
+    parser.add_argument("--pages", action="store_true", help="Only write pages from the results.")
     parser.add_argument(
         "--by-model", action="store_true", help="Only print a row for each model of the results."
     )
-    arguments = parser.parse_args()
-    if arguments.by_model:
-        print(by_model(json.loads(MODELS.read_text(encoding="utf-8"))))
-        return
-    rule = StopRule(precision=arguments.precision, max_rounds=arguments.max_rounds)
-    cases, raw, rows = [], {}, {}
-    RAW.parent.mkdir(exist_ok=True)
-    for batch in arguments.batches:
-        for threads in arguments.threads:
-            with fresh(rule, threads=threads) as bench:
-                models = [bench.read(name, batch=batch) for name in arguments.models]
-                comparison = bench.compare(models)
-                states = states_of(bench, comparison)
-                case = Case(threads, batch, comparison, states, ratios_of(bench, comparison))
-                raw[case.title] = samples(bench, case)
-            cases.append(case)
-            # At once, so that nothing measured is lost whatever follows.
-            RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
-            rows[case.title] = compared(case)
-            MODELS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    cuts = granularities([n for n in CUT if n in arguments.models], rule)
-    target = cases[0].comparison.target
-    head = HEAD.format(
-        date=datetime.now(UTC).date(),
-        system=target.system.name,
+    return parser
+
+
+def _begun(target: Target, settings: Settings, results: Path) -> Host:
+    """A host of which nothing is measured; its name is that of no other one."""
+    system, key = target.system.name, target.system.key
+    there = file_of(results, system)
+    if there.exists() and load(there).key not in (None, key):
+        system = f"{system}-{key.removeprefix('s1-')[:6]}"
+    return Host(
+        system=system,
+        key=key,
         backend=target.runtime.backend,
         version=target.runtime.version,
+        begun=datetime.now(UTC).isoformat(timespec="milliseconds"),  # names its caches
+        finished=None,
+        zoo=len(entries()),
+        precision=settings.rule.precision,
+        max_rounds=settings.rule.max_rounds,
     )
-    method = METHOD.format(
-        models=len(arguments.models),
-        zoo=len(FAMILIES),
-        precision=arguments.precision,
-        rounds=arguments.max_rounds,
-    )
-    parts = [head, conclusion(cases), "", overview(cases), method]
-    parts += [calls(cases), intervals(cases), cuts]
-    parts += [largest_errors(rows), conduct(cases)]
-    parts += kept()
-    PAGE.write_text("\n".join(parts), encoding="utf-8")
-    write_readme(cases)
 
 
-@contextmanager
-def fresh(rule: StopRule, **changes: Any) -> Iterator[Bench]:
-    """A bench with an empty cache."""
-    conditions = Conditions(rule=rule)
-    with (
-        tempfile.TemporaryDirectory() as cache,
-        Bench(cache, conditions=conditions, **changes) as bench,
-    ):
-        yield bench
+def _differing(begun: Host, now: Host) -> str | None:
+    """How a session was begun that cannot go on like this; None if it can."""
+    for name in ("key", "backend", "version", "precision", "max_rounds"):
+        if getattr(begun, name) != getattr(now, name):
+            return f"with {name} {getattr(begun, name)}, not {getattr(now, name)}"
+    return None
 
 
-def states_of(bench: Bench, comparison: Comparison) -> dict[float, int]:
-    """The machine states that occurred, with the number of models run mostly in each."""
-    digests = [row.plan.digest for row in comparison.rows if isinstance(row, ModelComparison)]
-    found = bench.store.results(comparison.target.key, digests).values()
-    met = [m.state_s for m in found if isinstance(m, Measurement) and m.state_s is not None]
-    return {s: sum(same_state(s, one) for one in met) for s in states(met) if s is not None}
+def _models(host: Host) -> str:
+    """How much is measured."""
+    return f"{sum(len(case.tried) for case in host.cases)} comparisons"
 
 
-def ratios_of(bench: Bench, comparison: Comparison) -> dict[str, dict[float, float]]:
-    """Estimate over measured latency, by model, for every factor on the call overhead."""
-    found = {}
+def measure(session: Session, settings: Settings) -> bool:
+    """Measure what lacks, piece by piece; whether nothing lacks any more."""
+    if settings.retry:
+        cases = (replace(case, failures={}) for case in session.host.cases)
+        session.host = replace(session.host, cases=tuple(cases))
+    for threads, batch in settings.cases:
+        case = session.host.case(threads, batch)
+        left = [name for name in settings.models if name not in case.tried]
+        if not left:
+            continue
+        with settings.case_bench(session.host, case) as bench:
+            while left:
+                if session.over():
+                    return False
+                names, left = left[: settings.at_once], left[settings.at_once :]
+                case = case.plus(compared(bench, names, case))
+                session.keep(session.host.with_case(case))
+    return _cut(session, settings)
+
+
+def compared(bench: Bench, names: Sequence[str], case: Case) -> Case:
+    """A piece of ``case``: its models called ``names``, beside runs of them."""
+    models, failures = [], {}
+    for name in names:
+        try:
+            models.append(bench.read(name, batch=case.batch))
+        except BricksError as error:
+            failures[name] = str(error)
+    comparison = bench.compare(models)
+    read_s = {model.name: model.read_s for model in models}
+    rows = []
     for row in comparison.rows:
-        if not isinstance(row, ModelComparison):
-            continue
-        keys = [*row.plan.keys, row.plan.digest, *PROBES.values()]
-        results = bench.store.results(comparison.target.key, keys)
-        whole = results[row.plan.digest]
-        assert isinstance(whole, Measurement)
-        state_s = state_of(row.plan, results, whole)
-        of_model = {}
-        for factor in CALLS:
-            estimate = recompose(row.plan, results, state_s, in_walk_call_factor=factor)
-            assert isinstance(estimate, Estimate)
-            of_model[factor] = estimate.estimate_s / row.measured.median_s
-        found[row.model] = of_model
-    return found
-
-
-def samples(bench: Bench, case: Case) -> dict[str, Any]:
-    """Rounds of every model, and every brick's median, in microseconds to four digits."""
-    names = {row.plan.digest: row.model for row in case.rows}
-    keys = sorted({key for row in case.rows for key in row.plan.keys})
-    kept: dict[str, Any] = {"models": {}, "bricks": {}}
-    found = bench.store.results(case.comparison.target.key, [*names, *keys])
-    for key, result in found.items():
-        if not isinstance(result, Measurement):
-            continue
-        rounds = [_micro(r.latency_s) for r in result.rounds]
-        if key in names:
-            kept["models"][names[key]] = rounds
+        if isinstance(row, ModelComparison):
+            rows.append(row_of(bench, comparison, row, read_s[row.model]))
         else:
-            kept["bricks"][key] = _micro(result.latency_s())
-    return kept
+            failures[row.model] = row.error
+    conduct = Conduct(comparison.rounds, comparison.disturbed_rounds, comparison.remeasured_bricks)
+    return replace(case, rows=tuple(rows), failures=failures, conduct=conduct)
+
+
+def row_of(bench: Bench, comparison: Comparison, row: ModelComparison, read_s: float) -> Row:
+    """A compared model as it is kept: in microseconds to four digits."""
+    plan, estimate, measured = row.plan, row.estimate, row.measured
+    results = bench.store.results(
+        comparison.target.key, [*plan.keys, plan.digest, *PROBES.values()]
+    )
+    whole = results[plan.digest]
+    assert isinstance(whole, Measurement)
+    state_s, noise = state_of(plan, results, whole), repeat_error(whole)
+    ratios = []
+    for factor in CALLS:
+        found = recompose(plan, results, state_s, in_walk_call_factor=factor)
+        assert isinstance(found, Estimate)
+        ratios.append(round(found.estimate_s / measured.median_s, 4))
+    total_s = estimate.estimate_s - estimate.call_overhead_s
+    composing_s = composition_s(total_s, len(plan.occurrences), estimate.call_overhead_s)
+    return Row(
+        model=row.model,
+        occurrences=len(plan.occurrences),
+        bricks=len(plan.keys),
+        measured_us=_micro(measured.median_s),
+        measured_low_us=_micro(measured.low_s),
+        measured_high_us=_micro(measured.high_s),
+        estimate_us=_micro(estimate.estimate_s),
+        low_us=_micro(estimate.low_s),
+        high_us=_micro(estimate.high_s),
+        ratio=round(row.ratio, 4),
+        state_us=None if state_s is None else _micro(state_s),
+        other_state_share=round(estimate.other_state_share, 4),
+        noise=None if noise is None else round(noise, 4),
+        composing_us=_micro(composing_s),
+        read_s=round(read_s, 4),
+        by_factor=tuple(ratios),
+    )
 
 
 def _micro(latency_s: float, digits: int = 4) -> float:
     return float(f"{latency_s * 1e6:.{digits}g}")
 
 
-def conclusion(cases: Sequence[Case]) -> str:
-    """The errors over all cases, in words."""
-    rows = [row for case in cases for row in case.rows]
-    errors = [abs(row.ratio - 1) for row in rows]
-    inside = sum(abs(_miss_s(row)) <= _half_s(row) for row in rows) / len(rows)
-    return (
-        f"Half of all estimates are within {percent(median(errors))} of the measured latency and"
-        f" 95 % within {percent(_quantile(errors, 0.95))}; the worst is {percent(max(errors))} off."
-        f" {percent(inside, 0)} of the measured latencies lie inside the estimate's interval."
-    )
-
-
-def overview(cases: Sequence[Case]) -> str:
-    """One row for each case, one for all of them."""
-    lines = [
-        "| | median error | 95th percentile | worst | geometric mean | noise floor"
-        " | inside the interval |",
-        "|---|--:|--:|--:|--:|--:|--:|",
-    ]
-    for case in cases:
-        s = case.comparison.summary
-        values = (s.median_abs_error, s.p95_abs_error, s.max_abs_error)
-        lines.append(
-            f"| {case.title} | {' | '.join(percent(v) for v in values)}"
-            f" | {number(s.geomean_ratio, 3)} | {percent(s.noise_floor)}"
-            f" | {percent(s.interval_hit_rate, 0)} |"
-        )
-    rows = [row for case in cases for row in case.rows]
-    errors = sorted(abs(row.ratio - 1) for row in rows)
-    late = errors[math.ceil(0.95 * len(errors)) - 1]
-    geomean = math.exp(sum(math.log(row.ratio) for row in rows) / len(rows))
-    inside = sum(abs(_miss_s(row)) <= _half_s(row) for row in rows) / len(rows)
-    lines.append(
-        f"| all {len(rows)} | {percent(median(errors))} | {percent(late)} | {percent(errors[-1])}"
-        f" | {number(geomean, 3)} | | {percent(inside, 0)} |"
-    )
-    lines += [
-        "",
-        "Error is |estimate / measured - 1|. The noise floor is the error of whole models against"
-        " themselves, between two series that were sampled in alternation in the same session.",
-    ]
-    lost = [f"{case.title}: {r.error}" for case in cases for r in case.comparison.rows
-            if not isinstance(r, ModelComparison)]  # fmt: skip
-    return "\n".join([*lines, *(f"\nNot compared: {text}" for text in lost)])
-
-
-def _miss_s(row: ModelComparison) -> float:
-    return row.measured.median_s - row.estimate.estimate_s
-
-
-def _half_s(row: ModelComparison) -> float:
-    return (row.estimate.high_s - row.estimate.low_s) / 2
-
-
-def _needed(row: ModelComparison) -> float:
-    """The factor by which the composition part of intervals would have to be wider."""
-    part = _composing_s(row)
-    return max(0.0, abs(_miss_s(row)) - (_half_s(row) - part)) / part
-
-
-def _composing_s(row: ModelComparison) -> float:
-    estimate = row.estimate
-    total_s = estimate.estimate_s - estimate.call_overhead_s
-    return composition_s(total_s, len(row.plan.occurrences), estimate.call_overhead_s)
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
-
-
-def calls(cases: Sequence[Case]) -> str:
-    """The effect of the chosen factor on the call overhead; families are left out of the fit."""
-    every = [(FAMILIES[model], of) for case in cases for model, of in case.ratios.items()]
-
-    def best(kept: Sequence[dict[float, float]]) -> float:
-        return min(CALLS, key=lambda f: sum(abs(of[f] - 1) for of in kept))
-
-    left_out = {
-        family: best([of for other, of in every if other != family])
-        for family in sorted({family for family, _ in every})
-    }
-    chosen = sorted(set(left_out.values()))
-    rows = {
-        "1, what the probes say": [of[1.0] for _, of in every],
-        f"{number(IN_WALK_CALL_FACTOR, 1)}, as shipped": [
-            of[IN_WALK_CALL_FACTOR] for _, of in every
-        ],
-        f"best for all *other* families ({', '.join(number(f, 1) for f in chosen)})": [
-            of[left_out[family]] for family, of in every
-        ],
-    }
-    lines = [
-        "## What a call costs",
-        "",
-        "An estimate subtracts the cost of a runtime call from every brick. The cost is"
-        " [measured by probes](measuring.md#what-a-call-costs) and multiplied by a factor that was"
-        " chosen once, in an earlier session over the same models.",
-        "",
-        "| factor | median error | 95th percentile | worst | geometric mean |",
-        "|---|--:|--:|--:|--:|",
-    ]
-    for name, ratios in rows.items():
-        errors = sorted(abs(r - 1) for r in ratios)
-        late = errors[math.ceil(0.95 * len(errors)) - 1]
-        geomean = math.exp(sum(math.log(r) for r in ratios) / len(ratios))
-        lines.append(
-            f"| {name} | {percent(median(errors))} | {percent(late)} | {percent(errors[-1])}"
-            f" | {number(geomean, 3)} |"
-        )
-    fitted = best([of for _, of in every])
-    return "\n".join([*lines, "", f"In this session the best factor is {number(fitted, 1)}.", ""])
-
-
-def intervals(cases: Sequence[Case]) -> str:
-    """How often intervals hold the latency; families are left out of the fit of their width."""
-    rows = [row for case in cases for row in case.rows]
-    bare = sum(abs(_miss_s(r)) <= _half_s(r) - _composing_s(r) for r in rows) / len(rows)
-    shipped = sum(abs(_miss_s(r)) <= _half_s(r) for r in rows) / len(rows)
-    hits, widths = [], []
-    for family in sorted({FAMILIES[row.model] for row in rows}):
-        others = [_needed(row) for row in rows if FAMILIES[row.model] != family]
-        scale = _quantile(others, 0.95)
-        for row in rows:
-            if FAMILIES[row.model] == family:
-                half_s = _half_s(row) + (scale - 1) * _composing_s(row)
-                hits.append(abs(_miss_s(row)) <= half_s)
-                widths.append(half_s / row.estimate.estimate_s)
-    left_out = percent(sum(hits) / len(hits), 0)
-    everything = _quantile([_needed(row) for row in rows], 0.95)
-    shown = median([_half_s(row) / row.estimate.estimate_s for row in rows])
-    return f"""## Intervals
-
-An [interval](measuring.md#intervals) should contain the measured latency in 95 % of all cases. Its
-first part is the spread of the samples. Its second part covers errors of recomposition:
-{percent(STATE_SHARE)} of the latency, and {number(CALL_SHARE)} times a call's overhead for each
-occurrence (`bricks/estimate/uncertainty.py`).
-
-| width | inside | median half-width |
-|---|--:|--:|
-| samples alone | {percent(bare, 0)} | |
-| as shipped | {percent(shipped, 0)} | {percent(shown)} |
-| second part scaled, by 95 % of *other* families | {left_out} | {percent(median(widths))} |
-
-In this session the second part would have to be {number(everything)} times as wide to hold 95 % of
-all cases.
-"""
-
-
-def granularities(names: Sequence[str], rule: StopRule) -> str:
-    """Errors and cost of estimates of some models, by granularity; one thread."""
-    lines = [
-        "## Granularities",
-        "",
-        f"{len(names)} models ({', '.join(names)}) with 1 thread and batch 1, cut into `executed`"
-        " nodes, and into bricks of at most N layers of the source graph as in the DLBricks paper."
-        " Each brick runs with all of the runtime's optimisations.",
-        "",
-        "| granularity | bricks | occurrences | median error | worst | geometric mean"
-        " | latencies, models / bricks | wall time of bricks |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
-    ]
+def _cut(session: Session, settings: Settings) -> bool:
+    """Cut some models at each granularity, a piece each; whether none lacks any more."""
+    names = [name for name in CUT if name in settings.models]
+    if not names:
+        return True
     for granularity in GRANULARITIES:
-        with fresh(rule, threads=1, granularity=granularity) as bench:
+        if granularity in {cut.granularity for cut in session.host.cuts}:
+            continue
+        if session.over():
+            return False
+        changes = {"threads": 1, "granularity": granularity}
+        with settings.bench(session.host, f"granularity-{granularity}", **changes) as bench:
             s = bench.compare([bench.read(name) for name in names]).summary
-        lines.append(
-            f"| {granularity} | {s.bricks} | {s.occurrences} | {percent(s.median_abs_error)}"
-            f" | {percent(s.max_abs_error)} | {number(s.geomean_ratio, 3)}"
-            f" | {number(s.speedup_latency)} | {seconds(s.bricks_wall_s)} |"
+        if s.median_abs_error is None or s.max_abs_error is None or s.geomean_ratio is None:
+            continue  # nothing could be compared
+        cut = Cut(
+            granularity=granularity,
+            bricks=s.bricks,
+            occurrences=s.occurrences,
+            median_error=round(s.median_abs_error, 5),
+            worst_error=round(s.max_abs_error, 5),
+            geomean_ratio=round(s.geomean_ratio, 5),
+            speedup_latency=round(s.speedup_latency or 0.0, 4),
+            bricks_wall_s=round(s.bricks_wall_s, 3),
         )
-    return "\n".join([*lines, ""])
+        host = session.host
+        session.keep(replace(host, cut_models=names, cuts=(*host.cuts, cut)))
+    return True
 
 
-def compared(case: Case) -> list[dict[str, Any]]:
-    """Each model's estimate and interval beside its measured latency, as a reader needs them."""
-    return [
-        {
-            "model": row.model,
-            "occurrences": len(row.plan.occurrences),
-            "bricks": len(row.plan.keys),
-            "measured_us": _micro(row.measured.median_s, 3),
-            "estimate_us": _micro(row.estimate.estimate_s, 3),
-            "low_us": _micro(row.estimate.low_s, 3),
-            "high_us": _micro(row.estimate.high_s, 3),
-            "ratio": round(row.ratio, 3),
-        }
-        for row in case.rows
-    ]
+def with_costs(host: Host, settings: Settings) -> Host:
+    """With the cost of each case, from its cache; without it where the cache is gone."""
+    for case in host.cases:
+        with settings.case_bench(host, case) as bench:
+            host = host.with_case(replace(case, cost=cost_of(bench, case)))
+    return host
 
 
-def by_model(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """A table for each case, with a row for each model."""
-    parts = []
-    for title, rows in results.items():
-        lines = [
-            f"## {title}",
-            "",
-            "| model | occurrences | bricks | measured | estimate | interval | ratio |",
-            "|---|--:|--:|--:|--:|--:|--:|",
-        ]
-        for row in rows:
-            shown = [seconds(row[f"{name}_us"] / 1e6) for name in ("measured", "estimate")]
-            interval = " … ".join(seconds(row[f"{name}_us"] / 1e6) for name in ("low", "high"))
-            cells = [row["model"], str(row["occurrences"]), str(row["bricks"]), *shown, interval]
-            lines.append(f"| {' | '.join([*cells, number(row['ratio'], 3)])} |")
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
+def cost_of(bench: Bench, case: Case) -> Cost | None:
+    """What measuring the models of a case cost, and what their bricks did."""
+    names = {row.model for row in case.rows}
+    target = bench.target.key
+    plans = {p.model: (p, s) for p, s in bench.store.plans(target, "executed") if p.model in names}
+    keys = {key for plan, _ in plans.values() for key in plan.keys}
+    digests = [plan.digest for plan, _ in plans.values()]
+    found = bench.store.results(target, sorted({*keys, *digests}))
+    wholes = [m for digest in digests if isinstance(m := found.get(digest), Measurement)]
+    parts = [m for key in keys if isinstance(m := found.get(key), Measurement)]
+    if not parts or len(wholes) < len(names):
+        return None
+    read_s = sum(row.read_s or 0.0 for row in case.rows)
+    parts_s = sum(part.wall_s for part in parts) + sum(wall_s for _, wall_s in plans.values())
+    whole_s = sum(round_spread(whole).median_s for whole in wholes)
+    return Cost(
+        speedup_latency=round(whole_s / sum(round_spread(part).median_s for part in parts), 4),
+        models_wall_s=round(read_s + sum(whole.wall_s for whole in wholes), 3),
+        bricks_wall_s=round(read_s + parts_s, 3),
+    )
 
 
-def largest_errors(results: Mapping[str, Sequence[Mapping[str, Any]]], *, most: int = 10) -> str:
-    """The models with the largest errors of each case."""
-    worst = [
-        sorted(rows, key=lambda row: -abs(row["ratio"] - 1))[:most] for rows in results.values()
-    ]
-    lines = [
-        "## Largest errors",
-        "",
-        "Models with the largest errors, as estimate over measured latency. All models, with",
-        "measured latency, estimate and interval to three digits, are in",
-        "`benchmarks/results/accuracy_models.json`; `benchmarks/accuracy.py --by-model` prints"
-        " them.",
-        "",
-        f"| {' | '.join(f'{title} | ratio' for title in results)} |",
-        f"|{'---|--:|' * len(results)}",
-    ]
-    for each in zip(*worst, strict=True):
-        cells = [cell for row in each for cell in (row["model"], number(row["ratio"], 3))]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
-
-
-def conduct(cases: Sequence[Case]) -> str:
-    """How the measurements of each case went."""
-    lines = [
-        "## Conduct of the measurements",
-        "",
-        "Disturbed rounds were left out; some bricks are measured again after a change of state.",
-        "Machine states are named by the latency of the reference workload. Ratios are those of",
-        "all models to all unique bricks.",
-        "",
-        "| | disturbed rounds | measured again | machine states | ratio of latencies"
-        " | ratio of wall times |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    for case in cases:
-        comparison, s = case.comparison, case.comparison.summary
-        met = ", ".join(f"{seconds(state)} ({n} models)" for state, n in case.states.items())
-        lines.append(
-            f"| {case.title} | {comparison.disturbed_rounds} of {comparison.rounds}"
-            f" | {comparison.remeasured_bricks} | {met} | {number(s.speedup_latency)}"
-            f" | {number(s.speedup_wall)} ({seconds(s.models_wall_s)} /"
-            f" {seconds(s.bricks_wall_s)}) |"
-        )
-    return "\n".join([*lines, ""])
-
-
-def kept() -> list[str]:
-    """The part of the page that benchmarks/transfer.py wrote."""
-    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    begin, end = transfer.MARKS
-    return [text[text.index(begin) : text.index(end) + len(end)] + "\n"] if begin in text else []
-
-
-def write_readme(cases: Sequence[Case]) -> None:
-    """Write the summary table between the marks in the README."""
-    target = cases[0].comparison.target
-    models = len(cases[0].comparison.rows)
-    which = f"The {models}" if models == len(FAMILIES) else f"{models} of the"
-    lines = [
-        overview(cases).split("\n\n")[0],
-        "",
-        f"{which} shipped models, CNNs and transformers, on {target.system.name} with"
-        f" {target.runtime.backend} {target.runtime.version}: |estimate / measured - 1|. From"
-        " `benchmarks/accuracy.py`; see [how accurate estimates are](docs/accuracy.md).",
-    ]
-    put_into_readme(MARKS, "\n".join(lines))
-
-
-def put_into_readme(marks: tuple[str, str], what: str) -> None:
-    """Replace the text between two marks with ``what``."""
-    text = README.read_text(encoding="utf-8")
-    before, rest = text.split(marks[0])
-    after = rest.split(marks[1])[1]
-    README.write_text(f"{before}{marks[0]}\n{what}\n{marks[1]}{after}", encoding="utf-8")
+def _write_pages(arguments: argparse.Namespace) -> None:
+    """Write the page and the README's table from the results of all hosts."""
+    known = hosts(arguments.results)
+    before = arguments.page.read_text(encoding="utf-8") if arguments.page.exists() else ""
+    arguments.page.write_text(accuracy_page.page(known, before), encoding="utf-8")
+    readme = arguments.readme.read_text(encoding="utf-8")
+    arguments.readme.write_text(accuracy_page.readme(known, readme), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted: run the same command again to go on") from None

@@ -6,6 +6,8 @@ import json
 import sys
 
 import accuracy
+import accuracy_page
+import accuracy_results
 import cost
 import cost_page
 import pytest
@@ -38,13 +40,16 @@ def test_the_rows_of_all_targets_can_be_printed(
     assert printed.count("\n| ") == len(results) + 2
 
 
-def test_the_page_about_accuracy_names_the_largest_errors_of_all_models(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = json.loads(accuracy.MODELS.read_text(encoding="utf-8"))
-    assert accuracy.largest_errors(found) in accuracy.PAGE.read_text(encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["accuracy.py", "--by-model"])
-    accuracy.main()
+def test_the_page_about_accuracy_and_the_readme_are_written_from_the_results() -> None:
+    hosts = accuracy_results.hosts(accuracy.RESULTS)
+    page, readme = (p.read_text(encoding="utf-8") for p in (accuracy.PAGE, accuracy.README))
+    assert accuracy_page.page(hosts, page) == page
+    assert accuracy_page.readme(hosts, readme) == readme
+
+
+def test_the_rows_of_all_compared_models_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    accuracy.main(["--by-model"])
     printed = capsys.readouterr().out
-    for rows in found.values():
-        assert all(printed.count(f"| {row['model']} |") == len(found) for row in rows)
+    hosts = accuracy_results.hosts(accuracy.RESULTS)
+    assert hosts
+    assert printed.count("\n| ") == sum(len(host.rows) + len(host.cases) for host in hosts)
