@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import wild
 from onnx import numpy_helper
 
 from bricks import Bench, read_model
@@ -314,7 +315,7 @@ def page(results: Sequence[Result]) -> str:
         "",
     ]
     lines += _reasons(text for r in results if not r.runs for text in _refusals(r))
-    return "\n".join([*lines, *damaged()]) + "\n"
+    return "\n".join([*lines, "", *wild.section(), *damaged()]) + "\n"
 
 
 def damaged() -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import subprocess
 import sys
 import tarfile
@@ -22,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import onnxruntime
@@ -29,9 +31,13 @@ import onnxruntime
 from bricks import Bench, ModelComparison, read_model
 from bricks.errors import BricksError
 from bricks.graph.model import Model
+from bricks.report.tables import number, percent, seconds
+from bricks.samples.statistics import median
 
 RECIPE = Path(__file__).with_suffix(".json")
 FOUND = Path(__file__).resolve().parents[1] / "docs" / "wild.json"
+PAGE = FOUND.with_name("conformance.md")
+MARKS = ("<!-- wild: written by tools/wild.py -->", "<!-- /wild -->")
 THREADS = (1, 2)
 
 
@@ -165,6 +171,74 @@ def compared(rows: Sequence[dict[str, Any]], models: Sequence[Model], threads: i
                 of[each.model][f"{threads} threads"] = {"error": each.error}
 
 
+def section() -> list[str]:
+    """The section of docs/conformance.md about these models, from what was found."""
+    if not FOUND.is_file():
+        return []
+    found = json.loads(FOUND.read_text(encoding="utf-8"))
+    rows = found["models"]
+    packages = {row["package"] for row in rows}
+    exporters = {row["exporter"].split()[0] for row in rows if row["exporter"] != "not stated"}
+    lines = [
+        MARKS[0],
+        "## Trained models from packages",
+        "",
+        f"Written by `make wild`: {len(rows)} trained models that {len(packages)} packages on PyPI"
+        f" ship, from {len(exporters)} exporters ({', '.join(sorted(exporters))})."
+        " `tools/wild.json` names packages, files and digests, and the sizes of inputs that the files leave open."
+        " `exact` and `close` are as above; ratios are those of [estimates](glossary.md#estimate)"
+        f" to runs of the whole models, with ONNX Runtime {found['onnxruntime']} on"
+        f" {found['system']} ({found['date']}).",
+        "",
+        "| | median error | 95th percentile | worst | geometric mean | inside the interval |",
+        "|---|--:|--:|--:|--:|--:|",
+        *(_summary(rows, threads) for threads in THREADS),
+        "",
+        "| model | package | exporter | occurrences | bricks | chained | 1 thread | ratio"
+        " | 2 threads | ratio |",
+        "|---|---|---|--:|--:|---|--:|--:|--:|--:|",
+        *(_row(row) for row in rows if not row["refused"]),
+        "",
+    ]
+    refused = [row for row in rows if row["refused"]]
+    lines += [f"Refused: {row['name']}: {row['refused']}" for row in refused] or [
+        "None is refused."
+    ]
+    return [*lines, MARKS[1]]
+
+
+def _summary(rows: Sequence[Mapping[str, Any]], threads: int) -> str:
+    cells = [c for row in rows if (c := row.get(f"{threads} threads")) and "ratio" in c]
+    errors = sorted(abs(cell["ratio"] - 1) for cell in cells)
+    late = errors[math.ceil(0.95 * len(errors)) - 1]
+    inside = sum(c["low_s"] <= c["measured_latency_s"] <= c["high_s"] for c in cells) / len(cells)
+    mean = geometric_mean([cell["ratio"] for cell in cells])
+    title = "1 thread" if threads == 1 else f"{threads} threads"
+    shown = [percent(median(errors)), percent(late), percent(errors[-1]), number(mean, 3)]
+    return f"| {title} | {' | '.join(shown)} | {percent(inside, 0)} |"
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    chained = "exact" if row["exact"] else "close"
+    cells = [row["name"], row["package"], row["exporter"], row["occurrences"], row["bricks"]]
+    cells.append(chained)
+    for threads in THREADS:
+        cell = row[f"{threads} threads"]
+        if "error" in cell:
+            cells += [cell["error"], "–"]
+        else:
+            cells += [seconds(cell["measured_latency_s"]), number(cell["ratio"], 3)]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def write_section() -> None:
+    """Replace the section in docs/conformance.md."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, rest = text.split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    PAGE.write_text(before + "\n".join(section()) + after, encoding="utf-8")
+
+
 def main() -> None:
     """Fetch, examine, compare, and write the page's data."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -192,7 +266,9 @@ def main() -> None:
         "system": system,
         "models": rows,
     }
-    options.json.write_text(json.dumps(result, indent=1) + "\n")
+    options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.json == FOUND:
+        write_section()
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.synthesis import Pool
+from bricks.graph.topology import subgraphs
 from bricks.graph.view import (
     graph_of,
     parse_model,
@@ -84,7 +85,10 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
         chained[number] if number in chained else _array(constants[name], name, arrays)
         for name, number in zip(graph.outputs, plan.outputs, strict=True)
     ]
-    facts = compare(expected, actual, bitwise=cut.executed and groups is None)
+    # What a runtime folds inside a subgraph it packs for its kernels, unlike the same constant in a
+    # brick, where it is outside: sums may then be in another order.
+    packed = any(subgraphs(node) for node in graph.nodes)
+    facts = compare(expected, actual, bitwise=cut.executed and groups is None and not packed)
     if not cut.executed and not within_tolerance(facts):
         expected = backend.evaluate(parse_model(model.skeleton), weights, given, optimize=False)
         plain = compare(expected, actual, bitwise=False)
