@@ -93,10 +93,13 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
 
 
 def synthetic_inputs(graph: Graph, given: Collection[str] = ()) -> list[str]:
-    """Integer inputs without ``given`` values, for which no synthetic value is safe."""
+    """Integer inputs without ``given`` values, for which no synthetic value is known to be safe.
+
+    A single integer, such as a sampling rate, may choose what is run.
+    """
     names = [n for n in graph.inputs if n not in given and "INT" in graph.types[n].dtype]
     safe = integer_ranges(graph, names)
-    return [name for name in names if name not in safe]
+    return [n for n in names if n not in safe or graph.types[n].elements == 1]
 
 
 def observations(graph: Graph, observed: Collection[str], given: Collection[str] = ()) -> list[str]:

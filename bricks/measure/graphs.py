@@ -32,6 +32,9 @@ from bricks.samples.profile import Profile, profile_of
 # that are read from a disk; a profile takes several runs.
 _TIMES = {"verify": 20, "profile": 20}
 
+# Characters of a runtime's own words that are kept where a remedy follows them.
+_MAX_REASON = 300
+
 
 @dataclass(frozen=True, slots=True)
 class _Cuttable:
@@ -88,7 +91,10 @@ class Graphs:
             return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)
         except WorkerError as error:
             text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
-            raise WorkerError(f"{of.name}: {text}{explain_failure(of, text)}") from error
+            remedy = explain_failure(of, text)
+            if remedy and len(text) > _MAX_REASON:  # else the line may lose its end
+                text = f"{text[: _MAX_REASON - 1]}…"
+            raise WorkerError(f"{of.name}: {text}{remedy}") from error
 
     def profile(self, job: Job) -> Profile:
         """The runtime's own profile of a run of the job's whole model."""

@@ -85,3 +85,12 @@ def test_what_cannot_run_at_all_is_still_refused(path: Path, tmp_path: Path) -> 
         read = bench.read(path, shapes={"x": (2, 7)}, values={"rate": np.array(16000)})
         with pytest.raises(WorkerError, match="model: onnxruntime failed while"):
             bench.decompose(read)
+
+
+def test_what_fails_on_a_value_that_was_made_up_says_which(path: Path, tmp_path: Path) -> None:
+    proto = onnx.load(path)
+    proto.graph.initializer[1].CopyFrom(constant("slow", 1))  # what the made up rate may be
+    with Bench(tmp_path / "cache", threads=1, conditions=ONCE) as bench:
+        read = bench.read(save(proto, tmp_path, "slow.onnx"), shapes={"x": (2, 16)})
+        with pytest.raises(WorkerError, match=r"made up was 'rate': say with --value"):
+            bench.decompose(read)
