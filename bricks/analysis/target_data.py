@@ -20,6 +20,7 @@ from bricks.predict.prediction import Predictions
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement, common_state
 from bricks.samples.state_correction import StateCorrection
+from bricks.samples.state_model import StateModel
 from bricks.samples.statistics import NORMAL_95, half_width, median, pooled_deviation
 from bricks.system.target import Target
 
@@ -35,6 +36,7 @@ class TargetData:
     """The data of one target: plans by the models' digests, and measurements.
 
     ``name`` is how messages refer to it. ``predictions`` are of bricks that were never tried.
+    ``states`` is how its latencies change between machine states; None where all are of one state.
     """
 
     name: str
@@ -42,6 +44,7 @@ class TargetData:
     plans: Mapping[str, Plan]
     results: Results
     predictions: Predictions
+    states: StateModel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class TargetLatencies:
         # The median of this target's own rounds: drift between the two targets stays in ratios.
         used = [r.state_s for m in parts.values() for r in m.used_rounds(state_s)]
         self.state_s = state_s if state_s is None else dominant_state(used)
-        correction = StateCorrection(parts.values(), self.state_s)
+        correction = StateCorrection(parts.values(), self.state_s, data.states)
         rounds_s = {key: correction.rounds_s(m) for key, m in parts.items()}
         deviation = _SINGLE
         if any(len(of) > 1 for of in rounds_s.values()):
@@ -94,13 +97,10 @@ class TargetLatencies:
         middle_s = median(rounds_s)
         sampled = half_width(rounds_s, deviation) / NORMAL_95 / middle_s
         other_state = not part.known_in(self.state_s)
-        relative_uncertainty = factor.relative_uncertainty / NORMAL_95
         return BrickLatency(
-            latency_s=middle_s * factor.middle,
-            independent_sd=math.hypot(
-                sampled, BRICK_DRIFT, 0.0 if other_state else relative_uncertainty
-            ),
-            shared_sd=relative_uncertainty if other_state else 0.0,
+            latency_s=middle_s,
+            independent_sd=math.hypot(sampled, BRICK_DRIFT, factor.independent_sd),
+            shared_sd=factor.shared_sd,
             rounds=len(rounds_s),
             other_state=other_state,
             disturbed=all(r.disturbed for r in part.used_rounds(self.state_s)),
@@ -109,7 +109,9 @@ class TargetLatencies:
     def recomposed(self, plan: Plan) -> Estimate | IncompleteEstimate:
         """The latency of ``plan``."""
         data = self.data
-        return recompose(plan, data.results, self.state_s, predictions=data.predictions)
+        return recompose(
+            plan, data.results, self.state_s, predictions=data.predictions, states=data.states
+        )
 
     def disturbed_share(self, plan: Plan) -> float:
         """The share of the measured part of ``plan`` that has disturbed rounds only."""

@@ -17,6 +17,8 @@ from bricks.decompose.titles import titles
 from bricks.errors import BricksError, StoreError, UsageError
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import PROBES
+from bricks.samples.machine_state import dominant_state
+from bricks.samples.measurement import Measurement
 from bricks.session.latency_model import LatencyModel
 from bricks.store import Store
 from bricks.system.names import names_of, target_named
@@ -124,11 +126,15 @@ def target_data(
     results = store.results(target.key, [*keys, *PROBES.values()])
     meant = [plans[digest] for digest in digests if digest in plans]
     missing = sorted({key for plan in meant for key in plan.keys} - results.keys())
-    predictions = Predictions()
-    if missing:  # learning takes a while
-        cut = meant[0].granularity
-        predictions = LatencyModel(store, target.key, cut).predictions(missing)
-    return TargetData(name, target, plans, results, predictions)
+    known = [result for result in results.values() if isinstance(result, Measurement)]
+    state_s = dominant_state(m.state_s for m in known)
+    changed = not all(m.known_in(state_s) for m in known)
+    predictions, states = Predictions(), None
+    if missing or (meant and changed):  # learning takes a while
+        latency_model = LatencyModel(store, target.key, meant[0].granularity)
+        predictions = latency_model.predictions(missing)
+        states = latency_model.states(keys) if changed else None
+    return TargetData(name, target, plans, results, predictions, states)
 
 
 def _meant(

@@ -20,8 +20,10 @@ from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import LONG, PROBES, SHORT, call_overhead_s
 from bricks.samples.measurement import Failure, Measurement, common_state
 from bricks.samples.state_correction import Factor, StateCorrection
+from bricks.samples.state_model import StateModel
 from bricks.samples.statistics import (
     MIN_RANKED,
+    NORMAL_95,
     Spread,
     half_width,
     pooled_deviation,
@@ -60,16 +62,29 @@ def state_of(
     return common_state(anchors, parts, plan.counts)
 
 
+def all_known_in(
+    plan: Plan, results: Results, predictions: Predictions, state_s: float | None
+) -> bool:
+    """Whether nothing of ``plan`` must be corrected from another machine state."""
+    parts = _parts(plan, results) | _predicted_parts(plan, results, predictions)
+    return all(part.known_in(state_s) for part in parts.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Latencies:
     """The latency of each brick of a plan in one machine state, by key, in seconds.
 
     All of ``spreads`` include a ``call`` of the runtime; :meth:`net_s` subtracts
-    ``in_walk_call_factor`` times its cost. ``predicted`` are the bricks that were not measured,
-    ``other_state`` those that were measured in another state only.
+    ``in_walk_call_factor`` times its cost. They hold the errors that each brick has of its own.
+    ``shared_s`` is half the width of the interval of the error that corrections from another state
+    have in common, for each brick of which one was applied, and ``all_shared_s`` that of the sum of
+    all occurrences. ``predicted`` are the bricks that were not measured, ``other_state`` those that
+    were measured in another state only.
     """
 
     spreads: Mapping[str, Spread]
+    shared_s: Mapping[str, float]
+    all_shared_s: float
     call: Spread
     predicted: frozenset[str]
     other_state: frozenset[str]
@@ -94,8 +109,11 @@ class Latencies:
 
     def net(self, key: str) -> Spread:
         """The contribution of one occurrence of a brick to a model."""
-        found = self.spreads[key]
-        median_s, low_s, high_s = map(self.net_s, (found.median_s, found.low_s, found.high_s))
+        found, shared_s = self.spreads[key], self.shared_s.get(key, 0.0)
+        below_s = math.hypot(found.median_s - found.low_s, shared_s)
+        above_s = math.hypot(found.high_s - found.median_s, shared_s)
+        ends = found.median_s, found.median_s - below_s, found.median_s + above_s
+        median_s, low_s, high_s = map(self.net_s, ends)
         return Spread(median_s, low_s, high_s, found.count)
 
 
@@ -105,6 +123,7 @@ def latencies(
     state_s: float | None = None,
     *,
     predictions: Predictions | None = None,
+    states: StateModel | None = None,
     in_walk_call_factor: float = IN_WALK_CALL_FACTOR,
 ) -> Latencies:
     """The latencies of ``plan``'s measured or predicted bricks; see :func:`recompose`."""
@@ -112,14 +131,25 @@ def latencies(
     parts, predicted = _parts(plan, results), _predicted_parts(plan, results, predictions)
     if state_s is None:
         state_s = state_of(plan, results, predictions=predictions)
-    correction = StateCorrection(parts.values(), state_s)
-    spreads = _spreads(parts, correction)
-    for key, measurement in predicted.items():
-        factor = correction.factor(measurement)
-        spreads[key] = _translated(predictions.of[key].spread(), factor)
+    correction = StateCorrection(parts.values(), state_s, states)
+    factors = {key: correction.factor(m) for key, m in (parts | predicted).items()}
+    spreads = _spreads(parts, correction, factors)
+    for key in predicted:
+        own = replace(factors[key], shared_sd=0.0)
+        spreads[key] = _translated(predictions.of[key].spread(), own)
+    shared_s = {
+        key: NORMAL_95 * factor.shared_sd * spreads[key].median_s
+        for key, factor in factors.items()
+        if factor.shared_sd > 0
+    }
     probed = all(isinstance(results.get(key), Measurement) for key in PROBES.values())
     return Latencies(
         spreads,
+        shared_s,
+        all_shared_s=NORMAL_95
+        * correction.shared_s(
+            (m, plan.counts[key] * spreads[key].median_s) for key, m in (parts | predicted).items()
+        ),
         call=call_cost(results) if probed else Spread(0.0, 0.0, 0.0, 0),
         predicted=frozenset(predicted),
         other_state=frozenset(k for k, m in (parts | predicted).items() if not m.known_in(state_s)),
@@ -136,6 +166,7 @@ class Basis:
     predictions: Predictions = field(default_factory=Predictions)
     construction: Construction | None = None
     state_s: float | None = None
+    states: StateModel | None = None
 
     def estimate(self) -> Estimate | IncompleteEstimate:
         """The model's latency."""
@@ -144,6 +175,7 @@ class Basis:
             self.results,
             self.state_s,
             predictions=self.predictions,
+            states=self.states,
             construction=self.construction,
         )
 
@@ -161,6 +193,7 @@ def recompose(
     state_s: float | None = None,
     *,
     predictions: Predictions | None = None,
+    states: StateModel | None = None,
     in_walk_call_factor: float = IN_WALK_CALL_FACTOR,
     construction: Construction | None = None,
 ) -> Estimate | IncompleteEstimate:
@@ -168,21 +201,28 @@ def recompose(
 
     The estimate is for the machine state ``state_s``; if None, for the state in which most is
     known. A brick that was not measured in that state counts with its latency in another state,
-    corrected (see :mod:`bricks.samples.state_correction`). A brick that was never measured counts
+    corrected as ``states`` says (see :mod:`bricks.samples.state_model`), or if None, by what
+    ``plan``'s own bricks show. A brick that was never measured counts
     with its latency in ``predictions``; one that failed is a gap. ``in_walk_call_factor`` times the
     probes' call cost is subtracted from each brick. ``construction`` says how occurrences run in
     parallel; if None, they run one after another.
 
-    The sampling errors of different bricks are independent: they add up as squares do. Errors
-    common to all bricks add up linearly: the cost of a call, the common error of predictions, the
-    correction between machine states, and the error of recomposing itself. Measurements of bricks
+    The sampling errors of different bricks are independent, and so is most of the error of their
+    corrections between machine states: they add up as squares do. Errors common to all bricks add
+    up linearly: the cost of a call, the common errors of predictions and of corrections, and the
+    error of recomposing itself. Measurements of bricks
     do not show how occurrences that run in parallel affect each other (caches, memory, clock): so a
     parallel estimate's interval reaches from the bound that no schedule can beat to the latency
     without any overlap.
     """
     counts, predictions = plan.counts, predictions or Predictions()
     found = latencies(
-        plan, results, state_s, predictions=predictions, in_walk_call_factor=in_walk_call_factor
+        plan,
+        results,
+        state_s,
+        predictions=predictions,
+        states=states,
+        in_walk_call_factor=in_walk_call_factor,
     )
     spreads, overhead = found.spreads, found.call
     predicted, other_state = found.predicted, found.other_state
@@ -209,6 +249,7 @@ def recompose(
     interval = interval.widened(
         {
             Source.PREDICTED: predictions.common_s(predicted_s),
+            Source.OTHER_STATE: found.all_shared_s,
             Source.RECOMPOSITION: cache_state_s(gross_s),
             Source.CALLS: calls_s(sum(map(abs, counts.values())), overhead.median_s),
         }
@@ -269,10 +310,10 @@ def _sampled(found: Latencies, counts: Mapping[str, int]) -> _Interval:
 
     below, above = HalfWidth(), HalfWidth()
     for key, s in spreads.items():
-        n, source, common = counts[key], found.source(key), key in found.other_state
+        n, source = counts[key], found.source(key)
         less, more = middles[key] - net(s.low_s), net(s.high_s) - middles[key]
         for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
-            width.add(source, abs(n) * one_s, common=common)
+            width.add(source, abs(n) * one_s)
     middle_s = call.median_s + sum((counts[key] * m for key, m in middles.items()), 0.0)
     ends_s = (all_s(call.low_s), all_s(call.high_s), middle_s)
     below_s, above_s = below.by_source, above.by_source
@@ -287,7 +328,10 @@ def _parallel(
 ) -> _Interval:
     """From the bound that no schedule can beat to the latency without any overlap."""
     spreads, call, middles = found.spreads, found.call, found.middles_s
-    lows = {key: found.net_s(s.low_s, call.high_s) for key, s in spreads.items()}
+    lows = {
+        key: found.net_s(s.low_s - found.shared_s.get(key, 0.0), call.high_s)
+        for key, s in spreads.items()
+    }
     spread_out_s = (sequential.low_s - call.low_s) / construction.workers
     low_s = call.low_s + max(critical_path(plan, lows), spread_out_s)
     longest = longest_s(plan, construction, sequential.high_s - call.high_s)
@@ -301,12 +345,14 @@ def _parallel(
     return _Interval(low_s, high_s, replace(others, workers_s=workers_s))
 
 
-def _spreads(parts: Mapping[str, Measurement], correction: StateCorrection) -> dict[str, Spread]:
+def _spreads(
+    parts: Mapping[str, Measurement], correction: StateCorrection, factors: Mapping[str, Factor]
+) -> dict[str, Spread]:
     """Median and interval of each brick; with few rounds, by the deviation of most bricks."""
     rounds_s = {key: correction.rounds_s(m) for key, m in parts.items()}
     deviation = pooled_deviation(rounds_s.values())
     return {
-        key: _spread_of(of, deviation, correction.factor(parts[key]).reach)
+        key: _spread_of(of, deviation, replace(factors[key].reach, shared_sd=0.0))
         for key, of in rounds_s.items()
     }
 

@@ -79,7 +79,13 @@ class Timeline:
 def timeline(basis: Basis) -> Timeline:
     """The time of each occurrence, according to ``basis``."""
     plan, construction = basis.plan, basis.construction
-    found = latencies(plan, basis.results, basis.state_s, predictions=basis.predictions)
+    found = latencies(
+        plan,
+        basis.results,
+        basis.state_s,
+        predictions=basis.predictions,
+        states=basis.states,
+    )
     missing = {gap.brick: gap.reason for gap in gaps(plan, basis.results, found.predicted)}
     nets = {key: found.net(key) for key in found.spreads}
     net_s = {key: nets[key].median_s if key in nets else 0.0 for key in plan.keys}

@@ -97,30 +97,25 @@ class Uncertainty:
 
 
 class HalfWidth:
-    """The distance from an estimate to one end of its interval, put together from its parts."""
+    """The distance that bricks' own errors put between an estimate and an end of its interval.
+
+    They are independent, so they add up as squares do.
+    """
 
     def __init__(self) -> None:
         self._squares = dict.fromkeys(Source, 0.0)
-        self._common_s = dict.fromkeys(Source, 0.0)
 
-    def add(self, source: Source, part_s: float, *, common: bool) -> None:
-        """Add the uncertainty of one brick; ``common`` if its error is shared with other bricks."""
-        if common:
-            self._common_s[source] += part_s
-        else:
-            self._squares[source] += part_s**2
+    def add(self, source: Source, part_s: float) -> None:
+        """Add the uncertainty of one brick, in seconds."""
+        self._squares[source] += part_s**2
 
     @property
     def total_s(self) -> float:
-        """The distance in seconds: common errors add linearly, independent ones as squares."""
-        return sum(self._common_s.values()) + math.sqrt(sum(self._squares.values()))
+        """The distance in seconds."""
+        return math.sqrt(sum(self._squares.values()))
 
     @property
     def by_source(self) -> dict[Source, float]:
         """The part of each source in seconds; they add up to the distance."""
-        independent_s = math.sqrt(sum(self._squares.values()))
-        return {
-            source: self._common_s[source]
-            + (self._squares[source] / independent_s if independent_s else 0.0)
-            for source in Source
-        }
+        total_s = self.total_s
+        return {s: square / total_s if total_s else 0.0 for s, square in self._squares.items()}

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from bricks.measure.conditions import Conditions
 from bricks.measure.importance import Importance, Needs
@@ -22,15 +23,26 @@ from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.round_buffer import ChargedRound, RoundBuffer, preparation_by_key
 from bricks.measure.rounds import Goal, sample_in_turn
 from bricks.measure.sampler import Sampler
+from bricks.measure.state_panel import RULE as PANEL_RULE
+from bricks.measure.state_panel import (
+    learn_states,
+    panel,
+    panel_keys,
+    panel_walk,
+    several_states,
+    size_facts,
+)
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.task import Task
 from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.measure.walk import Walk, along, single, walk_of
 from bricks.measure.walk_samples import WalkSamples
 from bricks.samples.call_overhead import PROBES
+from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Failure, Measurement, common_state
 from bricks.samples.sampling import Sampling
 from bricks.samples.state_correction import StateCorrection
+from bricks.samples.state_model import StateModel
 from bricks.store import Claim, Owner, Store
 from bricks.system import ForeignLoad
 
@@ -44,6 +56,12 @@ _LOADING = 0.25
 # How often stale bricks of a batch are measured again, at most.
 _MAX_REPEATS = 2
 
+# The share of a model's latency that corrections between machine states may leave open, at most.
+_MAX_OPEN = 0.2
+
+# The panel is measured if there are so many seconds left of a budget: it takes about one.
+_PANEL_S = 10.0
+
 # Claims expire: the seconds after which they are renewed.
 _RENEW_S = 60.0
 
@@ -51,7 +69,7 @@ _RENEW_S = 60.0
 _POLL_S = 0.2
 
 # Names of walks, as progress shows them.
-BRICKS, WHOLE, OVERHEAD = "bricks", "whole model", "call overhead"
+BRICKS, WHOLE, OVERHEAD, PANEL = "bricks", "whole model", "call overhead", "machine state"
 
 # Receives the name of the work in progress, and the share that is done.
 Progress = Callable[[str, float], None]
@@ -94,6 +112,10 @@ class Campaign:
         self._needs: Mapping[str, Needs] = {}
         self._rounds_taken = self._disturbed = 0
         self._eviction_short = False
+        self._references: dict[float, int] | None = None  # rounds by reference, on this target
+        self._state_s: float | None = None  # of the last steady round
+        self._panel_states: list[float] = []  # those in which the panel is known
+        self._states: StateModel | None = None
         self._renewed = time.monotonic()
 
     def run(self, jobs: Sequence[Job]) -> CampaignResult:
@@ -172,6 +194,7 @@ class Campaign:
             if not stale or (deadline is not None and time.monotonic() >= deadline):
                 break
             self._measure(batch, [], stale, deadline, span)
+        self._measure_panel(deadline, span)
         return left
 
     @contextmanager
@@ -223,16 +246,77 @@ class Campaign:
         known = self._known([key for job in batch.jobs for key in job.decomposition.plan.keys])
         if all(m.known_in(state_s) for m in known.values()):
             return set()
-        correction = StateCorrection(known.values(), state_s)
+        correction = StateCorrection(known.values(), state_s, self._learned(batch, known))
         shares = Importance(self._needs, {}).of({key: m.latency_s() for key, m in known.items()})
         leeway = self._conditions.leeway
         max_share = self._conditions.rule.precision / 2 if leeway is None else leeway
-        return {
-            key
+        open_by = {
+            key: correction.factor(measurement).relative_uncertainty
             for key, measurement in known.items()
             if not measurement.known_in(state_s)
-            and shares[key] * correction.factor(measurement).relative_uncertainty > max_share
         }
+        stale = {key for key, open_share in open_by.items() if shares[key] * open_share > max_share}
+        for job in batch.jobs:
+            stale |= self._too_many(
+                job, known, {k: s for k, s in open_by.items() if k not in stale}
+            )
+        return stale
+
+    @staticmethod
+    def _too_many(
+        job: Job, known: Mapping[str, Measurement], open_by: Mapping[str, float]
+    ) -> set[str]:
+        """Bricks of another state, each of little weight, that leave too much of a model open.
+
+        All but those that may be wrong in common, the least uncertain ones.
+        """
+        counts = job.decomposition.plan.counts
+        parts_s = {
+            key: abs(n) * known[key].latency_s() for key, n in counts.items() if key in known
+        }
+        left = sorted((parts_s[k] * open_by[k], k) for k in parts_s.keys() & open_by.keys())
+        allowed_s = _MAX_OPEN * sum(parts_s.values())
+        kept = list(accumulate(part_s for part_s, _ in left))
+        return {key for total_s, (_, key) in zip(kept, left, strict=True) if total_s > allowed_s}
+
+    def _learned(self, batch: Batch, known: Collection[str]) -> StateModel:
+        """How latencies change between states, with the facts of a batch's bricks."""
+        if self._states is None:
+            self._states = learn_states(self._store, self._target)
+        bricks = {k: b for job in batch.jobs for k, b in job.decomposition.bricks.items()}
+        return self._states.with_facts(size_facts({k: bricks[k] for k in known if k in bricks}))
+
+    def _measure_panel(self, deadline: float | None, span: tuple[float, float]) -> None:
+        """Measure the panel in the state that the machine is in now, unless it was before.
+
+        Not on a machine of one state: the first state's panel is measured when it comes back. So
+        most machines never measure one, and those of two states within minutes.
+        """
+        state_s = self._state_s
+        if state_s is None or any(same_state(state_s, each) for each in self._panel_states):
+            return
+        if deadline is not None and deadline - time.monotonic() < _PANEL_S:
+            return
+        if self._references is None:
+            self._references = self._store.reference_counts(self._target)
+        if not several_states(self._references, state_s):
+            return
+        self._panel_states.append(state_s)
+        results = self._store.results(self._target, panel_keys())
+        failed = {key for key, result in results.items() if isinstance(result, Failure)}
+        known = {key: m for key, m in results.items() if isinstance(m, Measurement)}
+        if len(results) == len(panel_keys()) and all(m.known_in(state_s) for m in known.values()):
+            return
+        self._store.save_bricks(panel())
+        missing = sorted(set(panel_keys()) - results.keys())
+        claims = self._store.claim(self._target, missing, self._owner) if missing else []
+        others = set(missing) - {claim.key for claim in claims}  # of other processes
+        with self._releasing(claims):
+            walks = {PANEL: panel_walk(avoid=failed | others)}
+            self._sample(Task(PANEL, walks, claims, PANEL_RULE, deadline, span=(span[1], span[1])))
+        # No model needs the panel: it is no failure if this runtime cannot run some of it.
+        self._failures = [each for each in self._failures if each.key not in panel_keys()]
+        self._states = None
 
     def _known(self, keys: Sequence[str]) -> dict[str, Measurement]:
         results = self._store.results(self._target, keys)
@@ -328,6 +412,7 @@ class Campaign:
 
         def add(name: str, taken: WalkSamples, wall_s: float) -> None:
             self._rounds_taken += 1
+            self._note_state(taken)
             self._disturbed += any(found.disturbed for found in taken.rounds().values())
             buffer.add(taken, wall_s)
 
@@ -343,6 +428,15 @@ class Campaign:
         finally:
             buffer.flush()
 
+    def _note_state(self, taken: WalkSamples) -> None:
+        """Note the machine state of a round, if it was steady."""
+        steady = [found for found in taken.rounds().values() if not found.disturbed]
+        if steady and steady[0].state_s is not None:
+            self._state_s = state_s = steady[0].state_s
+            if self._references is not None:
+                count = self._references.get(state_s, 0)
+                self._references[state_s] = count + len(steady)
+
     def _keep(self, task: Task, rounds: Mapping[str, ChargedRound]) -> None:
         """Put rounds into the store, of claimed keys and of keys that are measured again."""
         new = {key: charged for key, charged in rounds.items() if key in task.claimed}
@@ -352,7 +446,7 @@ class Campaign:
         if again:
             self._store.supplement(self._target, again)
             wholes = {walk.steps[0].key for name, walk in task.walks.items() if name == WHOLE}
-            self._again |= again.keys() - wholes
+            self._again |= again.keys() - wholes - set(panel_keys() if PANEL in task.walks else ())
 
     def _show(self, task: Task, share: float) -> None:
         self._progress(task.what, task.share_of_all(share))

@@ -22,6 +22,7 @@ from bricks.graph.containers import ValueType
 from bricks.graph.model_metadata import between_types, noted_weight_bytes
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain
+from bricks.samples.state_model import SizeFacts
 
 CONVOLUTION, PRODUCT, STREAM = "convolution", "product", "stream"
 
@@ -94,6 +95,17 @@ class BrickFeatures:
         """The operator and the variant of it for which runtimes have a separate kernel."""
         way = {CONVOLUTION: "form", STREAM: "pattern"}.get(self.kind)
         return self.operator if way is None else f"{self.operator} {self.tag(way)}"
+
+    @property
+    def size_facts(self) -> SizeFacts:
+        """The facts that decide how its latency changes between machine states.
+
+        Kernels count as one where only their layout or their fused operators differ.
+        """
+        kernel = {CONVOLUTION: f"{CONVOLUTION} {self.tags[0]}", PRODUCT: PRODUCT}.get(self.kind)
+        return SizeFacts(
+            kernel or self.operator.rpartition(".")[2], self.read_bytes + self.written_bytes
+        )
 
 
 def extract_features(brick: Brick, around_bytes: float = math.inf) -> BrickFeatures:

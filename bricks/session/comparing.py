@@ -86,7 +86,14 @@ def _row(
     construction = None
     if job.streams:
         construction = estimator.construction(plan, job.decomposition.bricks, target)
-    estimate = recompose(plan, results, state_s, predictions=predictions, construction=construction)
+    estimate = recompose(
+        plan,
+        results,
+        state_s,
+        predictions=predictions,
+        states=estimator.states(plan, results, predictions, state_s, target),
+        construction=construction,
+    )
     if isinstance(estimate, IncompleteEstimate):
         missing = incomplete(name, plan, estimate, new)
         return replace(missing, error=missing.error + explain_failure(job.model, missing.error))

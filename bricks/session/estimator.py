@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.streams import streams_of
-from bricks.estimate.recompose import Basis, Results, state_of
+from bricks.estimate.recompose import Basis, Results, all_known_in, state_of
 from bricks.estimate.schedule import Construction
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
+from bricks.samples.state_model import StateModel
 from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options
 from bricks.store import Store
@@ -68,6 +69,22 @@ class Estimator:
             latency_model.add_model(decomposition)
         return latency_model.predictions(keys)
 
+    def states(
+        self,
+        plan: Plan,
+        results: Results,
+        predictions: Predictions,
+        state_s: float | None,
+        target: Target,
+    ) -> StateModel | None:
+        """How latencies change between states; None if all of ``plan`` is known in ``state_s``."""
+        if all_known_in(plan, results, predictions, state_s):
+            return None  # return early: learning from the whole cache takes a while
+        latency_model = self.latency_model(target)
+        for decomposition in self._decomposed():
+            latency_model.add_model(decomposition)
+        return latency_model.states(plan.keys)
+
     def basis(self, plan: Plan, results: Results, target: Target) -> Basis:
         """All inputs of an estimate of ``plan`` on ``target``.
 
@@ -80,10 +97,10 @@ class Estimator:
             construction = self.construction(plan, bricks, target)
         predictions = self.predictions(plan.keys, results, target)
         whole = results.get(plan.digest)
-        state_s = None
-        if isinstance(whole, Measurement):
-            state_s = state_of(plan, results, whole, predictions)
-        return Basis(plan, results, predictions, construction, state_s)
+        run = whole if isinstance(whole, Measurement) else None
+        state_s = state_of(plan, results, run, predictions)
+        states = self.states(plan, results, predictions, state_s, target)
+        return Basis(plan, results, predictions, construction, state_s, states)
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
         """How the workers run ``plan`` on ``target``."""

@@ -13,11 +13,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick, Decomposition
+from bricks.measure.state_panel import learn_states
 from bricks.predict.defaults import MIN
 from bricks.predict.prediction import Predictions
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_correction import StateCorrection
+from bricks.samples.state_model import StateModel
 from bricks.store import Store
 from bricks.zoo import entries
 
@@ -61,6 +63,7 @@ class LatencyModel:
         self._missing_count = 0  # bricks, until there are enough to learn from
         self._state_s: float | None = None  # the machine state in which most is measured
         self._correction = StateCorrection((), None)
+        self._states: StateModel | None = None
         self._stale = True
 
     def invalidate(self, remeasured: Collection[str] = ()) -> None:
@@ -68,6 +71,7 @@ class LatencyModel:
         for key in remeasured:
             self._measured.pop(key, None)
         self._failed.clear()
+        self._states = None
         self._stale = True
 
     def add_model(self, decomposition: Decomposition) -> None:
@@ -84,6 +88,15 @@ class LatencyModel:
             elif isinstance(result, Failure):
                 self._failed.add(key)
         return {k for k in keys if k in self._measured or k in self._failed}
+
+    def states(self, keys: Collection[str]) -> StateModel:
+        """How latencies change between machine states on this target, those of ``keys`` too."""
+        if self._states is None:
+            self._states = learn_states(self._store, self._target)
+        features = self.features([key for key in keys if not self._states.knows(key)])
+        facts = {key: each.size_facts for key, each in features.items()}
+        self._states = self._states.with_facts(facts)
+        return self._states
 
     @property
     def missing_count(self) -> int:
@@ -183,7 +196,9 @@ class LatencyModel:
         known = {key: self._measured[key] for key in every if key in self._measured}
         # Latencies of two machine states must not be mixed.
         self._state_s = dominant_state(m.state_s for m in known.values())
-        self._correction = StateCorrection(known.values(), self._state_s)
+        changed = not all(m.known_in(self._state_s) for m in known.values())
+        states = self.states(known) if changed else None
+        self._correction = StateCorrection(known.values(), self._state_s, states)
         latency_s = {key: self._correction.latency_s(m) for key, m in known.items()}
         return latency_s, _families(models)
 

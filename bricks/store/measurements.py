@@ -15,10 +15,12 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Integer,
     Row,
     Select,
     and_,
     bindparam,
+    cast,
     delete,
     func,
     select,
@@ -26,6 +28,7 @@ from sqlalchemy import (
 )
 
 from bricks.errors import StoreError, first_line
+from bricks.samples.machine_state import SAME_STATE_FACTOR
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.claims import Claim, Owner, Watch, lease_columns
 from bricks.store.engine import chunks, insert_or_ignore
@@ -292,6 +295,53 @@ def results(
                 raise ValueError(f"its state {row.state!r} is unknown")
             found[key] = Measurement(key, sampled.get(row.id, ()), float(row.wall_s))
     return found
+
+
+def _steady() -> ColumnElement[bool]:
+    before, after = rounds.c.reference_s, rounds.c.reference_end_s
+    near = before <= SAME_STATE_FACTOR * after, after <= SAME_STATE_FACTOR * before
+    return and_(before > 0, *near)
+
+
+def keys_in_states(connection: Connection, target_key: str, factor: float) -> list[str]:
+    """Keys, in order, with rounds whose references differ by more than ``factor``.
+
+    Rounds during which the reference changed do not count.
+    """
+    low, high = func.min(rounds.c.reference_s), func.max(rounds.c.reference_s)
+    query = (
+        select(measurements.c.brick_key)
+        .join(rounds, rounds.c.measurement_id == measurements.c.id)
+        .where(
+            measurements.c.target_key == target_key,
+            measurements.c.protocol == PROTOCOL,
+            measurements.c.state == DONE,
+            _steady(),
+        )
+        .group_by(measurements.c.brick_key)
+        .having(high > factor * low)
+        .order_by(measurements.c.brick_key)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def reference_counts(connection: Connection, target_key: str) -> dict[float, int]:
+    """How many rounds were taken at each latency of the reference, in seconds, to 100 ns.
+
+    Rounds during which it changed do not count.
+    """
+    steps = cast(func.round(1e7 * rounds.c.reference_s), Integer)
+    query = (
+        select(steps, func.count())
+        .join(measurements, rounds.c.measurement_id == measurements.c.id)
+        .where(
+            measurements.c.target_key == target_key,
+            measurements.c.protocol == PROTOCOL,
+            _steady(),
+        )
+        .group_by(steps)
+    )
+    return {max(1, step) / 1e7: count for step, count in connection.execute(query)}
 
 
 def costs(connection: Connection, target_key: str) -> dict[str, float]:

@@ -345,6 +345,16 @@ class Store:
         with self._reading() as connection:
             return measurements.results(connection, target_key, keys)
 
+    def keys_in_states(self, target_key: str, factor: float) -> list[str]:
+        """Keys measured on this target at references that differ by more than ``factor``."""
+        with self._reading() as connection:
+            return measurements.keys_in_states(connection, target_key, factor)
+
+    def reference_counts(self, target_key: str) -> dict[float, int]:
+        """Rounds of this target by latency of the reference in seconds, where that was steady."""
+        with self._reading() as connection:
+            return measurements.reference_counts(connection, target_key)
+
     def costs(self, target_key: str) -> dict[str, float]:
         """Wall seconds by key of all that is measured on this target, in order of beginning."""
         with self._reading() as connection:

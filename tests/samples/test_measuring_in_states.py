@@ -75,7 +75,7 @@ def test_an_estimate_speaks_of_one_state_and_says_what_is_of_another() -> None:
     assert near.other_state_share == 0.0
     assert 2e-3 + 3e-3 < far.estimate_s < 2e-3 + 6e-3  # slower too, by less than the reference
     assert far.other_state_share == pytest.approx(1 - 2e-3 / far.estimate_s)
-    assert far.high_s > 2e-3 + 6e-3  # as much slower as the reference, perhaps
+    assert far.high_s > 2e-3 + 3.7e-3  # a quarter slower, perhaps
     assert near.high_s < 4.2e-3
 
 
@@ -91,9 +91,11 @@ def test_latencies_are_translated_as_those_were_that_are_known_in_both_states() 
     assert found.latency_s(long) == pytest.approx(2e-2, rel=0.02)
     assert found.factor(short).low < 1.6 < found.factor(short).high
     assert found.factor(long).relative_uncertainty < 0.2
-    assert (
-        StateCorrection([], FAR).factor(long).relative_uncertainty > 0.5
-    )  # nothing known: far from sure
+    # If nothing is known, physics still says that long bricks change less, and less surely so.
+    unknown = StateCorrection([], FAR)
+    assert unknown.factor(short).middle > unknown.factor(long).middle
+    assert 0.05 < unknown.factor(long).relative_uncertainty < 0.25
+    assert unknown.factor(short).relative_uncertainty > 0.5
 
 
 def test_drift_within_a_state_is_translated_as_far_as_latencies_follow_it() -> None:
@@ -107,7 +109,7 @@ def test_drift_within_a_state_is_translated_as_far_as_latencies_follow_it() -> N
     assert found.rounds_s(short) == [found.latency_s(short)] * 2
     assert found.latency_s(long) == pytest.approx(2e-2, rel=0.03)
     assert found.factor(short).reach.middle == 1.0
-    assert 0.0 < found.factor(short).reach.relative_uncertainty < 0.1
+    assert 0.0 < found.factor(short).reach.relative_uncertainty < 0.25
 
 
 def test_a_sample_that_was_held_up_does_not_count() -> None:

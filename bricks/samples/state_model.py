@@ -1,0 +1,315 @@
+"""How the latency of a brick changes between machine states, as a model of its kernel and sizes.
+
+Between states the cost of communication between cores changes, and the reference workload, which is
+mostly communication, changes with it. A brick pays for communication twice: its threads wait for
+each other, and they read values that another core has written. Its latency therefore changes as a
+power of the reference's change, and the power is the share of such costs in its latency: near zero
+where a brick computes for long, or is so small that one thread does it all; largest for bricks that
+move up to some megabytes and compute little. Kernels differ from this rule by deviations of their
+own. All is learned from bricks that were measured in two states (Gaussian process regression with
+Student-t noise; Rasmussen and Williams, 2006, sections 2.7 and 9.3). Must not know how latencies
+were measured, nor how sizes are derived from a brick.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bricks.samples.measurement import Measurement
+from bricks.samples.statistics import median
+
+# Prior: everything in this block was chosen on the first half of the zoo's families, on two EPYC
+# cores (benchmarks/states.py reports the other half), and rounded. Standard deviations of shared
+# coefficients are wider than that one host would have them.
+
+# Shares of costs in a latency: a cost c in a latency l has the share c / (c + l). A byte exchanged
+# costs this share of a reference, up to as many bytes as caches exchange; threads that wait, so
+# many references.
+_EXCHANGE_PER_BYTE, _MAX_EXCHANGED_BYTES = 1.35e-6, 1.5e6
+_WAITING = 0.75
+# Power for a share of one, and the standard deviation of that: of exchange, and of waiting. The
+# last is of any brick's power, whatever its shares (the clock).
+_EXCHANGE, _EXCHANGE_SD = 0.4, 0.15
+_WAITING_POWER, _WAITING_SD = 0.1, 0.1
+_ANY_SD = 0.05
+# Deviation of bricks of one kernel, for a share of exchange of one, and the distance of logarithms
+# of latency over which it holds; of bytes, over more.
+_KERNEL_SD, _KERNEL_WIDTH, _BYTES_WEIGHT = 0.3, 1.5, 0.5
+# Scale of a single brick's deviation (Student's t): of any, for a share of exchange of one, and for
+# a share of a call of one. A call takes about this long.
+_OWN_SD, _OWN_EXCHANGE_SD, _OWN_CALL_SD, _CALL_S = 0.03, 0.4, 0.5, 3e-6
+_DEGREES = 4.0
+# Where sizes are unknown: bytes exchanged per second of latency, and how much wider deviations are.
+_USUAL_BYTES_PER_S, _UNKNOWN = 2e10, 1.25
+# The reference's latency in seconds, if no state is known.
+_USUAL_REFERENCE_S = 1e-4
+
+# Below and above, a power is noise: what communicates more slowly takes no less time.
+_MIN, _MAX = 0.0, 1.5
+
+# Rounds tell something where references differ by more than this (a logarithm): 10 %.
+_MIN_APART = 0.1
+# Deviations above are of states that are a factor of two apart; and that of a single round.
+_APART, _ROUND_SD = math.log(2), 0.05
+# Measurements to learn from, at most: those with the least noise.
+MAX_LEARNED = 300
+# Repetitions until the weights of outliers are settled; until a latency in the middle state is, to
+# this difference of logarithms, at most. Each changes it by a tenth of the change before.
+_REWEIGHTED, _SETTLING, _SETTLED = 5, 12, 1e-9
+# A few measurements do not show that deviations are larger: the prior counts as so many.
+_PRIOR_COUNT = 40
+
+# No clock distinguishes shorter latencies.
+_BRIEF_S = 1e-9
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFacts:
+    """The facts of a brick that decide how its latency changes between states.
+
+    ``kernel`` is the runtime's kernel; ``exchanged_bytes`` are the bytes of values that it reads
+    and writes, without weights, which no other core has written.
+    """
+
+    kernel: str
+    exchanged_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """The power of the reference's change by which a latency changes.
+
+    ``shared_sd`` is the standard deviation of the error that it has in common with other bricks,
+    ``independent_sd`` that of its own error.
+    """
+
+    mean: float
+    shared_sd: float
+    independent_sd: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Observation:
+    """A brick in two states: its latency in the middle of them, as a logarithm, and its power.
+
+    ``middle`` is the logarithm of the reference there, and ``apart`` the difference of logarithms.
+    ``sampling`` is the variance of the power because of noise of rounds.
+    """
+
+    log_s: float
+    power: float
+    middle: float
+    apart: float
+    sampling: float
+    facts: SizeFacts | None
+
+
+class StateModel:
+    """The model, learned from ``measurements``; ``facts`` are of bricks, by key.
+
+    Bricks without facts are known by their latency alone.
+    """
+
+    def __init__(
+        self,
+        measurements: Iterable[Measurement] = (),
+        facts: Mapping[str, SizeFacts] | None = None,
+    ) -> None:
+        self._facts = {} if facts is None else dict(facts)
+        found = (_observation(m, self._facts.get(m.key)) for m in measurements)
+        seen = [each for each in found if each is not None]
+        seen.sort(key=lambda each: (-each.apart, each.log_s))
+        self._seen = seen[:MAX_LEARNED]
+        self._reference = math.log(_USUAL_REFERENCE_S)
+        self._scale = 1.0
+        if self._seen:
+            weights = np.array([each.apart**2 for each in self._seen])
+            middles = np.array([each.middle for each in self._seen])
+            self._reference = float(np.average(middles, weights=weights))
+            self._fit()
+
+    def with_facts(self, facts: Mapping[str, SizeFacts]) -> StateModel:
+        """The same model, which knows these bricks too."""
+        found = copy(self)
+        found._facts = {**self._facts, **facts}
+        return found
+
+    @property
+    def learned_from(self) -> int:
+        """How many bricks it was learned from."""
+        return len(self._seen)
+
+    def knows(self, key: str) -> bool:
+        """Whether it has this brick's facts."""
+        return key in self._facts
+
+    def powers(
+        self, keys: Sequence[str], latencies_s: Sequence[float], states_s: Sequence[float]
+    ) -> list[Power]:
+        """The powers of bricks with these latencies in those states, each.
+
+        A power belongs to a brick's latency in the middle of all states, so that a correction there
+        and back changes nothing.
+        """
+        if not keys:
+            return []
+        bricks = self._settled(keys, latencies_s, states_s)
+        shared, own = self._variances(bricks)
+        found = zip(self._mean(bricks), np.sqrt(shared), np.sqrt(own), strict=True)
+        return [Power(*map(float, each)) for each in found]
+
+    def shared_sd(
+        self,
+        keys: Sequence[str],
+        latencies_s: Sequence[float],
+        states_s: Sequence[float],
+        weights: Sequence[float],
+    ) -> float:
+        """The standard deviation of the weighted sum of these powers, of bricks as in `powers`.
+
+        Own errors do not count: only those that bricks have in common, each pair as far as the two
+        are alike.
+        """
+        if not keys:
+            return 0.0
+        bricks = self._settled(keys, latencies_s, states_s)
+        found = _covariance(bricks, bricks)
+        if self._seen:
+            between = _covariance(bricks, self._bricks)
+            found = found - between @ self._inverse @ between.T
+        by = np.array(weights, float)
+        return math.sqrt(max(0.0, float(by @ found @ by)))
+
+    def _settled(
+        self, keys: Sequence[str], latencies_s: Sequence[float], states_s: Sequence[float]
+    ) -> _Bricks:
+        """The bricks at the middle of all states."""
+        facts = [self._facts.get(key) for key in keys]
+        logs = np.log(np.maximum(np.array(latencies_s, float), _BRIEF_S))
+        away = self._reference - np.log(np.array(states_s, float))
+        middles = logs
+        for _ in range(_SETTLING):
+            before, middles = middles, logs + self._mean(_Bricks(facts, middles, self)) * away
+            if np.abs(middles - before).max() < _SETTLED:
+                break
+        return _Bricks(facts, middles, self)
+
+    def _mean(self, bricks: _Bricks) -> _Array:
+        mean = bricks.mean
+        if self._seen:
+            mean = mean + _covariance(bricks, self._bricks) @ self._solution
+        return np.clip(mean, _MIN, _MAX)
+
+    def _variances(self, bricks: _Bricks) -> tuple[_Array, _Array]:
+        """The variances of the error in common with others, and of each brick's own."""
+        shared = bricks.variance
+        if self._seen:
+            between = _covariance(bricks, self._bricks)
+            shared = shared - np.einsum("ij,ij->i", between @ self._inverse, between)
+        # The variance of Student's t, whose scale the noise is.
+        own = bricks.noise * self._scale**2 * _DEGREES / (_DEGREES - 2)
+        return np.maximum(0.0, shared), own
+
+    @property
+    def reference_s(self) -> float:
+        """The latency of the reference in the middle of the states, in seconds."""
+        return math.exp(self._reference)
+
+    def _fit(self) -> None:
+        seen = self._seen
+        logs = [each.log_s + each.power * (self._reference - each.middle) for each in seen]
+        self._bricks = _Bricks([each.facts for each in seen], np.array(logs), self)
+        apart = np.array([each.apart for each in seen])
+        own = self._bricks.noise * (_APART / apart) ** 2
+        sampling = np.array([each.sampling for each in seen])
+        residual = np.array([each.power for each in seen]) - self._bricks.mean
+        shared = _covariance(self._bricks, self._bricks)
+        weights = np.ones(len(seen))
+        for _ in range(_REWEIGHTED):
+            noise = self._scale**2 * own + sampling
+            self._inverse = np.linalg.inv(shared + np.diag(noise / weights))
+            self._solution = self._inverse @ residual
+            squares = (residual - shared @ self._solution) ** 2
+            weights = (_DEGREES + 1) / (_DEGREES + squares / noise)
+            found = (_PRIOR_COUNT + float((weights * squares / (own + sampling)).sum())) / (
+                _PRIOR_COUNT + len(seen)
+            )
+            # Never below the prior: a session in which bricks agree says little about the next.
+            self._scale = max(1.0, math.sqrt(found))
+
+
+class _Bricks:
+    """Bricks at the middle of the states, in columns: all that the model sees of them."""
+
+    def __init__(self, facts: Sequence[SizeFacts | None], logs: _Array, model: StateModel) -> None:
+        self.log_s = logs
+        latency_s = np.exp(self.log_s)
+        usual = _USUAL_BYTES_PER_S * latency_s
+        known = np.array([each is not None for each in facts])
+        exact = np.array([0.0 if each is None else each.exchanged_bytes for each in facts])
+        moved = np.where(known, exact, usual)
+        self.kernels = np.array(["" if each is None else each.kernel for each in facts])
+        self.log_bytes = np.log(moved + 1e3)
+        exchanged_s = _EXCHANGE_PER_BYTE * np.minimum(moved, _MAX_EXCHANGED_BYTES)
+        self.exchange = _share(exchanged_s * model.reference_s, latency_s)
+        self.waiting = _share(np.full(len(logs), _WAITING * model.reference_s), latency_s)
+        call = _share(np.full(len(logs), _CALL_S), latency_s)
+        self.mean = _EXCHANGE * self.exchange + _WAITING_POWER * self.waiting
+        exchange_sd = np.where(known, 1.0, _UNKNOWN) * _OWN_EXCHANGE_SD * self.exchange
+        self.variance = _ANY_SD**2 + (_EXCHANGE_SD**2 + _KERNEL_SD**2) * self.exchange**2
+        self.variance += (_WAITING_SD * self.waiting) ** 2
+        self.noise = _OWN_SD**2 + exchange_sd**2 + (_OWN_CALL_SD * call) ** 2
+
+
+def _share(cost_s: _Array, latency_s: _Array) -> _Array:
+    return cost_s / (cost_s + latency_s)
+
+
+def _covariance(one: _Bricks, other: _Bricks) -> _Array:
+    """The covariance of powers of two sets of bricks."""
+    far = (one.log_s[:, None] - other.log_s) ** 2
+    far += _BYTES_WEIGHT * (one.log_bytes[:, None] - other.log_bytes) ** 2
+    same = one.kernels[:, None] == other.kernels
+    kernel = same * _KERNEL_SD**2 * np.exp(-far / (2 * _KERNEL_WIDTH**2))
+    found: _Array = (_EXCHANGE_SD**2 + kernel) * one.exchange[:, None] * other.exchange
+    found += _ANY_SD**2 + _WAITING_SD**2 * one.waiting[:, None] * other.waiting
+    return found
+
+
+def _observation(measurement: Measurement, facts: SizeFacts | None) -> _Observation | None:
+    """How rounds follow the reference; None if that was about equal in all of them.
+
+    The slower half of the states' range against the faster half: medians of each, which single
+    rounds do not move.
+    """
+    found = [
+        (math.log(r.state_s), math.log(r.latency_s))
+        for r in measurement.quiet_rounds
+        if r.state_s is not None and r.latency_s > 0
+    ]
+    states = [state for state, _ in found]
+    if not found or max(states) - min(states) < _MIN_APART:
+        return None
+    middle = (max(states) + min(states)) / 2
+    sides = [[each for each in found if (each[0] > middle) == slow] for slow in (False, True)]
+    (fast, fast_log), (slow, slow_log) = (
+        (median([x for x, _ in side]), median([y for _, y in side])) for side in sides
+    )
+    apart = slow - fast
+    noise = _ROUND_SD**2 * sum(1 / len(side) for side in sides)
+    return _Observation(
+        log_s=(fast_log + slow_log) / 2,
+        power=min(2.0, max(-1.0, (slow_log - fast_log) / apart)),
+        middle=(fast + slow) / 2,
+        apart=apart,
+        sampling=noise / apart**2,
+        facts=facts,
+    )
