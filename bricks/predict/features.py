@@ -104,7 +104,9 @@ class BrickFeatures:
         """
         kernel = {CONVOLUTION: f"{CONVOLUTION} {self.tags[0]}", PRODUCT: PRODUCT}.get(self.kind)
         return SizeFacts(
-            kernel or self.operator.rpartition(".")[2], self.read_bytes + self.written_bytes
+            kernel or self.operator.rpartition(".")[2],
+            self.read_bytes + self.written_bytes,
+            self.weight_bytes,
         )
 
 

@@ -41,9 +41,11 @@ _ANY_SD = 0.05
 # Deviation of bricks of one kernel, for a share of exchange of one, and the distance of logarithms
 # of latency over which it holds; of bytes, over more.
 _KERNEL_SD, _KERNEL_WIDTH, _BYTES_WEIGHT = 0.3, 1.5, 0.5
-# Scale of a single brick's deviation (Student's t): of any, for a share of exchange of one, and for
-# a share of a call of one. A call takes about this long.
-_OWN_SD, _OWN_EXCHANGE_SD, _OWN_CALL_SD, _CALL_S = 0.03, 0.4, 0.5, 3e-6
+# Scale of a single brick's deviation (Student's t): of any, and for shares of one of exchange, of a
+# call, and of reading weights, which are now cached and now not if they are no larger than caches.
+# A call takes about this long, and so many bytes of weights are read in a second.
+_OWN_SD, _OWN_EXCHANGE_SD, _OWN_CALL_SD, _OWN_WEIGHTS_SD = 0.03, 0.4, 0.5, 0.35
+_CALL_S, _WEIGHTS_PER_S = 3e-6, 1e10
 _DEGREES = 4.0
 # Where sizes are unknown: bytes exchanged per second of latency, and how much wider deviations are.
 _USUAL_BYTES_PER_S, _UNKNOWN = 2e10, 1.25
@@ -76,11 +78,12 @@ class SizeFacts:
     """The facts of a brick that decide how its latency changes between states.
 
     ``kernel`` is the runtime's kernel; ``exchanged_bytes`` are the bytes of values that it reads
-    and writes, without weights, which no other core has written.
+    and writes, without the ``weight_bytes``, which no other core has written.
     """
 
     kernel: str
     exchanged_bytes: float
+    weight_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +269,10 @@ class _Bricks:
         exchange_sd = np.where(known, 1.0, _UNKNOWN) * _OWN_EXCHANGE_SD * self.exchange
         self.variance = _ANY_SD**2 + (_EXCHANGE_SD**2 + _KERNEL_SD**2) * self.exchange**2
         self.variance += (_WAITING_SD * self.waiting) ** 2
-        self.noise = _OWN_SD**2 + exchange_sd**2 + (_OWN_CALL_SD * call) ** 2
+        read = np.array([0.0 if each is None else each.weight_bytes for each in facts])
+        weights = _share(np.minimum(read, _MAX_EXCHANGED_BYTES) / _WEIGHTS_PER_S, latency_s)
+        self.noise = _OWN_SD**2 + exchange_sd**2
+        self.noise += (_OWN_CALL_SD * call) ** 2 + (_OWN_WEIGHTS_SD * weights) ** 2
 
 
 def _share(cost_s: _Array, latency_s: _Array) -> _Array:
