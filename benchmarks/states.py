@@ -27,7 +27,7 @@ import numpy as np
 from bricks import Bench, Measurement
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import recompose
+from bricks.estimate.recompose import recompose, state_of
 from bricks.predict.features import extract_features
 from bricks.report.tables import number, percent
 from bricks.samples.call_overhead import PROBES
@@ -263,13 +263,11 @@ class ModelError:
     states_width: float
 
 
-def models(
-    data: Data, learned: StateModel | None, to_s: float, from_s: float, least: float
-) -> list[ModelError]:
+def models(data: Data, learned: StateModel, to_s: float, from_s: float) -> list[ModelError]:
     """Models of the second half that were run in a state, from their bricks in the other.
 
-    Bricks that were not measured in the other state count as they are, if it has at least this
-    share of the latency. With ``learned`` None, each model learns from its own bricks alone.
+    Bricks that were not measured in the other state count as they are, if it has at least half of
+    the latency.
     """
     found = []
     for name, plan in data.plans.items():
@@ -278,19 +276,45 @@ def models(
             continue
         parts = {key: data.only(key, from_s) or data.only(key, to_s) for key in plan.keys}
         results = {key: m for key, m in parts.items() if m is not None}
-        # Probes cost little, and are measured in whatever state.
-        results |= {key: data.results[key] for key in PROBES.values()}
-        run_s, state_s = run.latency_s(), run.state_s
-        estimate = recompose(plan, results, state_s, states=learned)
-        same = recompose(plan, {k: replace_state(m, state_s) for k, m in results.items()}, state_s)
-        if not isinstance(estimate, Estimate) or not isinstance(same, Estimate):
-            continue  # some brick was measured in neither state
-        if estimate.other_state_share < least:
-            continue
-        widths = [(e.high_s - e.low_s) / 2 / e.estimate_s for e in (estimate, same)]
-        ratio, inside = estimate.estimate_s / run_s, estimate.low_s <= run_s <= estimate.high_s
-        found.append(ModelError(ratio, inside, widths[0], max(0.0, widths[0] - widths[1])))
+        least = 0.0 if from_s == to_s else _MIN_OTHER
+        found += _model_error(data, plan, results, run, learned, least)
     return found
+
+
+def as_measured(data: Data, learned: StateModel) -> list[ModelError]:
+    """Models of the second half from all of their rounds, as `bricks compare` left them."""
+    found = []
+    for name, plan in data.plans.items():
+        run = data.results.get(plan.digest)
+        if data.half[name] == 1 and run is not None:
+            results = {key: data.results[key] for key in plan.keys if key in data.results}
+            state_s = state_of(plan, results, run)
+            known = run if state_s is None else rounds_in(run, state_s) or run
+            found += _model_error(data, plan, results, known, learned, 0.0)
+    return found
+
+
+def _model_error(
+    data: Data,
+    plan: Plan,
+    results: Mapping[str, Measurement],
+    run: Measurement,
+    learned: StateModel,
+    least: float,
+) -> list[ModelError]:
+    """The error of a model in the state of its run; empty if it has less of another state."""
+    # Probes cost little, and are measured in whatever state.
+    known = {**results, **{key: data.results[key] for key in PROBES.values()}}
+    run_s, state_s = run.latency_s(), run.state_s
+    estimate = recompose(plan, known, state_s, states=learned)
+    same = recompose(plan, {k: replace_state(m, state_s) for k, m in known.items()}, state_s)
+    if not isinstance(estimate, Estimate) or not isinstance(same, Estimate):
+        return []  # some brick was not measured
+    if estimate.other_state_share < least:
+        return []
+    widths = [(e.high_s - e.low_s) / 2 / e.estimate_s for e in (estimate, same)]
+    ratio, inside = estimate.estimate_s / run_s, estimate.low_s <= run_s <= estimate.high_s
+    return [ModelError(ratio, inside, widths[0], max(0.0, widths[0] - widths[1]))]
 
 
 def replace_state(measurement: Measurement, state_s: float | None) -> Measurement:
@@ -311,25 +335,28 @@ def models_table(data: Data) -> Iterator[str]:
     )
     yield f"|---|---|{8 * '--:|'}"
     names = {data.fast_s: "fast", data.slow_s: "slow"}
-    for from_s, from_name in names.items():
-        for to_s, to_name in names.items():
-            found = models(data, learned, to_s, from_s, 0.0 if from_s == to_s else _MIN_OTHER)
-            if not found:
-                continue
-            errors = [abs(each.ratio - 1) for each in found]
-            cells = [
-                from_name,
-                to_name,
-                str(len(found)),
-                percent(float(np.median(errors))),
-                percent(float(np.quantile(errors, 0.95))),
-                number(math.exp(float(np.mean([math.log(each.ratio) for each in found])))),
-                percent(sum(each.inside for each in found) / len(found), 0),
-                percent(float(np.median([each.half_width for each in found]))),
-                percent(float(np.median([each.states_width for each in found]))),
-                percent(max(each.states_width for each in found)),
-            ]
-            yield f"| {' | '.join(cells)} |"
+    rows = [
+        (from_name, to_name, models(data, learned, to_s, from_s))
+        for from_s, from_name in names.items()
+        for to_s, to_name in names.items()
+    ]
+    for from_name, to_name, found in [*rows, ("both", "either", as_measured(data, learned))]:
+        if not found:
+            continue
+        errors = [abs(each.ratio - 1) for each in found]
+        cells = [
+            from_name,
+            to_name,
+            str(len(found)),
+            percent(float(np.median(errors))),
+            percent(float(np.quantile(errors, 0.95))),
+            number(math.exp(float(np.mean([math.log(each.ratio) for each in found])))),
+            percent(sum(each.inside for each in found) / len(found), 0),
+            percent(float(np.median([each.half_width for each in found]))),
+            percent(float(np.median([each.states_width for each in found]))),
+            percent(max(each.states_width for each in found)),
+        ]
+        yield f"| {' | '.join(cells)} |"
 
 
 def tables(data: Data) -> dict[str, list[str]]:
