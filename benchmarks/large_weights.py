@@ -50,7 +50,9 @@ def chain(weight_bytes: float, rows: int, *, wide: bool) -> onnx.ModelProto:
     All are of one size, or, if ``wide``, up to four times the width and down again in turn.
     """
     shapes = [(WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH)] if wide else [(WIDTH, WIDTH)]
-    nodes, weights, at, size_bytes = [], [], "x", 0
+    nodes: list[onnx.NodeProto] = []
+    weights: list[TensorProto] = []
+    at, size_bytes = "x", 0
     while size_bytes < weight_bytes:
         for shape in shapes:
             number_, own_bytes = len(nodes), 4 * shape[0] * shape[1]

@@ -185,7 +185,8 @@ def section() -> list[str]:
         "",
         f"Written by `make wild`: {len(rows)} trained models that {len(packages)} packages on PyPI"
         f" ship, from {len(exporters)} exporters ({', '.join(sorted(exporters))})."
-        " `tools/wild.json` names packages, files and digests, and the sizes of inputs that the files leave open."
+        " `tools/wild.json` names packages, files and digests, and the sizes of inputs that the"
+        " files leave open."
         " `exact` and `close` are as above; ratios are those of [estimates](glossary.md#estimate)"
         f" to runs of the whole models, with ONNX Runtime {found['onnxruntime']} on"
         f" {found['system']} ({found['date']}).",

@@ -99,7 +99,7 @@ def test_the_error_that_predictions_share_counts_as_predicted() -> None:
 
 
 def test_another_state_is_the_reason_and_a_cache_measures_nothing_twice() -> None:
-    known = results({}) | {"a": in_state("a", NEAR, 1e-3), "b": in_state("b", FAR, 1.9e-3)}
+    known = results({}) | {"a": in_state("a", NEAR, 1e-5), "b": in_state("b", FAR, 9e-6)}
     found = estimate(known)
     wide = wide_interval(found)
     assert wide is not None
@@ -107,7 +107,7 @@ def test_another_state_is_the_reason_and_a_cache_measures_nothing_twice() -> Non
     assert wide.remedy is Remedy.MEASURE_ANEW
 
 
-def test_a_brick_that_is_predicted_for_another_state_counts_as_predicted() -> None:
+def test_a_brick_that_is_predicted_for_another_state_counts_mostly_as_predicted() -> None:
     predictions = Predictions({"b": Prediction(5e-3, 0.1)}, state_s=FAR)
     known = results({}) | {"a": in_state("a", NEAR, 4e-3)}
     found = estimate(known, predictions)
