@@ -112,7 +112,7 @@ def test_a_brick_that_is_predicted_for_another_state_counts_mostly_as_predicted(
     known = results({}) | {"a": in_state("a", NEAR, 4e-3)}
     found = estimate(known, predictions)
     assert found.other_state_share > 0.3
-    assert found.uncertainty.other_state_s == 0
+    assert 0 < found.uncertainty.other_state_s < found.uncertainty.predicted_s
     assert found.uncertainty.predicted_s > 0
 
 
