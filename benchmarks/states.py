@@ -5,8 +5,9 @@
 Needs a cache whose rounds were taken in two states on one target (`bricks compare` on a machine
 that has two, see docs/measuring.md). Bricks that were measured in both are corrected from each to
 the other, and compared with what was measured there. Constants were chosen on the first half of the
-families, every second one in alphabetical order; tables are of the other half. A few dozens of the
-first half's bricks, over kernels and sizes, stand for the panel (`measure/state_panel.py`).
+families, every second one in alphabetical order; tables are of the other half, which was seen while
+the model was built, so that its figures are somewhat optimistic. A few dozens of the first half's
+bricks, over kernels and sizes, stand for the panel (`measure/state_panel.py`).
 
 Models of which at least half was measured in a state that they were not run in are recomposed from
 that, and compared with their runs.

@@ -66,12 +66,15 @@ def given(here: Here, path: Path, rounds: Callable[[int], list[Round]], call_s: 
         bench.store.finish(target, sorted(taken), owner)
 
 
-def in_two_states(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model of which one half was measured in one state, the other half in another."""
-    assert here("measure", save(chain(*ONES), tmp_path, "ones.onnx")).status == 0
-    monkeypatch.setenv("BRICKS_FAKE_STATE", "2.5")
-    assert here("measure", save(chain(*OTHERS), tmp_path, "others.onnx")).status == 0
-    return save(chain(*ONES, *OTHERS), tmp_path, "both.onnx")
+def in_two_states(here: Here, tmp_path: Path) -> Path:
+    """A model of which one half was measured in one state, the other half in another.
+
+    Its bricks are short, so that little is known of how they change between states.
+    """
+    both = save(chain(*ONES, *OTHERS), tmp_path, "both.onnx")
+    given(here, both, lambda i: [Round((2e-5,), 1e-4 if i < len(ONES) else 8e-4)] * 8, 2e-7)
+    assert here("decompose", save(chain(*ONES), tmp_path, "ones.onnx")).status == 0
+    return both
 
 
 def test_a_narrow_interval_says_nothing(here: Here, tmp_path: Path) -> None:
@@ -108,7 +111,7 @@ def test_predicted_bricks_are_to_be_measured(here: Here, tmp_path: Path) -> None
 def test_bricks_of_another_state_are_to_be_measured_anew(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = in_two_states(here, tmp_path, monkeypatch)
+    both = in_two_states(here, tmp_path)
     found = row(here("predict", both, "--json"))
     assert half_width(found) > 0.25
     assert "another state of the machine only" in found["advice"]
@@ -168,8 +171,8 @@ def test_with_workers_nothing_narrows_it(here: Here, tmp_path: Path) -> None:
 def test_compare_says_it_too(here: Here, tmp_path: Path) -> None:
     """The model was run in one state, and half of its bricks are known in another one only."""
     path = save(chain(*ONES), tmp_path, "ones.onnx")
-    states = (1e-4, 1e-4, 1e-4, 3e-4, 3e-4, 3e-4, 1e-4)
-    given(here, path, lambda i: [Round((1e-3 if i < 6 else 6e-3,), states[i])] * 8, 1e-6)
+    states = (1e-4, 1e-4, 1e-4, 8e-4, 8e-4, 8e-4, 1e-4)
+    given(here, path, lambda i: [Round((2e-5 if i < 6 else 9e-5,), states[i])] * 8, 2e-7)
     found = row(here("compare", path, "--json"))
     assert half_width(found) > 0.25
     assert "another cache: bricks compare " in found["advice"]
@@ -178,7 +181,7 @@ def test_compare_says_it_too(here: Here, tmp_path: Path) -> None:
 
 
 def test_explain_says_it_too(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = in_two_states(here, tmp_path, monkeypatch)
+    both = in_two_states(here, tmp_path)
     found = row(here("explain", both, "--no-measure", "--json"))
     assert "into another cache: bricks explain" in found["advice"]
     assert found["advice"] in here("explain", both, "--no-measure").out
@@ -187,7 +190,7 @@ def test_explain_says_it_too(here: Here, tmp_path: Path, monkeypatch: pytest.Mon
 def test_advise_and_report_say_what_measures(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = in_two_states(here, tmp_path, monkeypatch)
+    both = in_two_states(here, tmp_path)
     here("decompose", both)
     (answer,) = (
         each
@@ -208,7 +211,7 @@ def test_advise_and_report_say_what_measures(
 def test_a_report_gives_no_command_for_a_file_that_it_does_not_know(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here("decompose", in_two_states(here, tmp_path, monkeypatch))
+    here("decompose", in_two_states(here, tmp_path))
     done = here("report", "--no-measure", "--out", tmp_path / "r.html", "--json")
     rows = {each["model"]: each for each in done.json["targets"][0]["models"]}
     assert rows["both"]["advice"].endswith("measure all bricks anew, into another cache.")
@@ -242,7 +245,7 @@ def test_another_system_is_to_measure_it_there(
     home = fingerprint()
     away = replace(home, name="away", identity={**home.identity, "logical_cpus": 97})
     monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: away)
-    both = in_two_states(here, tmp_path, monkeypatch)
+    both = in_two_states(here, tmp_path)
     here("decompose", both, "--threads", 1)
     monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: home)
     words = ("predict", both, "--system", "away", "--workers", 2)
@@ -255,7 +258,7 @@ def test_another_system_is_to_measure_it_there(
 def test_a_path_that_a_shell_would_split_is_quoted(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = in_two_states(here, tmp_path, monkeypatch)
+    both = in_two_states(here, tmp_path)
     moved = both.rename(tmp_path / "both & more.onnx")
     found = row(here("predict", moved, "--json"))
     assert shlex.quote(str(moved)) in found["advice"]
@@ -265,7 +268,7 @@ def test_a_path_that_a_shell_would_split_is_quoted(
 def test_a_folder_of_models_is_not_the_word_for_one_of_them(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = in_two_states(here, tmp_path, monkeypatch)
+    both = in_two_states(here, tmp_path)
     rows = here("predict", tmp_path, "--json").json["models"]
     advice = {each["model"]: each["advice"] for each in rows}
     assert advice["ones"] is None

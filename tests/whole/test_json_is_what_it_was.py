@@ -10,10 +10,11 @@ import io
 import json
 import lzma
 import math
+import sqlite3
 import sys
 import tarfile
 import tempfile
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ if __name__ == "__main__":
 from recording import COMMANDS, HOME, host, record  # noqa: E402  # found by the path above
 
 from bricks.cli import main  # noqa: E402
+from bricks.samples.measurement import PROTOCOL  # noqa: E402
 
 KEPT = SUPPORT / "recorded" / "kept.tar.xz"
 SAID = SUPPORT / "recorded" / "said.json.xz"
@@ -40,8 +42,15 @@ PREDICTED = {
 
 
 def unpack(folder: Path) -> None:
+    """What was kept, as if it had been measured by today's protocol.
+
+    Measurements of another protocol are not used. What is of interest here is what is said of them.
+    """
     with tarfile.open(KEPT) as archive:
         archive.extractall(folder, filter="data")
+    for cache in folder.glob("*/bricks.sqlite"):
+        with closing(sqlite3.connect(cache)) as connection, connection:
+            connection.execute("UPDATE measurements SET protocol = ?", (PROTOCOL,))
 
 
 def run(*words: str) -> tuple[int, str]:
