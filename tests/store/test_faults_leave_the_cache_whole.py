@@ -232,9 +232,10 @@ def test_two_processes_that_really_measure_at_once_measure_each_brick_once(runs:
     measured_once(done, cache, bricks_in_all=distinct(FIRST, SECOND))
     # Whatever else was written on the way was temporary: no half of it can be found by anybody.
     assert [file.name for file in cache.iterdir()] == [FILE]
+    locks = [f for model in (FIRST, SECOND) for f in (runs.folder / f"{model}-locks").iterdir()]
+    assert locks  # of one process alone, if it has measured all before the other begins
+    assert {lock.suffix for lock in locks} == {".lock"}
     for model in (FIRST, SECOND):
-        (lock,) = (runs.folder / f"{model}-locks").iterdir()
-        assert lock.suffix == ".lock"
         assert list((runs.folder / f"{model}-temporary").iterdir()) == []
 
 
