@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import onnx
 from onnx import TensorProto, helper
 
 from bricks.measure.walk import Load, Step, Walk
@@ -16,15 +17,13 @@ from bricks.samples.call_overhead import PROBES
 _REPEATS = 5
 
 
-def chain(length: int) -> bytes:
+def chain(length: int) -> onnx.ModelProto:
     """A model of ``length`` nodes in a row, each on a single number."""
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("in", "out")]
     names = ["in", *(f"v{i}" for i in range(1, length)), "out"]
     nodes = [helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)]
     graph = helper.make_graph(nodes, "probe", value[:1], value[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    data: bytes = model.SerializeToString()
-    return data
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
 def probe_walk(keys: list[str]) -> Walk:
@@ -34,7 +33,7 @@ def probe_walk(keys: list[str]) -> Walk:
         if key not in keys:
             continue
         # Optimised, the chain would collapse into one node.
-        loads.append(Load(key, chain(length), optimize=False))
+        loads.append(Load(key, chain(length).SerializeToString(), optimize=False))
         for i in range(_REPEATS):
             steps.append(Step(f"{key}/{i}", key, (None,), (None,), timed=i == _REPEATS - 1))
     return Walk(tuple(loads), tuple(steps))

@@ -28,7 +28,8 @@ class Round:
 
     ``reference_s`` and ``reference_end_s`` are the latency of the reference workload just before
     and just after. ``waited_share`` is the share of the round in which the worker's threads waited
-    for a processor, or a hypervisor stole it. Each is None where it is not known.
+    for a processor, or a hypervisor stole it, or of a core that its other hyperthread took. Each
+    is None where it is not known.
     """
 
     samples: tuple[float, ...]

@@ -43,6 +43,7 @@ from bricks.measure.worker.process_limits import held_bytes, limit_memory, memor
 from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.region import ActivationRegion
+from bricks.measure.worker.sibling import SiblingWatch
 from bricks.measure.worker.verify import source_of, verify_model
 from bricks.measure.worker.warmth import Warmth
 from bricks.system import Waiting, logical_cpus
@@ -70,6 +71,7 @@ class Worker:
         self._repeated: set[str] = set()
         self._renewed: set[str] = set()  # places whose own inputs are drawn anew before each run
         self._reference_timer = ReferenceTimer(self._companion)
+        self._sibling = SiblingWatch(self._companion)
         self._evictor = CacheEvictor(self._companion)
         self._input_clamp = InputClamp(self._unplaced_companion)
         self._input_signs = InputSigns(self._unplaced_companion)
@@ -328,6 +330,7 @@ class Worker:
         evicts = timed and eviction_bytes
         read, whole = self._evictor.reader(eviction_bytes) if evicts else (None, True)
         reference_s = self._reference_timer.recent_s() if timed else None
+        taken_share = 0.0 if reference_s is None else self._sibling.taken_share(reference_s)
         if announce:
             self._warmth.rehearse(steps, announced)
         else:
@@ -344,12 +347,17 @@ class Worker:
         if parallel:
             _wait_for_idle_threads()
         samples = [list(column) for column in zip(*taken, strict=True)] or [[] for _ in runs]
+        reference_end_s = self._reference_timer.now_s() if timed else None
+        if reference_end_s is not None:
+            taken_share = max(taken_share, self._sibling.taken_share(reference_end_s))
+        if waited_share is not None:
+            waited_share = max(waited_share, taken_share)
         return {
             "samples": [
                 column if wanted else [] for column, (_, wanted) in zip(samples, steps, strict=True)
             ],
             "reference_s": reference_s,
-            "reference_end_s": self._reference_timer.now_s() if timed else None,
+            "reference_end_s": reference_end_s,
             "waited_share": waited_share,
             "eviction_short": not whole,
         }
