@@ -29,7 +29,7 @@ from typing import Any
 
 import prediction
 from adding import adding, one_of_each_family
-from cost_page import page, tables
+from cost_page import keep, tables, write
 from profiling import Profile
 from times import timed
 from turns import Progress, Turns
@@ -49,9 +49,6 @@ from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "cost.json"
-# The whole zoo on a machine that is not quiet.
-NOISY = ROOT / "benchmarks" / "results" / "cost_noisy.json"
-PAGE = ROOT / "docs" / "performance.md"
 
 MODELS, AGAIN = "models", ("again", "once more")
 
@@ -181,15 +178,17 @@ class Cost:
             target = bench.target.key
             keys = sorted({key for plan in plans.values() for key in plan.keys})
             results = bench.store.results(target, [*keys, *PROBES.values()])
-            predictions = LatencyModel(bench.store, target, "executed").predictions(keys)
-        found = []
-        for name, runs in self.truths().items():
-            plan = plans[name]
-            whole = Measurement(name, tuple(r for run in runs for r in run.rounds), 0.0)
-            state_s = state_of(plan, results, whole, predictions)
-            estimate = recompose(plan, results, state_s, predictions=predictions)
-            if isinstance(estimate, Estimate):
-                found.append(_row(plan, estimate, prediction.took_s(runs, state_s)))
+            latency_model = LatencyModel(bench.store, target, "executed")
+            predictions = latency_model.predictions(keys)
+            found = []
+            for name, runs in self.truths().items():
+                plan = plans[name]
+                whole = Measurement(name, tuple(r for run in runs for r in run.rounds), 0.0)
+                state_s = state_of(plan, results, whole, predictions)
+                mine = latency_model.predictions_in(state_s, plan.keys, predictions)
+                estimate = recompose(plan, results, state_s, predictions=mine)
+                if isinstance(estimate, Estimate):
+                    found.append(_row(plan, estimate, prediction.took_s(runs, state_s)))
         return found
 
 
@@ -203,13 +202,6 @@ def _row(plan: Plan, estimate: Estimate, measured_s: float) -> Row:
         estimate.predicted_share,
         estimate.other_state_share,
     )
-
-
-def unseen(cost: Cost) -> list[str]:
-    """The table of predictions for families that are left out."""
-    with cost.bench("full") as bench:
-        zoo = prediction.read(bench, cost.truths())
-    return list(prediction.table(zoo, prediction.METHODS))
 
 
 def processes(cost: Cost) -> dict[str, float]:
@@ -326,7 +318,7 @@ def main() -> None:
         parser.error("--adding-only needs --keep: the folder of an earlier run")
     if arguments.adding_only:
         cost = Cost(arguments.keep, arguments.models, arguments.threads, arguments.efforts)
-        keep(json.loads(RAW.read_text(encoding="utf-8")) | {"adding": one_more(cost)})
+        keep(json.loads(RAW.read_text(encoding="utf-8")) | {"adding": one_more(cost)}, "cost")
     elif not arguments.page_only:
         with tempfile.TemporaryDirectory() as place:
             folder = arguments.keep or Path(place)
@@ -334,29 +326,12 @@ def main() -> None:
             cost.run()
             facts = facts_of(cost)
             # At once, so that nothing measured is lost.
-            keep(facts, NOISY if arguments.noisy else RAW)
+            keep(facts, "cost_noisy" if arguments.noisy else "cost")
             if not arguments.noisy:
                 facts["processes"] = processes(cost)
                 facts["adding"] = one_more(cost)
-                keep(facts)
-                facts["unseen"] = unseen(cost)
-                keep(facts)
-    facts, noisy = (json.loads(each.read_text(encoding="utf-8")) for each in (RAW, NOISY))
-    PAGE.write_text(page(facts, noisy), encoding="utf-8")
-
-
-def keep(facts: dict[str, Any], place: Path = RAW) -> None:
-    """Write raw results, to four digits."""
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(json.dumps(_short(facts), separators=(",", ":")) + "\n", encoding="utf-8")
-
-
-def _short(facts: Any) -> Any:
-    if isinstance(facts, float):
-        return float(f"{facts:.4g}")
-    if isinstance(facts, dict):
-        return {key: _short(value) for key, value in facts.items()}
-    return [_short(value) for value in facts] if isinstance(facts, list) else facts
+                keep(facts, "cost")
+    write()
 
 
 if __name__ == "__main__":

@@ -1,15 +1,23 @@
-"""Renders docs/performance.md from the results of cost.py."""
+"""Renders docs/performance.md from the results of cost.py and prediction.py."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import prediction_page
 
 from bricks.report.tables import number, percent
 from bricks.samples.statistics import median
 
 Facts = Mapping[str, Any]
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "performance.md"
 
 # At most this share of an estimate comes from another machine state than that of the run.
 _OF_ONE = 0.1
@@ -35,8 +43,33 @@ counts for every effort. All share one stop rule: a latency is sampled until it 
 """
 
 
-def page(facts: Facts, noisy: Facts) -> str:
-    """The whole page; ``noisy`` are the facts of another run, on a noisy host."""
+def write() -> None:
+    """Write the page from the raw results: of cost.py here and on a noisy host, and others'."""
+    names = ("cost", "cost_noisy", "prediction")
+    found = [json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in names]
+    PAGE.write_text(page(*found), encoding="utf-8")
+
+
+def keep(facts: Facts, name: str) -> None:
+    """Keep raw results under this name, to four digits."""
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps(_short(facts), separators=(",", ":"))
+    (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _short(facts: Any) -> Any:
+    if isinstance(facts, float):
+        return float(f"{facts:.4g}")
+    if isinstance(facts, Mapping):
+        return {key: _short(value) for key, value in facts.items()}
+    return [_short(value) for value in facts] if isinstance(facts, list) else facts
+
+
+def page(facts: Facts, noisy: Facts, predictions: Facts) -> str:
+    """The whole page; ``noisy`` are the facts of another run, on a noisy host.
+
+    ``predictions`` are those of prediction.py.
+    """
     head = facts["about"] | {"conclusion": _conclusion(facts), "precision": "1 %"}
     return "\n".join(
         [
@@ -45,7 +78,7 @@ def page(facts: Facts, noisy: Facts) -> str:
             *_on_noisy(noisy),
             *_shares(facts),
             *_adding(facts),
-            *_unseen(facts),
+            *prediction_page.section(predictions),
             *_processes(facts),
             "",
         ]
@@ -259,30 +292,6 @@ def _added(name: str, row: Facts) -> str:
     return _row(name, cells)
 
 
-def _unseen(facts: Facts) -> list[str]:
-    if not facts.get("unseen"):
-        return []
-    return [
-        "",
-        "## Models of unseen families",
-        "",
-        "Errors of `bricks predict --no-measure` with all families measured but the model's own."
-        " Bricks shared with other families are *measured* or *predicted* too. *roofline* has rates"
-        " for each kernel, fitted to the same bricks; *nearest brick* takes the brick of the same"
-        " operator with the most similar attributes and sizes. The constants of the *learned*"
-        " predictor were chosen on the first half of the families (every second one in alphabetical"
-        " order), in another session; its features, and the size from which weights count as"
-        " uncached, on all. *against all measured* is the error against the estimate from"
-        " measurements of all bricks.",
-        "",
-        *(
-            line
-            for line in facts["unseen"]
-            if " half |" not in line or line.startswith("| learned")
-        ),
-    ]
-
-
 def tables(facts: Facts) -> str:
     """The tables of which the page shows a summary: a row for each model, and for each half."""
     parts = []
@@ -291,7 +300,7 @@ def tables(facts: Facts) -> str:
     *single, _ = facts["adding"]["rows"]
     parts += ["## Adding a model", "", *_adding_head("model", list(facts["efforts"]))]
     parts += [_added(row["models"][0], row) for row in single]
-    return "\n".join([*parts, "", "## Models of unseen families", "", *facts["unseen"]])
+    return "\n".join(parts)
 
 
 def _estimates(rows: Sequence[Facts]) -> list[str]:

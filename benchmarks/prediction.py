@@ -1,59 +1,97 @@
 """How accurate are predictions of bricks that were never measured? Leaves out a family at a time.
 
-    .venv/bin/python benchmarks/prediction.py --cache cache
+    .venv/bin/python benchmarks/prediction.py --cache cache --threads 1
+    .venv/bin/python benchmarks/prediction.py --cache cache --threads 2
 
-Needs a cache in which the zoo is measured, bricks and whole models (`bricks compare`), and writes
-tables to standard output. Bricks that only the models of one family have are predicted from all
-other bricks; the latency of a model is recomposed from both, and compared with the whole model's
-run. All measurements are from one machine state, the one in which most were taken.
+Needs a cache in which the zoo is measured, bricks and whole models (`bricks compare`). Writes its
+part of docs/performance.md, and benchmarks/results/prediction.json. Nothing is timed.
 
-Families are split into two halves, every second one in alphabetical order: the constants of the
-predictor were chosen on the first half, except those about cached and uncached weights, on both.
+Bricks that only the models of one family have are predicted from all other bricks, or with
+`balanced` from those that `--effort balanced` would have measured. The latency of a model is
+recomposed from both, for the machine state in which the whole model was run, and compared with that
+run. Families are split into two halves, every second one in alphabetical order: the features and
+constants of the predictor were chosen on the first half.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any, Protocol
 
+import cost_page
 import numpy as np
+import rivals
+from choosing import chosen_by
 
-from bricks import Bench, Measurement
+from bricks import Bench, Estimate, Measurement
 from bricks.decompose.plan import Brick, Plan
-from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, round_spread
-from bricks.estimate.uncertainty import composition_s
-from bricks.predict.features import BrickFeatures, context_weight_bytes, extract_features
-from bricks.predict.prediction import Prediction
+from bricks.estimate.recompose import recompose, state_of
+from bricks.predict.context import in_context
+from bricks.predict.features import BrickFeatures, extract_features
+from bricks.predict.observations import Observations
+from bricks.predict.prediction import Prediction, Predictions
 from bricks.predict.predictor import learn
-from bricks.predict.roofline import Roofline
-from bricks.report.tables import number, percent
-from bricks.samples.call_overhead import LONG, PROBES, SHORT, call_overhead_s
+from bricks.samples.call_overhead import PROBES
 from bricks.samples.machine_state import dominant_state
-from bricks.samples.measurement import Failure
-from bricks.samples.state_correction import StateCorrection
-from bricks.samples.statistics import NORMAL_95, median
+from bricks.samples.measurement import PROTOCOL
+from bricks.samples.state_model import StateModel
 from bricks.zoo import entries
+
+ROOT = Path(__file__).resolve().parent.parent
+RAW = ROOT / "benchmarks" / "results" / "prediction.json"
+
+
+class Learned(Protocol):
+    """A predictor; ``bias`` is the log error that all of its predictions may have in common."""
+
+    @property
+    def bias(self) -> float:
+        """The standard deviation of that error."""
+
+    def predict(self, features: Mapping[str, BrickFeatures]) -> Mapping[str, Prediction]:
+        """The latency of each brick."""
+
+
+Method = Callable[
+    [Mapping[str, BrickFeatures], Mapping[str, float], Mapping[str, Collection[str]]], Learned
+]
+
+
+def learned(
+    features: Mapping[str, BrickFeatures],
+    latency_s: Mapping[str, float],
+    groups: Mapping[str, Collection[str]],
+) -> Learned:
+    """The predictor of the package."""
+    predictor = learn(features, latency_s, groups)
+    assert predictor is not None, "too few bricks are measured"
+    return predictor
+
+
+METHODS: Mapping[str, Method] = {
+    "learned": learned, "roofline": rivals.roofline, "nearest brick": rivals.nearest,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Zoo:
-    """The zoo's measurements; latencies in seconds.
+    """The zoo's measurements on one target.
 
-    ``counts`` are occurrences of bricks by model, ``family`` and ``whole_s`` each model's family
-    and the latency of its runs. ``half_s`` is half the width of a brick's interval.
+    ``results`` are those of bricks and probes by key, ``runs`` those of whole models by name.
     """
 
-    counts: Mapping[str, Mapping[str, int]]
+    plans: Mapping[str, Plan]
     family: Mapping[str, str]
     features: Mapping[str, BrickFeatures]
-    latency_s: Mapping[str, float]
-    half_s: Mapping[str, float]
-    whole_s: Mapping[str, float]
-    call_s: float
+    results: Mapping[str, Measurement]
+    runs: Mapping[str, Sequence[Measurement]]
 
     @property
     def families(self) -> list[str]:
@@ -62,198 +100,104 @@ class Zoo:
 
     def keys_of(self, family: str) -> set[str]:
         """The bricks of a family's models."""
-        mine = (counts for model, counts in self.counts.items() if self.family[model] == family)
-        return {key for counts in mine for key in counts}
+        mine = (plan for model, plan in self.plans.items() if self.family[model] == family)
+        return {key for plan in mine for key in plan.counts}
 
-    def net_s(self, latency_s: float) -> float:
-        """A brick's latency without the call overhead, the part that models are recomposed from."""
-        return max(0.0, latency_s - IN_WALK_CALL_FACTOR * self.call_s)
+    def observations(self, keys: Collection[str]) -> Observations:
+        """The measurements of those bricks, as a predictor learns from them."""
+        measured = {key: self.results[key] for key in sorted(keys)}
+        return Observations.of(measured, dominant_state(m.state_s for m in measured.values()))
 
-
-# Predicts bricks; the second result is the log error that all predictions may have in common.
-Method = Callable[
-    [
-        Mapping[str, BrickFeatures],
-        Mapping[str, float],
-        Mapping[str, set[str]],
-        Mapping[str, BrickFeatures],
-    ],
-    tuple[Mapping[str, Prediction], float],
-]
-
-
-def learned(
-    known: Mapping[str, BrickFeatures],
-    latency_s: Mapping[str, float],
-    groups: Mapping[str, set[str]],
-    wanted: Mapping[str, BrickFeatures],
-) -> tuple[Mapping[str, Prediction], float]:
-    """The predictor of the package."""
-    predictor = learn(known, latency_s, groups)
-    assert predictor is not None, "too few bricks are measured"
-    return predictor.predict(wanted), predictor.bias
-
-
-def roofline(
-    known: Mapping[str, BrickFeatures],
-    latency_s: Mapping[str, float],
-    groups: Mapping[str, set[str]],
-    wanted: Mapping[str, BrickFeatures],
-) -> tuple[Mapping[str, Prediction], float]:
-    """A call, operations, and bytes at rates of each operator; one error for all bricks."""
-    keys = sorted(known)
-    features, seconds = [known[key] for key in keys], np.array([latency_s[key] for key in keys])
-    fitted = Roofline.fit(features, seconds)
-    log_sd = _sd(np.log(seconds / fitted.seconds(features)))
-    names = sorted(wanted)
-    found = fitted.seconds([wanted[name] for name in names]) if names else np.zeros(0)
-    return {n: Prediction(float(s), log_sd) for n, s in zip(names, found, strict=True)}, 0.0
-
-
-def nearest(
-    known: Mapping[str, BrickFeatures],
-    latency_s: Mapping[str, float],
-    groups: Mapping[str, set[str]],
-    wanted: Mapping[str, BrickFeatures],
-) -> tuple[Mapping[str, Prediction], float]:
-    """The most similar measured brick: first by operator, then tags, then sizes."""
-    keys = sorted(known)
-    logs = np.log([latency_s[key] for key in keys])
-    places, names = _places([known[key] for key in keys])
-    own = _nearest(places, names, places[::10], names[::10], np.arange(0, len(keys), 10))
-    log_sd = _sd(logs[own] - logs[::10])
-    if not wanted:
-        return {}, 0.0
-    theirs = _nearest(places, names, *_places([*wanted.values()]), None)
-    return {
-        k: Prediction(math.exp(logs[i]), log_sd) for k, i in zip(wanted, theirs, strict=True)
-    }, 0
-
-
-def _places(features: Sequence[BrickFeatures]) -> tuple[np.ndarray, np.ndarray]:
-    places = np.zeros((len(features), 10))
-    for row, t in zip(places, features, strict=True):
-        row[: len(t.sizes)] = t.sizes
-        row[-2:] = np.log2([t.flops + 1, t.read_bytes + t.written_bytes + t.weight_bytes + 1])
-    names = np.array([[t.kind, t.operator, *t.tags, *[""] * (6 - len(t.tags))] for t in features])
-    return places, names
-
-
-def _nearest(
-    places: np.ndarray,
-    names: np.ndarray,
-    at: np.ndarray,
-    called: np.ndarray,
-    themselves: np.ndarray | None,
-) -> np.ndarray:
-    found = np.zeros(len(at), int)
-    for i, (place, name) in enumerate(zip(at, called, strict=True)):
-        differ = (names != name) @ np.array([1e6, 1e4, *[10] * (names.shape[1] - 2)])
-        distance = differ + np.abs(places - place).sum(axis=1)
-        if themselves is not None:
-            distance[themselves[i]] = math.inf
-        found[i] = int(np.argmin(distance))
-    return found
-
-
-def _sd(errors: np.ndarray) -> float:
-    """A standard deviation that a few outliers do not decide."""
-    return float(np.quantile(np.abs(errors), 0.683))
-
-
-METHODS: Mapping[str, Method] = {
-    "learned": learned, "roofline": roofline, "nearest brick": nearest,
-}  # fmt: skip
+    def states(self, keys: Collection[str]) -> StateModel:
+        """How latencies change between machine states, learned from those bricks."""
+        facts = {key: features.size_facts for key, features in self.features.items()}
+        return StateModel([self.results[key] for key in sorted(keys)], facts)
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
-    """A model some of whose bricks were predicted. Latencies are in seconds.
+class Row:
+    """A model's estimate beside its run; latencies in seconds."""
 
-    ``log_sd`` is that of the whole estimate. ``recomposed_s`` is the estimate from measurements of
-    all bricks, None where some are missing.
-    """
-
+    model: str
     family: str
-    foretold_s: float
-    log_sd: float
-    share: float
-    whole_s: float
-    recomposed_s: float | None
-    composition: float
-
-    @property
-    def error(self) -> float:
-        """The error against the whole model's run."""
-        return abs(self.foretold_s / self.whole_s - 1)
-
-    @property
-    def inside(self) -> bool:
-        """Whether the interval holds the whole model's run."""
-        sd = math.hypot(self.log_sd, self.composition)
-        return abs(math.log(self.foretold_s / self.whole_s)) <= NORMAL_95 * sd
+    measured_s: float
+    estimate_s: float
+    low_s: float
+    high_s: float
+    predicted_share: float
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionError:
-    """Results of a method for all families: (family, log error) of bricks, and the models."""
+class Outcome:
+    """The models' estimates, and the log error of each predicted brick with its family."""
 
+    rows: Sequence[Row]
     bricks: Sequence[tuple[str, float]]
-    models: Sequence[Foretold]
 
 
-def left_out(zoo: Zoo, method: Method, *, shared: bool) -> PredictionError:
-    """One family after another; with ``shared``, bricks of other families, too, are measured."""
+def left_out(
+    zoo: Zoo, method: Method, measured: Collection[str], families: Sequence[str] | None = None
+) -> Outcome:
+    """One family after another, or of ``families``, is left out of the bricks ``measured``."""
+    rows: list[Row] = []
     bricks: list[tuple[str, float]] = []
-    models: list[Foretold] = []
     keys = {family: zoo.keys_of(family) for family in zoo.families}
-    for family in zoo.families:
+    every = zoo.observations(zoo.features.keys() & zoo.results.keys())
+    for family in zoo.families if families is None else families:
         groups = {other: theirs for other, theirs in keys.items() if other != family}
-        elsewhere = set().union(*groups.values()) & zoo.latency_s.keys()
-        known = elsewhere if shared else elsewhere - keys[family]
-        wanted = sorted(keys[family] - known)
-        predicted, bias = method(
-            {key: zoo.features[key] for key in sorted(known)},
-            zoo.latency_s,
-            groups,
-            {key: zoo.features[key] for key in wanted},
-        )
+        known = set().union(*groups.values()).intersection(measured)
+        seen = zoo.observations(known)
+        predictor = method(_part(seen.features(_part(zoo.features, known)), known),
+                           seen.latency_s, groups)  # fmt: skip
+        own = sorted(keys[family].intersection(every.latency_s) - set().union(*groups.values()))
+        in_own_states = replace(seen, states={**every.states, **seen.states})
+        predicted = predictor.predict(in_own_states.features(_part(zoo.features, own)))
         bricks += [
-            (family, math.log(zoo.latency_s[key] / predicted[key].latency_s))
-            for key in wanted
-            if key in zoo.latency_s
+            (family, math.log(every.latency_s[key] / p.latency_s)) for key, p in predicted.items()
         ]
-        mine = [model for model in zoo.whole_s if zoo.family[model] == family]
-        models += [_predicted_parts(zoo, model, predicted, bias) for model in mine]
-    return PredictionError(bricks, models)
+        states = zoo.states(known)
+        mine = [model for model in sorted(zoo.runs) if zoo.family[model] == family]
+        rows += [_row(zoo, model, known, seen, states, predictor) for model in mine]
+    return Outcome(rows, bricks)
 
 
-def _predicted_parts(
-    zoo: Zoo, model: str, predicted: Mapping[str, Prediction], bias: float
-) -> Foretold:
-    counts = zoo.counts[model]
-    measured = [(n, key) for key, n in counts.items() if key not in predicted]
-    measured_s = [n * zoo.net_s(zoo.latency_s[key]) for n, key in measured]
-    rest = [(n, predicted[key]) for key, n in counts.items() if key in predicted]
-    part_s = sum(n * zoo.net_s(p.latency_s) for n, p in rest)
-    total_s = zoo.call_s + sum(measured_s) + part_s
-    variance = sum((n * p.latency_s * p.log_sd) ** 2 for n, p in rest) + (bias * part_s) ** 2
-    every = [zoo.latency_s.get(key) for key in counts]
-    known = [s for s in every if s is not None]
-    recomposed_s = zoo.call_s + sum(
-        n * zoo.net_s(s) for n, s in zip(counts.values(), known, strict=False)
+def _part(of: Mapping[str, BrickFeatures], keys: Collection[str]) -> dict[str, BrickFeatures]:
+    return {key: of[key] for key in sorted(keys)}
+
+
+def _row(
+    zoo: Zoo,
+    model: str,
+    known: Collection[str],
+    seen: Observations,
+    states: StateModel,
+    predictor: Learned,
+) -> Row:
+    plan, runs = zoo.plans[model], zoo.runs[model]
+    results = {key: zoo.results[key] for key in (*plan.counts.keys() & known, *PROBES.values())}
+    whole = replace(runs[0], rounds=tuple(r for run in runs for r in run.rounds))
+    state_s = state_of(plan, results, whole)
+    wanted = seen.in_state(_part(zoo.features, plan.counts.keys() - results.keys()), state_s)
+    predictions = Predictions(predictor.predict(wanted), predictor.bias, state_s)
+    estimate = recompose(plan, results, state_s, predictions=predictions, states=states)
+    assert isinstance(estimate, Estimate), f"{model}: {estimate}"
+    return Row(
+        model,
+        zoo.family[model],
+        took_s(runs, state_s),
+        estimate.estimate_s,
+        estimate.low_s,
+        estimate.high_s,
+        estimate.predicted_share,
     )
-    composition = composition_s(total_s, sum(counts.values()), zoo.call_s)
-    composition += sum(n * zoo.half_s[key] for n, key in measured)
-    return Foretold(
-        family=zoo.family[model],
-        foretold_s=total_s,
-        log_sd=math.sqrt(variance) / total_s,
-        share=part_s / total_s,
-        whole_s=zoo.whole_s[model],
-        recomposed_s=recomposed_s if len(known) == len(every) else None,
-        composition=composition / NORMAL_95 / total_s,
-    )
+
+
+def all_measured(zoo: Zoo) -> list[Row]:
+    """The models' estimates from measurements of all bricks."""
+    seen = zoo.observations(zoo.features.keys() & zoo.results.keys())
+    states = zoo.states(seen.latency_s)
+    nothing = learned(seen.features(zoo.features), seen.latency_s, {})
+    return [_row(zoo, model, zoo.results, seen, states, nothing) for model in sorted(zoo.runs)]
 
 
 def took_s(runs: Sequence[Measurement], state_s: float | None) -> float:
@@ -266,119 +210,83 @@ def took_s(runs: Sequence[Measurement], state_s: float | None) -> float:
     return geometric_mean(run.latency_s(state_s) for run in known or runs)
 
 
-def read(bench: Bench, whole: Mapping[str, Sequence[Measurement]] | None = None) -> Zoo:
-    """The cache's measurements of the zoo, in the machine state in which most were taken.
-
-    Bricks measured in other states are corrected, whole models left out. Runs of whole models by
-    name are in ``whole``; without it, in the cache.
-    """
+def read(bench: Bench) -> Zoo:
+    """The cache's measurements of the zoo."""
     bricks: dict[str, Brick] = {}
     plans: dict[str, Plan] = {}
-    family: dict[str, str] = {}
     for entry in entries():
         decomposition = bench.decompose(bench.read(entry.name))
         bricks.update(decomposition.bricks)
-        plans[entry.name], family[entry.name] = decomposition.plan, entry.family
-    weight_bytes = {key: brick.numeric_weight_bytes for key, brick in bricks.items()}
-    around = context_weight_bytes([plan.copies for plan in plans.values()], weight_bytes)
+        plans[entry.name] = decomposition.plan
     digests = [plan.digest for plan in plans.values()]
-    results = bench.store.results(bench.target.key, [*bricks, *PROBES.values(), *digests])
-    state_s = dominant_state(m.state_s for m in results.values() if isinstance(m, Measurement))
-    measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
-    correction = StateCorrection([m for key, m in measured.items() if key in bricks], state_s)
-    seconds = {key: correction.latency_s(m) for key, m in measured.items()}
-    short, long = (_probe(seconds, length) for length in (SHORT, LONG))
-    if whole is None:
-        whole = {n: [measured[p.digest]] for n, p in plans.items() if p.digest in measured}
-    met = {name: runs for name, runs in whole.items() if any(r.known_in(state_s) for r in runs)}
-    return Zoo(
-        counts={name: plan.counts for name, plan in plans.items()},
-        family=family,
-        features={key: extract_features(brick, around[key]) for key, brick in bricks.items()},
-        latency_s={key: seconds[key] for key in bricks if key in seconds},
-        half_s=_half_widths(results, state_s),
-        whole_s={name: took_s(met[name], state_s) for name in plans if name in met},
-        call_s=call_overhead_s(short, long),
-    )
-
-
-def _half_widths(
-    results: Mapping[str, Measurement | Failure], state_s: float | None
-) -> dict[str, float]:
-    spreads = {
-        key: round_spread(m, state_s) for key, m in results.items() if isinstance(m, Measurement)
-    }
-    return {key: (s.high_s - s.low_s) / 2 for key, s in spreads.items()}
-
-
-def _probe(seconds: Mapping[str, float], length: int) -> float:
-    if PROBES[length] not in seconds:
+    found = bench.store.results(bench.target.key, [*bricks, *PROBES.values(), *digests])
+    results = {key: m for key, m in found.items() if isinstance(m, Measurement)}
+    if not results.keys() >= {*bricks, *PROBES.values()}:
         raise SystemExit("the cache does not hold the zoo's measurements: run bricks compare on it")
-    return seconds[PROBES[length]]
-
-
-def table(zoo: Zoo, methods: Mapping[str, Method]) -> Iterable[str]:
-    """A row for each method, way of counting, and half of the families."""
-    half = {family: i % 2 for i, family in enumerate(zoo.families)}
-    yield (
-        "| method | shared bricks | families | bricks | median error | models | median error"
-        " | 90th percentile | inside the interval | median half-width"
-        " | against all measured: median error | inside |"
+    return Zoo(
+        plans=plans,
+        family={entry.name: entry.family for entry in entries()},
+        features=in_context(
+            {key: extract_features(brick) for key, brick in bricks.items()},
+            [plan.usage for plan in plans.values()],
+        ),
+        results=results,
+        runs={n: [results[p.digest]] for n, p in plans.items() if p.digest in results},
     )
-    yield "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
-    for shared in (True, False):
-        for name, method in methods.items():
-            found = left_out(zoo, method, shared=shared)
-            for title, chosen in {"first half": {0}, "second half": {1}, "all": {0, 1}}.items():
-                bricks = [e for family, e in found.bricks if half[family] in chosen]
-                models = [m for m in found.models if half[m.family] in chosen]
-                cells = [name, "measured" if shared else "predicted", title]
-                yield f"| {' | '.join([*cells, *_figures(bricks, models)])} |"
 
 
-def _figures(bricks: Sequence[float], models: Sequence[Foretold]) -> list[str]:
-    errors = [m.error for m in models]
-    pairs = [
-        (math.log(m.foretold_s / m.recomposed_s), m.log_sd)
-        for m in models
-        if m.recomposed_s is not None and m.share > 0
-    ]
-    return [
-        str(len(bricks)),
-        percent(median([abs(math.expm1(-e)) for e in bricks])),
-        str(len(models)),
-        percent(median(errors)),
-        percent(float(np.quantile(errors, 0.9))),
-        percent(sum(m.inside for m in models) / len(models), 0),
-        percent(median([NORMAL_95 * math.hypot(m.log_sd, m.composition) for m in models])),
-        percent(median([abs(math.expm1(e)) for e, _ in pairs])),
-        percent(sum(abs(e) <= NORMAL_95 * sd for e, sd in pairs) / len(pairs), 0),
-    ]
+def facts_of(bench: Bench) -> dict[str, Any]:
+    """The facts of a target for the page: estimates at each effort, and with each method."""
+    zoo = read(bench)
+    every = zoo.features.keys()
+    known = {"full": every, "balanced": chosen_by(bench, "balanced", zoo.results)}
+    found: dict[str, Any] = {
+        "about": {
+            "date": str(datetime.now(UTC).date()),
+            "system": bench.target.system.name,
+            "backend": bench.target.runtime.backend,
+            "version": bench.target.runtime.version,
+            "protocol": PROTOCOL,
+        },
+        "halves": {family: i % 2 for i, family in enumerate(zoo.families)},
+        "all measured": [asdict(row) for row in all_measured(zoo)],
+        "measured": {effort: len(keys) for effort, keys in known.items()},
+        "efforts": {},
+        "methods": {},
+    }
+    for effort, keys in known.items():
+        outcome = left_out(zoo, learned, keys)
+        found["efforts"][effort] = [asdict(row) for row in outcome.rows]
+        if effort == "full":
+            found["methods"]["learned"] = dict(_summary(outcome))
+    for name, method in METHODS.items():
+        if name not in found["methods"]:
+            found["methods"][name] = dict(_summary(left_out(zoo, method, every)))
+    return found
+
+
+def _summary(outcome: Outcome) -> Iterator[tuple[str, Any]]:
+    errors = [abs(row.estimate_s / row.measured_s - 1) for row in outcome.rows]
+    inside = [row.low_s <= row.measured_s <= row.high_s for row in outcome.rows]
+    yield "bricks", len(outcome.bricks)
+    yield "brick_error", float(np.median(np.expm1([abs(error) for _, error in outcome.bricks])))
+    yield "median", float(np.median(errors))
+    yield "p95", float(np.quantile(errors, 0.95))
+    yield "inside", float(np.mean(inside))
 
 
 def main() -> None:
-    """Write the table to standard output."""
+    """Write the page and the raw results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cache", type=Path, default=Path("cache"))
-    parser.add_argument("--threads", type=int, help="as measured (default: one per core)")
+    parser.add_argument("--threads", type=int, default=1, help="as measured")
     arguments = parser.parse_args()
     with Bench(arguments.cache, threads=arguments.threads) as bench:
-        zoo = read(bench)
-    measured = [
-        (_predicted_parts(zoo, model, {}, 0.0))
-        for model, counts in zoo.counts.items()
-        if model in zoo.whole_s and all(key in zoo.latency_s for key in counts)
-    ]
-    print(
-        f"{len(zoo.latency_s)} bricks and {len(zoo.whole_s)} models were measured in one state of"
-        f" the machine. With all bricks measured, {len(measured)} models have a median error of"
-        f" {percent(median([m.error for m in measured]))}, and a 90th percentile of"
-        f" {percent(float(np.quantile([m.error for m in measured], 0.9)))};"
-        f" {percent(sum(m.inside for m in measured) / len(measured), 0)} are inside their"
-        f" intervals. A call takes {number(zoo.call_s * 1e6)} µs.\n"
-    )
-    for line in table(zoo, METHODS):
-        print(line, flush=True)
+        found = facts_of(bench)
+    before = json.loads(RAW.read_text(encoding="utf-8")) if RAW.exists() else {}
+    facts = before | {str(arguments.threads): found}
+    cost_page.keep(dict(sorted(facts.items())), "prediction")
+    cost_page.write()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from bricks import Bench
 
 # Names of requests to the worker; the other requests take hardly any time.
 _ASKED = {"load_all": "loading bricks", "load": "loading bricks", "place": "placing them in memory"}
-_READS = ("results", "load_bricks", "brick_copies", "load_plan", "claim", "refuse_damage")
+_READS = ("results", "load_bricks", "brick_usage", "load_plan", "claim", "refuse_damage")
 _WRITES = ("append_rounds", "supplement", "finish", "release", "renew", "save_decomposition")
 
 

@@ -172,10 +172,23 @@ class Occurrence:
         )  # fmt: skip
 
 
-def copies_of(occurrences: Iterable[Occurrence]) -> dict[str, int]:
-    """Distinct sets of weights per brick; an occurrence of unknown weights has its own set."""
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How a model uses a brick: its occurrences, and the distinct sets of weights that they have.
+
+    An occurrence of unknown weights has its own set.
+    """
+
+    occurrences: int
+    copies: int
+
+
+def usage_of(occurrences: Sequence[Occurrence]) -> dict[str, Usage]:
+    """How each brick is used."""
+    counts = Counter(o.brick for o in occurrences)
     places = {(o.brick, o.weights or i) for i, o in enumerate(occurrences)}
-    return dict(Counter(key for key, _ in places))
+    copies = Counter(key for key, _ in places)
+    return {key: Usage(count, copies[key]) for key, count in counts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +232,13 @@ class Plan:
 
     @property
     def copies(self) -> dict[str, int]:
-        """Distinct sets of weights per brick; see ``copies_of``."""
-        return copies_of(self.occurrences)
+        """Distinct sets of weights per brick."""
+        return {key: usage.copies for key, usage in self.usage.items()}
+
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """How the model uses each brick."""
+        return usage_of(self.occurrences)
 
     def edges(self) -> Iterator[tuple[int, int]]:
         """Pairs (producer, consumer) of occurrence positions, once per value that is passed on.

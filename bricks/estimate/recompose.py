@@ -135,8 +135,9 @@ def latencies(
     correction = StateCorrection(parts.values(), state_s, states)
     factors = {key: correction.factor(m) for key, m in (parts | predicted).items()}
     spreads = _spreads(parts, correction, factors)
+    means = predictions.factors({key: plan.counts[key] for key in predicted})
     for key in predicted:
-        own = replace(factors[key], shared_sd=0.0)
+        own = replace(factors[key], middle=factors[key].middle * means[key], shared_sd=0.0)
         spreads[key] = _translated(predictions.of[key].spread(), own)
     shared_s = {
         key: NORMAL_95 * factor.shared_sd * spreads[key].median_s

@@ -6,6 +6,7 @@ correlated where the points are close. Must not know what is learned from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
@@ -25,8 +26,9 @@ class CovarianceParams:
     those with the same operator and tags (``mean``), and parts shared by those of similar sizes,
     over a ``wide`` range and over one shorter by ``ratio`` (``near``). ``lengths`` are the ranges,
     in factors of two, of each size, of the bytes moved, of the roofline, and of the context's
-    weights. ``apart`` and ``other`` are how much the covariance falls between bricks whose tags, or
-    whose operators, differ. ``noise`` is the variance that other bricks cannot explain.
+    working set, repeats and slowness. ``apart`` and ``other`` are how much the covariance falls
+    between bricks whose tags, or whose operators, differ. ``noise`` is the standard deviation that
+    other bricks cannot explain.
     """
 
     lengths: tuple[float, ...]
@@ -49,23 +51,25 @@ class CovarianceParams:
 # predict bricks of left-out families best. The width of intervals is learned anew each time.
 COVARIANCE_PARAMS = {
     CONVOLUTION: CovarianceParams(
-        lengths=(18, 13, 2.2, 9, 0.8, 5.5, 10, 4.5, 4.7, 30, 24), apart=(1.8, 3.5, 0.7, 0.05, 0.05),
-        other=1.4, common=0.1, mean=0.01, wide=0.07, near=0.015, ratio=2.0, noise=0.03,
+        lengths=(12, 5, 6, 2.5, 1.2, 5, 2.9, 13.5, 24, 56, 7.3, 60, 1.4),
+        apart=(0.57, 3.6, 0.7, 0.007, 0.015),
+        other=1.4, common=0.1, mean=0.0025, wide=0.023, near=0.009, ratio=1.0, noise=0.019,
     ),
     PRODUCT: CovarianceParams(
-        lengths=(7.5, 7.5, 6, 2, 12, 12, 6), apart=(0.1, 0.7, 0.05, 0.1, 0.2),
-        other=0.1, common=0.02, mean=0.016, wide=0.02, near=0.02, ratio=2.0, noise=0.06,
+        lengths=(2, 20, 10, 0.5, 20, 25, 40, 40, 6), apart=(0.1, 0.1, 0.7, 0.06, 2, 0.1),
+        other=0.05, common=0.02, mean=0.002, wide=0.002, near=0.003, ratio=2.0, noise=0.06,
     ),
     STREAM: CovarianceParams(
-        lengths=(15, 33, 0.8, 10, 0.5, 33, 13, 24), apart=(5.5, 0.7, 1.2, 1.7),
-        other=0.5, common=0.1, mean=0.5, wide=0.07, near=0.05, ratio=13.0, noise=0.15,
+        lengths=(31, 42, 0.95, 22, 0.75, 43, 29, 21, 39, 3), apart=(4.7, 0.57, 1.3, 2.2),
+        other=0.6, common=0.1, mean=1.7, wide=0.009, near=0.035, ratio=16.0, noise=0.09,
     ),
 }  # fmt: skip
 # Latencies of microseconds are less exact, because of the timer and the caches at each call.
 _NOISE_S = 0.3e-6
 
-# Context weights beyond this size all count the same: no processor caches them.
-_MAX_AROUND_BYTES = 2.0**30
+# Working sets beyond this size all count the same, because no processor caches them; and so do
+# more repeats than this.
+_MAX_WORKING_SET_BYTES, _MAX_REPEATS = 2.0**30, 8
 
 # Number of matrix rows computed at once.
 STRIPE = 128
@@ -75,13 +79,25 @@ def feature_matrix(
     features: Sequence[BrickFeatures], roof_s: Array, params: CovarianceParams
 ) -> Array:
     """A row for each brick: sizes in units of their ranges, and checksums of tags and operator."""
-    moved = np.array([t.read_bytes + t.written_bytes + t.weight_bytes for t in features])
-    sizes = np.array([t.sizes for t in features])
-    around = np.minimum([t.around_bytes for t in features], _MAX_AROUND_BYTES)
-    derived = np.stack([np.log2(moved + 64), np.log2(roof_s), np.log2(around + 1024)], axis=1)
-    lengths = np.concatenate([sizes, derived], axis=1) / params.lengths
+    lengths = _sizes(features, roof_s) / params.lengths
     names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in features]
     return np.concatenate([lengths, np.array(names, float)], axis=1)
+
+
+def _sizes(features: Sequence[BrickFeatures], roof_s: Array) -> Array:
+    """Logarithms to base 2 of all sizes, a row for each brick, in the order of ``lengths``."""
+    rows = [
+        (
+            *t.sizes,
+            math.log2(t.moved_bytes + 64),
+            math.log2(seconds),
+            math.log2(min(t.context.working_set_bytes, _MAX_WORKING_SET_BYTES) + 1024),
+            math.log2(min(t.context.repeats, _MAX_REPEATS)),
+            t.context.slowness,
+        )
+        for t, seconds in zip(features, roof_s, strict=True)
+    ]
+    return np.array(rows)
 
 
 def covariance(a: Array, b: Array, params: CovarianceParams, *, lower: bool = False) -> Array:

@@ -9,7 +9,7 @@ latencies.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ SIZES = {
 # The tags of each kind, in order. The operator is stored separately.
 TAGS = {
     CONVOLUTION: ("form", "layout", "dtype", "activation", "summed"),
-    PRODUCT: ("layout", "dtype", "activation", "transposed", "weight"),
+    PRODUCT: ("form", "layout", "dtype", "activation", "transposed", "weight"),
     STREAM: ("layout", "dtype", "pattern", "mode"),
 }
 
@@ -64,14 +64,36 @@ _MODES = ("mode", "reduction", "coordinate_transformation_mode", "nearest_mode",
 
 
 @dataclass(frozen=True, slots=True)
+class Context:
+    """The model that a brick is from, and the machine's state, as far as latencies depend on them.
+
+    ``working_set_bytes`` are the weights that the model reads in each run, and its largest values.
+    The brick occurs ``repeats`` times in it, and is this ``share`` of its work. By default, nothing
+    is known of a model: its working set is assumed to exceed every cache. ``slowness`` tells how
+    much slower the reference workload is than in the fastest state, in factors of two.
+    """
+
+    working_set_bytes: float = math.inf
+    repeats: int = 1
+    share: float = 0.0
+    slowness: float = 0.0
+
+    def prevailing(self, other: Context | None) -> Context:
+        """Of two models' contexts, that of the model of whose work the brick is a larger share."""
+        if other is None:
+            return self
+        return max(self, other, key=lambda c: (c.share, -c.working_set_bytes, c.repeats))
+
+
+@dataclass(frozen=True, slots=True)
 class BrickFeatures:
     """The features of one brick; ``SIZES`` and ``TAGS`` describe ``sizes`` and ``tags``.
 
     ``operator`` is its operator, or all of them joined by ``+``. ``flops`` is 0 where the work is
-    not known. ``pieces`` is the number of memory stretches accessed, as far as it is known.
-    ``around_bytes`` are the bytes of all weights of the model that the brick is from: if they are
-    few, they stay in the caches from one run to the next. ``context_bytes`` is about the same where
-    the brick itself says so, because it is bound by reading its weights; else None.
+    not known. ``weight_bytes`` are those that are read, few of a table of which rows are selected.
+    ``pieces`` is the number of memory stretches accessed, as far as it is known. ``context_bytes``
+    is about the weights of its model where the brick itself says so, because it is bound by reading
+    its own; else None.
     """
 
     kind: str
@@ -83,8 +105,8 @@ class BrickFeatures:
     written_bytes: float
     weight_bytes: float
     pieces: float
-    around_bytes: float
     context_bytes: float | None = None
+    context: Context = Context()
 
     def tag(self, name: str) -> str:
         """The tag of that name, one of those of its kind."""
@@ -92,9 +114,24 @@ class BrickFeatures:
 
     @property
     def kernel(self) -> str:
-        """The operator and the variant of it for which runtimes have a separate kernel."""
-        way = {CONVOLUTION: "form", STREAM: "pattern"}.get(self.kind)
-        return self.operator if way is None else f"{self.operator} {self.tag(way)}"
+        """The operator and the variant of it for which runtimes have a separate kernel.
+
+        All operators that are a single matrix product share the kernels of their data type.
+        """
+        variant = self.tag("pattern" if self.kind == STREAM else "form")
+        if self.kind == PRODUCT and "+" not in self.operator:
+            return f"{self.tag('dtype')} product {variant}"
+        return f"{self.operator} {variant}"
+
+    @property
+    def moved_bytes(self) -> float:
+        """The bytes of values and weights that are read or written."""
+        return self.read_bytes + self.written_bytes + self.weight_bytes
+
+    @property
+    def work_bytes(self) -> float:
+        """A rough amount of work in bytes, as :func:`bricks.decompose.plan.work_of` counts it."""
+        return 1.0 + self.flops / 20 + self.moved_bytes
 
     @property
     def size_facts(self) -> SizeFacts:
@@ -110,10 +147,11 @@ class BrickFeatures:
         )
 
 
-def extract_features(brick: Brick, around_bytes: float = math.inf) -> BrickFeatures:
+def extract_features(brick: Brick) -> BrickFeatures:
     """The features of ``brick``. Of several nodes, the one that is likely to take longest counts.
 
-    Where no model is known, its weights are assumed to exceed every cache.
+    Of its context, only what the brick itself says is known; see
+    :func:`bricks.predict.context.in_context`.
     """
     model = onnx.ModelProto.FromString(brick.model)
     node = _Node(_heaviest(model.graph.node), _types(brick, model), model)
@@ -132,27 +170,9 @@ def extract_features(brick: Brick, around_bytes: float = math.inf) -> BrickFeatu
         written_bytes=written,
         weight_bytes=weights,
         pieces=pieces,
-        around_bytes=around_bytes if context_bytes is None else context_bytes,
         context_bytes=context_bytes,
+        context=Context() if context_bytes is None else Context(context_bytes),
     )
-
-
-def context_weight_bytes(
-    models: Iterable[Mapping[str, int]], weight_bytes: Mapping[str, int], beside_bytes: int = 0
-) -> dict[str, float]:
-    """The context weight bytes of each brick, from the smallest model that has it.
-
-    The brick is likely to be measured in that model, since it is a larger share of it. ``models``
-    are given as in :attr:`Plan.copies`; bricks that are not in ``weight_bytes`` do not count. Each
-    model has ``beside_bytes`` of weights more.
-    """
-    found: dict[str, float] = {}
-    for copies in models:
-        mine = sum(count * weight_bytes.get(key, 0) for key, count in copies.items())
-        total = float(mine + beside_bytes)
-        for key in copies:
-            found[key] = min(total, found.get(key, math.inf))
-    return found
 
 
 class _Node:
@@ -353,6 +373,8 @@ def _product(node: _Node) -> Description:
     batch = math.prod(out[:-2]) if len(right) > 2 else 1
     sizes = (batch, rows / max(1, batch), columns, terms)
     tags = (
+        # A vector's product streams the other operand; weights are packed before the first run.
+        "vector" if sizes[1] <= 1 else "packed" if node.is_weight(1) else "plain",
         node.layout,
         node.dtype,
         str(node.attribute("activation", "")),

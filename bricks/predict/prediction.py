@@ -15,11 +15,13 @@ class Prediction:
     """The predicted latency of an unmeasured brick: log-normal, with its median in seconds.
 
     It includes the cost of a call, as a brick's measurement does. ``log_sd`` is the standard
-    deviation of its logarithm.
+    deviation of its logarithm; ``independent_sd`` is that of the part that is independent of the
+    errors of other bricks.
     """
 
     latency_s: float
     log_sd: float
+    independent_sd: float = 0.0
 
     def spread(self) -> Spread:
         """The 95 % interval, in the form of a measured spread."""
@@ -42,6 +44,23 @@ class Predictions:
     of: Mapping[str, Prediction] = field(default_factory=dict)
     bias: float = 0.0
     state_s: float | None = None
+
+    def factors(self, counts: Mapping[str, int]) -> dict[str, float]:
+        """Factors with which the medians of these bricks add up to the median of their sum.
+
+        Independent errors cancel out in a sum of many bricks, so that each contributes its mean,
+        which is above the median of a log-normal latency; a brick alone has the factor 1 (Fenton,
+        *The sum of log-normal probability distributions*, 1960). ``counts`` is how often each
+        occurs.
+        """
+        variances = {key: self.of[key].independent_sd ** 2 for key in counts}
+        means = {key: math.exp(variance / 2) for key, variance in variances.items()}
+        parts_s = {key: abs(n) * self.of[key].latency_s * means[key] for key, n in counts.items()}
+        total_s = sum(parts_s.values())
+        if total_s == 0.0:
+            return means
+        spread = sum(part_s**2 * math.expm1(variances[key]) for key, part_s in parts_s.items())
+        return {key: mean / math.sqrt(1 + spread / total_s**2) for key, mean in means.items()}
 
     def common_s(self, predicted_s: float) -> float:
         """Half the width, in seconds, that the common error adds to the interval of this much."""

@@ -104,8 +104,8 @@ class _Field:
         kernels = frozenset(t.kernel for t in features)
         return cls(params, roofline, process, residuals, {"": 1.0}, kernels)
 
-    def predict(self, features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
-        """Logarithms of latencies, and their standard deviations."""
+    def predict(self, features: Sequence[BrickFeatures]) -> tuple[Array, Array, Array]:
+        """Logarithms of latencies, their standard deviations, and those of independent errors."""
         roof_s = self.roofline.seconds(features)
         at = feature_matrix(features, roof_s, self.params)
         with warnings.catch_warnings():  # rounding shows where a brick equals a measured one
@@ -113,9 +113,10 @@ class _Field:
             found, deviations = self.process.predict(at, return_std=True)
         logs = np.log(roof_s) + found
         noise = noise_of(self.params, np.exp(logs))
-        scale = [self.scales.get(t.kernel, self.scales[""]) for t in features]
+        scale = np.array([self.scales.get(t.kernel, self.scales[""]) for t in features])
         least = [0.0 if t.kernel in self.kernels else _STRANGE_SD for t in features]
-        return logs, np.maximum(np.array(scale) * np.sqrt(deviations**2 + noise), least)
+        sds = np.maximum(scale * np.sqrt(deviations**2 + noise), least)
+        return logs, sds, scale * np.sqrt(noise)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
         """Errors and variances of the bricks at the positions of each group, predicted without it.
@@ -158,9 +159,9 @@ class Predictor:
         for kind, keys in by_kind(features, sorted(features)).items():
             for begin in range(0, len(keys), STRIPE):
                 some = keys[begin : begin + STRIPE]
-                logs, sds = self._predict(kind, [features[key] for key in some])
-                for key, log, sd in zip(some, logs, sds, strict=True):
-                    found[key] = Prediction(math.exp(log), float(sd))
+                columns = self._predict(kind, [features[key] for key in some])
+                for key, log, *sds in zip(some, *columns, strict=True):
+                    found[key] = Prediction(math.exp(log), *map(float, sds))
         return {key: found[key] for key in features}
 
     def scale(self, features: BrickFeatures) -> float:
@@ -168,10 +169,11 @@ class Predictor:
         field = self._fields.get(features.kind)
         return 1.0 if field is None else field.scales.get(features.kernel, field.scales[""])
 
-    def _predict(self, kind: str, features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
+    def _predict(self, kind: str, features: Sequence[BrickFeatures]) -> tuple[Array, Array, Array]:
         if kind in self._fields:
             return self._fields[kind].predict(features)
-        return np.log(self._general.seconds(features)), np.full(len(features), _STRANGE_SD)
+        logs = np.log(self._general.seconds(features))
+        return logs, np.full(len(features), _STRANGE_SD), np.zeros(len(features))
 
 
 def learn(
@@ -181,10 +183,10 @@ def learn(
 ) -> Predictor | None:
     """Learn from the bricks that are in both ``features`` and ``latency_s``; None if too few are.
 
-    All latencies are from one machine state, and include the cost of a call. ``groups`` are the
-    keys of the bricks of each family of models (or of each model): bricks that only one group has
-    show how large the errors will be for a new group. The order of mappings does not matter, and
-    nothing is random.
+    Latencies are from the machine states that ``features`` tell, and include the cost of a call.
+    ``groups`` are the keys of the bricks of each family of models (or of each model): bricks that
+    only one group has show how large the errors will be for a new group. The order of mappings does
+    not matter, and nothing is random.
     """
     known = sorted(key for key in features if latency_s.get(key, 0.0) > 0)
     if len(known) < MIN:
@@ -195,9 +197,8 @@ def learn(
     for kind, keys in by_kind(features, known).items():
         chosen = keys[:MAX]
         mine, seconds = [features[key] for key in chosen], _array(latency_s, chosen)
-        field = _Field.fit(
-            mine, Roofline.fit(mine, seconds, general.factors), COVARIANCE_PARAMS[kind]
-        )
+        roofline = Roofline.fit(mine, seconds, general.factors)
+        field = _Field.fit(mine, roofline, COVARIANCE_PARAMS[kind])
         found = _outcomes(field, [owners.get(key) for key in chosen])
         scales = scales_of(found)
         fields[kind] = replace(field, scales=scales)

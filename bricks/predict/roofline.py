@@ -7,6 +7,7 @@ inform them, and otherwise as for all bricks. Must not know what its errors are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,15 +17,18 @@ from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
 
-# Initial seconds of a call, an operation, a byte of values, a byte of uncached weights, a byte of
-# cached weights, and a stretch of memory: typical of processors of this decade. As logarithms, as
-# all factors are here.
-_START: Array = np.log([3e-6, 2e-11, 1e-10, 1e-10, 3e-11, 1e-9])
+# Initial seconds of each part: typical of processors of this decade. As logarithms, as all factors
+# are here. See _parts.
+_START: Array = np.log(
+    [2e-6, 4e-6, 1e-6, 1e-6, 2e-11, 7e-11, 1.3e-10, 3e-11, 3e-11, 3e-11, 1e-10, 1e-9]
+)
 
-# A model's weights count as cached up to the first of these sizes in bytes, and as uncached from
-# the second on; in between, in proportion. As logarithms to base 2; of a few pairs that were tried,
-# these predicted both halves of the zoo's families best.
-_NEAR, _FAR = 21.0, 26.0
+# A model's working set counts as cached up to the first of these sizes in bytes, and as uncached
+# from the second on; in between, in proportion. As logarithms to base 2. Bricks that occur this
+# often, or more often, find the runtime's data about them cached. Chosen on the first half of the
+# zoo's families (see benchmarks/prediction.py).
+_CACHED, _UNCACHED = 22.0, 27.0
+_OFTEN = 8
 
 # The prior width of factors (a standard deviation of their logarithms), for all bricks and for
 # those of an operator; and the error of a brick's latency that remains in any case.
@@ -92,15 +96,21 @@ class Roofline:
 
 
 def _parts(features: Sequence[BrickFeatures]) -> Array:
-    around = np.array([max(1.0, t.around_bytes) for t in features])
-    far = np.clip((np.log2(around) - _NEAR) / (_FAR - _NEAR), 0.0, 1.0)
-    rows = [
-        (
-            1.0, t.flops, t.read_bytes + t.written_bytes,
-            t.weight_bytes * share, t.weight_bytes * (1 - share), t.pieces,
-        )
-        for t, share in zip(features, far, strict=True)
-    ]  # fmt: skip
+    """The parts of each brick, in the order of ``_START``.
+
+    A cached and an uncached call, and what a rare call and one in a slow machine state cost more;
+    operations; bytes of cached and of uncached values, and what those of rare bricks and in a slow
+    state cost more; bytes of cached and of uncached weights; stretches of memory.
+    """
+    rows = []
+    for t in features:
+        size = math.log2(max(1.0, t.context.working_set_bytes))
+        far = min(1.0, max(0.0, (size - _CACHED) / (_UNCACHED - _CACHED)))
+        rare = max(0.0, 1.0 - math.log2(max(1, t.context.repeats)) / math.log2(_OFTEN))
+        call = 1.0 - far, far, rare, t.context.slowness
+        values = [(t.read_bytes + t.written_bytes) * share for share in call]
+        weights = t.weight_bytes * (1.0 - far), t.weight_bytes * far
+        rows.append((*call, t.flops, *values, *weights, t.pieces))
     return np.array(rows).reshape(-1, len(_START))
 
 

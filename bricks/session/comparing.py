@@ -83,6 +83,9 @@ def _row(
     whole = results.get(plan.digest)
     run = whole if isinstance(whole, Measurement) else None
     state_s = state_of(plan, results, run, predictions)
+    if predictions.of:
+        latency_model = estimator.latency_model(target)
+        predictions = latency_model.predictions_in(state_s, plan.keys, predictions)
     construction = None
     if job.streams:
         construction = estimator.construction(plan, job.decomposition.bricks, target)

@@ -99,6 +99,9 @@ class Estimator:
         whole = results.get(plan.digest)
         run = whole if isinstance(whole, Measurement) else None
         state_s = state_of(plan, results, run, predictions)
+        if predictions.of:
+            model = self.latency_model(target)
+            predictions = model.predictions_in(state_s, plan.keys, predictions)
         states = self.states(plan, results, predictions, state_s, target)
         return Basis(plan, results, predictions, construction, state_s, states)
 

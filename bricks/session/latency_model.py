@@ -1,22 +1,23 @@
 """The latency model of a target: measured bricks, and predictions for the others.
 
 Here because it combines a target's measurements with a predictor: it learns from all measured
-bricks of all models at one granularity and, while these are few, from the measurements of other
-targets. Learning starts at the first request. Must not know how bricks are measured.
+bricks of all models at one granularity, each in the machine state in which it was measured, and
+while these are few from the measurements of other targets. Learning starts at the first request.
+Must not know how bricks are measured.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick, Decomposition
+from bricks.decompose.plan import Brick, Decomposition, Usage
 from bricks.measure.state_panel import learn_states
 from bricks.predict.defaults import MIN
 from bricks.predict.prediction import Predictions
-from bricks.samples.machine_state import dominant_state
+from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_correction import StateCorrection
 from bricks.samples.state_model import StateModel
@@ -24,7 +25,8 @@ from bricks.store import Store
 from bricks.zoo import entries
 
 if TYPE_CHECKING:
-    from bricks.predict.features import BrickFeatures
+    from bricks.predict.features import BrickFeatures, Context
+    from bricks.predict.observations import Observations
     from bricks.predict.planner import Belief
     from bricks.predict.predictor import Predictor
     from bricks.predict.transfer import SourceTarget, Transfer
@@ -56,12 +58,14 @@ class LatencyModel:
         self._measured: dict[str, Measurement] = {}
         self._failed: set[str] = set()
         self._bricks: dict[str, Brick] = {} if bricks is None else bricks
-        self._features: dict[str, BrickFeatures] = {}
-        self._around_bytes: dict[str, float] = {}
+        self._features: dict[str, BrickFeatures] = {}  # without context
+        self._contexts: dict[str, Context] = {}
+        self._added: set[str] = set()  # digests
         self._predictor: Predictor | Transfer | None = None
         self._sources: list[SourceTarget] | None = None
         self._missing_count = 0  # bricks, until there are enough to learn from
         self._state_s: float | None = None  # the machine state in which most is measured
+        self._observations: Observations | None = None  # None: all was corrected to one state
         self._correction = StateCorrection((), None)
         self._states: StateModel | None = None
         self._stale = True
@@ -76,8 +80,11 @@ class LatencyModel:
 
     def add_model(self, decomposition: Decomposition) -> None:
         """Add this model's bricks, even if the cache could not store them."""
+        if decomposition.plan.digest in self._added:
+            return
+        self._added.add(decomposition.plan.digest)
         self._bricks.update(decomposition.bricks)
-        self._note_context([decomposition.plan.copies], decomposition.unseen_weight_bytes)
+        self._note_contexts([decomposition.plan.usage], decomposition.unseen_weight_bytes)
 
     def resolved(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
@@ -104,13 +111,33 @@ class LatencyModel:
         self.learned()
         return self._missing_count
 
-    def predictions(self, keys: Collection[str]) -> Predictions:
-        """Predictions for the unresolved ``keys``; empty if too few bricks are measured."""
+    def predictions(self, keys: Collection[str], state_s: float | None = None) -> Predictions:
+        """Predictions for the unresolved ``keys``; empty if too few bricks are measured.
+
+        They are for the machine state ``state_s``, if predictions for any state can be made, and
+        else, as by default, for the state in which most is measured.
+        """
         wanted = sorted(set(keys) - self.resolved(keys))
         predictor = self.learned() if wanted else None
         if predictor is None:
             return Predictions()
-        return Predictions(predictor.predict(self.features(wanted)), predictor.bias, self._state_s)
+        if state_s is None or self._observations is None:
+            state_s = self._state_s
+        predicted = predictor.predict(self._in_state(self.features(wanted), state_s))
+        return Predictions(predicted, predictor.bias, state_s)
+
+    def predictions_in(
+        self, state_s: float | None, keys: Collection[str], predictions: Predictions
+    ) -> Predictions:
+        """Those of ``predictions`` that are of ``keys``, in the machine state ``state_s``.
+
+        They are made anew if ``predictions`` are for another state.
+        """
+        wanted = set(keys)
+        mine = {key: p for key, p in predictions.of.items() if key in wanted}
+        if not mine or same_state(state_s, predictions.state_s):
+            return replace(predictions, of=mine)
+        return self.predictions(mine, state_s)
 
     def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
         """Beliefs about each of ``keys``, and about all measured bricks, which inform them.
@@ -125,6 +152,7 @@ class LatencyModel:
         found = {key: Belief(self._latency_s(key), measured=True) for key in resolved}
         features = self.features(sorted(set(keys) - resolved))
         if predictor is not None:
+            features = self._in_state(features, self._state_s)
             for key, prediction in predictor.predict(features).items():
                 scale = predictor.scale(features[key])
                 found[key] = Belief(prediction.latency_s, scale=scale)
@@ -175,23 +203,30 @@ class LatencyModel:
         """The predictor learned from all current measurements; None if there are too few."""
         if self._stale:
             # Imported here, since its libraries take a second to import.
+            from bricks.predict.observations import Observations
             from bricks.predict.predictor import learn
             from bricks.predict.transfer import learn_transfer
 
             self._store.refuse_damage()  # bricks that cannot be read would be predicted
             latency_s, families = self.known_latencies()
             features = self.features(list(latency_s))
-            transfer = learn_transfer(features, latency_s, families, self.others)
-            self._predictor = transfer or learn(features, latency_s, families)
+            self._observations = None
+            self._predictor = learn_transfer(features, latency_s, families, self.others)
+            if self._predictor is None:
+                seen = Observations.of(
+                    {key: self._measured[key] for key in features}, self._state_s
+                )
+                self._predictor = learn(seen.features(features), seen.latency_s, families)
+                self._observations = seen
             self._missing_count = 0 if self._predictor else max(1, MIN - len(latency_s))
             self._stale = False
         return self._predictor
 
     def known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
         """Latencies of all measured bricks, in one state, and the bricks of each family."""
-        models = self._store.brick_copies(self._target, self._granularity)
-        every = sorted({key for _, copies in models for key in copies})
-        self._note_context([copies for _, copies in models])
+        models = self._store.brick_usage(self._target, self._granularity)
+        every = sorted({key for _, usage in models for key in usage})
+        self._note_contexts([usage for _, usage in models])
         self.resolved(every)
         known = {key: self._measured[key] for key in every if key in self._measured}
         # Latencies of two machine states must not be mixed.
@@ -202,31 +237,39 @@ class LatencyModel:
         latency_s = {key: self._correction.latency_s(m) for key, m in known.items()}
         return latency_s, _families(models)
 
+    def _in_state(
+        self, features: dict[str, BrickFeatures], state_s: float | None
+    ) -> dict[str, BrickFeatures]:
+        """The features of bricks in a machine state, as the predictor expects them."""
+        seen = self._observations
+        return features if seen is None else seen.in_state(features, state_s)
+
     def _latency_s(self, key: str) -> float:
         known = self._measured.get(key)
         return 0.0 if known is None else self._correction.latency_s(known)
 
     def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
-        """The features of each of ``keys``."""
+        """The features of each of ``keys``, in the model of whose work it is the largest share."""
+        found = self._bare_features(keys)
+        return {
+            key: replace(t, context=self._contexts[key]) if key in self._contexts else t
+            for key, t in found.items()
+        }
+
+    def _bare_features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
         from bricks.predict.features import extract_features
 
-        missing_count = [key for key in keys if key not in self._features]
-        for key, brick in self._load(missing_count).items():
-            self._features[key] = extract_features(brick, self._around_bytes.get(key, math.inf))
+        missing = [key for key in keys if key not in self._features]
+        self._features |= {key: extract_features(b) for key, b in self._load(missing).items()}
         return {key: self._features[key] for key in keys if key in self._features}
 
-    def _note_context(self, models: Sequence[Mapping[str, int]], beside_bytes: int = 0) -> None:
-        """Note the context weights of these models' bricks: see ``context_weight_bytes``."""
-        from bricks.predict.features import context_weight_bytes
+    def _note_contexts(self, models: Sequence[Mapping[str, Usage]], unseen_bytes: int = 0) -> None:
+        """Note the contexts of these models' bricks; see :func:`contexts`."""
+        from bricks.predict.context import contexts
 
-        keys = {key for copies in models for key in copies}
-        weight_bytes = self._store.weight_bytes([key for key in keys if key not in self._bricks])
-        for key in keys & self._bricks.keys():
-            weight_bytes[key] = self._bricks[key].numeric_weight_bytes
-        for key, around_bytes in context_weight_bytes(models, weight_bytes, beside_bytes).items():
-            if around_bytes < self._around_bytes.get(key, math.inf):
-                self._around_bytes[key] = around_bytes
-                self._features.pop(key, None)
+        features = self._bare_features(sorted({key for usage in models for key in usage}))
+        for key, context in contexts(models, features, unseen_bytes).items():
+            self._contexts[key] = context.prevailing(self._contexts.get(key))
 
     def _load(self, keys: Collection[str]) -> dict[str, Brick]:
         self._bricks |= self._store.load_bricks([key for key in keys if key not in self._bricks])

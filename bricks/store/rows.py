@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from bricks.decompose.plan import Brick, Occurrence, Plan, copies_of
+from bricks.decompose.plan import Brick, Occurrence, Plan, Usage, usage_of
 from bricks.errors import StoreError, first_line
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.samples.measurement import Round
@@ -179,11 +179,11 @@ def plan_of(row: Row[Any], *, check: bool = True) -> Plan:
     return Plan.from_json(_mapping(row.plan))
 
 
-def copies_in(row: Row[Any]) -> tuple[str, dict[str, int]]:
-    """The name of a plan's model, and its bricks as ``Plan.copies``: faster than the plan."""
+def usage_in(row: Row[Any]) -> tuple[str, dict[str, Usage]]:
+    """The name of a plan's model, and its bricks as ``Plan.usage``: faster than the plan."""
     _checked(row)
     data = _mapping(row.plan)
-    return str(data["model"]), copies_of(map(Occurrence.from_json, data["occurrences"]))
+    return str(data["model"]), usage_of([*map(Occurrence.from_json, data["occurrences"])])
 
 
 def round_row(taken: Round) -> dict[str, Any]:

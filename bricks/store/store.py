@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.engine import URL
 
-from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
 from bricks.errors import StoreError
 from bricks.samples.measurement import Failure, Measurement
 from bricks.store import engine as database
@@ -31,7 +31,6 @@ from bricks.store.rows import (
     SYSTEM_COLUMNS,
     brick_of,
     brick_row,
-    copies_in,
     decoding,
     plan_of,
     plan_row,
@@ -39,6 +38,7 @@ from bricks.store.rows import (
     system_row,
     target_of,
     target_row,
+    usage_in,
 )
 from bricks.store.schema import bricks, plans, systems, targets
 from bricks.store.stats import CacheStats, stats_of
@@ -245,8 +245,8 @@ class Store:
                     found.append((plan_of(row), row.wall_s))
         return sorted(found, key=lambda each: (each[0].model, each[0].digest))
 
-    def brick_copies(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, int]]]:
-        """The name of each model whose plan is known there, and its bricks as ``Plan.copies``."""
+    def brick_usage(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, Usage]]]:
+        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``."""
         query = select(plans).where(
             plans.c.granularity == granularity, plans.c.target_key == target_key
         )
@@ -254,7 +254,7 @@ class Store:
         with self._reading() as connection:
             for row in connection.execute(query.order_by(plans.c.id)):
                 with decoding(f"the plan of {row.digest}"):
-                    found.append(copies_in(row))
+                    found.append(usage_in(row))
         return found
 
     def brick_counts(self, target_key: str, granularity: str) -> dict[str, dict[str, int]]:
@@ -270,20 +270,6 @@ class Store:
                     with decoding(f"brick {row.key}"):
                         found[row.key] = brick_of(row)
         return {key: found[key] for key in dict.fromkeys(keys) if key in found}
-
-    def weight_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """As ``Brick.numeric_weight_bytes`` of those of ``keys`` that are known; none is loaded."""
-        found: dict[str, int | None] = {}
-        query = select(bricks.c.key, bricks.c.weight_bytes)
-        with self._reading() as connection:
-            for chunk in database.chunks(keys):
-                for row in connection.execute(query.where(bricks.c.key.in_(chunk))):
-                    found[row.key] = row.weight_bytes
-        texts = self.load_bricks([key for key, size in found.items() if size is None])
-        return {
-            key: texts[key].numeric_weight_bytes if size is None else size
-            for key, size in found.items()
-        }
 
     # Measurements
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import accuracy
 import accuracy_page
@@ -14,9 +15,14 @@ import pytest
 import transfer
 
 
-def test_the_page_about_cost_is_written_from_its_results() -> None:
-    facts, noisy = (json.loads(p.read_text(encoding="utf-8")) for p in (cost.RAW, cost.NOISY))
-    assert cost.PAGE.read_text(encoding="utf-8") == cost_page.page(facts, noisy)
+def test_the_page_about_cost_is_written_from_its_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = tmp_path / "performance.md"
+    committed = cost_page.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(cost_page, "PAGE", written)
+    cost_page.write()
+    assert written.read_text(encoding="utf-8") == committed
 
 
 def test_the_rows_of_all_models_can_be_printed(

@@ -49,7 +49,8 @@ def test_measuring_one_after_the_other_is_the_same_as_all_at_once() -> None:
     step_by_step = planner(zoo())
     chosen = step_by_step.choose(0.0, most=40)
     at_once = planner(zoo(), measured=chosen)
-    assert step_by_step.deviations() == pytest.approx(at_once.deviations(), rel=1e-3)
+    # In single precision; variances of streams are small differences of large ones.
+    assert step_by_step.deviations() == pytest.approx(at_once.deviations(), rel=3e-3)
 
 
 def test_more_measured_never_leaves_more_open() -> None:

@@ -21,9 +21,8 @@ from brick_examples import (
     whole,
 )
 from graphs import Maker
-from plans import plan
 
-from bricks.decompose.plan import Brick, Occurrence
+from bricks.decompose.plan import Brick
 from bricks.predict.defaults import MIN
 from bricks.predict.features import (
     CONVOLUTION,
@@ -32,7 +31,6 @@ from bricks.predict.features import (
     STREAM,
     TAGS,
     BrickFeatures,
-    context_weight_bytes,
     extract_features,
 )
 from bricks.predict.predictor import HeldOutError, bias_of, learn
@@ -48,6 +46,13 @@ def transposed(shape: tuple[int, ...], perm: tuple[int, ...]) -> BrickFeatures:
     ports = [maker.input("x", tensor(*shape))]
     maker.outputs.append(maker.node("Transpose", ports, ["y"], kinds, perm=perm))
     return extract_features(whole(maker))
+
+
+def gemm(rows: int, terms: int, columns: int) -> Brick:
+    maker = Maker()
+    ports = [maker.input("x", tensor(rows, terms)), weight(maker, "w", terms, columns)]
+    maker.outputs.append(maker.node("Gemm", ports, ["y"], [tensor(rows, columns)]))
+    return whole(maker)
 
 
 def size(features: BrickFeatures, name: str) -> float:
@@ -108,6 +113,14 @@ def test_traits_of_a_product_are_its_three_sizes() -> None:
     assert found.tag("weight") == "True"
 
 
+def test_products_share_the_kernels_of_their_data_type() -> None:
+    """A vector's product streams the matrix, whatever the operator is called."""
+    matrix, vector = extract_features(dense(16, 100, 200)), extract_features(dense(1, 100, 200))
+    assert matrix.kernel == extract_features(dense(64, 30, 40)).kernel
+    assert matrix.kernel == extract_features(gemm(16, 100, 200)).kernel
+    assert vector.kernel != matrix.kernel
+
+
 @pytest.mark.parametrize(
     ("shape", "perm", "pattern", "run"),
     [
@@ -146,38 +159,6 @@ def test_a_roofline_finds_the_rates_of_a_machine_that_has_them() -> None:
     fitted = Roofline.fit(features, np.array([ideal_s(t) for t in features]))
     unseen = [extract_features(unary("Relu", n)) for n in (2000, 20_000, 200_000)]
     assert fitted.seconds(unseen) == pytest.approx([ideal_s(t) for t in unseen], rel=0.1)
-
-
-def test_weights_of_small_models_are_near() -> None:
-    bricks = [dense(1, terms, 1000) for terms in range(100, 2000, 100)]
-    surroundings_bytes = 1e6, 1e8
-    features = [extract_features(b, around) for b in bricks for around in surroundings_bytes]
-    rates = {1e6: 1e-11, 1e8: 2e-10}
-    seconds = np.array([5e-6 + t.weight_bytes * rates[t.around_bytes] for t in features])
-    unseen = [extract_features(dense(1, 1234, 1000), around) for around in surroundings_bytes]
-    near_s, far_s = Roofline.fit(features, seconds).seconds(unseen)
-    assert near_s < far_s / 5
-    (unknown_s,) = Roofline.fit(features, seconds).seconds([extract_features(dense(1, 1234, 1000))])
-    assert unknown_s == pytest.approx(far_s, rel=1e-6)
-
-
-def test_around_a_brick_are_the_weights_of_the_smallest_model_that_has_it() -> None:
-    small, large = dense(1, 100, 10), dense(1, 100, 1000)
-    weight_bytes = {brick.key: brick.numeric_weight_bytes for brick in (small, large)}
-    models = [{small.key: 2}, {small.key: 1, large.key: 3}]
-    found = context_weight_bytes(models, weight_bytes)
-    assert found == {small.key: 2 * 4000, large.key: 4000 + 3 * 400_000}
-    assert context_weight_bytes(reversed(models), weight_bytes) == found
-    assert context_weight_bytes(models[:1], weight_bytes, 5)[small.key] == 2 * 4000 + 5
-
-
-def test_copies_of_a_brick_are_its_sets_of_weights() -> None:
-    places = [("a", 0), ("a", 1), ("b", 2), ("a", 1)]
-    occurrences = [
-        Occurrence(key, (i,), (i + 1,), weights=(number,)) for i, (key, number) in enumerate(places)
-    ]
-    assert plan(occurrences).copies == {"a": 2, "b": 1}
-    assert plan([("a", [0], [1]), ("a", [1], [2])]).copies == {"a": 2}  # nothing tells
 
 
 def test_what_lies_between_measured_bricks_is_predicted_between_them() -> None:

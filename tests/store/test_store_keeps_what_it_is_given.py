@@ -14,8 +14,8 @@ from store_examples import (
     open_with_target,
 )
 
+from bricks.decompose.plan import Usage
 from bricks.errors import StoreError
-from bricks.graph.tensor import TensorType
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store
 from bricks.store import measurements as ledger
@@ -68,16 +68,14 @@ def test_the_order_of_a_bricks_inputs_and_unknown_flops_survive(cache: Cache) ->
     assert brick == make_brick(0) and brick.flops is None
 
 
-def test_how_heavy_bricks_are_is_known_without_loading_them(cache: Cache) -> None:
-    texts = {"w": TensorType("STRING", (2,)), "v": TensorType("FLOAT", (5,))}
-    made = make_decomposition()
-    bricks = dict(made.bricks)
-    bricks["b1-0002"] = replace(bricks["b1-0002"], weights=texts)
+def test_how_models_use_their_bricks_is_known(cache: Cache) -> None:
+    made, other = make_decomposition(), make_decomposition((2, 3), "other.onnx", digest="e" * 64)
     with open_with_target(cache) as store:
-        store.save_decomposition(replace(made, bricks=bricks), TARGET.key)
-        found = store.weight_bytes([*made.plan.keys, "b1-none"])
-    assert found == {key: brick.numeric_weight_bytes for key, brick in bricks.items()}
-    assert found["b1-0002"] == 20
+        for each in (made, other):
+            store.save_decomposition(each, TARGET.key)
+        found = dict(store.brick_usage(TARGET.key, "executed"))
+    assert found == {"net.onnx": made.plan.usage, "other.onnx": other.plan.usage}
+    assert found["net.onnx"]["b1-0001"] == Usage(occurrences=2, copies=2)
 
 
 def test_saving_a_decomposition_again_is_harmless(cache: Cache) -> None:

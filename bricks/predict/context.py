@@ -1,0 +1,56 @@
+"""The model around a brick: it decides what the caches still hold when the brick runs.
+
+The same brick takes longer in a model that touches much memory in each run, and where it occurs
+only once, because less of the runtime's code and data, of its weights and of its values is cached.
+Must not know latencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from bricks.decompose.plan import Usage
+from bricks.predict.features import BrickFeatures, Context
+
+
+def contexts(
+    models: Iterable[Mapping[str, Usage]],
+    features: Mapping[str, BrickFeatures],
+    unseen_bytes: int = 0,
+) -> dict[str, Context]:
+    """The context of each brick of ``models``, which are given as in :attr:`Plan.usage`.
+
+    Of several models, the one counts of whose work the brick is the largest share, because it is
+    measured there. Bricks without ``features`` do not count. Each model has ``unseen_bytes`` of
+    weights besides those of its bricks.
+    """
+    found: dict[str, Context] = {}
+    for usage in models:
+        for key, context in _of_model(usage, features, unseen_bytes).items():
+            found[key] = context.prevailing(found.get(key))
+    return found
+
+
+def in_context(
+    features: Mapping[str, BrickFeatures], models: Iterable[Mapping[str, Usage]]
+) -> dict[str, BrickFeatures]:
+    """``features`` with the contexts of these models; bricks of none of them are unchanged."""
+    found = contexts(models, features)
+    return {key: replace(t, context=found.get(key, t.context)) for key, t in features.items()}
+
+
+def _of_model(
+    usage: Mapping[str, Usage], features: Mapping[str, BrickFeatures], unseen_bytes: int
+) -> dict[str, Context]:
+    known = {key: features[key] for key in usage if key in features}
+    weight_bytes = sum(usage[key].copies * t.weight_bytes for key, t in known.items())
+    # Twice the values of the largest brick: about what is live at most, and what was live before.
+    live_bytes = 2 * max((t.read_bytes + t.written_bytes for t in known.values()), default=0.0)
+    working_set_bytes = weight_bytes + unseen_bytes + live_bytes
+    works = {key: usage[key].occurrences * t.work_bytes for key, t in known.items()}
+    all_work = sum(works.values())
+    return {
+        key: Context(working_set_bytes, usage[key].occurrences, works[key] / all_work)
+        for key in known
+    }

@@ -1,0 +1,70 @@
+"""Measured latencies as predictors learn from them: in the machine state of each measurement.
+
+Correcting latencies to a common state first would add the correction's error to most of what is
+learned, since a slow state affects short bricks and synchronisation more than arithmetic. Must not
+know what is learned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bricks.predict.features import BrickFeatures
+from bricks.samples.machine_state import dominant_state
+from bricks.samples.measurement import Measurement
+
+# Slower references than this, in factors of two, are outliers.
+_MAX_SLOWNESS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Latencies in seconds by key, and the machine state of each; ``states`` are references."""
+
+    latency_s: Mapping[str, float]
+    states: Mapping[str, float | None]
+
+    @classmethod
+    def of(cls, measured: Mapping[str, Measurement], preferred_s: float | None) -> Observations:
+        """From measurements, of each in the state ``preferred_s`` if it is known in that one."""
+        used = {
+            key: preferred_s if m.known_in(preferred_s) else None for key, m in measured.items()
+        }
+        return cls(
+            {key: m.latency_s(used[key]) for key, m in measured.items()},
+            {
+                key: dominant_state(r.state_s for r in m.used_rounds(used[key]))
+                for key, m in measured.items()
+            },
+        )
+
+    @property
+    def fastest_s(self) -> float | None:
+        """The fastest state; None if none is known."""
+        return min((s for s in self.states.values() if s is not None), default=None)
+
+    def features(self, features: Mapping[str, BrickFeatures]) -> dict[str, BrickFeatures]:
+        """``features`` of these bricks, in the states of their measurements."""
+        fastest_s = self.fastest_s
+        return {
+            key: _slowed(t, _slowness(self.states[key], fastest_s)) for key, t in features.items()
+        }
+
+    def in_state(
+        self, features: Mapping[str, BrickFeatures], state_s: float | None
+    ) -> dict[str, BrickFeatures]:
+        """``features`` of any bricks in the state ``state_s``, to be predicted."""
+        slowness = _slowness(state_s, self.fastest_s)
+        return {key: _slowed(t, slowness) for key, t in features.items()}
+
+
+def _slowed(features: BrickFeatures, slowness: float) -> BrickFeatures:
+    return replace(features, context=replace(features.context, slowness=slowness))
+
+
+def _slowness(state_s: float | None, fastest_s: float | None) -> float:
+    if state_s is None or fastest_s is None:
+        return 0.0
+    return min(_MAX_SLOWNESS, max(0.0, math.log2(state_s / fastest_s)))
