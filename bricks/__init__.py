@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from bricks.estimate.advice import PROMISE, per_million, risk
     from bricks.estimate.comparison import ComparisonFailure, ModelComparison, Summary
     from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+    from bricks.estimate.memory import PeakMemory, UnknownMemory
     from bricks.estimate.schedule import Place, Rule, anything, not_two_of
     from bricks.estimate.wide import wide_interval
     from bricks.graph.model import Model
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from bricks.measure.rounds import StopRule
     from bricks.predict.cost import Cost, CostModel
     from bricks.samples.measurement import Failure, Measurement
+    from bricks.samples.memory_peaks import MemoryPeaks
     from bricks.session.bench import Bench
     from bricks.session.options import Options
     from bricks.session.summaries import Comparison, Measured, Probed
@@ -77,6 +79,7 @@ _ORIGIN = {
     "bricks.estimate.advice": ("PROMISE", "per_million", "risk"),
     "bricks.estimate.comparison": ("ComparisonFailure", "ModelComparison", "Summary"),
     "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
+    "bricks.estimate.memory": ("PeakMemory", "UnknownMemory"),
     "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
     "bricks.estimate.wide": ("wide_interval",),
     "bricks.graph.model": ("Model",),
@@ -85,6 +88,7 @@ _ORIGIN = {
     "bricks.measure.rounds": ("StopRule",),
     "bricks.predict.cost": ("Cost", "CostModel"),
     "bricks.samples.measurement": ("Failure", "Measurement"),
+    "bricks.samples.memory_peaks": ("MemoryPeaks",),
     "bricks.session.bench": ("Bench",),
     "bricks.session.options": ("Options",),
     "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
@@ -107,12 +111,12 @@ __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
     "Conditions", "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Difference",
     "Estimate", "Explanation", "Failure", "Gap", "IncompleteEstimate", "Measured", "Measurement",
-    "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "Peaks",
-    "Place", "Plan", "Probed", "Rule", "Runtime", "ShapeError", "Share", "Similarity", "StopRule",
-    "Store", "StoreError", "Suite", "SuiteError", "Summary", "System", "Target", "TargetDiff",
-    "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
-    "diff_targets", "explain", "not_two_of", "per_million", "read_model", "read_suite", "risk",
-    "similarity", "wide_interval", "write_suite",
+    "MemoryPeaks", "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options",
+    "Part", "PeakMemory", "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime", "ShapeError",
+    "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary",
+    "System", "Target", "TargetDiff", "UnknownMemory", "UsageError", "WorkerError", "ZooCoverage",
+    "anything", "coverage", "decompose_all", "diff_targets", "explain", "not_two_of", "per_million",
+    "read_model", "read_suite", "risk", "similarity", "wide_interval", "write_suite",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from bricks.decompose.titles import titles
 from bricks.errors import StoreError
 from bricks.estimate.comparison import ModelComparison, Summary, summarise
 from bricks.estimate.estimate import Estimate
+from bricks.estimate.memory import PeakMemory
 from bricks.estimate.recompose import Results, round_spread, state_of
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.statistics import Spread
@@ -48,6 +49,12 @@ class ModelView:
         """Its estimate; None if that is incomplete."""
         found = self.explanation.estimate
         return found if isinstance(found, Estimate) else None
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Its predicted peak memory; None where it is not predicted."""
+        found = self.explanation.memory
+        return found.peak_bytes if isinstance(found, PeakMemory) else None
 
     @property
     def ratio(self) -> float | None:

@@ -77,6 +77,7 @@ class Explainer:
             peaks=self.peaks,
             models=self._models_with(plan),
             fastest=self._faster(plan, estimate),
+            memory=bench.recomposed_memory(plan, target=target),
         )
 
     @property

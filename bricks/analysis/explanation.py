@@ -17,6 +17,7 @@ import onnx
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate, Share
+from bricks.estimate.memory import PeakMemory, UnknownMemory
 from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
 from bricks.predict.features import CONVOLUTION, PRODUCT, SIZES, BrickFeatures
@@ -183,6 +184,7 @@ class Explanation:
     estimate: Estimate | IncompleteEstimate
     peaks: Peaks
     parts: tuple[Part, ...]
+    memory: PeakMemory | UnknownMemory
 
     @property
     def operators(self) -> tuple[OperatorPart, ...]:
@@ -223,6 +225,7 @@ def explain(
     peaks: Peaks,
     models: Mapping[str, int],
     fastest: Mapping[str, BestImplementation],
+    memory: PeakMemory | UnknownMemory,
 ) -> Explanation:
     """Where the time of ``estimate`` goes; all mappings go by the key of a brick.
 
@@ -250,7 +253,7 @@ def explain(
         )
 
     parts = sorted(map(part, estimate.shares), key=lambda each: (-each.total_s, each.brick))
-    return Explanation(estimate, peaks, tuple(parts))
+    return Explanation(estimate, peaks, tuple(parts), memory)
 
 
 def _comparable(brick: Brick, features: BrickFeatures) -> float | None:

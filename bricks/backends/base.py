@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,6 +54,8 @@ class Executed:
     whose memory the runtime reuses for it. ``groups`` are the nodes, by position, that the runtime
     executes as one, in a valid execution order: for runtimes whose fused nodes ONNX cannot
     represent. None: each node by itself. ``notes`` are sentences about the graph for its user.
+    ``rewritten_bytes`` are those of the weights that the runtime rewrites while it loads the model,
+    before they get their final form; None: unknown.
     """
 
     proto: onnx.ModelProto
@@ -61,6 +64,7 @@ class Executed:
     observed: Sequence[str] = ()
     groups: Sequence[tuple[int, ...]] | None = None
     notes: Sequence[str] = ()
+    rewritten_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,31 @@ class SignObserver(Protocol):
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
     ) -> Mapping[str, SignPattern]:
         """The signs of the float32 values called ``names`` in a run with weights as in ``load``."""
+        ...
+
+
+class Standalone(Protocol):
+    """A whole model in files of its own, as users of the runtime have it; not loaded yet."""
+
+    def load(self) -> None:
+        """Load it as users do by default: in a session that shares nothing with others."""
+        ...
+
+    def run(self) -> None:
+        """Run it once on synthetic inputs, which exist from the first run on; drop the outputs."""
+        ...
+
+
+class Isolated(Protocol):
+    """An optional interface of a backend: whole models apart from everything, for their memory."""
+
+    def standalone(
+        self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
+    ) -> Standalone:
+        """``proto`` and synthetic weights for it, written to ``folder``.
+
+        The weights are in a file beside the model, or with ``inline`` in the model's own file.
+        """
         ...
 
 

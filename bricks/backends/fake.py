@@ -38,6 +38,7 @@ from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
+from bricks.graph.payload import is_referenced
 from bricks.graph.topology import used_values
 from bricks.graph.view import graph_of
 
@@ -65,7 +66,7 @@ class FakeBackend:
         executed.CopyFrom(proto)
         del executed.graph.node[:]
         executed.graph.node.extend(graph.nodes)
-        return Executed(executed, graph.types, {})
+        return Executed(executed, graph.types, {}, rewritten_bytes=0)
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
         """The types that ``onnx.shape_inference`` infers."""
@@ -99,6 +100,12 @@ class FakeBackend:
         """Each node takes as long as its brick, plus the time to record it."""
         graph = _typed(proto)
         return FakeProfiled(graph, streams or [0] * len(graph.nodes), _fault(graph))
+
+    def standalone(
+        self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
+    ) -> FakeStandalone:
+        """A model that takes memory for its weights when it is loaded, and for values in runs."""
+        return FakeStandalone(_typed(proto))
 
     def evaluate(
         self,
@@ -134,6 +141,25 @@ class FakeLoaded:
     def crowded(self) -> bool:
         """Whether anything else is loaded."""
         return len(self._everything) > 1
+
+
+class FakeStandalone:
+    """A whole model that takes memory, all of which it writes to."""
+
+    def __init__(self, graph: Graph) -> None:
+        weights = {name for name, t in graph.initializers.items() if is_referenced(t)}
+        made = {name for node in graph.nodes for name in node.output if name}
+        self._weight_bytes = sum(graph.types[name].size_bytes for name in weights)
+        self._value_bytes = sum(graph.types[name].size_bytes for name in {*made, *graph.inputs})
+        self._weights = np.empty(0, np.uint8)
+
+    def load(self) -> None:
+        """Take memory for the weights."""
+        self._weights = np.ones(self._weight_bytes, np.uint8)
+
+    def run(self) -> None:
+        """Take memory for all values, and give it back."""
+        np.ones(self._value_bytes, np.uint8)
 
 
 class FakePlaced:

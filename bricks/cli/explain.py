@@ -50,7 +50,8 @@ def explain(
     """Tell where the time of models goes: operators and their bricks, the hottest first.
 
     Of each brick what it does, the rates that it reaches, how far these are from the machine's
-    peaks, and how many other models have it. Example: bricks explain resnet50 --threads 2
+    peaks, and how many other models have it; of each model its peak memory. Example: bricks explain
+    resnet50 --threads 2
     """
     from bricks.analysis.explain import Explainer
 
@@ -145,7 +146,7 @@ def _row(
 
 def _facts(found: Explanation) -> dict[str, Any]:
     return {
-        **facts_of(found.estimate),
+        **facts_of(found.estimate, found.memory),
         "fastest_s": found.fastest_s,
         "peaks": {
             "flops_per_s": found.peaks.flops_per_s,

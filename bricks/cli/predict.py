@@ -19,11 +19,13 @@ from bricks.cli.options import (
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import SystemName, target_called
+from bricks.cli.verbosity import Verbosity, verbosity
 from bricks.cli.warnings import warn_of_crowding
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 
 if TYPE_CHECKING:
     from bricks.estimate.estimate import Estimate, IncompleteEstimate
+    from bricks.estimate.memory import PeakMemory, UnknownMemory
     from bricks.graph.model import Model
     from bricks.report.wide import ShownEstimate
     from bricks.session.bench import Bench
@@ -43,7 +45,8 @@ def predict(
     """Predict how fast models run, from measurements of their bricks.
 
     Bricks without a measurement are measured first; or predicted, where there are enough to learn
-    from and --no-measure, --effort or --budget say so. Example: bricks predict resnet50 --threads 2
+    from and --no-measure, --effort or --budget say so. With --verbose, also how much memory the
+    models need, which takes no measurement. Example: bricks predict resnet50 --threads 2
     """
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
@@ -67,11 +70,14 @@ def predict(
     if options.json:
         print_json(facts)
     elif any(row["coverage"] is not None for row in rows):
-        from bricks.report.tables import prediction_table
+        from bricks.report.tables import memory_remarks, prediction_table
         from bricks.report.wide import estimate_lines
 
-        show(prediction_table(rows))
+        detailed = verbosity() is Verbosity.VERBOSE
+        show(prediction_table(rows, memory=detailed))
         show(*estimate_lines([shown for _, shown in answers if shown is not None]))
+        if detailed:
+            show(*(line for row in rows for line in memory_remarks(row)))
     finish(row["error"] for row in rows if row["error"] is not None)
 
 
@@ -98,6 +104,33 @@ def _decomposable(bench: Bench, models: Sequence[Model | Unread]) -> list[Model]
     return found
 
 
+_MEMORY_PARTS = (
+    "weight_bytes",
+    "activation_bytes",
+    "workspace_bytes",
+    "runtime_bytes",
+    "loading_bytes",
+)
+
+
+def _memory_facts(memory: PeakMemory | UnknownMemory | None) -> dict[str, Any]:
+    """The peak and its parts; ``unknown`` names what they leave out, ``reason`` why there is none.
+
+    None gives the same keys without values.
+    """
+    from bricks.estimate.memory import PeakMemory, UnknownMemory
+
+    facts: dict[str, Any] = {**dict.fromkeys(_MEMORY_PARTS), "unknown": [], "reason": None}
+    peak_bytes = None
+    if isinstance(memory, PeakMemory):
+        peak_bytes = memory.peak_bytes
+        facts |= {name: getattr(memory, name) for name in _MEMORY_PARTS}
+        facts["unknown"] = list(memory.unknown)
+    elif isinstance(memory, UnknownMemory):
+        facts["reason"] = memory.reason
+    return {"peak_bytes": peak_bytes, "memory": facts}
+
+
 def _row(
     bench: Bench,
     model: Model | Unread,
@@ -113,12 +146,13 @@ def _row(
         return {**empty, "error": model.error}, None
     try:
         estimate = bench.predict(model, measure=False, target=target)
+        memory = bench.predict_memory(model, target=target)
     except BricksError as error:
         return {**empty, "error": str(error)}, None
     shown = None
     if isinstance(estimate, Estimate):
         shown = remedies.shown(model.name, estimate, words[model.digest])
-    facts = {**empty, **facts_of(estimate), **width_of(shown)}
+    facts = {**empty, **facts_of(estimate, memory), **width_of(shown)}
     if facts["error"] is not None:
         from bricks.measure.failure_explanation import explain_failure
 
@@ -126,10 +160,13 @@ def _row(
     return facts, shown
 
 
-def facts_of(estimate: Estimate | IncompleteEstimate | None) -> dict[str, Any]:
-    """The facts of a model's latency; None gives the same keys without values."""
+def facts_of(
+    estimate: Estimate | IncompleteEstimate | None, memory: PeakMemory | UnknownMemory | None = None
+) -> dict[str, Any]:
+    """The facts of a model's latency and memory; None gives the same keys without values."""
     facts: dict[str, Any] = {
         **dict.fromkeys((*_FIGURES, "coverage")),
+        **_memory_facts(memory),
         "missing": [],
         "bricks": [],
         "error": None,

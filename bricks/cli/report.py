@@ -164,6 +164,7 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
         "bricks": len(model.plan.keys),
         "flops": model.flops,
         "weight_bytes": model.weight_bytes,
+        "peak_bytes": model.peak_bytes,
         "estimate_s": None if estimate is None else estimate.estimate_s,
         "low_s": None if estimate is None else estimate.low_s,
         "high_s": None if estimate is None else estimate.high_s,

@@ -29,6 +29,7 @@ def build(
     steering: Mapping[str, Sequence[float]] | None = None,
     signs: Mapping[str, Sequence[float]] | None = None,
     assumed: Sequence[str] = (),
+    rewritten_bytes: int | None = None,
     started: float | None = None,
 ) -> Decomposition:
     """Decompose ``graph``, the source or executed graph of ``model``.
@@ -37,6 +38,7 @@ def build(
     value to the value whose memory it reuses. ``steering`` maps the name of a steering value to
     its contents in this model, ``signs`` that of a value to its signs where an operator is
     sensitive to them. ``assumed`` holds the plan's notes on types that depend on data.
+    ``rewritten_bytes`` is the plan's field of that name.
     ``started`` is when the work on this model began (``time.perf_counter()``), for the wall time
     that is recorded.
     """
@@ -94,6 +96,7 @@ def build(
         types=tuple(types),
         occurrences=tuple(occurrences),
         assumed=tuple(assumed),
+        rewritten_bytes=rewritten_bytes,
     )
     return Decomposition(plan, bricks, time.perf_counter() - started)
 

@@ -197,7 +197,9 @@ class Plan:
 
     Values are numbers; ``inputs`` and ``outputs`` are those of the model. Value ``v`` is of type
     ``types[v]``. ``assumed`` lists, one a line, observations from a run on synthetic data that may
-    not hold for real data.
+    not hold for real data. ``rewritten_bytes`` are those of the weights that the runtime rewrites
+    while it loads the model, before they get their final form; None if that isn't known, as in
+    plans of earlier versions.
     """
 
     model: str
@@ -208,6 +210,7 @@ class Plan:
     types: tuple[ValueType, ...]
     occurrences: tuple[Occurrence, ...]
     assumed: tuple[str, ...] = ()
+    rewritten_bytes: int | None = None
 
     @property
     def nodes(self) -> int:
@@ -281,11 +284,14 @@ class Plan:
             known.update(o.made)
         if not known.issuperset(self.outputs) or not all(v in values for v in known):
             return "it names values that it says nothing of"
+        rewritten = self.rewritten_bytes
+        if rewritten is not None and (type(rewritten) is not int or rewritten < 0):
+            return f"it says that {rewritten!r} bytes of weights are rewritten"
         return None
 
     def to_json(self) -> dict[str, Any]:
         """A small JSON object; the inverse is :meth:`from_json`."""
-        return {
+        data: dict[str, Any] = {
             "model": self.model,
             "digest": self.digest,
             "granularity": self.granularity,
@@ -295,6 +301,9 @@ class Plan:
             "occurrences": [o.to_json() for o in self.occurrences],
             "assumed": self.assumed,
         }
+        if self.rewritten_bytes is not None:
+            data["rewritten_bytes"] = self.rewritten_bytes
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
@@ -308,6 +317,7 @@ class Plan:
             types=tuple(type_from_json(t) for t in data["types"]),
             occurrences=tuple(map(Occurrence.from_json, data["occurrences"])),
             assumed=tuple(data.get("assumed", ())),
+            rewritten_bytes=data.get("rewritten_bytes"),
         )
 
 

@@ -26,11 +26,12 @@ from bricks.measure.failure_explanation import explain_failure, given_inputs
 from bricks.measure.jobs import Job
 from bricks.measure.protocol import pack, unpack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile, profile_of
 
 # How many times as long as decomposing a request may take. Verifying runs each brick, with weights
 # that are read from a disk; a profile takes several runs.
-_TIMES = {"verify": 20, "profile": 20}
+_TIMES = {"verify": 20, "profile": 20, "memory": 20}
 
 # Characters of a runtime's own words that are kept where a remedy follows them.
 _MAX_REASON = 300
@@ -47,6 +48,7 @@ class _Cuttable:
     groups: Sequence[tuple[int, ...]] | None
     notes: Sequence[str]
     signs: Mapping[str, Sequence[float]]
+    rewritten_bytes: int | None
 
 
 class Graphs:
@@ -79,6 +81,7 @@ class Graphs:
                 *found.notes,
                 *observations(found.graph, set(found.observed), given=given_inputs(model)),
             ],
+            rewritten_bytes=found.rewritten_bytes,
             started=started,
         )
         return decomposition, found.graph
@@ -112,6 +115,12 @@ class Graphs:
             executed, graph = self._decomposed(model, Granularity(None))
             afresh, names = executed.plan, [node.name for node in graph.nodes]
         return profile_of(answer, job.decomposition, afresh, names)
+
+    def memory_peaks(self, model: Model, *, inline: bool = False) -> MemoryPeaks:
+        """The peaks of a process that loads ``model`` and runs it; the worker must be fresh."""
+        skeleton = pack(model.skeleton)
+        answer = self.ask(model, "memory", key=model.digest, model=skeleton, inline=inline)
+        return MemoryPeaks(**answer)
 
     def _executed(self, model: Model) -> _Cuttable:
         answer = self.ask(model, "executed", model=pack(model.skeleton), key=model.digest)
@@ -178,8 +187,16 @@ def _cuttable(
     types = {name: type_from_json(t) for name, t in answer["types"].items()}
     graph = graph_of(parse_model(unpack(answer["model"])), types)
     _refuse_untyped(of, graph)
-    notes, signs = answer.get("notes", ()), answer.get("signs", {})
-    return _Cuttable(proto, graph, in_place, frozenset(answer["observed"]), groups, notes, signs)
+    return _Cuttable(
+        proto,
+        graph,
+        in_place,
+        observed=frozenset(answer["observed"]),
+        groups=groups,
+        notes=answer.get("notes", ()),
+        signs=answer.get("signs", {}),
+        rewritten_bytes=answer.get("rewritten_bytes"),
+    )
 
 
 def _refuse_untyped(model: Model, graph: Graph) -> None:

@@ -8,7 +8,8 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
              workers?, timing?, optimization?
     limit    memory_bytes                              → {}
     executed model, key?                               → model, types, in_place, observed, groups,
-                                                         notes, signs: {value: [negative, changes]}
+                                                         notes, signs: {value: [negative, changes]},
+                                                         rewritten_bytes
     source   name, model                               → model, types, observed
     values   model, names                              → values: {name: [number…]}
     region   size_bytes, eviction_bytes?               → {}
@@ -23,6 +24,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     profile  key, model, streams?                      → runs_s, typical, nodes: [[name, operator,
                                                          begin_s, end_s, thread, inner]…],
                                                          omitted
+    memory   key, model, inline?                       → loading_bytes, running_bytes
     verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …
 
 Models travel as base64 of their bytes, without weights. This module must not know how a request is

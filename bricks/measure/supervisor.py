@@ -15,9 +15,9 @@ from typing import Any
 
 from bricks.errors import WorkerError
 from bricks.measure.protocol import decode, encode
-from bricks.measure.worker_process import WorkerDied, WorkerKilled, WorkerProcess
+from bricks.measure.worker_process import Freed, WorkerDied, WorkerKilled, WorkerProcess
 
-__all__ = ["MAX_ATTEMPTS", "Supervisor", "WorkerDied", "WorkerKilled", "WorkerSettings"]
+__all__ = ["MAX_ATTEMPTS", "Freed", "Supervisor", "WorkerDied", "WorkerKilled", "WorkerSettings"]
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +36,8 @@ class WorkerSettings:
 
     ``workers`` is how many nodes of a model it may run at the same time. A worker that is not
     ``timing`` keeps freed memory for later use, since it spends most of its time on filling memory
-    for the first time. One that times must not, for that would change latencies.
+    for the first time. One that times must not, for that would change latencies. ``freed`` decides
+    otherwise.
     """
 
     backend: str
@@ -47,6 +48,7 @@ class WorkerSettings:
     workers: int = 1
     timing: bool = True
     optimization: str = "all"
+    freed: Freed | None = None
 
 
 class Supervisor:
@@ -153,7 +155,8 @@ class Supervisor:
         if self._process is not None:
             return
         settings = self._settings
-        self._process = WorkerProcess(settings.command, keeps_memory=not settings.timing)
+        freed = settings.freed or (Freed.BY_DEFAULT if settings.timing else Freed.KEPT)
+        self._process = WorkerProcess(settings.command, freed=freed)
         _logger.info(
             "worker %d started: %s, threads: %d",
             self._process.pid, settings.backend, settings.threads,

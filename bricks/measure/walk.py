@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
-from bricks.measure.arena import arrange
+from bricks.memory.layout import arrange
 
 # Places at which a brick is timed, if it has so many; more if it occurs in more situations.
 PLACES = 3
@@ -142,7 +142,7 @@ def walk_of(
     lead-in leaves out bricks with very large weights, and those before a long brick.
     """
     plan, bricks = decomposition.plan, decomposition.bricks
-    arena = arrange(plan)
+    layout = arrange(plan)
     max_places = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
     timed = _timed(plan, max_places)
     overwritten = _overwritten(plan)
@@ -164,10 +164,10 @@ def walk_of(
                 key=occurrence.brick,
                 # A steering value must not be one that another brick has left in the region.
                 inputs=tuple(
-                    None if port in steered else arena.offsets[v]
+                    None if port in steered else layout.offsets[v]
                     for port, v in enumerate(occurrence.inputs)
                 ),
-                outputs=tuple(arena.offsets[v] for v in occurrence.outputs),
+                outputs=tuple(layout.offsets[v] for v in occurrence.outputs),
                 timed=i in timed,
                 after=None if source is None else f"{plan.digest}/{source}",
                 position=i,
@@ -182,7 +182,7 @@ def walk_of(
         for k, copy in dict.fromkeys((step.key, step.copy) for step in steps)
     )
     weight_bytes = decomposition.weight_bytes + decomposition.unseen_weight_bytes
-    return Walk(loads, tuple(steps), arena.size_bytes, weight_bytes, max_eviction_bytes)
+    return Walk(loads, tuple(steps), layout.size_bytes, weight_bytes, max_eviction_bytes)
 
 
 def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from enum import Enum
 
 import psutil
 
@@ -23,17 +24,30 @@ from bricks.measure.protocol import LIFELINE, SCRATCH
 # Models travel without weights; a longer answer than this would fill the parent's memory.
 MAX_ANSWER_BYTES = 256 << 20
 
-# Settings of glibc's allocator with which it keeps freed memory, in one heap. Large pages would
-# cost more to fill than they save.
+# Settings of glibc's allocator. To keep freed memory: one heap (large pages would cost more to fill
+# than they save). To return it: blocks from glibc's own default size on are mapped, and go back
+# when they are freed; otherwise it raises that size with each such block that is freed.
 _TUNABLES = "GLIBC_TUNABLES"
-_KEEP_MEMORY = (
+_KEPT = (
     "glibc.malloc.mmap_max=0",
     f"glibc.malloc.trim_threshold={1 << 40}",
     f"glibc.malloc.top_pad={64 << 20}",
 )
+_RETURNED = (
+    f"glibc.malloc.mmap_threshold={128 << 10}",
+    f"glibc.malloc.trim_threshold={128 << 10}",
+)
 
 _READ_BYTES = 1 << 20
 _EXIT_TIMEOUT_S = 10
+
+
+class Freed(Enum):
+    """What a process does with memory that it has freed, by settings of its C library."""
+
+    BY_DEFAULT = ()
+    KEPT = _KEPT
+    RETURNED = _RETURNED
 
 
 class WorkerDied(WorkerError):
@@ -47,11 +61,10 @@ class WorkerKilled(WorkerDied):
 class WorkerProcess:
     """A process that runs ``command``, from its start to :meth:`end`.
 
-    With ``keeps_memory``, its C library keeps freed memory for later use. Raises
-    :class:`~bricks.errors.WorkerError` where the process cannot be started.
+    Raises :class:`~bricks.errors.WorkerError` where the process cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], *, keeps_memory: bool) -> None:
+    def __init__(self, command: Sequence[str], *, freed: Freed = Freed.BY_DEFAULT) -> None:
         self._pending = bytearray()
         self._oom_kills = oom_kills()
         self._log = tempfile.TemporaryFile()
@@ -60,7 +73,7 @@ class WorkerProcess:
         watched, lifeline = os.pipe()
         self._lifeline: int | None = lifeline
         self._scratch = tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True)
-        environment = _environment(keeps_memory=keeps_memory)
+        environment = _environment(freed)
         environment |= {LIFELINE: str(watched), SCRATCH: self._scratch.name}
         try:
             self._process = subprocess.Popen(
@@ -178,16 +191,16 @@ def oom_kills() -> int | None:
     return None
 
 
-def _environment(*, keeps_memory: bool) -> dict[str, str]:
+def _environment(freed: Freed) -> dict[str, str]:
     """The environment of a worker: this process's, and the path that this package comes from."""
     environment = dict(os.environ, PYTHONUNBUFFERED="1")
     # The package may be imported from a source tree that is not installed.
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = [root, environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    if keeps_memory:
+    if freed.value:
         of_user = environment.get(_TUNABLES)
-        environment[_TUNABLES] = ":".join(filter(None, (*_KEEP_MEMORY, of_user)))
+        environment[_TUNABLES] = ":".join(filter(None, (*freed.value, of_user)))
     return environment
 
 

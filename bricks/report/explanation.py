@@ -8,7 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from bricks.errors import printable
-from bricks.report.tables import Row, number, percent, seconds
+from bricks.report.tables import (
+    Row,
+    memory_remarks,
+    number,
+    peak_parts,
+    peak_size,
+    percent,
+    seconds,
+)
 
 # Bricks that together take less than this share of a model are one line at the end.
 _REST = 0.02
@@ -40,6 +48,10 @@ def explanation_lines(row: Row, most: int | None) -> list[Text | Table | str]:
             f"With the fastest implementation of each brick that is known here:"
             f" {seconds(row['fastest_s'])}, {percent(lost / row['estimate_s'])} less."
         )
+    if row["peak_bytes"] is not None:
+        peak = peak_size(row["peak_bytes"], row["memory"]["unknown"])
+        lines.append(f"Peak memory: {peak} ({peak_parts(row['memory'])}).")
+    lines += memory_remarks(row)
     return lines
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.errors import UsageError, printable
 from bricks.estimate.estimate import IncompleteEstimate
+from bricks.estimate.memory import PeakMemory, UnknownMemory
 from bricks.report.page_data import page_data
-from bricks.report.tables import percent, seconds, size
+from bricks.report.tables import peak_parts, peak_size, percent, seconds, size
 from bricks.report.wide import ShownEstimate, advice, wide_lines
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -135,6 +137,7 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
     lost_s = sum(part.lost_s for part in explanation.parts)
     return {
         "view": model,
+        **_memory(explanation.memory),
         "estimate": model.estimate,
         "unique": len(plan.keys) / len(plan.occurrences) if plan.occurrences else None,
         "predicted": predicted,
@@ -146,6 +149,15 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
                    if part.lost_s],
         "arithmetic": any(part.flops for part in explanation.parts),
     }  # fmt: skip
+
+
+def _memory(memory: PeakMemory | UnknownMemory) -> dict[str, Any]:
+    """The peak memory as text, its parts, and what these leave out or why there is none."""
+    if isinstance(memory, UnknownMemory):
+        return {"peak": "–", "peak_parts": None, "no_peak": memory.reason}
+    peak = peak_size(memory.peak_bytes, memory.unknown)
+    parts = peak_parts(asdict(memory))
+    return {"peak": peak, "peak_parts": parts, "peak_lacks": "; ".join(memory.unknown)}
 
 
 @cache

@@ -179,9 +179,34 @@ def comparison_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def prediction_table(rows: Sequence[Row]) -> Table:
-    """Estimates, and their basis."""
-    table = _table("model", "estimate", "interval", "critical path", "coverage")
+def peak_size(peak_bytes: int | None, unknown: Sequence[str]) -> str:
+    """A peak memory in bytes; as a lower bound where some of it is ``unknown``."""
+    return f"{'≥ ' if unknown else ''}{size(peak_bytes)}"
+
+
+def peak_parts(memory: Mapping[str, Any]) -> str:
+    """The parts of a peak memory, in bytes by name: ``weights 1.0 MiB, activations …``."""
+    return (
+        f"weights {size(memory['weight_bytes'])}, activations {size(memory['activation_bytes'])},"
+        f" workspace {size(memory['workspace_bytes'])}, runtime {size(memory['runtime_bytes'])},"
+        f" loading {size(memory['loading_bytes'])}"
+    )
+
+
+def memory_remarks(row: Row) -> list[str]:
+    """A line for people if there is no peak memory of a row, or if some of it is unknown."""
+    memory = row["memory"]
+    if memory["reason"] is not None:
+        return [f"{row['model']}: no peak memory: {memory['reason']}."]
+    if not memory["unknown"]:
+        return []
+    return [f"{row['model']}: the peak memory does not include {'; '.join(memory['unknown'])}."]
+
+
+def prediction_table(rows: Sequence[Row], *, memory: bool = False) -> Table:
+    """Estimates, and their basis; with ``memory`` the peak memory too."""
+    peaks = ("peak memory",) if memory else ()
+    table = _table("model", "estimate", "interval", "critical path", "coverage", *peaks)
     for row in rows:
         if row["error"] is not None and row["coverage"] is None:
             continue
@@ -194,6 +219,7 @@ def prediction_table(rows: Sequence[Row]) -> Table:
             interval,
             seconds(row["critical_path_s"]),
             percent(row["coverage"]),
+            *([peak_size(row["peak_bytes"], row["memory"]["unknown"])] if memory else []),
         )
     return table
 

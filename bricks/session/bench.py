@@ -25,8 +25,9 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition, Plan, by_itself
 from bricks.decompose.streams import streams_of
-from bricks.errors import UsageError
+from bricks.errors import StoreError, UsageError
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.estimate.memory import PeakMemory, UnknownMemory, peak_memory
 from bricks.estimate.recompose import Basis
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
@@ -35,10 +36,11 @@ from bricks.measure.graphs import Decomposer, Graphs
 from bricks.measure.jobs import Job
 from bricks.measure.protocol import pack
 from bricks.measure.rounds import StopRule
-from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.measure.supervisor import Freed, Supervisor, WorkerSettings
 from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile
 from bricks.session.campaigns import Campaigns
 from bricks.session.defaults import CACHE, PROBE_BRICKS, PROBING_S
@@ -394,6 +396,49 @@ class Bench:
         target = self.target if target is None else target
         results = self._estimator.results([*plan.keys, plan.digest], target)
         return self._estimator.basis(plan, results, target).estimate()
+
+    def predict_memory(
+        self, model: Model, *, target: Target | None = None
+    ) -> PeakMemory | UnknownMemory:
+        """The peak memory of a process that loads and runs ``model``, from its plan alone.
+
+        Nothing is measured, and no weight is read. ``target`` is another target of the cache; it
+        raises :class:`UsageError` as :meth:`predict` does.
+        """
+        if target is None or target.key == self.target.key:
+            return self._memory(self.decompose(model), self.target)
+        return self.recomposed_memory(self.plan(model, target=target), target=target)
+
+    def recomposed_memory(
+        self, plan: Plan, *, target: Target | None = None
+    ) -> PeakMemory | UnknownMemory:
+        """The peak memory of ``plan`` on ``target``; see :meth:`predict_memory`."""
+        target = self.target if target is None else target
+        try:
+            found = Decomposition(plan, self._plans.bricks(plan), 0.0)
+        except StoreError as error:
+            return UnknownMemory(plan.model, str(error))
+        return self._memory(found, target)
+
+    def _memory(self, of: Decomposition, target: Target) -> PeakMemory | UnknownMemory:
+        return peak_memory(of.plan, of.bricks, target.runtime, workers=self.options.workers)
+
+    def measure_memory(
+        self, model: Model, *, inline: bool = False, keeps_freed: bool = False
+    ) -> MemoryPeaks:
+        """The peak memory of a fresh process that loads ``model`` and runs it a few times.
+
+        Its weights are synthetic, in a file beside the model, or with ``inline`` in the model's own
+        file. With ``keeps_freed``, the process keeps freed memory as the C library does by default;
+        otherwise it counts what the runtime needs (docs/memory.md). The result is not stored.
+        Raises :class:`~bricks.errors.WorkerError` where the runtime or the system has no such
+        measurement.
+        """
+        freed = Freed.BY_DEFAULT if keeps_freed else Freed.RETURNED
+        self._progress(f"measuring the memory of {model.name}", 0.0)
+        with Supervisor(replace(self._settings, freed=freed)) as fresh:
+            graphs = Graphs(fresh, self.options.graph_timeout_s)
+            return graphs.memory_peaks(model, inline=inline)
 
     def profile(self, model: Model) -> Profile:
         """The runtime's own profile of a run of ``model``: which node ran when.

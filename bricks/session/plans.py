@@ -7,11 +7,11 @@ not know how bricks are measured.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.errors import UsageError
+from bricks.errors import StoreError, UsageError
 from bricks.graph.model import Model
 from bricks.store import Store
 from bricks.system import Target
@@ -61,6 +61,7 @@ class Plans:
         """Store a decomposition for the target, made here or elsewhere."""
         plan = decomposition.plan
         self._met[plan.digest] = decomposition
+        self._bricks |= decomposition.bricks
         _logger.info(
             "%s: decomposed, bricks: %d, places: %d",
             plan.model, len(decomposition.bricks), len(plan.occurrences),
@@ -106,18 +107,32 @@ class Plans:
         settled = len(self._store.results(target.key, plan.keys)) == len(plan.keys)
         return plan if settled or self._target.executes_like(target) else None
 
+    def bricks(self, plan: Plan) -> Mapping[str, Brick]:
+        """The bricks of ``plan``, by key; :class:`StoreError` where the cache lacks one."""
+        found = self._bricks_of(plan)
+        for key in plan.keys:
+            if key not in found:
+                raise StoreError(
+                    f"the cache lacks {key}, a brick of {plan.model}: run 'bricks cache verify'"
+                )
+        return found
+
     def _known(self, model: Model) -> Decomposition | None:
         known = self._load(model, self._target)
         if known is None:
             return None
         plan, wall_s = known
-        bricks = {key: self._bricks[key] for key in plan.keys if key in self._bricks}
-        bricks |= self._store.load_bricks([key for key in plan.keys if key not in bricks])
+        bricks = self._bricks_of(plan)
         if len(bricks) != len(plan.keys):
             return None
-        self._bricks |= bricks
         _logger.info("%s: its plan is in the cache, bricks: %d", model.name, len(bricks))
-        return Decomposition(plan, {key: bricks[key] for key in plan.keys}, wall_s)
+        return Decomposition(plan, bricks, wall_s)
+
+    def _bricks_of(self, plan: Plan) -> dict[str, Brick]:
+        """The bricks of ``plan`` that the cache has."""
+        missing = [key for key in plan.keys if key not in self._bricks]
+        self._bricks |= self._store.load_bricks(missing)
+        return {key: self._bricks[key] for key in plan.keys if key in self._bricks}
 
     def _load(self, model: Model, target: Target) -> tuple[Plan, float] | None:
         cut = str(self._granularity)

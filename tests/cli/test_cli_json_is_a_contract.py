@@ -30,6 +30,10 @@ COUNTS = {
     "flops": COUNT, "weight_bytes": COUNT,
 }  # fmt: skip
 
+MEMORY = (
+    "weight_bytes", "activation_bytes", "workspace_bytes", "runtime_bytes", "loading_bytes",
+)  # fmt: skip
+
 
 @pytest.fixture
 def models(tmp_path: Path) -> list[Path]:
@@ -137,18 +141,13 @@ def test_predict(here: Here, models: list[Path]) -> None:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")
         shares = ("coverage", "other_state_share", "predicted_share", "measured_share")
         expected = dict.fromkeys((*times, *shares), NUMBER)
-        has(
-            row,
-            {
-                "model": TEXT,
-                **expected,
-                "missing": list,
-                "bricks": list,
-                "error": NOTHING,
-                "uncertainty": dict,
-                "advice": NOTHING,
-            },
-        )
+        memory = {"peak_bytes": COUNT, "memory": dict}
+        lists = {"missing": list, "bricks": list}
+        wide = {"uncertainty": dict, "advice": NOTHING}
+        has(row, {"model": TEXT, **expected, **memory, **lists, "error": NOTHING, **wide})
+        parts = dict.fromkeys(MEMORY, COUNT)
+        has(row["memory"], {**parts, "unknown": list, "reason": NOTHING})
+        assert row["peak_bytes"] == sum(row["memory"][part] for part in MEMORY) > 0
         assert sum(share["share"] for share in row["bricks"]) == pytest.approx(1)
         for share in row["bricks"]:
             has(
@@ -170,6 +169,7 @@ def test_predict_without_measurements_names_what_lacks(here: Here, models: list[
     assert {gap["reason"] for gap in row["missing"]} == {"not measured on this target"}
     assert done.complaint == row["error"]
     assert row["error"].startswith("conv: no estimate without b1-")
+    assert row["peak_bytes"] > row["memory"]["weight_bytes"] > 0  # that needs no measurement
 
 
 def test_systems(here: Here, models: list[Path]) -> None:

@@ -81,14 +81,15 @@ def test_no_node_is_lost_and_none_is_there_twice(graph: Graph, granularity: Gran
     assert all(len(piece) <= (granularity.layers or 1) for piece in pieces)
 
 
-@given(random_graphs(), granularities)
+@given(random_graphs(), granularities, st.none() | st.integers(0, 1 << 40))
 def test_a_plan_keeps_every_node_and_edge_and_travels(
-    graph: Graph, granularity: Granularity
+    graph: Graph, granularity: Granularity, rewritten_bytes: int | None
 ) -> None:
     model = Model("net", Path(), b"", (), "m1-net")
-    made = build(model, graph, granularity)
+    made = build(model, graph, granularity, rewritten_bytes=rewritten_bytes)
     plan = made.plan
     assert plan.nodes == len(graph.nodes)
+    assert plan.rewritten_bytes == rewritten_bytes
     assert set(plan.keys) == set(made.bricks)
     assert Plan.from_json(plan.to_json()) == plan
     produced = set(plan.inputs)

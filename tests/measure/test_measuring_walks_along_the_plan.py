@@ -3,13 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from plans import HEAVY, decomposed, plan
 
-from bricks.decompose.plan import Decomposition, Occurrence, Plan
-from bricks.graph.tensor import TensorType
-from bricks.measure.arena import arrange
+from bricks.decompose.plan import Decomposition, Occurrence
 from bricks.measure.walk import Step, Walk, alone, grounded, narrowed, walk_of
 from bricks.measure.walk_samples import by_key
 
@@ -134,79 +130,6 @@ def test_what_is_timed_at_several_places_counts_with_their_mean() -> None:
     ]
     columns = [[1.0, 2.0], [], [3.0, 6.0], [5.0, 7.0]]
     assert by_key(steps, columns) == {"a": (1.5, 3.0), "b": (5.0, 7.0)}
-
-
-def test_integers_keep_buffers_of_their_own() -> None:
-    kinds = {1: TensorType("INT64", (4,))}
-    arena = arrange(plan([("a", [0], [1]), ("b", [1], [2])], types=kinds))
-    assert arena.offsets[1] is None
-    assert arena.offsets[0] is not None
-
-
-def test_a_value_in_place_takes_its_sources_memory() -> None:
-    places = [
-        Occurrence("a", (0,), (1,)),
-        Occurrence("b", (1,), (2,), in_place=0),
-        Occurrence("c", (2,), (3,)),
-    ]
-    offsets = arrange(plan(places)).offsets
-    assert offsets[2] == offsets[1]
-    assert len({offsets[0], offsets[1], offsets[3]}) == 3
-
-
-def test_memory_is_used_again_when_its_last_reader_is_done() -> None:
-    long_chain = plan([("a", [i], [i + 1]) for i in range(50)])
-    assert arrange(long_chain).size_bytes == 4 * 64  # input, output, and two that alternate
-
-
-def test_what_came_free_last_is_taken_first() -> None:
-    """As in ONNX Runtime, of buffers that were made for the same type."""
-    kinds = {v: TensorType("FLOAT", (100,)) for v in range(6)} | {2: TensorType("FLOAT", (99,))}
-    diamond = plan(
-        [
-            ("a", [0], [1]),
-            ("b", [1], [2]),
-            ("c", [1, 2], [3]),  # frees 1 and 2; 2 is of another type
-            ("d", [3], [4]),
-            ("e", [4], [5]),
-        ],
-        types=kinds,
-    )
-    offsets = arrange(diamond).offsets
-    assert offsets[4] == offsets[1]
-    assert len(set(offsets[:4])) == 4
-
-
-@st.composite
-def random_plans(draw: st.DrawFn) -> Plan:
-    places = []
-    for i in range(draw(st.integers(1, 25))):
-        reads = draw(st.lists(st.integers(0, i), min_size=1, max_size=3, unique=True))
-        places.append(("a", reads, [i + 1]))
-    sizes = {v: TensorType("FLOAT", (draw(st.integers(1, 200)),)) for v in range(len(places) + 1)}
-    outputs = draw(st.sets(st.integers(1, len(places)), min_size=1, max_size=3))
-    return plan(places, outputs=sorted(outputs), types=sizes)
-
-
-@given(random_plans())
-def test_values_that_live_at_the_same_time_never_overlap(random: Plan) -> None:
-    arena = arrange(random)
-    last = {v: i for i, o in enumerate(random.occurrences) for v in (*o.outputs, *o.inputs)}
-    for v in (*random.inputs, *random.outputs):
-        last[v] = len(random.occurrences)
-    born = {v: -1 for v in random.inputs}
-    born |= {v: i for i, o in enumerate(random.occurrences) for v in o.outputs}
-    extent = {}
-    for v, type_ in enumerate(random.types):
-        offset = arena.offsets[v]
-        assert offset is not None and offset % 64 == 0
-        extent[v] = (offset, offset + type_.size_bytes)
-        assert extent[v][1] <= arena.size_bytes
-    for v in born:
-        for w in born:
-            if v < w and born[v] <= last.get(w, 0) and born[w] <= last.get(v, 0):
-                (a, b), (c, d) = extent[v], extent[w]
-                assert b <= c or d <= a, (v, w)
 
 
 IN_PLACE = plan(

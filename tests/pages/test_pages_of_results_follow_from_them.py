@@ -11,6 +11,7 @@ import accuracy_page
 import accuracy_results
 import cost
 import cost_page
+import memory
 import pytest
 import transfer
 
@@ -51,6 +52,11 @@ def test_the_page_about_accuracy_and_the_readme_are_written_from_the_results() -
     page, readme = (p.read_text(encoding="utf-8") for p in (accuracy.PAGE, accuracy.README))
     assert accuracy_page.page(hosts, page) == page
     assert accuracy_page.readme(hosts, readme) == readme
+
+
+def test_the_page_about_memory_is_written_from_its_results() -> None:
+    facts = json.loads(memory.RAW.read_text(encoding="utf-8"))
+    assert memory.PAGE.read_text(encoding="utf-8") == memory.page(facts)
 
 
 def test_the_rows_of_all_compared_models_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from bricks.analysis.cache_summary import CacheSummary, summarise_cache
 from bricks.analysis.similarity import similarity
 from bricks.report import page as pages
 from bricks.report.lanes import lanes
+from bricks.report.tables import size
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -227,6 +228,33 @@ def test_what_lacks_is_named(folder: Path) -> None:
     assert "not measured on this target" in written
     assert "no model was run as a whole" in written
     assert "The peaks of this machine are not measured" in written
+
+
+def test_the_peak_memory_of_each_model_is_shown_with_its_parts(
+    folder: Path, tmp_path: Path
+) -> None:
+    told = bricks(
+        "report", folder / "models" / "conv.onnx", "--out", tmp_path / "r.html", "--json",
+        "--cache", folder / "cache", "--runtime", "fake",
+    )  # fmt: skip
+    written = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert ">peak memory</th>" in written
+    for target in told.json["targets"]:
+        (model,) = target["models"]
+        assert model["peak_bytes"] > model["weight_bytes"] > 0
+        shown = size(model["peak_bytes"])
+        assert f"Peak memory: {shown} (weights " in written
+        assert f">{shown}</td>" in written
+
+
+def test_where_no_peak_memory_is_predicted_the_page_says_why(here: Here, tmp_path: Path) -> None:
+    path = save(mlp(), tmp_path, "mlp.onnx")
+    assert here("measure", path, "--granularity", 2).status == 0
+    told = here("report", "--granularity", 2, "--out", tmp_path / "r.html", "--json")
+    (model,) = told.json["targets"][0]["models"]
+    assert model["peak_bytes"] is None
+    written = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "No peak memory: memory follows from the graph that is executed" in written
 
 
 def many(folder: Path, models: int) -> CacheSummary:

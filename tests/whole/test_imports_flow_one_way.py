@@ -11,7 +11,7 @@ LAYERS = (
     {"errors", "_version"},
     {"graph", "system"},
     {"decompose", "zoo"},
-    {"backends", "samples", "suite"},
+    {"backends", "memory", "samples", "suite"},
     {"store", "predict"},
     {"measure", "estimate"},
     {"session"},

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from bricks.backends.onnxruntime.optimized import (
 )
 from bricks.backends.onnxruntime.parallel import create_parallel_session
 from bricks.backends.onnxruntime.profile import ProfiledSession, profiling
+from bricks.backends.onnxruntime.rewriting import rewritten_bytes
 from bricks.backends.onnxruntime.sessions import (
     ALL,
     NONE,
@@ -36,6 +38,7 @@ from bricks.backends.onnxruntime.sessions import (
     create_session,
     session_options,
 )
+from bricks.backends.onnxruntime.standalone import StandaloneModel, write_standalone
 from bricks.backends.onnxruntime.standins import StandIns
 from bricks.backends.onnxruntime.values import run, translated, type_found
 from bricks.errors import BackendError
@@ -107,7 +110,11 @@ class OnnxRuntimeBackend:
         optimized, refused = save_optimized(proto, self._stand_ins, self._level)
         listed = ", ".join(map(repr, refused))
         notes = [f"the runtime refuses the shapes of inputs {listed}: it is not told them"]
-        return replace(self._described(optimized), notes=notes if refused else ())
+        return replace(
+            self._described(optimized),
+            notes=notes if refused else (),
+            rewritten_bytes=0 if self._level == NONE else rewritten_bytes(graph_of(proto)),
+        )
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
@@ -150,6 +157,14 @@ class OnnxRuntimeBackend:
         options = profiling(self._options(not streams), folder.name)
         loaded, names = self._loaded(proto, key, options, streams)
         return ProfiledSession(loaded, folder, names)
+
+    def standalone(
+        self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
+    ) -> StandaloneModel:
+        """A model and its weights in ``folder``; its session will have an arena of its own."""
+        weights, inputs = self._synthesised(proto, key, share=True)
+        path = write_standalone(proto, weights, folder, inline=inline)
+        return StandaloneModel(path, inputs, self._level)
 
     def _loaded(
         self,

@@ -33,12 +33,21 @@ _LEVELS = {
 }
 
 
-def session_options(level: str) -> ort.SessionOptions:
-    """Options for a session on the global pool and the shared arena, optimising at ``level``."""
+def default_options(level: str) -> ort.SessionOptions:
+    """Options as users have them: an arena of its own, which also holds weights.
+
+    Only the threads come from the global pool: once there is one, no session may have its own.
+    """
     options = ort.SessionOptions()
     options.use_per_session_threads = False
     options.log_severity_level = 4
     options.graph_optimization_level = _LEVELS[level]
+    return options
+
+
+def session_options(level: str) -> ort.SessionOptions:
+    """Options for a session on the global pool and the shared arena, optimising at ``level``."""
+    options = default_options(level)
     options.add_session_config_entry("session.use_env_allocators", "1")
     # An arena never returns memory, and loading copies weights twice.
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from bricks import backends
 from bricks.backends.base import (
     Backend,
     Executed,
+    Isolated,
     Loaded,
     Placed,
     Placement,
@@ -39,6 +41,7 @@ from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.input_clamp import InputClamp
 from bricks.measure.worker.input_signs import InputSigns
 from bricks.measure.worker.memory import release_freed_memory
+from bricks.measure.worker.memory_peaks import memory_peaks
 from bricks.measure.worker.process_limits import held_bytes, limit_memory, memory_limited_for
 from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.reference_timer import ReferenceTimer
@@ -137,6 +140,7 @@ class Worker:
             "groups": None if executed.groups is None else list(map(list, executed.groups)),
             "notes": list(executed.notes),
             "signs": signs,
+            "rewritten_bytes": executed.rewritten_bytes,
         }
 
     def _signs(
@@ -210,6 +214,18 @@ class Worker:
             return typical_run(profiler.profiled(proto, key=key, streams=tuple(streams or ())))
         finally:
             self._do_unload()
+
+    def _do_memory(self, key: str, model: str, inline: bool = False) -> dict[str, Any]:
+        """Peaks of this process, which must be fresh: see :func:`memory_peaks`."""
+        backend: Any = self.backend
+        if not hasattr(backend, "standalone"):
+            raise BackendError(f"{self._name} loads no model by itself: its memory is not measured")
+        isolated: Isolated = backend
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name).resolve()
+            proto = parse_model(unpack(model))
+            written = isolated.standalone(proto, key=key, folder=folder, inline=inline)
+            return memory_peaks(written, folder)
 
     def _do_region(self, size_bytes: int, eviction_bytes: int = 0) -> dict[str, Any]:
         self._evictor.announce(eviction_bytes)

@@ -1,0 +1,44 @@
+"""Which weights ONNX Runtime rewrites when it fuses nodes, before it reorders or packs them.
+
+It folds a normalisation or a scale into the convolution before it: the new weight is in memory, and
+stays there until the graph is optimised. The graph that is executed does not tell which weights
+were; the source graph does. Must not know the executed graph.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import onnx
+
+from bricks.graph.graph import Graph
+from bricks.graph.topology import default_domain, used_values
+
+
+def rewritten_bytes(graph: Graph) -> int:
+    """Bytes of the weights of ``graph``, a source graph, that fusions rewrite."""
+    readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+    for node in graph.nodes:
+        for name in used_values(node):
+            readers[name].append(node)
+    total = 0
+    for node in graph.nodes:
+        if default_domain(node.domain) or node.op_type not in ("Conv", "ConvTranspose"):
+            continue
+        weight, result = node.input[1], node.output[0]
+        if weight not in graph.initializers or result in graph.outputs:
+            continue
+        after = readers[result]
+        if len(after) == 1 and _folds(after[0], node, graph):
+            total += graph.types[weight].size_bytes
+    return total
+
+
+def _folds(after: onnx.NodeProto, node: onnx.NodeProto, graph: Graph) -> bool:
+    """Whether ``after``, the only reader of ``node``, becomes a part of it."""
+    if default_domain(after.domain):
+        return False
+    if after.op_type == "BatchNormalization":
+        return all(name in graph.initializers for name in after.input[1:])
+    scale = after.input[1] if len(after.input) > 1 else ""
+    return after.op_type == "Mul" and node.op_type == "Conv" and scale in graph.initializers

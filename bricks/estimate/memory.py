@@ -1,0 +1,138 @@
+"""The peak memory of a model, recomposed from its plan: nothing is measured, loaded or allocated.
+
+It adds up what a process holds beyond one that has imported the runtime and nothing else: weights
+in the form that kernels keep, values and workspaces as the runtime's arena lays them out, the
+runtime's own data, and what loading needs more than running. docs/memory.md has the definition and
+its errors. Must not know latencies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bricks.decompose.granularity import EXECUTED
+from bricks.decompose.plan import Brick, Plan
+from bricks.memory.activations import Activations, input_bytes, sizeless
+from bricks.memory.weights import WeightMemory, weight_memory
+from bricks.memory.workspace import workspace
+from bricks.system import Runtime
+
+# What a session holds besides: the runtime's code and tables, which the first session brings into
+# memory, and the graph, by node and by weight. Fitted to every second family of the zoo
+# (benchmarks/memory.py --fit).
+SESSION_BYTES = 10_060_000
+NODE_BYTES = 5_750
+WEIGHT_BYTES = 17_200
+
+# Runtimes whose memory is predicted. The fake one keeps nothing but what its plan says.
+PREDICTED = frozenset(("onnxruntime", "fake"))
+
+
+@dataclass(frozen=True, slots=True)
+class PeakMemory:
+    """The most memory, in bytes, that a process needs to load a model and to run it.
+
+    Without that of the same process before: with the runtime imported, and nothing loaded.
+
+    ``weight_bytes`` are weights as kernels keep them, each once. ``activation_bytes`` are inputs,
+    outputs and all values between; ``workspace_bytes`` is what kernels take while they run.
+    ``runtime_bytes`` are the session's own data. ``loading_bytes`` is what loading needs beyond
+    all of these, 0 if running needs more. ``unknown`` names what is not included, one entry a
+    reason: if it isn't empty, the peak is a lower bound.
+    """
+
+    model: str
+    weight_bytes: int
+    activation_bytes: int
+    workspace_bytes: int
+    runtime_bytes: int
+    loading_bytes: int
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def peak_bytes(self) -> int:
+        """The sum of the parts."""
+        running = self.weight_bytes + self.activation_bytes + self.workspace_bytes
+        return running + self.runtime_bytes + self.loading_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownMemory:
+    """No prediction of a model's memory, and why."""
+
+    model: str
+    reason: str
+
+
+def peak_memory(
+    plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime, *, workers: int = 1
+) -> PeakMemory | UnknownMemory:
+    """The peak memory of ``plan`` on ``runtime``; ``bricks`` are all that the plan names."""
+    reason = _refusal(plan, runtime, workers)
+    if reason is not None:
+        return UnknownMemory(plan.model, reason)
+    weights = weight_memory(plan, bricks)
+    unknown = _unknown_sizes(plan, weights)
+    workspaces: dict[str, tuple[int, ...]] = {}
+    activations = Activations(plan)
+    run_bytes, session_bytes = activations.resident_bytes(weights=weights.in_arena), 0
+    if runtime.backend != "fake":
+        sizes = {key: workspace(bricks[key], runtime.threads) for key in plan.keys}
+        workspaces = {key: size for key, size in sizes.items() if size}
+        unknown += _unknown_workspaces(plan, bricks, {k for k, s in sizes.items() if s is None})
+        session_bytes = session_size_bytes(len(plan.occurrences), weights.count)
+    with_workspaces = run_bytes
+    if workspaces:
+        with_workspaces = activations.resident_bytes(workspaces, weights.in_arena)
+    running = weights.kept_bytes + input_bytes(plan) + with_workspaces
+    return PeakMemory(
+        plan.model,
+        weight_bytes=weights.kept_bytes,
+        # An arena that has grown for workspaces may suit activations better.
+        activation_bytes=input_bytes(plan) + min(run_bytes, with_workspaces),
+        workspace_bytes=max(0, with_workspaces - run_bytes),
+        runtime_bytes=session_bytes,
+        loading_bytes=max(0, weights.loading_bytes - running),
+        unknown=unknown,
+    )
+
+
+def session_size_bytes(nodes: int, weights: int) -> int:
+    """Bytes that a session of ONNX Runtime holds besides weights and values."""
+    return SESSION_BYTES + NODE_BYTES * nodes + WEIGHT_BYTES * weights
+
+
+def _refusal(plan: Plan, runtime: Runtime, workers: int) -> str | None:
+    """Why nothing is predicted; None if it is."""
+    if runtime.backend not in PREDICTED:
+        return f"memory is predicted for onnxruntime, not for {runtime.backend}"
+    if plan.granularity != EXECUTED:
+        return (
+            f"memory follows from the graph that is executed, not from bricks of granularity"
+            f" {plan.granularity}"
+        )
+    if workers > 1:
+        return f"with {workers} workers, the order in which memory becomes free is not known"
+    return None
+
+
+def _unknown_sizes(plan: Plan, weights: WeightMemory) -> tuple[str, ...]:
+    found = []
+    if not weights.rewriting_known:
+        found.append("what loading needs: an earlier version decomposed the model")
+    texts = sizeless(plan) + weights.sizeless
+    if texts:
+        found.append(f"{texts} values that hold texts")
+    return tuple(found)
+
+
+def _unknown_workspaces(
+    plan: Plan, bricks: Mapping[str, Brick], unknown: set[str]
+) -> tuple[str, ...]:
+    counts: Counter[str] = Counter()
+    for occurrence in plan.occurrences:
+        if occurrence.brick in unknown:
+            counts["+".join(bricks[occurrence.brick].operators)] += 1
+    return tuple(f"the workspace of {name} ({count} places)" for name, count in counts.items())

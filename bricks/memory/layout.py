@@ -1,0 +1,93 @@
+"""The memory layout of a model's activations, so that bricks are measured at the same addresses.
+
+A runtime lets activations share memory once their last reader is done. A brick that reads and
+writes the addresses that it has inside its model, after the bricks before it, finds its inputs in
+the same caches (of the same cores) as in the model.
+
+Only floating-point tensors are placed. Integers must keep values that the graph accepts, and so
+must scalars (the share that Dropout drops), but all bricks overwrite the shared region. It must not
+know which bricks are timed.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+
+from bricks.decompose.plan import Plan
+from bricks.graph.containers import ValueType
+from bricks.graph.tensor import TensorType
+from bricks.memory.buffers import Buffer, buffers
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Offsets in bytes by value number (None: the value has a buffer of its own), and the size."""
+
+    offsets: tuple[int | None, ...]
+    size_bytes: int
+
+
+class _Memory:
+    """Best-fit allocation over one growing range of addresses."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._free: list[tuple[int, int]] = []  # (offset, size), by offset
+
+    def take(self, size: int) -> int:
+        fitting = [(free_size, offset) for offset, free_size in self._free if free_size >= size]
+        if fitting:
+            free_size, offset = min(fitting)
+            self._free.remove((offset, free_size))
+            if free_size > size:
+                insort(self._free, (offset + size, free_size - size))
+            return offset
+        if self._free and sum(self._free[-1]) == self.end:  # grow the last gap
+            offset, _ = self._free.pop()
+        else:
+            offset = self.end
+        self.end = offset + size
+        return offset
+
+    def give(self, offset: int, size: int) -> None:
+        insort(self._free, (offset, size))
+        merged: list[tuple[int, int]] = []
+        for start, length in self._free:
+            if merged and sum(merged[-1]) == start:
+                merged[-1] = (merged[-1][0], merged[-1][1] + length)
+            else:
+                merged.append((start, length))
+        self._free = merged
+
+
+def arrange(plan: Plan) -> Layout:
+    """Lay out the activations of ``plan`` as a runtime would while executing it in order.
+
+    Buffers live from their first value to their last, and are allocated best fit.
+    """
+    placed = buffers(plan, _is_placed)
+    memory = _Memory()
+    offsets: dict[Buffer, int] = {}
+    for value in (*plan.inputs, *plan.outputs):  # the caller's memory, all the time
+        if (buffer := placed.get(value)) is not None and buffer not in offsets:
+            offsets[buffer] = memory.take(_bytes(buffer))
+    for number, occurrence in enumerate(plan.occurrences):
+        for value in occurrence.made:
+            if (buffer := placed.get(value)) is not None and buffer not in offsets:
+                offsets[buffer] = memory.take(_bytes(buffer))
+        for buffer in {placed[v] for v in (*occurrence.inputs, *occurrence.made) if v in placed}:
+            if buffer.last == number:
+                memory.give(offsets[buffer], _bytes(buffer))
+    found = [offsets[placed[v]] if v in placed else None for v in range(len(plan.types))]
+    return Layout(tuple(found), memory.end)
+
+
+def _is_placed(type_: ValueType) -> bool:
+    return isinstance(type_, TensorType) and type_.floating and bool(type_.shape)
+
+
+def _bytes(buffer: Buffer) -> int:
+    return -(-max(buffer.type_.size_bytes, 1) // ALIGNMENT) * ALIGNMENT

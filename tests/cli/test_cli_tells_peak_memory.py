@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import Here, environment
+from decoder import Architecture, decoder, parameters, shapes
+from factories import conv_net, one_node, save, value
+
+SEVEN_BILLION = Architecture()
+
+# Runs a command, and says on standard error how much memory this process and its worker took.
+RUN = """
+import resource, sys
+from bricks.cli import main
+status = main.run(sys.argv[1:])
+both = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+print(sum(resource.getrusage(who).ru_maxrss for who in both) * 1024, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return save(conv_net(), tmp_path, "conv.onnx")
+
+
+def test_a_decoder_of_7_billion_parameters_without_weights_gets_an_answer(tmp_path: Path) -> None:
+    proto = decoder(SEVEN_BILLION)
+    weights = 4 * parameters(proto)
+    path = save(proto, tmp_path, "decoder.onnx")  # the file with its weights does not exist
+    given = shapes(SEVEN_BILLION, tokens=1, past=512)
+    sizes = [f"--shape={name}={'x'.join(map(str, shape))}" for name, shape in given.items()]
+    words = ["predict", path, "--no-measure", "--json", "--cache", tmp_path / "cache", *sizes]
+    run = subprocess.run(
+        [sys.executable, "-c", RUN, *map(str, words)],
+        capture_output=True, text=True, check=False, env=environment(),
+    )  # fmt: skip
+    assert run.returncode == 1  # of its latency nothing is known
+    (row,) = json.loads(run.stdout)["models"]
+    assert row["estimate_s"] is None
+    assert row["memory"]["unknown"] == []
+    assert row["memory"]["weight_bytes"] == pytest.approx(weights, rel=0.001)
+    # Keys and values of 512 tokens come in, and those of 513 go out.
+    cached = 2 * SEVEN_BILLION.layers * 4 * SEVEN_BILLION.hidden * (512 + 513)
+    assert row["memory"]["activation_bytes"] == pytest.approx(cached, rel=0.1)
+    assert row["peak_bytes"] == pytest.approx(weights + cached, rel=0.01)
+    assert int(run.stderr.splitlines()[-1]) < 1 << 30  # what it took to find that out
+
+
+def test_the_detailed_table_has_a_column_of_it(here: Here, path: Path) -> None:
+    usual, detailed = (here("predict", path, *more) for more in ((), ("--verbose",)))
+    assert "peak memory" not in usual.out
+    head, row = detailed.out.splitlines()[:2]
+    assert head.split()[-2:] == ["peak", "memory"]
+    assert row.endswith("KiB")
+
+
+def test_what_it_does_not_include_makes_it_a_lower_bound(here: Here, tmp_path: Path) -> None:
+    odd = one_node("Det", [value("x", [4, 64, 64])], [value("y", [4])])
+    words = ("predict", save(odd, tmp_path, "odd.onnx"), "--no-measure", "--verbose")
+    done = here(*words, runtime="onnxruntime")
+    assert "≥" in done.out.splitlines()[1]
+    assert "odd: the peak memory does not include the workspace of Det (1 places)." in done.out
+
+
+def test_where_it_is_not_predicted_the_reason_is_told(here: Here, path: Path) -> None:
+    words = ("predict", path, "--granularity", 2)
+    (row,) = here(*words, "--json").json["models"]
+    assert row["peak_bytes"] is None
+    assert "granularity 2" in row["memory"]["reason"]
+    assert row["estimate_s"] > 0
+    assert "conv: no peak memory: memory follows from the graph" in here(*words, "-v").out
+
+
+def test_explain_tells_its_parts(here: Here, path: Path) -> None:
+    done = here("explain", path, "--json")
+    (row,) = done.json["models"]
+    assert row["peak_bytes"] > 0
+    (line,) = (line for line in here("explain", path).out.splitlines() if "Peak memory" in line)
+    for part in ("weights", "activations", "workspace", "runtime", "loading"):
+        assert part in line
+
+
+def test_there_is_none_of_a_model_that_cannot_be_read(here: Here) -> None:
+    (row,) = here("predict", "none.onnx", "--json").json["models"]
+    assert row["peak_bytes"] is None
+    assert row["memory"]["weight_bytes"] is None

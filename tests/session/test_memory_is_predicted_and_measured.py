@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from decoder import Architecture, decoder, shapes
+from factories import constant, conv_net, mlp, model, node, save, value
+
+from bricks import Bench, MemoryPeaks, PeakMemory, UnknownMemory, WorkerError
+
+MIB = 1 << 20
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
+
+
+def heavy(folder: Path, *, name: str = "heavy.onnx") -> Path:
+    """A product with a weight of 16 MiB and one value of 32 MiB."""
+    weight = constant("w", np.ones((2048, 2048)), "FLOAT")
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("ReduceMax", ["h"], ["y"], axes=[0, 1])]
+    inputs, outputs = [value("x", [4096, 2048])], [value("y", [1, 1])]
+    return save(model(nodes, inputs, outputs, [weight]), folder, name)
+
+
+def predicted(bench: Bench, path: Path) -> PeakMemory:
+    found = bench.predict_memory(bench.read(path))
+    assert isinstance(found, PeakMemory)
+    return found
+
+
+def test_the_fake_runtime_takes_memory_for_weights_and_values(tmp_path: Path) -> None:
+    with Bench(tmp_path / "cache", runtime="fake") as bench:
+        peaks = bench.measure_memory(bench.read(heavy(tmp_path)))
+    assert peaks.loading_bytes == pytest.approx(16 * MIB, abs=MIB)
+    assert peaks.running_bytes == pytest.approx((16 + 32 + 32) * MIB, abs=MIB)
+    assert peaks.peak_bytes == peaks.running_bytes
+
+
+def test_nothing_is_measured_or_stored_for_a_prediction(tmp_path: Path) -> None:
+    with Bench(tmp_path / "cache", runtime="fake") as bench:
+        path = heavy(tmp_path)
+        found = predicted(bench, path)
+        keys = bench.plan(bench.read(path)).keys
+        assert bench.store.results(bench.target.key, keys) == {}
+    assert found.weight_bytes == 16 * MIB
+    assert found.activation_bytes >= 64 * MIB
+
+
+@pytest.mark.parametrize("name", ["heavy", "convolutions", "squeezenet"])
+def test_a_prediction_is_close_to_a_process_that_runs_the_model(name: str, tmp_path: Path) -> None:
+    made = {
+        "heavy": lambda: heavy(tmp_path),
+        "convolutions": lambda: save(conv_net(channels=256, blocks=8, size=64), tmp_path),
+    }
+    with Bench(tmp_path / "cache", threads=1) as bench:
+        model = bench.read(made[name]() if name in made else name)
+        found, peaks = bench.predict_memory(model), bench.measure_memory(model)
+    assert isinstance(found, PeakMemory)
+    assert found.unknown == ()
+    assert found.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
+
+
+def test_weights_in_the_models_own_file_take_more_while_they_are_loaded(tmp_path: Path) -> None:
+    with Bench(tmp_path / "cache", threads=1) as bench:
+        model = bench.read(heavy(tmp_path))
+        beside, inline = (bench.measure_memory(model, inline=each) for each in (False, True))
+        by_default = bench.measure_memory(model, keeps_freed=True)
+    assert inline.loading_bytes > beside.loading_bytes - MIB
+    assert by_default.peak_bytes > beside.peak_bytes - MIB
+
+
+def test_a_small_decoder_is_predicted_as_it_is_measured(tmp_path: Path) -> None:
+    of = Architecture(layers=3, hidden=256, heads=4, inner=512, vocabulary=2000, positions=64)
+    path = save(decoder(of), tmp_path, "decoder.onnx")
+    with Bench(tmp_path / "cache", threads=1) as bench:
+        model = bench.read(path, shapes=shapes(of, 8, 24))
+        found, peaks = bench.predict_memory(model), bench.measure_memory(model)
+    assert isinstance(found, PeakMemory)
+    assert found.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
+
+
+def test_another_granularity_has_no_prediction_but_the_same_measurement(tmp_path: Path) -> None:
+    with Bench(tmp_path / "cache", runtime="fake", granularity="2") as bench:
+        model = bench.read(save(mlp(), tmp_path))
+        found = bench.predict_memory(model)
+        assert isinstance(found, UnknownMemory)
+        assert "granularity 2" in found.reason
+        assert isinstance(bench.measure_memory(model), MemoryPeaks)
+
+
+def test_a_model_that_does_not_load_is_an_error_of_one_line(tmp_path: Path) -> None:
+    nodes = [node("NoSuchOperator", ["x"], ["y"], domain="nowhere")]
+    proto = model(nodes, [value("x", [1])], [value("y", [1])], domains=["nowhere"])
+    with Bench(tmp_path / "cache", threads=1) as bench:
+        read = bench.read(save(proto, tmp_path))
+        with pytest.raises(WorkerError, match=r"^model: .*NoSuchOperator") as raised:
+            bench.measure_memory(read)
+    assert "\n" not in str(raised.value)
