@@ -33,7 +33,7 @@ import onnx
 
 from bricks.backends.base import Executed, NodeEvent, Placement
 from bricks.backends.eviction_read import EVICTION_READ
-from bricks.backends.reference import REFERENCE
+from bricks.backends.reference import REFERENCE, SIBLING_CHAIN
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
@@ -90,7 +90,7 @@ class FakeBackend:
         ends_s = [end_s for _, end_s in _along(graph, latencies_s, streams)] if streams else []
         latency_s = CALL_OVERHEAD_S + (max(ends_s) if streams else sum(latencies_s))
         loaded = FakeLoaded(latency_s, _fault(graph), self._loaded)
-        if key not in (REFERENCE, EVICTION_READ):  # these are always loaded
+        if key not in (REFERENCE, SIBLING_CHAIN, EVICTION_READ):  # these are always loaded
             self._loaded.add(loaded)
         return loaded
 

@@ -15,6 +15,9 @@ from onnx import TensorProto, helper
 # Bumped whenever the workload changes: its latencies are compared across rounds.
 REFERENCE = "r2-layers"
 
+# The key of the chain of trivial nodes that is timed beside it: see ``measure/worker/sibling``.
+SIBLING_CHAIN = "r2-chain"
+
 # Activations are small enough for communication to be a large part of the latency, and the one
 # weight stays in a core's own cache. On two cores that share no cache the workload takes twice as
 # long (230 against 117 us on an EPYC); otherwise it hardly varies.

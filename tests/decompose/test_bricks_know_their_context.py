@@ -1,5 +1,6 @@
 """What a brick finds in the caches and in its inputs belongs to what it is."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -71,14 +72,14 @@ def test_a_brick_carries_its_context_along(tmp_path: Path) -> None:
     ((key, brick),) = bricks_of(products(64, 1), tmp_path).items()
     assert key_of(brick.model) == key
     assert 64 * MIB <= around_bytes(brick) + MIB < 128 * MIB
-    features = extract_features(brick, around_bytes=3.0)
-    assert features.around_bytes == features.context_bytes == 96 * MIB
+    features = extract_features(brick)
+    assert features.context.working_set_bytes == features.context_bytes == 96 * MIB
 
 
 def test_a_brick_that_is_not_bound_by_weights_has_no_context_of_its_own(tmp_path: Path) -> None:
     ((_, brick),) = bricks_of(products(64, 256), tmp_path).items()
-    features = extract_features(brick, around_bytes=3.0)
-    assert (features.around_bytes, features.context_bytes) == (3.0, None)
+    features = extract_features(brick)
+    assert (features.context.working_set_bytes, features.context_bytes) == (math.inf, None)
 
 
 PRELU = model(

@@ -10,7 +10,7 @@ from factories import model, node, value
 
 from bricks.backends.base import Placement
 from bricks.backends.fake import FakeBackend
-from bricks.backends.reference import REFERENCE
+from bricks.backends.reference import REFERENCE, SIBLING_CHAIN
 from bricks.measure.protocol import pack
 from bricks.measure.worker.worker import Worker
 
@@ -47,7 +47,7 @@ class Counting:
 
 
 REFERENCE_WORKLOAD = Counting()
-LOADED = {REFERENCE: REFERENCE_WORKLOAD}  # by key
+LOADED = {REFERENCE: REFERENCE_WORKLOAD, SIBLING_CHAIN: Counting()}  # by key
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ Must not know what is measured beside it.
 from __future__ import annotations
 
 from bricks.backends.base import Placed
+from bricks.backends.reference import SIBLING_CHAIN
 from bricks.measure.overhead_walk import chain
 from bricks.measure.worker.reference_timer import Load
-from bricks.samples.call_overhead import LONG, PROBES
 from bricks.samples.machine_state import same_state
 
-_WARM_UPS, _RUNS = 2, 5
+# Nodes of the chain, and its runs: it takes some ten microseconds.
+_LENGTH, _WARM_UPS, _RUNS = 32, 2, 5
 
 # A chain that takes longer than the fastest by this factor had a busy sibling. Alone, it varies by
 # a few per cent.
@@ -36,7 +37,7 @@ class SiblingWatch:
         ``reference_s`` is the latency of the reference workload now, in seconds.
         """
         if self._chain is None:
-            self._chain = self._load(chain(LONG), PROBES[LONG])
+            self._chain = self._load(chain(_LENGTH), SIBLING_CHAIN)
         for _ in range(_WARM_UPS):
             self._chain.sample()
         now_s = min(self._chain.sample() for _ in range(_RUNS))
