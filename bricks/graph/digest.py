@@ -18,7 +18,13 @@ from bricks.graph.payload import (
     store_inline,
     type_of,
 )
-from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
+from bricks.graph.steering import (
+    SMALL,
+    quantization_parameters,
+    steered_values,
+    steering_inputs,
+    value_counts,
+)
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of
 
@@ -27,7 +33,8 @@ def digest(proto: onnx.ModelProto) -> str:
     """``m1-`` and 32 hexadecimal digits of SHA-256 over ``proto`` without weights.
 
     Weights, whose values are left out, are: references, tensors of more than one float, and tensors
-    of more than 64 integers of 8 bits or less. Values of other integers count. So do floats that
+    of more than 64 integers of 8 bits or less. But scales and zero points of quantisation count,
+    because they decide what is fused. Values of other integers count. So do floats that
     are steering values (scales of Resize, for example) and single floats, which fusions inspect.
     Values given for inputs count if they would count as constants, and so do the items of given
     containers. Documentation, producer and other metadata do not count; names do.
@@ -47,11 +54,12 @@ def digest(proto: onnx.ModelProto) -> str:
     inputs = [each for node in graph.node for each in steering_inputs(node)]
     types = graph_of(proto).types
     steering = set(steered_values(inputs, types))
+    quantizing = quantization_parameters(all_nodes(graph))
     for tensor in all_tensors(graph):
         tensor.ClearField("doc_string")
         if is_referenced(tensor):
             del tensor.external_data[:]
-        elif _is_weight(tensor, steering):
+        elif tensor.name not in quantizing and _is_weight(tensor, steering):
             _forget_values(tensor)
         elif tensor.data_type != onnx.TensorProto.STRING:
             # The same values can be encoded in several forms.

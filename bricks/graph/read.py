@@ -43,7 +43,14 @@ from bricks.graph.payload import (
 from bricks.graph.shapes import make_concrete
 from bricks.graph.sizes import parse_shape
 from bricks.graph.sparse import make_dense
-from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
+from bricks.graph.steering import (
+    MOST_CHANNELS,
+    SMALL,
+    quantization_parameters,
+    steered_values,
+    steering_inputs,
+    value_counts,
+)
 from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import (
@@ -330,6 +337,7 @@ def _hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> No
     inputs = [each for node in graph.node for each in steering_inputs(node)]
     types = {tensor.name: type_of(tensor) for tensor in graph.initializer}
     steering = set(steered_values(inputs, types))
+    quantizing = quantization_parameters(all_nodes(graph))
     for node in all_nodes(graph):
         for tensor in tensors_of(node):
             if is_referenced(tensor):
@@ -340,6 +348,8 @@ def _hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> No
             continue
         counts = value_counts(type, steering=tensor.name in steering)
         limit = FEW_FLOATS if type.floating and not counts else SMALL
+        if tensor.name in quantizing:
+            limit = MOST_CHANNELS
         if type.elements > limit:
             continue
         values = read_referenced(folder, tensor) if type.elements else _nothing(type)

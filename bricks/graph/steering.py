@@ -33,6 +33,12 @@ STEERING = {
     "MelWeightMatrix": (3, 4),  # edges
 }
 
+# Nodes whose scales and zero points decide what they are fused with: a convolution with a bias is
+# computed in integers only if the bias's scale is the product of those of its input and its weight.
+_QUANTIZING, _SCALE, _ZERO_POINT = ("QuantizeLinear", "DequantizeLinear"), 1, 2
+# There may be one for each channel. Those of blocks of a weight are too many, and fused regardless.
+MOST_CHANNELS = 1 << 16
+
 
 def value_counts(kind: ValueType, *, steering: bool) -> bool:
     """Whether the values of an initializer of this type count; ``steering``: see STEERING.
@@ -56,6 +62,16 @@ def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
             for port in STEERING.get(each.op_type, ()):
                 if port < len(each.input) and each.input[port]:
                     yield each.input[port], each.op_type == "Pow"
+
+
+def quantization_parameters(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """The names at the inputs for scales and zero points of ``nodes`` that (de)quantise."""
+    return {
+        name
+        for node in nodes
+        if default_domain(node.domain) == "" and node.op_type in _QUANTIZING
+        for name in node.input[_SCALE : _ZERO_POINT + 1]
+    }
 
 
 def steered_values(

@@ -14,6 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
 from bricks.memory.layout import arrange
@@ -144,7 +145,8 @@ def walk_of(
     plan, bricks = decomposition.plan, decomposition.bricks
     layout = arrange(plan)
     max_places = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
-    timed = _timed(plan, max_places)
+    heavy = {k for k in max_places if bricks[k].numeric_weight_bytes >= _HEAVY_BYTES}
+    timed = _timed(plan, max_places, heavy)
     overwritten = _overwritten(plan)
     needed = {*timed, *_leading(decomposition, timed, lead_in)}
     for i in list(needed):
@@ -211,13 +213,15 @@ def places_of(brick: Brick, places: int = PLACES, long_places: int = LONG_PLACES
     return long_places if _long(brick) else places
 
 
-def _timed(plan: Plan, max_places: Mapping[str, int]) -> dict[int, float]:
+def _timed(plan: Plan, max_places: Mapping[str, int], heavy: Collection[str]) -> dict[int, float]:
     """The occurrences that are timed, and how many occurrences of its brick each stands for.
 
     A brick's latency depends on what ran before it: on the brick that wrote its inputs, and on the
     last one to use its output's memory. So its occurrences are grouped by situation, and places are
     drawn from each group in proportion, with the brick's key as the seed. ``max_places`` is how
-    many each brick gets, by key.
+    many each brick gets, by key. ``heavy`` bricks find their weights in the caches where an earlier
+    occurrence has read the same ones, as the steps of an unrolled recurrent network do: these are
+    other situations.
     """
     keys = [occurrence.brick for occurrence in plan.occurrences]
     occurrences: dict[str, list[int]] = {}
@@ -227,12 +231,23 @@ def _timed(plan: Plan, max_places: Mapping[str, int]) -> dict[int, float]:
     timed: dict[int, float] = {}
     for key, found in occurrences.items():
         draw, places = random.Random(key), max_places[key]
-        for group in _situations(keys, found, places):
+        strata = _by_first_use(plan, found) if key in heavy else [found]
+        for group in chain.from_iterable(_situations(keys, each, places) for each in strata):
             parts = min(len(group), max(1, round(places * len(group) / len(found))))
             for part in range(parts):
                 place = group[int((part + draw.random()) * len(group) / parts)]
                 timed[place] = len(group) / parts
     return timed
+
+
+def _by_first_use(plan: Plan, found: Sequence[int]) -> list[list[int]]:
+    """The occurrences ``found`` of a brick that use their weights first, and the others."""
+    first: dict[tuple[int, ...] | int, int] = {}
+    for i in found:
+        first.setdefault(plan.occurrences[i].weights or i, i)
+    firsts = sorted(first.values())
+    others = sorted(set(found).difference(firsts))
+    return [each for each in (firsts, others) if each]
 
 
 def _situations(keys: Sequence[str], found: Sequence[int], places: int) -> list[list[int]]:

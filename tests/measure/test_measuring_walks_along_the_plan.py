@@ -38,6 +38,15 @@ def test_places_stand_for_all_occurrences_in_their_situation() -> None:
     assert weight[True] == pytest.approx(20, abs=2)
 
 
+def test_first_uses_of_weights_are_timed_apart_from_later_ones() -> None:
+    # Two recurrent layers of twenty steps each, all steps of one with the same weights.
+    steps = [Occurrence("ab"[i % 2], (i,), (i + 1,), weights=(i // 40,)) for i in range(80)]
+    walk = walk_of(decomposed(plan(steps), heavy="a"), "ab", optimize=False)
+    places = {step.position: step.weight for step in walk.steps if step.timed and step.key == "a"}
+    assert (places.pop(0), places.pop(40)) == (1, 1)
+    assert sum(places.values()) == 38
+
+
 def test_a_brick_that_occurs_less_often_is_timed_wherever_it_occurs() -> None:
     found = timed(walk_of(decomposed(REPEATED), "abcd", optimize=False, places=3))
     assert [place for key, place in found if key == "d"] == [5, 9]
