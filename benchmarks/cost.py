@@ -152,8 +152,8 @@ class Cost:
 
     def _recall(self, bench: Bench) -> None:
         """Give the bench the decompositions, as a command that decomposes and measures has them."""
-        plans: Any = bench._plans
-        plans.recall(self.decompositions)
+        for decomposition in self.decompositions:
+            bench.keep(decomposition)
 
     def truths(self) -> dict[str, list[Measurement]]:
         """The measurements of each model, by name: its first run and all repetitions."""
