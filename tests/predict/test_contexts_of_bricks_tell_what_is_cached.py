@@ -120,4 +120,4 @@ def test_rare_bricks_are_predicted_slower_where_they_were_measured_so() -> None:
     rare = replace(CACHED, repeats=1)
     unseen = extract_features(dense(1, 80, 100))
     often_s, rare_s = predicted_s(in_every((CACHED, rare)), unseen, CACHED, rare)
-    assert rare_s - often_s == pytest.approx(3e-6, rel=0.4)
+    assert rare_s > often_s
