@@ -350,6 +350,8 @@ class Campaign:
         avoid = {k for k, r in results.items() if isinstance(r, Failure)}
         for job, mine in assigned:
             walks[f"{BRICKS} of {job.model.digest}"] = self._walk(job, mine, avoid)
+        if walks:  # What a call costs changes from minute to minute, so it is sampled in turn too.
+            walks[OVERHEAD] = probe_walk([*PROBES.values()])
         known_s = {
             key: result.latency_s()
             for key, result in results.items()
@@ -445,8 +447,8 @@ class Campaign:
         again = {key: charged for key, charged in rounds.items() if key not in new}
         if again:
             self._store.supplement(self._target, again)
-            wholes = {walk.steps[0].key for name, walk in task.walks.items() if name == WHOLE}
-            self._again |= again.keys() - wholes - set(panel_keys() if PANEL in task.walks else ())
+            bricks = (walk for name, walk in task.walks.items() if name.startswith(BRICKS))
+            self._again |= again.keys() & {step.key for walk in bricks for step in walk.steps}
 
     def _show(self, task: Task, share: float) -> None:
         self._progress(task.what, task.share_of_all(share))
