@@ -131,7 +131,8 @@ def attention() -> Iterator[Case]:
 
 @pytest.mark.parametrize("case", one_in(9, cases()), ids=str)
 def test_a_rule_says_what_the_runtime_takes(case: Case) -> None:
-    found = observe(case)
+    # The least of three: whatever else this process allocates meanwhile only adds to it.
+    found = min((observe(case) for _ in range(3)), key=lambda each: each.workspace_bytes)
     predicted = workspace(found.brick, threads=1)
     assert predicted is not None
     assert found.workspace_bytes == pytest.approx(sum(predicted), abs=TOLERANCE_BYTES)

@@ -252,7 +252,7 @@ def test_four_processes_at_once_measure_each_brick_once(tmp_path: Path) -> None:
     assert bricks("measure", save(chain(operators[-1]), tmp_path, "one.onnx"), *words).status == 0
     with ExitStack() as stack:
         # It has six of the bricks; the others take what is left, and wait for those.
-        first = started("measure", models[0], *words, BRICKS_FAKE_PACE="0.1")
+        first = started("measure", models[0], *words, BRICKS_FAKE_PACE="0.02")
         processes = [stack.enter_context(first)]
         until(lambda: len(kept(cache)) > 1 + len(PROBES))
         processes += [
