@@ -34,8 +34,8 @@ def digest(proto: onnx.ModelProto) -> str:
 
     Weights, whose values are left out, are: references, tensors of more than one float, and tensors
     of more than 64 integers of 8 bits or less. But scales and zero points of quantisation count,
-    because they decide what is fused. Values of other integers count. So do floats that
-    are steering values (scales of Resize, for example) and single floats, which fusions inspect.
+    because they decide what is fused. Values of other integers count. So do floats that are
+    steering values (scales of Resize, for example) and single floats, which fusions inspect.
     Values given for inputs count if they would count as constants, and so do the items of given
     containers. Documentation, producer and other metadata do not count; names do.
     """

@@ -366,8 +366,8 @@ class Worker:
         reference_end_s = self._reference_timer.now_s() if timed else None
         if reference_end_s is not None:
             taken_share = max(taken_share, self._sibling.taken_share(reference_end_s))
-        if waited_share is not None:
-            waited_share = max(waited_share, taken_share)
+        if taken_share:  # known also where no account says how long threads waited
+            waited_share = max(waited_share or 0.0, taken_share)
         return {
             "samples": [
                 column if wanted else [] for column, (_, wanted) in zip(samples, steps, strict=True)
