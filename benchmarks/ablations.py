@@ -184,9 +184,9 @@ def overhead_probes(backend: Backend) -> dict[int, Placed]:
     """The chains that measure the call overhead, ready to run."""
     free, nothing = Placement((None,), (None,)), np.zeros(0, np.uint8)
     return {
-        length: backend.load(
-            onnx.load_from_string(chain(length)), key=f"chain{length}", optimize=False
-        ).place(free, nothing)
+        length: backend.load(chain(length), key=f"chain{length}", optimize=False).place(
+            free, nothing
+        )
         for length in (SHORT, LONG)
     }
 
