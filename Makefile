@@ -12,7 +12,7 @@ SEED ?= 0
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test test-all docs conformance wild fuzz notebooks commands check lint format lock models zoo-check clean
+.PHONY: help setup demo paper test test-all docs conformance wild exports fuzz notebooks commands check lint format lock models zoo-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -50,6 +50,9 @@ conformance: setup ## the test cases of the onnx package decomposed, chained, me
 
 wild: setup ## trained models from packages on PyPI, against full runs: docs/conformance.md, ten minutes
 	$(BIN)/python tools/wild.py
+
+exports: setup ## models exported from PyTorch, against full runs: docs/conformance.md, five minutes
+	$(BIN)/python tools/exports.py
 
 fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0): docs/fuzz.json
 	$(BIN)/python tools/fuzzing.py --cases $(CASES) --seed $(SEED) --json docs/fuzz.json

@@ -265,7 +265,10 @@ def row_of(bench: Bench, comparison: Comparison, row: ModelComparison, read_s: f
         assert isinstance(found, Estimate)
         ratios.append(round(found.estimate_s / measured.median_s, 4))
     total_s = estimate.estimate_s - estimate.call_overhead_s
-    composing_s = composition_s(total_s, len(plan.occurrences), estimate.call_overhead_s)
+    weight_bound_s = sum(s.latency_s for s in estimate.shares if s.brick in plan.weight_bound)
+    composing_s = composition_s(
+        total_s, len(plan.occurrences), estimate.call_overhead_s, weight_bound_s
+    )
     return Row(
         model=row.model,
         occurrences=len(plan.occurrences),

@@ -1,7 +1,8 @@
 """What does adding a model to a measured cache cost? Used by cost.py.
 
-Each model is removed from a copy of the caches, and added again by a process of its own, which has
-imported bricks and done nothing else; another process runs the model itself.
+Models are removed from a copy of the caches, and added again: each by a process of its own, which
+has imported bricks and done nothing else, beside another process that runs the model itself; and
+all in turn inside one session, whose workers run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,75 @@ def adding(
     return [_added(caches, group, efforts, threads) for group in (*([n] for n in names), names)]
 
 
+def in_session(
+    caches: Path, names: Sequence[str], efforts: Sequence[str], threads: int
+) -> list[dict[str, Any]]:
+    """The cost of adding each of ``names`` within a session that has added another model before.
+
+    All are forgotten first. Each is then read, decomposed and measured by a bench at each effort,
+    and read and run by one that only runs models, before the next one's turn.
+    """
+    first = next(entry.name for entry in entries() if entry.name not in names)
+    found: list[dict[str, Any]] = []
+    with ExitStack() as opened:
+        benches = {
+            effort: opened.enter_context(_session(caches, effort, [first, *names], threads))
+            for effort in (ALONE, *efforts)
+        }
+        for name in (first, *names):
+            done = {effort: _add(bench, [name], effort) for effort, bench in benches.items()}
+            alone = done.pop(ALONE)
+            found.append(
+                {
+                    "model": name,
+                    "alone_s": alone["seconds"],
+                    "adding_s": {effort: each["seconds"] for effort, each in done.items()},
+                    "new_bricks": {effort: each["new_bricks"] for effort, each in done.items()},
+                }
+            )
+    return found[1:]
+
+
+def _session(caches: Path, effort: str, names: Sequence[str], threads: int) -> Bench:
+    """A bench on a copy of a cache without ``names``; all of them wait for one another anyway."""
+    return _bench(_copy(caches, effort, f"session-{effort}", names), effort, threads)
+
+
+def _copy(caches: Path, effort: str, name: str, names: Collection[str]) -> Path:
+    folder = caches / name
+    shutil.rmtree(folder, ignore_errors=True)
+    # Running a model needs no decomposition.
+    shutil.copytree(caches / ("plans" if effort == ALONE else effort), folder)
+    if effort != ALONE:
+        forget(folder, names)
+    return folder
+
+
+def _bench(cache: Path, effort: str, threads: int) -> Bench:
+    options: dict[str, Any] = {} if effort == ALONE else {"effort": effort}
+    return Bench(cache, threads=threads, conditions=Conditions(exclusive=False), **options)
+
+
+def _add(bench: Bench, names: Sequence[str], effort: str) -> dict[str, Any]:
+    """Read, decompose and measure models, or read and run them: seconds and counts."""
+    counts = {}
+    started = time.perf_counter()
+    models = [bench.read(name) for name in names]
+    if effort == ALONE:
+        bench.run(models)
+    else:
+        decompose_all(bench, models)
+        done = bench.measure(models)
+        counts = {"new_bricks": done.new_bricks, "bricks": done.bricks}
+    return {"seconds": time.perf_counter() - started, **counts}
+
+
 def _added(
     caches: Path, names: Sequence[str], efforts: Sequence[str], threads: int
 ) -> dict[str, Any]:
     done = {}
     for effort in (*efforts, ALONE):
-        folder = caches / "adding"
-        shutil.rmtree(folder, ignore_errors=True)
-        # Running a model needs no decomposition.
-        shutil.copytree(caches / ("plans" if effort == ALONE else effort), folder)
-        if effort != ALONE:
-            forget(folder, names)
+        folder = _copy(caches, effort, "adding", names)
         command = [sys.executable, __file__, str(folder), effort, str(threads), *names]
         answer = subprocess.run(command, check=True, stdout=subprocess.PIPE)
         done[effort] = json.loads(answer.stdout)
@@ -91,19 +150,10 @@ def one_of_each_family(names: Sequence[str]) -> list[str]:
 def main() -> None:
     """Add models to a cache at an effort, or run them; prints seconds and counts as JSON."""
     cache, effort, threads, *names = sys.argv[1:]
-    options: dict[str, Any] = {} if effort == ALONE else {"effort": effort}
-    options |= {"threads": int(threads), "conditions": Conditions(exclusive=False)}
-    counts = {}
     started = time.perf_counter()
-    with Bench(cache, **options) as bench:
-        models = [bench.read(name) for name in names]
-        if effort == ALONE:
-            bench.run(models)
-        else:
-            decompose_all(bench, models)
-            done = bench.measure(models)
-            counts = {"new_bricks": done.new_bricks, "bricks": done.bricks}
-    print(json.dumps({"seconds": time.perf_counter() - started, **counts}))
+    with _bench(Path(cache), effort, int(threads)) as bench:
+        counts = _add(bench, names, effort)
+    print(json.dumps(counts | {"seconds": time.perf_counter() - started}))
 
 
 if __name__ == "__main__":

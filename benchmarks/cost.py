@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import prediction
-from adding import adding, one_of_each_family
+from adding import adding, in_session, one_of_each_family
 from cost_page import keep, tables, write
 from profiling import Profile
 from times import timed
@@ -236,7 +236,8 @@ def about(cost: Cost) -> dict[str, Any]:
 def one_more(cost: Cost) -> dict[str, Any]:
     """The cost of adding a model."""
     some = one_of_each_family(cost.names)
-    return {"about": about(cost), "rows": adding(cost.folder, some, cost.efforts, cost.threads)}
+    where = cost.folder, some, cost.efforts, cost.threads
+    return {"about": about(cost), "rows": adding(*where), "in_session": in_session(*where)}
 
 
 def facts_of(cost: Cost) -> dict[str, Any]:

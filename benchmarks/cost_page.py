@@ -277,6 +277,28 @@ def _adding(facts: Facts) -> list[str]:
         _row("range", ["", "", *ends]),
         _row("sum", ["", _s(alone_s), *sums]),
         _added("all at once", together),
+        *_in_session(facts["adding"]["in_session"]),
+    ]
+
+
+def _in_session(rows: Sequence[Facts]) -> list[str]:
+    lines = []
+    for effort in rows[0]["adding_s"]:
+        shares = [row["adding_s"][effort] / row["alone_s"] for row in rows]
+        added_s = sum(row["adding_s"][effort] for row in rows)
+        alone_s = sum(row["alone_s"] for row in rows)
+        cells = [percent(median(shares)), f"{percent(min(shares))} … {percent(max(shares))}"]
+        cells += [_s(added_s), percent(added_s / alone_s)]
+        lines.append(_row(f"`{effort}`", [*cells, str(sum(r["new_bricks"][effort] for r in rows))]))
+    return [
+        "",
+        "Inside one session, whose workers run, all these models were removed, and added in turn"
+        " (reading the file, decomposing it and measuring its bricks), each right after it was read"
+        " and run itself:",
+        "",
+        "| effort | share of *alone*, median | range | in all | share of running all | new |",
+        "|---|--:|--:|--:|--:|--:|",
+        *lines,
     ]
 
 

@@ -126,8 +126,8 @@ def table(found: Mapping[str, Any]) -> str:
         f" {PROCESSES} other processes.",
         "",
         "| threads | weights, in caches | median error | worst | median ratio"
-        " | from process to process |",
-        "|--:|--:|--:|--:|--:|--:|",
+        " | inside the interval | from process to process |",
+        "|--:|--:|--:|--:|--:|--:|--:|",
     ]
     rows = found["chains"]
     for threads in sorted({row["threads"] for row in rows}):
@@ -137,9 +137,10 @@ def table(found: Mapping[str, Any]) -> str:
             errors = [abs(ratio - 1) for ratio in ratios]
             apart = [abs(s / row["measured_s"] - 1) for row in mine for s in row["elsewhere_s"]]
             spread = f"{percent(median(apart))}, at most {percent(max(apart))}"
+            inside = sum(row["low_s"] <= row["measured_s"] <= row["high_s"] for row in mine)
             lines.append(
                 f"| {threads} | {times:g} | {percent(median(errors))} | {percent(max(errors))}"
-                f" | {number(median(ratios), 3)} | {spread} |"
+                f" | {number(median(ratios), 3)} | {inside} of {len(mine)} | {spread} |"
             )
     return "\n".join(lines)
 

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import exports
 import numpy as np
 import onnx
 import wild
@@ -315,7 +316,7 @@ def page(results: Sequence[Result]) -> str:
         "",
     ]
     lines += _reasons(text for r in results if not r.runs for text in _refusals(r))
-    return "\n".join([*lines, "", *wild.section(), *damaged()]) + "\n"
+    return "\n".join([*lines, "", *wild.section(), "", *exports.section(), *damaged()]) + "\n"
 
 
 def damaged() -> list[str]:

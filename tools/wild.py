@@ -193,7 +193,7 @@ def section() -> list[str]:
         "",
         "| | median error | 95th percentile | worst | geometric mean | inside the interval |",
         "|---|--:|--:|--:|--:|--:|",
-        *(_summary(rows, threads) for threads in THREADS),
+        *(summary(rows, threads) for threads in THREADS),
         "",
         "| model | package | exporter | occurrences | bricks | chained | 1 thread | ratio"
         " | 2 threads | ratio |",
@@ -208,36 +208,47 @@ def section() -> list[str]:
     return [*lines, MARKS[1]]
 
 
-def _summary(rows: Sequence[Mapping[str, Any]], threads: int) -> str:
-    cells = [c for row in rows if (c := row.get(f"{threads} threads")) and "ratio" in c]
-    errors = sorted(abs(cell["ratio"] - 1) for cell in cells)
+def summary(rows: Sequence[Mapping[str, Any]], threads: int, *, widths: bool = False) -> str:
+    """The line of a table that sums up the comparisons in ``rows``; ``widths`` of intervals too."""
+    found = [c for row in rows if (c := row.get(f"{threads} threads")) and "ratio" in c]
+    errors = sorted(abs(each["ratio"] - 1) for each in found)
     late = errors[math.ceil(0.95 * len(errors)) - 1]
-    inside = sum(c["low_s"] <= c["measured_latency_s"] <= c["high_s"] for c in cells) / len(cells)
-    mean = geometric_mean([cell["ratio"] for cell in cells])
+    inside = sum(c["low_s"] <= c["measured_latency_s"] <= c["high_s"] for c in found) / len(found)
+    mean = geometric_mean([each["ratio"] for each in found])
     title = "1 thread" if threads == 1 else f"{threads} threads"
     shown = [percent(median(errors)), percent(late), percent(errors[-1]), number(mean, 3)]
-    return f"| {title} | {' | '.join(shown)} | {percent(inside, 0)} |"
+    shown.append(percent(inside, 0))
+    if widths:
+        shown.append(
+            percent(median((c["high_s"] - c["low_s"]) / 2 / c["estimate_s"] for c in found))
+        )
+    return f"| {title} | {' | '.join(shown)} |"
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """The measured latency of a model and its estimate's ratio to it, by number of threads."""
+    shown = []
+    for threads in THREADS:
+        found = row[f"{threads} threads"]
+        if "error" in found:
+            shown += [found["error"], "–"]
+        else:
+            shown += [seconds(found["measured_latency_s"]), number(found["ratio"], 3)]
+    return shown
 
 
 def _row(row: Mapping[str, Any]) -> str:
     chained = "exact" if row["exact"] else "close"
-    cells = [row["name"], row["package"], row["exporter"], row["occurrences"], row["bricks"]]
-    cells.append(chained)
-    for threads in THREADS:
-        cell = row[f"{threads} threads"]
-        if "error" in cell:
-            cells += [cell["error"], "–"]
-        else:
-            cells += [seconds(cell["measured_latency_s"]), number(cell["ratio"], 3)]
-    return f"| {' | '.join(map(str, cells))} |"
+    what = [row["name"], row["package"], row["exporter"], row["occurrences"], row["bricks"]]
+    return f"| {' | '.join(map(str, [*what, chained, *cells(row)]))} |"
 
 
-def write_section() -> None:
-    """Replace the section in docs/conformance.md."""
+def replace_section(marks: tuple[str, str], lines: Sequence[str]) -> None:
+    """Put ``lines``, which begin and end with ``marks``, where these are in docs/conformance.md."""
     text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    PAGE.write_text(before + "\n".join(section()) + after, encoding="utf-8")
+    before, rest = text.split(marks[0])
+    after = rest.split(marks[1])[1]
+    PAGE.write_text(before + "\n".join(lines) + after, encoding="utf-8")
 
 
 def main() -> None:
@@ -269,7 +280,7 @@ def main() -> None:
     }
     options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if options.json == FOUND:
-        write_section()
+        replace_section(MARKS, section())
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from bricks.decompose.context import weight_bound
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import Cutter
 from bricks.decompose.overlap import Window, windows
@@ -97,6 +98,7 @@ def build(
         occurrences=tuple(occurrences),
         assumed=tuple(assumed),
         rewritten_bytes=rewritten_bytes,
+        weight_bound=tuple(k for k, b in bricks.items() if weight_bound(b.weights, b.flops)),
     )
     return Decomposition(plan, bricks, time.perf_counter() - started)
 

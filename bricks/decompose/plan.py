@@ -199,7 +199,8 @@ class Plan:
     ``types[v]``. ``assumed`` lists, one a line, observations from a run on synthetic data that may
     not hold for real data. ``rewritten_bytes`` are those of the weights that the runtime rewrites
     while it loads the model, before they get their final form; None if that isn't known, as in
-    plans of earlier versions.
+    plans of earlier versions. ``weight_bound`` are the keys of bricks that take about as long as
+    reading their weights does (see ``context``); plans of earlier versions name none.
     """
 
     model: str
@@ -211,6 +212,7 @@ class Plan:
     occurrences: tuple[Occurrence, ...]
     assumed: tuple[str, ...] = ()
     rewritten_bytes: int | None = None
+    weight_bound: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -287,6 +289,8 @@ class Plan:
         rewritten = self.rewritten_bytes
         if rewritten is not None and (type(rewritten) is not int or rewritten < 0):
             return f"it says that {rewritten!r} bytes of weights are rewritten"
+        if not set(self.keys).issuperset(self.weight_bound):
+            return "it says of bricks that it has not that they are bound by their weights"
         return None
 
     def to_json(self) -> dict[str, Any]:
@@ -303,6 +307,8 @@ class Plan:
         }
         if self.rewritten_bytes is not None:
             data["rewritten_bytes"] = self.rewritten_bytes
+        if self.weight_bound:
+            data["weight_bound"] = self.weight_bound
         return data
 
     @classmethod
@@ -318,6 +324,7 @@ class Plan:
             occurrences=tuple(map(Occurrence.from_json, data["occurrences"])),
             assumed=tuple(data.get("assumed", ())),
             rewritten_bytes=data.get("rewritten_bytes"),
+            weight_bound=tuple(map(str, data.get("weight_bound", ()))),
         )
 
 

@@ -242,6 +242,7 @@ def recompose(
         return IncompleteEstimate(plan.model, plan.granularity, total, coverage, missing, shares)
 
     gross_s = sum(map(abs, known.values()))
+    weight_bound_s = sum(abs(known[key]) for key in plan.weight_bound)
     predicted_s = sum((abs(known[key]) for key in sorted(predicted)), 0.0)
     interval = _sampled(found, counts)
     path = critical_path(plan, middles)
@@ -252,7 +253,7 @@ def recompose(
         {
             Source.PREDICTED: predictions.common_s(predicted_s),
             Source.OTHER_STATE: found.all_shared_s,
-            Source.RECOMPOSITION: cache_state_s(gross_s),
+            Source.RECOMPOSITION: cache_state_s(gross_s, weight_bound_s),
             Source.CALLS: calls_s(sum(map(abs, counts.values())), overhead.median_s),
         }
     )

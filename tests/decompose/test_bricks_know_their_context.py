@@ -15,7 +15,7 @@ from bricks.decompose.build import build
 from bricks.decompose.context import around_bytes
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import key_of
-from bricks.decompose.plan import Brick
+from bricks.decompose.plan import Brick, Plan
 from bricks.graph.read import read_model
 from bricks.graph.source import source_graph
 from bricks.predict.features import extract_features
@@ -66,6 +66,16 @@ def test_layers_of_the_source_graph_are_the_same_bricks_in_models_of_any_size(
 ) -> None:
     (small,), (large,) = (bricks_of(products(n, 1), tmp_path, "1") for n in (4, 64))
     assert small == large
+
+
+@pytest.mark.parametrize(("rows", "bound"), [(1, True), (256, False)])
+def test_a_plan_knows_which_of_its_bricks_mostly_read_weights(
+    rows: int, bound: bool, tmp_path: Path
+) -> None:
+    read = read_model(save(products(4, rows), tmp_path))
+    plan = build(read, source_graph(read), Granularity.parse("executed")).plan
+    assert plan.weight_bound == (plan.keys if bound else ())
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_a_brick_carries_its_context_along(tmp_path: Path) -> None:

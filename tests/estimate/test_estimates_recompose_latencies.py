@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import networkx as nx
 import pytest
@@ -76,6 +77,14 @@ def test_the_interval_holds_what_recomposing_may_be_wrong_by() -> None:
     assert found.high_s - found.estimate_s == pytest.approx(half, rel=1e-3)
     assert found.estimate_s - found.low_s == pytest.approx(half, rel=1e-3)
     assert composition_s(1.0, 100, 1e-5) > composition_s(1.0, 10, 1e-5) > 0
+
+
+def test_what_mostly_reads_weights_is_less_certain() -> None:
+    known = results({"a": 2e-3, "b": 5e-3}, overhead_s=1e-5)
+    found = estimate(replace(CHAIN, weight_bound=("b",)), known)
+    half = composition_s(9e-3 - 3e-5, 3, 1e-5, 5e-3 - 1e-5)
+    assert found.high_s - found.estimate_s == pytest.approx(half, rel=1e-3)
+    assert half > composition_s(9e-3 - 3e-5, 3, 1e-5)
 
 
 OVERLAPPING = plan(

@@ -292,6 +292,10 @@ FORGERIES: dict[str, tuple[Callable[[Records], Any], str]] = {
         lambda r: of(r, "plan")["plan"].update(rewritten_bytes=-1),
         "-1 bytes of weights are rewritten",
     ),
+    "a plan's weight-bound bricks": (
+        lambda r: of(r, "plan")["plan"].update(weight_bound=["b1-0"]),
+        "bricks that it has not",
+    ),
     "a plan's order": (lambda r: of(r, "plan")["plan"]["occurrences"].reverse(), "cannot be true"),
     "a negative sample": (lambda r: measured(r)["rounds"][0].__setitem__(0, [-1.0]), "-1.0"),
     "no sample": (lambda r: measured(r)["rounds"][0].__setitem__(0, []), "samples"),

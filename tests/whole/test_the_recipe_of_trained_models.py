@@ -7,8 +7,11 @@ import zipfile
 from hashlib import sha256
 from pathlib import Path
 
+import exports
 import pytest
 import wild
+
+from bricks.zoo import entries
 
 
 def test_it_names_enough_packages_models_and_exporters_each_with_a_digest() -> None:
@@ -62,3 +65,15 @@ def test_models_are_taken_out_of_archives_that_are_there(
 def test_the_page_shows_what_was_found() -> None:
     page = wild.PAGE.read_text(encoding="utf-8")
     assert "\n".join(wild.section()) in page or not wild.FOUND.is_file()
+
+
+def test_the_page_shows_how_exported_models_compared() -> None:
+    rows = json.loads(exports.FOUND.read_text(encoding="utf-8"))["models"]
+    assert len(rows) >= 13
+    assert "\n".join(exports.section()) in wild.PAGE.read_text(encoding="utf-8")
+    assert not {row["name"] for row in rows} & {entry.name for entry in entries()}
+
+
+def test_a_failed_comparison_shows_its_error_in_the_table() -> None:
+    row = {"1 threads": {"error": "no such kernel"}, "2 threads": {"error": "no such kernel"}}
+    assert wild.cells(row) == ["no such kernel", "–"] * 2
