@@ -75,9 +75,10 @@ def read(store: Store) -> list[KnownTarget]:
             continue
         latency_s, families = latency_model.known_latencies()
         counts = {}
-        for name, counted in store.brick_counts(target.key, "executed").items():
+        for plan, _ in store.plans(target.key, "executed"):
+            counted = dict(plan.counts)
             if counted.keys() <= latency_s.keys():
-                counts[name] = counted
+                counts[plan.model] = counted
         if len(counts) >= _MIN_MODELS:
             features = latency_model.features(list(latency_s))
             found.append(KnownTarget(target, latency_s, features, families, counts, elsewhere))

@@ -15,6 +15,10 @@ from store_examples import Cache
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
+# What ships with the package is of real hosts, one of which may be this one: tests that read it say
+# so. (NOWHERE is no folder.)
+NOWHERE = os.environ["BRICKS_PUBLISHED"] = os.devnull
+
 # Where tests run side by side, those of these files stay together in one process, and begin first;
 # all others go one by one to whichever process is free. (The groups that xdist has for this do
 # nothing with some versions of pytest, and say nothing.)
@@ -59,6 +63,7 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("BRICKS_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("BRICKS_PUBLISHED", NOWHERE)
 
 
 @pytest.fixture

@@ -124,11 +124,11 @@ def summarise_cache(
     """
     views, unmeasured = [], []
     cut = str(bench.granularity)
-    for target in bench.store.targets() if targets is None else targets:
-        known = bench.store.plans(target.key, cut)
+    for target in bench.known.targets() if targets is None else targets:
+        known = bench.known.plans(target.key, cut)
         plans = [each for each in known if digests is None or each[0].digest in digests]
         keys = sorted({key for plan, _ in plans for key in plan.keys})
-        if bench.store.results(target.key, keys):
+        if bench.known.results(target.key, keys):
             views.append(_target(bench, target, plans, peaks=peaks))
         elif plans:
             unmeasured.append(target)
@@ -146,8 +146,8 @@ def _target(
 ) -> TargetView:
     insight = Explainer(bench, target, measure=peaks)
     keys = sorted({key for plan, _ in plans for key in plan.keys})
-    bricks = bench.store.load_bricks(keys)
-    results = bench.store.results(target.key, [*keys, *(plan.digest for plan, _ in plans)])
+    bricks = bench.known.load_bricks(keys)
+    results = bench.known.results(target.key, [*keys, *(plan.digest for plan, _ in plans)])
     called = titles([plan for plan, _ in plans])
     task = {entry.name: entry.task for entry in entries()}
     models, compared = [], []

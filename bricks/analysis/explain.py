@@ -51,7 +51,7 @@ class Explainer:
     target: Target | None = None
     measure: bool = False
     _peaks: Peaks | None = field(default=None, init=False)
-    _others: Mapping[str, Mapping[str, int]] | None = field(default=None, init=False)
+    _others: Mapping[str, Collection[str]] | None = field(default=None, init=False)
     _fastest: dict[tuple[object, ...], BestImplementation] | None = field(default=None, init=False)
     _calls_s: dict[str, float] = field(default_factory=dict, init=False)
 
@@ -67,7 +67,7 @@ class Explainer:
     def of(self, plan: Plan, estimate: Estimate | IncompleteEstimate) -> Explanation:
         """Where the time of ``estimate`` goes, which was made from ``plan``."""
         bench, target = self.bench, self._target
-        bricks = bench.store.load_bricks(plan.keys)
+        bricks = bench.known.load_bricks(plan.keys)
         features = bench.latency_model(target).features(plan.keys)
         return explained(
             plan,
@@ -98,7 +98,7 @@ class Explainer:
 
     def _results(self, keys: Collection[str], target: Target) -> Results:
         peaks = (brick.key for brick in peak_bricks())
-        return self.bench.store.results(target.key, sorted({*keys, *PROBES.values(), *peaks}))
+        return self.bench.known.results(target.key, sorted({*keys, *PROBES.values(), *peaks}))
 
     def _best(self, target: Target) -> Peaks:
         """The highest measured rate of each kind."""
@@ -150,11 +150,11 @@ class Explainer:
         """The number of other models in the cache that have each brick, on this target."""
         if self._others is None:
             cut = str(self.bench.granularity)
-            self._others = self.bench.store.brick_counts(self._target.key, cut)
+            self._others = dict(self.bench.known.brick_usage(self._target.key, cut))
         found: Counter[str] = Counter()
-        for name, counts in self._others.items():
+        for name, usage in self._others.items():
             if name != plan.model:
-                found.update(counts.keys() & set(plan.keys))
+                found.update(usage.keys() & set(plan.keys))
         return found
 
     def _faster(
@@ -182,7 +182,7 @@ class Explainer:
 
     def _alike(self) -> Iterable[Target]:
         own = self._target
-        for other in self.bench.store.targets():
+        for other in self.bench.known.targets():
             same_host = other.system.key == own.system.key
             if same_host and other.runtime.threads == own.runtime.threads:
                 yield other

@@ -20,7 +20,7 @@ from bricks.samples.call_overhead import PROBES
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
 from bricks.session.latency_model import LatencyModel
-from bricks.store import Store
+from bricks.store import Reading
 from bricks.system.names import names_of, target_named
 from bricks.system.target import Target
 from bricks.zoo import find
@@ -43,7 +43,7 @@ class TargetDiff:
 
 
 def diff_targets(
-    store: Store,
+    store: Reading,
     old: str,
     new: str,
     models: Sequence[str] = (),
@@ -99,7 +99,7 @@ def diff_targets(
     )
 
 
-def _plans(store: Store, both: tuple[Target, Target], cut: str) -> list[dict[str, Plan]]:
+def _plans(store: Reading, both: tuple[Target, Target], cut: str) -> list[dict[str, Plan]]:
     """The plans of each target, by the models' digests.
 
     A plan of one target is used for the other too, if that executes the same graph and has measured
@@ -119,7 +119,7 @@ def _plans(store: Store, both: tuple[Target, Target], cut: str) -> list[dict[str
 
 
 def target_data(
-    store: Store, name: str, target: Target, plans: dict[str, Plan], digests: Sequence[str]
+    store: Reading, name: str, target: Target, plans: dict[str, Plan], digests: Sequence[str]
 ) -> TargetData:
     """The data of a target, with predictions for the missing bricks of these models."""
     keys = list(dict.fromkeys(key for plan in plans.values() for key in plan.keys))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bricks.cli import completion
+from bricks.cli.known import refuse_missing
 from bricks.cli.options import (
     Surveying,
     Unread,
@@ -21,7 +22,7 @@ from bricks.cli.options import (
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import systems_called
-from bricks.errors import BricksError, StoreError, UsageError
+from bricks.errors import BricksError, UsageError
 from bricks.graph.sizes import LARGEST_DIM
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Systems = Annotated[
     typer.Option(
         metavar="NAME",
         autocompletion=completion.systems,
-        help="Only this system of the cache; may be repeated.",
+        help="Only this system; may be repeated.",
     ),
 ]
 Batches = Annotated[
@@ -55,16 +56,15 @@ _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(us|µs|ms|s)")
 def advise(options: Surveying, slo: Slo, system: Systems = None, batches: Batches = None) -> None:
     """Tell on which known systems models keep a latency, how sure that is, and what it costs.
 
-    Of models named, on all systems of the cache; without any, of the whole zoo. Nothing is timed;
-    bricks that a system has not measured are predicted. Prices are those of 'bricks systems set'.
+    Of models named, on all systems of the cache and all published ones; without any, of the whole
+    zoo. Nothing is timed; bricks that a system has not measured are predicted. Prices are those of
+    'bricks systems set'.
     Example: bricks advise resnet50 --slo 20ms
     """
     from bricks.estimate.advice import PROMISE
-    from bricks.store import Store
 
     slo_s, sizes = _seconds(slo), _sizes(batches, options)
-    if not Store.exists(options.cache):
-        raise StoreError(f"there is no cache in {options.cache}: give another --cache")
+    refuse_missing(options.cache)
     answers: list[tuple[dict[str, Any], ShownEstimate | None]] = []
     with open_bench(options) as bench:
         targets = list(_targets(bench, system or []))
@@ -113,7 +113,7 @@ def _sizes(text: str | None, options: Surveying) -> list[int | None]:
 def _targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
     """Targets measured with the bench's runtime and granularity, with any number of threads."""
     usual = bench.runtime
-    every = bench.store.targets()
+    every = bench.known.targets()
     known = [target.system for target in every]
     keys = {system.key for name in names for system in systems_called(known, name)}
     found = [

@@ -11,6 +11,7 @@ import typer
 from bricks.cli import completion
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.publish import publish
 from bricks.cli.systems import systems_called
 from bricks.errors import StoreError
 
@@ -118,6 +119,9 @@ def import_(
     if merged.busy:
         said.append(f"{merged.busy} are just being measured here, and were left alone")
     show(f"{file}: {'; '.join(said)}")
+
+
+app.command()(publish)
 
 
 def _advice(path: str) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bricks.cli import completion
+from bricks.cli.known import known
 from bricks.cli.options import Cache, GranularityText, Json
 from bricks.cli.output import finish, print_json, show
-from bricks.errors import StoreError, UsageError
+from bricks.errors import UsageError
 
 if TYPE_CHECKING:
     from bricks.analysis.difference import BrickDifference, Difference, ModelDifference
@@ -58,14 +59,12 @@ def diff(
     Example: bricks diff onnxruntime-1.23.2 onnxruntime-1.31.1 --fail-on 3%
     """
     from bricks.analysis.target_diff import diff_targets
-    from bricks.store import Store
 
     most = None if fail_on is None else _share(fail_on)
-    if not Store.exists(cache):
-        raise StoreError(f"there is no cache in {cache}: give another --cache")
-    with Store.open(cache, make=False) as store:
-        found = diff_targets(store, old, new, models or [], granularity=granularity)
-        operators = {key: brick.operators for key, brick in store.load_bricks(_keys(found)).items()}
+    with known(cache) as source:
+        found = diff_targets(source, old, new, models or [], granularity=granularity)
+        bricks = source.load_bricks(_keys(found))
+        operators = {key: brick.operators for key, brick in bricks.items()}
     facts = _facts(found, operators, most)
     if json:
         print_json(facts)

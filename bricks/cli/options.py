@@ -14,6 +14,7 @@ import typer
 
 from bricks.cli import completion
 from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
+from bricks.cli.known import warn_of
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
 from bricks.cli.typed import with_options
@@ -316,6 +317,7 @@ def open_bench(options: CommonOptions) -> Iterator[Bench]:
         Bench(options.cache, bench_options(options), progress=progress) as bench,
     ):
         yield bench
+        warn_of(bench.published)
 
 
 def bench_options(options: CommonOptions) -> Options:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.remedies import Remedies, width_of, zoo_name
 from bricks.cli.systems import SystemName, systems_called
-from bricks.errors import BricksError, StoreError, UsageError
+from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,13 +51,11 @@ def report(
     from bricks._version import __version__
     from bricks.analysis.cache_summary import summarise_cache
     from bricks.report.page import check_renderer, render
-    from bricks.store import Store
 
     check_renderer()
     if not out.parent.is_dir():
         raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
-    if not Store.exists(options.cache):  # asking about a cache must not create it
-        raise StoreError(f"there is no cache in {options.cache}: give another --cache")
+    refuse_missing(options.cache)
     errors: list[str] = []
     with open_bench(options) as bench:
         digests: set[str] | None = None
@@ -65,7 +64,7 @@ def report(
             read = read_all(options, words=words)
             errors = [model.error for model in read if isinstance(model, Unread)]
             digests = {model.digest for model in read if not isinstance(model, Unread)}
-        targets = _targets(bench, system)
+        targets = _targets(bench, system, named=digests is not None)
         found = summarise_cache(bench, targets=targets, digests=digests, peaks=not no_measure)
         bench.progress(f"drawing {out}", 1.0)
         shown = {
@@ -90,10 +89,15 @@ def report(
     finish(errors)
 
 
-def _targets(bench: Bench, system: str | None) -> Sequence[Target] | None:
+def _targets(bench: Bench, system: str | None, *, named: bool) -> Sequence[Target]:
+    """The targets of a system, or all: of the cache, and published ones where models are named.
+
+    The page of a cache shows what was measured for it, and none of what everybody has; but where
+    the cache has nothing, what is published is all there is.
+    """
+    own, every = bench.store.targets(), bench.known.targets()
     if system is None:
-        return None
-    every = bench.store.targets()
+        return every if named or not own else own
     keys = {found.key for found in systems_called((t.system for t in every), system)}
     return [target for target in every if target.system.key in keys]
 

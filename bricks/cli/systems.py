@@ -1,28 +1,33 @@
-"""``bricks systems``: this host, and the systems in the cache."""
+"""``bricks systems``: this host, the systems in the cache, and published ones."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bricks.cli import completion
+from bricks.cli.known import known, warn_of
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import print_json, show
 from bricks.errors import StoreError, UsageError, nearest
 
 if TYPE_CHECKING:
     from bricks.session.bench import Bench
-    from bricks.system import System, Target
+    from bricks.system import Runtime, System, Target
 
 SystemName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
         autocompletion=completion.systems,
-        help="A system in the cache ('bricks systems'), not this one.",
+        help="A known system ('bricks systems') in place of this host.",
     ),
 ]
 
@@ -32,35 +37,46 @@ app = typer.Typer(invoke_without_command=True)
 
 @app.callback()
 def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") -> None:
-    """List the systems in the cache, and say which one this host is.
+    """List the systems in the cache and the published ones, and say which one this host is.
 
     Example: bricks systems --json
     """
     if context.invoked_subcommand is not None:
         return
-    from bricks.store import Store
+    from bricks.store import Published, Store, Union
     from bricks.system import fingerprint
     from bricks.system.names import names_of
 
-    here = fingerprint()
-    known: list[System] = []
-    targets: list[Target] = []
-    if Store.exists(cache):  # asking about a missing cache must not create it
-        with Store.open(cache) as store:
-            known, targets, here = store.systems(), store.targets(), store.named(here)
+    here, published = fingerprint(), Published()
+    published.check()  # a damaged file is told of here, before somebody relies on it
+    with ExitStack() as opened:
+        own = []
+        if Store.exists(cache):  # asking about a missing cache must not create it
+            own = [opened.enter_context(Store.open(cache))]
+            here = own[0].named(here)
+        everything = Union(*own, published)
+        every, targets = everything.systems(), everything.targets()
     names = names_of(targets)
+    shipped = {target.key for target in published.targets()}
     rows = [
         {
             **system.to_json(),
             "this_host": system.key == here.key,
+            "published": any(t.key in shipped and t.system.key == system.key for t in targets),
             "runtimes": [
-                {**t.runtime.to_json(), "target": t.key, "name": names[t.key]}
+                {
+                    **t.runtime.to_json(),
+                    "target": t.key,
+                    "name": names[t.key],
+                    "published": t.key in shipped,
+                }
                 for t in targets
                 if t.system.key == system.key
             ],
         }
-        for system in known
+        for system in every
     ]
+    warn_of(published)
     if json:
         print_json({"this_host": here.to_json(), "systems": rows})
         return
@@ -70,7 +86,8 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
     for row in rows:
         mark = " (this host)" if row["this_host"] else ""
         price = f", {row['price_per_hour']:g} an hour," if "price_per_hour" in row else ""
-        show("", f"{row['name']} ({row['key']}){mark}{price} was measured with:")
+        shown = ", published," if row["published"] else ""
+        show("", f"{row['name']} ({row['key']}){mark}{price}{shown} was measured with:")
         for runtime in row["runtimes"]:
             level = runtime.get("optimization")
             show(
@@ -86,9 +103,7 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
 def diff(
     one: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", autocompletion=completion.systems, help="A system in the cache."
-        ),
+        typer.Argument(metavar="NAME", autocompletion=completion.systems, help="A known system."),
     ],
     other: Annotated[
         str | None,
@@ -106,15 +121,12 @@ def diff(
     Those of the identity make them two; the others may explain a difference.
     Example: bricks systems diff intel-xeon-2c amd-epyc-2c
     """
-    from bricks.store import Store
     from bricks.system import fingerprint
 
-    if not Store.exists(cache):
-        raise StoreError(f"there is no cache in {cache}: give another --cache")
-    with Store.open(cache, make=False) as store:
-        known = store.systems()
-    first = _called(known, one)
-    second = fingerprint() if other is None else _called(known, other)
+    with known(cache) as source:
+        every = source.systems()
+    first = _called(every, one)
+    second = fingerprint() if other is None else _called(every, other)
     found = first.differences(second)
     if json:
         print_json({"one": first.to_json(), "other": second.to_json(), "differences": found})
@@ -139,9 +151,7 @@ def diff(
 def set_(
     system: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", autocompletion=completion.systems, help="A system in the cache."
-        ),
+        typer.Argument(metavar="NAME", autocompletion=completion.systems, help="A known system."),
     ],
     name: Annotated[
         str | None, typer.Option("--name", metavar="NEW", help="What to call it from now on.")
@@ -186,7 +196,7 @@ def systems_called(known: Iterable[System], name: str) -> list[System]:
         names = sorted({system.name for system in every})
         meant = nearest(name, names)
         raise UsageError(
-            f"no system in the cache is called {name!r}; it knows: {', '.join(names) or 'none yet'}"
+            f"no known system is called {name!r}; known: {', '.join(names) or 'none yet'}"
             f"{f'; did you mean {meant}?' if meant else ''}"
         )
     return found
@@ -204,19 +214,42 @@ def _called(known: list[System], name: str) -> System:
 def target_called(bench: Bench, name: str) -> Target:
     """The target with the bench's runtime on the system with this name or key.
 
+    Its version there may be another one; the number of threads too, unless the options give it.
     Raises :class:`UsageError` if there is none, or more than one.
     """
-    every = bench.store.targets()
+    every = bench.known.targets()
     keys = {system.key for system in systems_called((t.system for t in every), name)}
     targets = [target for target in every if target.system.key in keys]
     wanted = bench.runtime
-    fitting = [t for t in targets if t.runtime == wanted]
+    fitting = [t for t in targets if _like(t.runtime, wanted) == wanted]
+    if bench.options.threads is not None:
+        fitting = [t for t in fitting if t.runtime.threads == wanted.threads]
     if not fitting:
+        threads = "" if bench.options.threads is None else f", {wanted.threads} threads"
         raise UsageError(
-            f"system {name!r} has no measurements with {wanted.backend} {wanted.version},"
-            f" {wanted.threads} threads: see 'bricks systems'"
+            f"system {name!r} has no measurements with {wanted.backend}{threads}, optimisation"
+            f" {wanted.optimization} and granularity {bench.granularity}: see 'bricks systems'"
         )
-    if len(fitting) > 1:
-        listed = ", ".join(t.system.key for t in fitting)
+    if len({t.system.key for t in fitting}) > 1:
+        listed = ", ".join(sorted({t.system.key for t in fitting}))
         raise UsageError(f"several systems are called {name!r}: give one of their keys, {listed}")
-    return fitting[0]
+    return max(fitting, key=partial(_nearness, wanted))
+
+
+def _like(runtime: Runtime, wanted: Runtime) -> Runtime:
+    return replace(runtime, version=wanted.version, threads=wanted.threads)
+
+
+def _nearness(wanted: Runtime, target: Target) -> tuple[object, ...]:
+    """Of two targets of a system, the one that is more like what is wanted has more of this."""
+    there = target.runtime
+    return (
+        there.threads == wanted.threads,
+        there.version == wanted.version,
+        there.threads,
+        _numbers(there.version),
+    )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"[0-9]+", version)]

@@ -25,7 +25,7 @@ from bricks.measure.walk import Load, Step, Walk
 from bricks.samples.machine_state import SAME_STATE_FACTOR, same_state
 from bricks.samples.measurement import Measurement
 from bricks.samples.state_model import MAX_LEARNED, SizeFacts, StateModel
-from bricks.store import Store
+from bricks.store import Reading
 
 # Few rounds show a change of a tenth, and take less than a second.
 RULE = StopRule(precision=0.03, min_rounds=4, max_rounds=8)
@@ -118,7 +118,7 @@ def several_states(counts: Mapping[float, int], state_s: float) -> bool:
 _MIN_ROUNDS, _MIN_SHARE = 30, 0.02
 
 
-def learn_states(store: Store, target_key: str) -> StateModel:
+def learn_states(store: Reading, target_key: str) -> StateModel:
     """How latencies change on a target: from all bricks that were measured in several states."""
     found = set(store.keys_in_states(target_key, SAME_STATE_FACTOR))
     first = [key for key in panel_keys() if key in found] if found else []

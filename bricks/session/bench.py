@@ -49,7 +49,8 @@ from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options, conditions_of, effort_of, runtime_of
 from bricks.session.plans import Plans
 from bricks.session.summaries import Comparison, Measured, Probed
-from bricks.store import Merged, Store
+from bricks.store import Elsewhere, Merged, Published, Reading, Store, Union
+from bricks.store.published import NOWHERE
 from bricks.system import Target, available_memory_bytes, fingerprint
 from bricks.zoo import find
 
@@ -83,7 +84,7 @@ class Bench:
         self.options = options = replace(options or Options(), **changes)
         self._granularity = Granularity.parse(options.granularity)
         effort = effort_of(options)
-        info = backends.describe(options.runtime)
+        self._info = info = backends.describe(options.runtime)
         self.runtime = runtime_of(options, info)
         self.target = Target(fingerprint(), self.runtime)
         self._conditions = conditions_of(options, info, self.target)
@@ -91,19 +92,20 @@ class Bench:
         with ExitStack() as opened:  # closed again if a later step raises
             self.store = Store.open(cache)
             opened.callback(self.store.close)
+            self.published = Published() if options.published else Published(NOWHERE)
+            self.known: Reading = Union(self.store, self.published)
             self.target = replace(self.target, system=self.store.named(self.target.system))
             self._settings = self._worker_settings(info)
             self._supervisor = Supervisor(self._settings)
             opened.callback(self._supervisor.close)
             self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
-            self._plans = Plans(self.store, self.target, self._granularity, self._cut)
-            self._estimator = Estimator(
-                self.store,
-                str(self._granularity),
-                options,
-                timed=info.timed,
-                decomposed=self._plans.met,
-            )
+            self._plans = Plans(self.store, self.known, self.target, self._granularity, self._cut)
+            self._estimator = self._estimator_of(self.known)
+            # Where bricks are measured here, what others measured on such a host is no part.
+            self._measured_estimator = self._estimator
+            if any(target.key == self.target.key for target in self.published.targets()):
+                beside = Elsewhere(self.published, self.target.key)
+                self._measured_estimator = self._estimator_of(Union(self.store, beside))
             self._campaigns = Campaigns(
                 self.store,
                 self._supervisor,
@@ -113,7 +115,8 @@ class Bench:
                 effort=effort,
                 conditions=self._conditions,
                 bounded_memory=info.bounded_memory,
-                latency_model=self.latency_model,
+                latency_model=partial(self._measured_estimator.latency_model, self.target),
+                measured=self._note_measured,
                 progress=progress,
             )
             self._opened = opened.pop_all()
@@ -122,6 +125,19 @@ class Bench:
             "the target is %s with %s %s, threads: %d",
             self.target.system.name, info.name, info.version, self.runtime.threads,
         )  # fmt: skip
+
+    def _estimator_of(self, source: Reading) -> Estimator:
+        return Estimator(
+            source,
+            str(self._granularity),
+            self.options,
+            timed=self._info.timed,
+            decomposed=self._plans.met,
+        )
+
+    def _note_measured(self, remeasured: Collection[str]) -> None:
+        for estimator in {self._estimator, self._measured_estimator}:
+            estimator.latency_model(self.target).invalidate(remeasured)
 
     def _worker_settings(self, info: BackendInfo) -> WorkerSettings:
         options = self.options
@@ -309,7 +325,7 @@ class Bench:
 
         started = time.perf_counter()
         jobs = [Job(model, self.decompose(model), whole=False) for model in models]
-        latency_model = self.latency_model()
+        latency_model = self._measured_estimator.latency_model(self.target)
         for job in jobs:
             latency_model.add_model(job.decomposition)
         keys = {key for job in jobs for key in job.keys}
@@ -319,7 +335,7 @@ class Bench:
             picked = [replace(job, chosen=frozenset(chosen)) for job in jobs]
             self._campaigns.measure_all([job for job in picked if job.keys], budget_s)
         results = self.store.results(self.target.key, sorted(keys))
-        others = {target.key: target for target in self.store.targets()}
+        others = {target.key: target for target in self.known.targets()}
         return Probed(
             models=len(jobs),
             bricks=len(keys),
@@ -376,14 +392,16 @@ class Bench:
         target = self.target if target is None else target
         elsewhere = target.key != self.target.key
         plan = self.plan(model, target=target)
-        results = self._estimator.results(plan.keys, target)
+        measure = measure and not elsewhere
+        estimator = self._measured_estimator if measure else self._estimator
+        results = estimator.results(plan.keys, target)
         resolved = len(results) == len({*plan.keys, *PROBES.values()})
         if self.options.retry and any(isinstance(r, Failure) for r in results.values()):
             resolved = False
-        if measure and not elsewhere and not resolved:
+        if measure and not resolved:
             self._campaigns.measure([Job(model, self.decompose(model), whole=False)])
-            results = self._estimator.results(plan.keys, target)
-        return self._estimator.basis(plan, results, target)
+            results = estimator.results(plan.keys, target)
+        return estimator.basis(plan, results, target)
 
     def recomposed(
         self, plan: Plan, *, target: Target | None = None
@@ -461,7 +479,8 @@ class Bench:
         predictions may differ from earlier ones.
         """
         merged = self.store.merge(results, mismatch)
-        self._estimator.forget()  # it has learned without the imported results
+        for estimator in (self._estimator, self._measured_estimator):
+            estimator.forget()  # it has learned without the imported results
         return merged
 
     def compare(self, models: Iterable[Model]) -> Comparison:
@@ -478,7 +497,7 @@ class Bench:
             granularity=str(self._granularity),
             whole_job=self._whole_job,
             campaigns=self._campaigns,
-            estimator=self._estimator,
+            estimator=self._measured_estimator,
         )
 
     def _whole_job(self, model: Model) -> Job:

@@ -7,7 +7,7 @@ used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -31,6 +31,8 @@ _FEW_BRICKS = 100
 class Campaigns:
     """Campaigns on ``target``; ``latency_model`` gives its latency model.
 
+    ``measured`` is called with the bricks that have new rounds, after all that is measured.
+
     ``bounded_memory`` is whether the runtime holds no more memory than the loaded bricks need.
     """
 
@@ -46,6 +48,7 @@ class Campaigns:
         conditions: Conditions,
         bounded_memory: bool,
         latency_model: Callable[[], LatencyModel],
+        measured: Callable[[Collection[str]], None],
         progress: Progress,
     ) -> None:
         self._store = store
@@ -57,6 +60,7 @@ class Campaigns:
         self._conditions = conditions
         self._bounded_memory = bounded_memory
         self._latency_model = latency_model
+        self._measured = measured
         self._progress = progress
 
     def measure(self, jobs: Sequence[Job]) -> CampaignResult:
@@ -107,7 +111,7 @@ class Campaigns:
         )
         with self.memory_for(jobs):
             result = campaign.run(jobs)
-        self._latency_model().invalidate(result.remeasured)
+        self._measured(result.remeasured)
         return result
 
     def memory_for(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:

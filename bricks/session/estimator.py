@@ -18,7 +18,7 @@ from bricks.samples.measurement import Measurement
 from bricks.samples.state_model import StateModel
 from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options
-from bricks.store import Store
+from bricks.store import Reading
 from bricks.system import Target
 
 
@@ -31,7 +31,7 @@ class Estimator:
 
     def __init__(
         self,
-        store: Store,
+        store: Reading,
         granularity: str,
         options: Options,
         *,

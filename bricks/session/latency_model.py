@@ -21,7 +21,7 @@ from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_correction import StateCorrection
 from bricks.samples.state_model import StateModel
-from bricks.store import Store
+from bricks.store import Reading
 from bricks.zoo import entries
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LatencyModel:
 
     def __init__(
         self,
-        store: Store,
+        store: Reading,
         target_key: str,
         granularity: str,
         bricks: dict[str, Brick] | None = None,

@@ -47,6 +47,9 @@ class Options:
     ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
     ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured
     one at a time, whatever both say.
+
+    ``published`` lets predictions use the measurements that ship with the package, beside those of
+    the cache; none of them ever counts as measured where a brick is to be measured.
     """
 
     runtime: str = RUNTIME
@@ -61,6 +64,7 @@ class Options:
     may_overlap: Rule = anything
     effort: str = EFFORT
     optimization: str = OPTIMIZATION
+    published: bool = True
 
 
 def effort_of(options: Options) -> Effort:

@@ -13,23 +13,28 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import StoreError, UsageError
 from bricks.graph.model import Model
-from bricks.store import Store
+from bricks.store import Reading, Store
 from bricks.system import Target
 
 _logger = logging.getLogger(__name__)
 
 
 class Plans:
-    """Plans for ``target`` in ``store``; ``decompose`` is called for missing ones."""
+    """Plans for ``target`` in ``store`` or elsewhere in ``known``, which includes it.
+
+    ``decompose`` is called for missing ones.
+    """
 
     def __init__(
         self,
         store: Store,
+        known: Reading,
         target: Target,
         granularity: Granularity,
         decompose: Callable[[Model], Decomposition],
     ) -> None:
         self._store = store
+        self._known = known
         self._target = target
         self._granularity = granularity
         self._decompose = decompose
@@ -41,7 +46,7 @@ class Plans:
         """The model's plan and bricks on the target."""
         found = self._met.get(model.digest)
         if found is None or found.plan.model != model.name:
-            found = self._known(model)
+            found = self._found(model)
             if found is None:
                 _logger.info("%s: decomposing it", model.name)
                 found = self._decompose(model)
@@ -54,8 +59,8 @@ class Plans:
         return self._met.values()
 
     def knows(self, model: Model) -> bool:
-        """Whether the cache holds the model's plan."""
-        return self._load(model, self._target) is not None
+        """Whether the model's plan is known, here or where the same graph is executed."""
+        return self._alike(model, self._target) is not None
 
     def keep(self, decomposition: Decomposition) -> None:
         """Store a decomposition for the target, made here or elsewhere."""
@@ -81,7 +86,7 @@ class Plans:
         Raises :class:`UsageError` if the model was never decomposed on another target and its
         executed graph depends on that target.
         """
-        known = self._load(model, target)
+        known = self._alike(model, target)
         if known is not None:
             return known[0]
         if target.key != self._target.key and self._granularity.executed:
@@ -95,16 +100,11 @@ class Plans:
         return self.decomposition(model).plan
 
     def _elsewhere(self, model: Model, target: Target) -> Plan | None:
-        """The executed plan on a target where the model was never decomposed, if it is known."""
-        for other in self._store.targets():
-            if other.executes_like(target):
-                known = self._load(model, other)
-                if known is not None:
-                    return known[0]
+        """This host's plan, if a target where the model was never decomposed executes it too."""
         plan = self.decomposition(model).plan
         # If all of it was measured there as it is executed here, the target measured a private
         # suite.
-        settled = len(self._store.results(target.key, plan.keys)) == len(plan.keys)
+        settled = len(self._known.results(target.key, plan.keys)) == len(plan.keys)
         return plan if settled or self._target.executes_like(target) else None
 
     def bricks(self, plan: Plan) -> Mapping[str, Brick]:
@@ -117,23 +117,39 @@ class Plans:
                 )
         return found
 
-    def _known(self, model: Model) -> Decomposition | None:
-        known = self._load(model, self._target)
+    def _found(self, model: Model) -> Decomposition | None:
+        known = self._alike(model, self._target)
         if known is None:
             return None
         plan, wall_s = known
         bricks = self._bricks_of(plan)
         if len(bricks) != len(plan.keys):
             return None
-        _logger.info("%s: its plan is in the cache, bricks: %d", model.name, len(bricks))
-        return Decomposition(plan, bricks, wall_s)
+        _logger.info("%s: its plan is known, bricks: %d", model.name, len(bricks))
+        found = Decomposition(plan, bricks, wall_s)
+        if self._load(model, self._target, self._store) is None:
+            self.keep(found)  # what is measured belongs to a plan in the same cache
+        return found
 
     def _bricks_of(self, plan: Plan) -> dict[str, Brick]:
         """The bricks of ``plan`` that the cache has."""
         missing = [key for key in plan.keys if key not in self._bricks]
-        self._bricks |= self._store.load_bricks(missing)
+        self._bricks |= self._known.load_bricks(missing)
         return {key: self._bricks[key] for key in plan.keys if key in self._bricks}
 
-    def _load(self, model: Model, target: Target) -> tuple[Plan, float] | None:
+    def _alike(self, model: Model, target: Target) -> tuple[Plan, float] | None:
+        """The model's plan on ``target``, or on one that executes the same graph."""
+        for source in (self._store, self._known):  # opening others takes a moment
+            found = self._load(model, target, source)
+            if found is not None:
+                return found
+        for other in self._known.targets() if self._granularity.executed else ():
+            if other.key != target.key and other.executes_like(target):
+                found = self._load(model, other, self._known)
+                if found is not None:
+                    return found
+        return None
+
+    def _load(self, model: Model, target: Target, source: Reading) -> tuple[Plan, float] | None:
         cut = str(self._granularity)
-        return self._store.load_plan(model.digest, cut, target.key, name=model.name)
+        return source.load_plan(model.digest, cut, target.key, name=model.name)

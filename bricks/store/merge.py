@@ -9,8 +9,6 @@ how records are written to files, nor which bricks are sound; the caller passes 
 
 from __future__ import annotations
 
-import math
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +19,15 @@ from typing import Any
 from sqlalchemy import Connection, Row, Table, func, select, update
 
 from bricks.decompose.plan import Brick, Plan
-from bricks.errors import first_line
 from bricks.samples.measurement import Round
 from bricks.store.audit import BRICK_PREFIX
 from bricks.store.claims import Owner, Watch, lease_columns
 from bricks.store.engine import CHUNK, chunks, insert_or_ignore
 from bricks.store.export import rounds_by_id
+from bricks.store.records import Settled
+from bricks.store.records import brick_of as brick_record
+from bricks.store.records import system_of as system_record
+from bricks.store.records import target_of as target_record
 from bricks.store.results_file import KINDS, Record
 from bricks.store.rows import (
     brick_of,
@@ -50,7 +51,6 @@ from bricks.store.schema import (
     systems,
     targets,
 )
-from bricks.system.target import Runtime, System, Target, checked_price
 
 # What is wrong with a brick in one line; None if it is what its key stands for.
 Mismatch = Callable[[Brick], str | None]
@@ -107,15 +107,7 @@ def merge(
 
 def _merge_systems(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
     for data in records:
-        price = data.get("price_per_hour")
-        system = System(
-            str(data["name"]),
-            dict(data["identity"]),
-            dict(data["recorded"]),
-            None if price is None else checked_price(price),
-        )
-        if system.key != data["key"]:
-            raise ValueError(f"the system {data['name']} is not the one that its key stands for")
+        system = system_record(data)
         row = {**system_row(system), "price_per_hour": system.price_per_hour}
         merged.systems += _insert(connection, systems, [row])
 
@@ -126,9 +118,7 @@ def _merge_targets(connection: Connection, merged: Merged, records: list[dict[st
         row = connection.execute(query).one_or_none()
         if row is None:
             raise ValueError(f"the target {data['key']} is of a system that is nowhere")
-        target = Target(system_of(row), Runtime(**data["runtime"]))
-        if target.key != data["key"]:
-            raise ValueError(f"the target {data['key']} is not the one that its key stands for")
+        target = target_record(data, system_of(row))
         merged.targets += _insert(connection, targets, [target_row(target)])
 
 
@@ -140,8 +130,7 @@ def _merge_bricks(
     for data in records:
         if data["key"] in known:
             continue
-        model = b64decode(data["model"], validate=True)
-        brick = Brick.from_json(str(data["key"]), model, data)
+        brick = brick_record(data)
         problem = mismatch(brick)
         if problem is not None:
             raise ValueError(f"brick {brick.key} cannot be true: {problem}")
@@ -168,44 +157,22 @@ def _check(connection: Connection, plan: Plan) -> None:
         raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Settled:
-    """A measurement in a record: its rounds, or why there are none."""
-
-    key: str
-    wall_s: float
-    rounds: tuple[Round, ...]
-    reason: str | None
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> _Settled:
-        key, wall_s, reason = str(data["brick"]), float(data["wall_s"]), data.get("reason")
-        if not (math.isfinite(wall_s) and wall_s >= 0):
-            raise ValueError(f"the measurement of {key} took {wall_s} s")
-        taken = [Round(tuple(samples), *more) for samples, *more in data.get("rounds", ())]
-        for each in taken:
-            round_row(each)  # refuses what no latency can be
-        if (reason is None) != bool(taken) or not all(each.samples for each in taken):
-            raise ValueError(f"the measurement of {key} has neither samples nor a reason")
-        line = None if reason is None else first_line(Exception(str(reason)))
-        return cls(key, wall_s, tuple(taken), line)
-
-    def row(self, target_key: str, protocol: int) -> dict[str, Any]:
-        """The columns of a measurement that is settled so."""
-        return {
-            "target_key": target_key,
-            "brick_key": self.key,
-            "protocol": protocol,
-            "state": DONE if self.reason is None else FAILED,
-            "reason": self.reason,
-            "wall_s": self.wall_s,
-            "round_count": len(self.rounds),
-            "owner_token": NOBODY,
-            "owner_host": "",
-            "owner_pid": 0,
-            "owner_started_s": 0.0,
-            **lease_columns(0.0),
-        }
+def _row(found: Settled, target_key: str, protocol: int) -> dict[str, Any]:
+    """The columns of a measurement that is settled so."""
+    return {
+        "target_key": target_key,
+        "brick_key": found.key,
+        "protocol": protocol,
+        "state": DONE if found.reason is None else FAILED,
+        "reason": found.reason,
+        "wall_s": found.wall_s,
+        "round_count": len(found.rounds),
+        "owner_token": NOBODY,
+        "owner_host": "",
+        "owner_pid": 0,
+        "owner_started_s": 0.0,
+        **lease_columns(0.0),
+    }
 
 
 class _Measurements:
@@ -213,10 +180,10 @@ class _Measurements:
         self._connection, self._merged, self._watch = connection, merged, watch
 
     def merge(self, records: list[dict[str, Any]]) -> None:
-        by_group: dict[tuple[str, int], dict[str, _Settled]] = {}
+        by_group: dict[tuple[str, int], dict[str, Settled]] = {}
         for data in records:
             group = str(data["target"]), int(data["protocol"])
-            found = _Settled.of(data)
+            found = Settled.of(data)
             if by_group.setdefault(group, {}).setdefault(found.key, found) is not found:
                 raise ValueError(f"it holds two measurements of {found.key} on {group[0]}")
         self._watch.look_again()
@@ -224,9 +191,11 @@ class _Measurements:
             _refuse_unknown(self._connection, target_key, settled)
             self._merge(target_key, protocol, settled)
 
-    def _merge(self, target_key: str, protocol: int, settled: Mapping[str, _Settled]) -> None:
+    def _merge(self, target_key: str, protocol: int, settled: Mapping[str, Settled]) -> None:
         rows = self._rows(target_key, protocol, settled)
-        new = [found.row(target_key, protocol) for key, found in settled.items() if key not in rows]
+        new = [
+            _row(found, target_key, protocol) for key, found in settled.items() if key not in rows
+        ]
         if new:
             self._connection.execute(measurements.insert(), new)
             self._merged.measurements += len(new)
@@ -245,7 +214,7 @@ class _Measurements:
         rows = self._connection.execute(query.with_for_update()).all()
         return {row.brick_key: row for row in rows}
 
-    def _join(self, row: Row[Any], found: _Settled, known: Sequence[Round]) -> None:
+    def _join(self, row: Row[Any], found: Settled, known: Sequence[Round]) -> None:
         """Add the new rounds of a measurement that this cache has begun, finished or failed."""
         more = list((Counter(found.rounds) - Counter(known)).elements())
         if row.state == OPEN and row.owner_token != NOBODY:

@@ -1,20 +1,23 @@
-"""Results in a file that travels: JSON Lines, with a digest at the end.
+"""Results in a file that travels: JSON Lines, with a digest at the end, perhaps compressed.
 
 The first line names the format, the last one gives the number of records before it and the SHA-256
 of every byte before it; so a file that was cut off or changed is refused as a whole, before any
-record of it is used. docs/formats.md describes it for other programs. Must not know any table.
+record of it is used. A file whose name ends in .gz is written compressed with gzip; reading tells
+by the first bytes. docs/formats.md describes it for other programs. Must not know any table.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 from bricks.errors import ModelError, StoreError, first_line
 
@@ -22,6 +25,9 @@ FORMAT, VERSION = "bricks-results", 1
 
 # No line is longer: a brick's model holds no weights.
 MAX_LINE_BYTES = 64 << 20
+
+# The first bytes of a compressed file, and the end of its name.
+_GZIP, COMPRESSED = b"\x1f\x8b", ".gz"
 
 # A record: its kind, and its facts as plain JSON.
 Record = tuple[str, dict[str, Any]]
@@ -35,14 +41,14 @@ def write(path: Path, records: Iterable[Record], *, package: str) -> int:
     part = path.with_name(path.name + ".part")
     digest, count = hashlib.sha256(), 0
 
-    def put(file: BinaryIO, kind: str, data: object) -> None:
+    def put(file: IO[bytes], kind: str, data: object) -> None:
         line = json.dumps({kind: data}, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         encoded = line.encode() + b"\n"
         digest.update(encoded)
         file.write(encoded)
 
     try:
-        with part.open("wb") as file:
+        with part.open("wb") as plain, _written(path, plain) as file:
             put(file, "format", {"name": FORMAT, "version": VERSION, "package": package})
             for kind, data in records:
                 put(file, kind, data)
@@ -57,16 +63,44 @@ def write(path: Path, records: Iterable[Record], *, package: str) -> int:
 
 
 @contextmanager
+def _written(path: Path, plain: BinaryIO) -> Iterator[IO[bytes]]:
+    """What takes the lines of the file at ``path``: the same lines give the same bytes."""
+    if path.suffix != COMPRESSED:
+        yield plain
+        return
+    with gzip.GzipFile("", "wb", 9, plain, mtime=0) as file:
+        yield cast(IO[bytes], file)
+
+
+@contextmanager
+def uncompressed(plain: BinaryIO) -> Iterator[IO[bytes]]:
+    """The lines of an open file, whether it is compressed or not."""
+    compressed = plain.read(len(_GZIP)) == _GZIP
+    plain.seek(0)
+    if not compressed:
+        yield plain
+        return
+    with gzip.GzipFile(fileobj=plain) as file:
+        yield cast(IO[bytes], file)
+
+
+@contextmanager
 def reading(path: Path) -> Iterator[Iterator[Record]]:
     """The records of a file that is whole; :class:`StoreError` for any other, before the first.
 
     An error that the caller raises because a record makes no sense becomes a StoreError too.
     """
     try:
-        with path.open("rb") as file:
+        with path.open("rb") as plain, uncompressed(plain) as file:
             count = _checked(path, file)
             file.seek(0)
-            yield map(_record, islice(_lines(path, file), 1, count + 1))
+            yield map(_record, islice(lines(path, file), 1, count + 1))
+    except EOFError as exc:
+        raise StoreError(f"{path} is cut off, nothing was imported: export it again") from exc
+    except (gzip.BadGzipFile, zlib.error) as exc:
+        raise StoreError(
+            f"{path} was changed after it was written, nothing was imported: export it again"
+        ) from exc
     except OSError as exc:
         raise StoreError(f"{path} cannot be read ({exc.strerror}): give another file") from exc
     except (ModelError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
@@ -74,13 +108,13 @@ def reading(path: Path) -> Iterator[Iterator[Record]]:
         raise StoreError(f"{path} is refused, nothing was imported: {said}") from exc
 
 
-def _checked(path: Path, file: BinaryIO) -> int:
+def _checked(path: Path, file: IO[bytes]) -> int:
     """The number of records of a file that is as it was written."""
-    lines = _lines(path, file)
-    first = next(lines, b"")
-    _check_format(path, first)
+    every = lines(path, file)
+    first = next(every, b"")
+    check_format(path, first)
     digest, last, count = hashlib.sha256(first), b"", -1
-    for line in lines:
+    for line in every:
         digest.update(last)
         last, count = line, count + 1
     end = _end(last)
@@ -93,7 +127,7 @@ def _checked(path: Path, file: BinaryIO) -> int:
     return count
 
 
-def _check_format(path: Path, line: bytes) -> None:
+def check_format(path: Path, line: bytes) -> None:
     """StoreError for a file of another format, or of a later version of this one."""
     try:
         stated = json.loads(line)["format"]
@@ -118,7 +152,8 @@ def _end(line: bytes) -> tuple[int, str] | None:
         return None
 
 
-def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
+def lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file; StoreError for one that is too long to be a record."""
     while line := file.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
             raise StoreError(

@@ -188,7 +188,7 @@ def usage_in(row: Row[Any]) -> tuple[str, dict[str, Usage]]:
 
 def round_row(taken: Round) -> dict[str, Any]:
     """The columns of a round; ValueError unless its numbers can be what they say."""
-    checked = _checked_round(taken)
+    checked = checked_round(taken)
     conditions = {
         name: None if value is None else float(value)
         for name, value in (
@@ -213,10 +213,11 @@ def round_of(row: Row[Any], *, check: bool = True) -> Round:
     if not isinstance(data, list):
         raise ValueError("not a list of samples")
     conditions = (row.reference_s, row.waited_share, row.reference_end_s)
-    return _checked_round(Round(tuple(data), *conditions))
+    return checked_round(Round(tuple(data), *conditions))
 
 
-def _checked_round(taken: Round) -> Round:
+def checked_round(taken: Round) -> Round:
+    """``taken`` as it is; ValueError unless its numbers can be what they say."""
     for reference_s in (taken.reference_s, taken.reference_end_s):
         if reference_s is not None and not (math.isfinite(reference_s) and reference_s > 0):
             raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")

@@ -257,10 +257,6 @@ class Store:
                     found.append(usage_in(row))
         return found
 
-    def brick_counts(self, target_key: str, granularity: str) -> dict[str, dict[str, int]]:
-        """How often each brick counts in the models whose plans are known there, by their names."""
-        return {plan.model: dict(plan.counts) for plan, _ in self.plans(target_key, granularity)}
-
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given."""
         found: dict[str, Brick] = {}

@@ -146,7 +146,7 @@ def test_people_see_a_table(fleet: Here, models: tuple[Path, Path]) -> None:
             (("--slo", "1ms", "--batches", "1,x"), "are no batch sizes: write them like 1,4,8"),
             (("--slo", "1ms", "--batches", "0"), "are no batch sizes"),
             (("--slo", "1ms", "--batches", "1", "--batch", "2"), "leave one out"),
-            (("--slo", "1ms", "--system", "bigg"), f"is called 'bigg'; it knows: {NAMES}; did you"),
+            (("--slo", "1ms", "--system", "bigg"), f"is called 'bigg'; known: {NAMES}; did you"),
             (("--slo", "1ms", "--granularity", "3"), "was measured with fake like that"),
         ],
     ),

@@ -83,7 +83,7 @@ def test_a_name_that_is_mistyped_is_answered(two: Here, here: Here, tmp_path: Pa
     done = two("systems", "diff", "ther", runtime=None)
     assert (done.status, done.out) == (2, "")
     known = ", ".join(sorted((HOME.name, "there")))
-    assert f"is called 'ther'; it knows: {known}" in done.complaint
+    assert f"is called 'ther'; known: {known}" in done.complaint
     nowhere = here.plain("systems", "diff", "there", "--cache", tmp_path / "none")
     assert nowhere.status == 1
     assert "there is no cache in" in nowhere.complaint

@@ -221,7 +221,7 @@ def test_every_command_has_help_with_an_example(here: Here, command: str) -> Non
 def test_a_system_that_the_cache_does_not_know_is_wrong_usage(here: Here, good: Path) -> None:
     done = here("predict", good, "--system", "deep-thought")
     assert done.status == 2
-    assert "no system in the cache is called 'deep-thought'; it knows: " in done.complaint
+    assert "no known system is called 'deep-thought'; known: " in done.complaint
 
 
 # The cache

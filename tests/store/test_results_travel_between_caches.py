@@ -168,7 +168,7 @@ def test_one_system_alone_can_be_exported(
     refused = there("cache", "export", tmp_path / "x.jsonl", "--system", "nowhere", runtime=None)
     assert refused.status == 2
     known = ", ".join(sorted(("elsewhere", mine.name)))
-    assert f"is called 'nowhere'; it knows: {known}" in refused.complaint
+    assert f"is called 'nowhere'; known: {known}" in refused.complaint
     assert not (tmp_path / "x.jsonl").exists()
 
 

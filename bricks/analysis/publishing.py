@@ -1,0 +1,146 @@
+"""Publishing: the measurements of a host, checked and packed for everybody to use.
+
+A folder of published measurements has one file for each system and an index (``store/published``).
+What is published is measured into a cache of its own, never taken from a user's, whose models are
+nobody else's business. Models are run whole beside their bricks, so that what the file is worth is
+known and published with it. Must not know how the page of published systems looks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bricks._version import __version__
+from bricks.errors import BricksError, StoreError
+from bricks.estimate.comparison import ComparisonFailure
+from bricks.samples.measurement import Measurement
+from bricks.session.bench import Bench
+from bricks.session.defaults import GRANULARITY
+from bricks.session.summaries import Comparison
+from bricks.store import Published, Store
+from bricks.store.published import Entry, read_index, write_index
+from bricks.system import ForeignLoad
+
+# Other processes may keep this many processors busy while a host is watched: less than the error
+# that estimates have.
+MAX_FOREIGN_CORES = 0.05
+
+# Published measurements of one system must not be mostly of a disturbed machine.
+MAX_DISTURBED_SHARE = 0.25
+
+_FIGURES = (
+    "models", "bricks", "median_abs_error", "p95_abs_error", "max_abs_error", "geomean_ratio",
+    "interval_hit_rate", "noise_floor",
+)  # fmt: skip
+
+
+class NotQuiet(BricksError):
+    """The host has other work, or had while it was measured."""
+
+
+def refuse_busy(watch_s: float = 5.0, sleep: Callable[[float], None] = time.sleep) -> float:
+    """Watch the host; the number of processors that other processes kept busy.
+
+    Raises :class:`NotQuiet` if that is too much for measurements that others will rely on.
+    """
+    load = ForeignLoad()
+    sleep(watch_s)
+    cores = load.cores()
+    if cores > MAX_FOREIGN_CORES:
+        raise NotQuiet(
+            f"other processes keep {cores:.2f} processors busy: end them, and run the same command"
+            " again"
+        )
+    return cores
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """What is known of a target's measurements: estimates beside runs, and how quiet it was."""
+
+    target_key: str
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, bench: Bench, comparison: Comparison) -> Validated:
+        """The facts of ``comparison``; :class:`NotQuiet` if most of its rounds are disturbed.
+
+        Raises :class:`BricksError` where a model could not be compared.
+        """
+        failed = [row for row in comparison.rows if isinstance(row, ComparisonFailure)]
+        if failed:
+            raise BricksError(f"{failed[0].error}: nothing is published without it")
+        keys = list(bench.store.costs(bench.target.key))
+        found = bench.store.results(bench.target.key, keys)
+        rounds = [r for m in found.values() if isinstance(m, Measurement) for r in m.rounds]
+        share = sum(r.disturbed for r in rounds) / max(1, len(rounds))
+        if share > MAX_DISTURBED_SHARE:
+            raise NotQuiet(
+                f"{share:.0%} of the rounds were disturbed by other work: measure on a quieter host"
+            )
+        facts = {name: getattr(comparison.summary, name) for name in _FIGURES}
+        facts |= {"rounds": len(rounds), "disturbed_share": share}
+        facts |= {"date": str(datetime.now(UTC).date()), "package": __version__}
+        return cls(bench.target.key, facts)
+
+
+def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> Entry:
+    """Write the measurements of this system in ``cache`` into the folder ``place``.
+
+    All targets of ``cache`` must be of one system, and each be validated, now or by an earlier
+    file of the system there, which is replaced. Raises :class:`StoreError` for other caches, and
+    where the written file does not tell what the cache tells.
+    """
+    with Store.open(cache, make=False) as store:
+        targets = store.targets()
+        if len({target.system.key for target in targets}) != 1:
+            raise StoreError(f"the cache {store.path} must hold measurements of one system")
+        system = targets[0].system
+        others, about = [], dict[str, Any]()
+        for entry in read_index(place):
+            if entry.targets[0].system.key == system.key:
+                about |= entry.about["targets"]
+            else:
+                others.append(entry)
+        about |= {each.target_key: dict(each.facts) for each in validated}
+        chosen = [target for target in targets if target.key in about]
+        name = _file_name(system.name, system.key, [entry.file for entry in others])
+        with tempfile.TemporaryDirectory(dir=place) as folder:
+            written = Path(folder) / name
+            store.export(written, [target.key for target in chosen], package=__version__)
+            digest = hashlib.sha256(written.read_bytes()).hexdigest()
+            facts = {"targets": {t.key: about[t.key] for t in chosen}}
+            entry = Entry(name, digest, tuple(chosen), facts)
+            write_index(Path(folder), [entry])
+            _check(store, Published(Path(folder)), entry)
+            written.replace(place / name)
+    write_index(place, [*others, entry])
+    return entry
+
+
+def _file_name(name: str, key: str, taken: Sequence[str]) -> str:
+    plain = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-") or "system"
+    found = f"{plain}.jsonl.gz"
+    return f"{plain}-{key[3:9]}.jsonl.gz" if found in taken else found
+
+
+def _check(store: Store, published: Published, entry: Entry) -> None:
+    """StoreError unless the file has the plans and results that the cache has."""
+    for target in entry.targets:
+        keys = [*store.costs(target.key)]
+        same = published.results(target.key, keys) == store.results(target.key, keys)
+        mine = [plan for plan, _ in store.plans(target.key, GRANULARITY)]
+        same = same and mine == [plan for plan, _ in published.plans(target.key, GRANULARITY)]
+        used = sorted({key for plan in mine for key in plan.keys})
+        same = same and published.load_bricks(used) == store.load_bricks(used)
+        if published.problems or not same:
+            problem = published.problems[0] if published.problems else "its content differs"
+            raise StoreError(f"{entry.file} was not written as it should be ({problem})")

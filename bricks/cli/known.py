@@ -1,0 +1,48 @@
+"""What commands can read: the cache, and the measurements that ship with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from bricks.cli.output import remark
+from bricks.errors import StoreError
+from bricks.session.defaults import CACHE
+
+if TYPE_CHECKING:
+    from bricks.store import Published, Reading
+
+
+@contextmanager
+def known(cache: str) -> Iterator[Reading]:
+    """The cache, if there is one, and what is published. Makes no cache, unlike a bench.
+
+    Raises :class:`StoreError` where neither can be had.
+    """
+    from bricks.store import Published, Store, Union
+
+    refuse_missing(cache)
+    published = Published()
+    with ExitStack() as opened:
+        own = [opened.enter_context(Store.open(cache, make=False))] if Store.exists(cache) else []
+        yield Union(*own, published)
+    warn_of(published)
+
+
+def refuse_missing(cache: str) -> None:
+    """:class:`StoreError` if there is no such cache, unless it is the usual one, which may come.
+
+    A mistyped cache must not be created by asking about it; nor must a newcomer, who has none yet,
+    be refused what is published.
+    """
+    from bricks.store import Published, Store
+
+    if not Store.exists(cache) and (cache != CACHE or not Published().entries()):
+        raise StoreError(f"there is no cache in {cache}: give another --cache")
+
+
+def warn_of(published: Published) -> None:
+    """Say which published files had to be left out."""
+    for problem in published.problems:
+        remark(f"warning: {problem}")

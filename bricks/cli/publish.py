@@ -1,0 +1,101 @@
+"""``bricks cache publish``: measure the zoo on this host, for everybody to use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bricks.cli import completion
+from bricks.cli.choices import RUNTIMES
+from bricks.cli.options import Json
+from bricks.cli.output import print_json, show
+from bricks.cli.progress import terminal_progress
+from bricks.errors import UsageError
+from bricks.session.defaults import MAX_THREADS
+
+Into = Annotated[
+    Path, typer.Option(metavar="FOLDER", help="The folder of published files and their index.")
+]
+Threads = Annotated[str, typer.Option(metavar="1,2", help="Numbers of threads, each a target.")]
+Runtime = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="What executes models.", autocompletion=completion.values(RUNTIMES)
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[MODEL]…", autocompletion=completion.models, show_default="the whole zoo"
+    ),
+]
+OwnCache = Annotated[
+    str,
+    typer.Option(
+        "--cache",
+        metavar="FOLDER",
+        help="A cache for this alone: all of it is published. A second call goes on with it.",
+    ),
+]
+
+
+def publish(
+    models: Models = None,
+    into: Into = Path("cache/published"),
+    threads: Threads = "1,2",
+    runtime: Runtime = "onnxruntime",
+    json: Json = False,
+    cache: OwnCache = "cache/publishing",
+) -> None:
+    """Measure the zoo on this quiet host, check estimates against runs, and write a results file.
+
+    Takes a quarter of an hour for each number of threads. Example: bricks cache publish
+    """
+    from bricks.analysis.publishing import Validated, publish, refuse_busy
+    from bricks.backends import describe
+    from bricks.session.bench import Bench
+    from bricks.zoo import entries
+
+    numbers = _numbers(threads)
+    if not into.is_dir():
+        raise UsageError(f"{into}: there is no such folder: make it first")
+    names = models or [entry.name for entry in entries()]
+    if describe(runtime).timed:
+        refuse_busy()
+    validated = []
+    with terminal_progress() as progress:
+        for number in numbers:
+            with Bench(
+                cache, runtime=runtime, threads=number, published=False, progress=progress
+            ) as bench:
+                compared = bench.compare([bench.read(name) for name in names])
+                validated.append(Validated.of(bench, compared))
+    entry = publish(cache, validated, into)
+    size = (into / entry.file).stat().st_size
+    if json:
+        print_json({"folder": str(into), "bytes": size, **entry.to_json()})
+        return
+    show(f"{into / entry.file}: {size / 1e6:.1f} MB, SHA-256 {entry.sha256}")
+    for target in entry.targets:
+        show(
+            _line(
+                target.runtime.threads, target.runtime.backend, entry.about["targets"][target.key]
+            )
+        )
+
+
+def _line(threads: int, backend: str, facts: dict[str, Any]) -> str:
+    return (
+        f"  {backend}, {threads} {'thread' if threads == 1 else 'threads'}: {facts['models']}"
+        f" models, {facts['bricks']} bricks; estimates beside runs: median error"
+        f" {facts['median_abs_error']:.1%}, largest {facts['max_abs_error']:.1%}"
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= MAX_THREADS for part in parts):
+        raise UsageError(f"--threads {text!r} are no numbers of threads: write them like 1,2")
+    return [int(part) for part in dict.fromkeys(parts)]

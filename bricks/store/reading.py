@@ -1,0 +1,50 @@
+"""What can be asked of measurements, wherever they are kept: the cache, or files that ship.
+
+Separate so that estimates and predictions do not depend on where a measurement comes from. Must not
+know how anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from bricks.decompose.plan import Brick, Plan, Usage
+from bricks.samples.measurement import Failure, Measurement
+from bricks.system.target import System, Target
+
+
+class Reading(Protocol):
+    """Systems, targets, plans, bricks and settled measurements; see :class:`bricks.store.Store`."""
+
+    def systems(self) -> list[System]:
+        """All systems, by name."""
+
+    def targets(self) -> list[Target]:
+        """All targets, by name of their system."""
+
+    def load_plan(
+        self, digest: str, granularity: str, target_key: str, *, name: str
+    ) -> tuple[Plan, float] | None:
+        """The plan of a model, called ``name``, and the wall seconds of decomposing; or None."""
+
+    def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+        """All plans that are known there, and the wall seconds that decomposing took, by name."""
+
+    def brick_usage(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, Usage]]]:
+        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``."""
+
+    def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
+        """Those of ``keys`` that are known, in the order given."""
+
+    def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
+        """Results of those of ``keys`` that are settled on this target, in the order given."""
+
+    def keys_in_states(self, target_key: str, factor: float) -> list[str]:
+        """Keys measured on this target at references that differ by more than ``factor``."""
+
+    def costs(self, target_key: str) -> dict[str, float]:
+        """Wall seconds, by key, of all that is measured on this target."""
+
+    def refuse_damage(self) -> None:
+        """Raise StoreError where what is kept is damaged."""

@@ -1,0 +1,69 @@
+"""Records of results files as frozen data: what merging and reading have in common.
+
+A record is checked as far as it can be by itself. Must not know where records go.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bricks.decompose.plan import Brick
+from bricks.errors import first_line
+from bricks.samples.measurement import Round
+from bricks.store.rows import checked_round
+from bricks.system.target import Runtime, System, Target, checked_price
+
+
+def system_of(data: Mapping[str, Any]) -> System:
+    """A system; ValueError where its key stands for another."""
+    price = data.get("price_per_hour")
+    system = System(
+        str(data["name"]),
+        dict(data["identity"]),
+        dict(data["recorded"]),
+        None if price is None else checked_price(price),
+    )
+    if system.key != data["key"]:
+        raise ValueError(f"the system {data['name']} is not the one that its key stands for")
+    return system
+
+
+def target_of(data: Mapping[str, Any], system: System) -> Target:
+    """A target on ``system``; ValueError where its key stands for another."""
+    target = Target(system, Runtime(**data["runtime"]))
+    if target.key != data["key"]:
+        raise ValueError(f"the target {data['key']} is not the one that its key stands for")
+    return target
+
+
+def brick_of(data: Mapping[str, Any]) -> Brick:
+    """A brick; whether its key is that of its content is not checked."""
+    return Brick.from_json(str(data["key"]), b64decode(data["model"], validate=True), data)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A measurement: its rounds, or why there are none."""
+
+    key: str
+    wall_s: float
+    rounds: tuple[Round, ...]
+    reason: str | None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Settled:
+        """A measurement; ValueError for numbers that cannot be what they say."""
+        key, wall_s, reason = str(data["brick"]), float(data["wall_s"]), data.get("reason")
+        if not (math.isfinite(wall_s) and wall_s >= 0):
+            raise ValueError(f"the measurement of {key} took {wall_s} s")
+        taken = tuple(
+            checked_round(Round(tuple(samples), *more)) for samples, *more in data.get("rounds", ())
+        )
+        if (reason is None) != bool(taken) or not all(each.samples for each in taken):
+            raise ValueError(f"the measurement of {key} has neither samples nor a reason")
+        line = None if reason is None else first_line(Exception(str(reason)))
+        return cls(key, wall_s, taken, line)

@@ -1,0 +1,113 @@
+"""The user's cache and published measurements, read as one.
+
+The cache's own plans and results win; nothing is ever copied. Must not know where either is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bricks.decompose.plan import Brick, Plan, Usage
+from bricks.samples.measurement import Failure, Measurement
+from bricks.store.reading import Reading
+from bricks.system.target import System, Target
+
+
+class Union:
+    """What several sources know, the first ones first; see :class:`Reading` for the methods."""
+
+    def __init__(self, *sources: Reading) -> None:
+        self._sources = sources
+
+    def systems(self) -> list[System]:
+        """All systems, by name: each as the first source that knows it describes it."""
+        found = {s.key: s for source in reversed(self._sources) for s in source.systems()}
+        return sorted(found.values(), key=lambda system: system.name)
+
+    def targets(self) -> list[Target]:
+        """All targets, by name of their system, which is one for all targets of a system."""
+        systems = {system.key: system for system in self.systems()}
+        found = {t.key: t for source in reversed(self._sources) for t in source.targets()}
+        named = [Target(systems[t.system.key], t.runtime) for t in found.values()]
+        return sorted(named, key=lambda target: (target.system.name, target.key))
+
+    def load_plan(
+        self, digest: str, granularity: str, target_key: str, *, name: str
+    ) -> tuple[Plan, float] | None:
+        """The plan of a model, called ``name``, and the wall seconds of decomposing; or None."""
+        for source in self._sources:
+            found = source.load_plan(digest, granularity, target_key, name=name)
+            if found is not None:
+                return found
+        return None
+
+    def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+        """All plans that are known there, and the wall seconds that decomposing took, by name."""
+        found: dict[str, tuple[Plan, float]] = {}
+        for source in reversed(self._sources):
+            found |= {each[0].digest: each for each in source.plans(target_key, granularity)}
+        return sorted(found.values(), key=lambda each: (each[0].model, each[0].digest))
+
+    def brick_usage(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, Usage]]]:
+        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``."""
+        # A model that several sources know is told once by each: that changes no question asked.
+        every = (source.brick_usage(target_key, granularity) for source in self._sources)
+        return [each for found in every for each in found]
+
+    def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
+        """Those of ``keys`` that are known, in the order given."""
+        found: dict[str, Brick] = {}
+        for source in self._sources:
+            missing = [key for key in keys if key not in found]
+            found |= source.load_bricks(missing) if missing else {}
+        return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+
+    def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
+        """Results of those of ``keys`` that are settled on this target, in the order given."""
+        found: dict[str, Measurement | Failure] = {}
+        for source in self._sources:
+            missing = [key for key in keys if key not in found]
+            found |= source.results(target_key, missing) if missing else {}
+        return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+
+    def keys_in_states(self, target_key: str, factor: float) -> list[str]:
+        """Keys that a source has at references that differ by more than ``factor``."""
+        found = (source.keys_in_states(target_key, factor) for source in self._sources)
+        return sorted(set().union(*found))
+
+    def costs(self, target_key: str) -> dict[str, float]:
+        """Wall seconds, by key, of all that is measured on this target."""
+        found: dict[str, float] = {}
+        for source in reversed(self._sources):
+            found |= source.costs(target_key)
+        return found
+
+    def refuse_damage(self) -> None:
+        """Raise StoreError where a source is damaged."""
+        for source in self._sources:
+            source.refuse_damage()
+
+
+class Elsewhere(Union):
+    """What a source knows of other targets than one, of which it has only the plans.
+
+    Where something is to be measured on a target, what others measured on such a target is not in
+    its place.
+    """
+
+    def __init__(self, source: Reading, target_key: str) -> None:
+        super().__init__(source)
+        self._target_key = target_key
+
+    def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
+        """As of the source; none of the one target."""
+        return {} if target_key == self._target_key else super().results(target_key, keys)
+
+    def keys_in_states(self, target_key: str, factor: float) -> list[str]:
+        """As of the source; none of the one target."""
+        hidden = target_key == self._target_key
+        return [] if hidden else super().keys_in_states(target_key, factor)
+
+    def costs(self, target_key: str) -> dict[str, float]:
+        """As of the source; none of the one target."""
+        return {} if target_key == self._target_key else super().costs(target_key)
