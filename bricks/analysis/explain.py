@@ -154,7 +154,7 @@ class Explainer:
         found: Counter[str] = Counter()
         for name, usage in self._others.items():
             if name != plan.model:
-                found.update(usage.keys() & set(plan.keys))
+                found.update(set(usage) & set(plan.keys))
         return found
 
     def _faster(

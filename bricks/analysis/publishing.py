@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from bricks._version import __version__
+from bricks.backends import describe
 from bricks.errors import BricksError, StoreError
 from bricks.estimate.comparison import ComparisonFailure
+from bricks.graph.model import Model
 from bricks.samples.measurement import Measurement
 from bricks.session.bench import Bench
 from bricks.session.defaults import GRANULARITY
@@ -60,6 +62,20 @@ def refuse_busy(watch_s: float = 5.0, sleep: Callable[[float], None] = time.slee
             " again"
         )
     return cores
+
+
+def validated(bench: Bench, models: Sequence[Model]) -> Validated:
+    """Measure what is missing of models, whole ones too, and compare; see :class:`Validated`.
+
+    Raises :class:`NotQuiet` if something is missing and the host is busy.
+    """
+    runs = bench.store.results(bench.target.key, [model.digest for model in models])
+    if (
+        len(runs) < len({model.digest for model in models})
+        and describe(bench.runtime.backend).timed
+    ):
+        refuse_busy()
+    return Validated.of(bench, bench.compare(models))
 
 
 @dataclass(frozen=True, slots=True)

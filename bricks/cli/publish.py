@@ -53,8 +53,7 @@ def publish(
 
     Takes a quarter of an hour for each number of threads. Example: bricks cache publish
     """
-    from bricks.analysis.publishing import Validated, publish, refuse_busy
-    from bricks.backends import describe
+    from bricks.analysis.publishing import publish, validated
     from bricks.session.bench import Bench
     from bricks.zoo import entries
 
@@ -62,17 +61,14 @@ def publish(
     if not into.is_dir():
         raise UsageError(f"{into}: there is no such folder: make it first")
     names = models or [entry.name for entry in entries()]
-    if describe(runtime).timed:
-        refuse_busy()
-    validated = []
+    found = []
     with terminal_progress() as progress:
         for number in numbers:
             with Bench(
                 cache, runtime=runtime, threads=number, published=False, progress=progress
             ) as bench:
-                compared = bench.compare([bench.read(name) for name in names])
-                validated.append(Validated.of(bench, compared))
-    entry = publish(cache, validated, into)
+                found.append(validated(bench, [bench.read(name) for name in names]))
+    entry = publish(cache, found, into)
     size = (into / entry.file).stat().st_size
     if json:
         print_json({"folder": str(into), "bytes": size, **entry.to_json()})

@@ -252,6 +252,43 @@ class Transfer:
         return self.own.scale(features)
 
 
+# How much faster or slower a system is than others, if nothing is measured there: the standard
+# deviation of a logarithm, so that about one system in twenty is beyond half to double.
+_UNKNOWN = 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """Predicts bricks of a target on which too little is measured, from other targets alone.
+
+    Used as a :class:`Predictor` is. Each brick is expected to take as long as on the others; by how
+    much this target differs is unknown, and common to all bricks.
+    """
+
+    _others: Sequence[SourceTarget]
+    bias: float = _UNKNOWN
+
+    @property
+    def target_keys(self) -> tuple[str, ...]:
+        """The other targets."""
+        return tuple(other.target_key for other in self._others)
+
+    def predict(self, features: Mapping[str, BrickFeatures]) -> dict[str, Prediction]:
+        """The latency of each brick, by the keys of ``features``."""
+        if not features:
+            return {}
+        seen = _Seen.of(features, self._others)
+        sds = np.sqrt(_noise(seen, seen.middle))
+        return {
+            key: Prediction(math.exp(log), float(sd))
+            for key, log, sd in zip(features, seen.middle, sds, strict=True)
+        }
+
+    def scale(self, features: BrickFeatures) -> float:
+        """Predictions of all bricks are as good as expected."""
+        return 1.0
+
+
 def _both(one: Prediction, other: Prediction) -> Prediction:
     """Combine two predictions of one brick, whose errors are correlated."""
     weight = 1.0 / (1.0 + (one.log_sd / other.log_sd) ** 2)  # of the first

@@ -102,6 +102,7 @@ class Estimator:
         if predictions.of:
             model = self.latency_model(target)
             predictions = model.predictions_in(state_s, plan.keys, predictions)
+            results = {**model.borrowed_calls(), **results}
         states = self.states(plan, results, predictions, state_s, target)
         return Basis(plan, results, predictions, construction, state_s, states)
 

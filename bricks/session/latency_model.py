@@ -17,6 +17,7 @@ from bricks.decompose.plan import Brick, Decomposition, Usage
 from bricks.measure.state_panel import learn_states
 from bricks.predict.defaults import MIN
 from bricks.predict.prediction import Predictions
+from bricks.samples.call_overhead import PROBES
 from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_correction import StateCorrection
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from bricks.predict.observations import Observations
     from bricks.predict.planner import Belief
     from bricks.predict.predictor import Predictor
-    from bricks.predict.transfer import SourceTarget, Transfer
+    from bricks.predict.transfer import Borrowed, SourceTarget, Transfer
 
 # From this many measured bricks on, a target's own measurements suffice.
 WELL_KNOWN = 300
@@ -112,13 +113,13 @@ class LatencyModel:
         return self._missing_count
 
     def predictions(self, keys: Collection[str], state_s: float | None = None) -> Predictions:
-        """Predictions for the unresolved ``keys``; empty if too few bricks are measured.
+        """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
         They are for the machine state ``state_s``, if predictions for any state can be made, and
         else, as by default, for the state in which most is measured.
         """
         wanted = sorted(set(keys) - self.resolved(keys))
-        predictor = self.learned() if wanted else None
+        predictor = (self.learned() or self.borrowed()) if wanted else None
         if predictor is None:
             return Predictions()
         if state_s is None or self._observations is None:
@@ -185,6 +186,29 @@ class LatencyModel:
             found = [each.as_source() for each in known]
             self._sources = [each for each in found if each is not None]
         return self._sources
+
+    def borrowed(self) -> Borrowed | None:
+        """What other targets tell about this one, if too little is measured here to learn from.
+
+        Preferably those that differ in the system alone.
+        """
+        if self.learned() is not None or not self.others:
+            return None
+        from bricks.predict.transfer import Borrowed
+
+        runtimes = {target.key: target.runtime for target in self._store.targets()}
+        mine = runtimes.get(self._target)
+        alike = [o for o in self.others if runtimes.get(o.target_key) == mine]
+        return Borrowed(alike or self.others)
+
+    def borrowed_calls(self) -> dict[str, Measurement | Failure]:
+        """What a call costs on a target of which predictions are borrowed; else nothing."""
+        borrowed = self.borrowed()
+        for key in () if borrowed is None else borrowed.target_keys:
+            found = self._store.results(key, [*PROBES.values()])
+            if all(isinstance(found.get(probe), Measurement) for probe in PROBES.values()):
+                return found
+        return {}
 
     def as_source(self) -> SourceTarget | None:
         """This target's data as a source for another target; None if there are too few."""

@@ -72,7 +72,8 @@ def environment(**changes: str) -> dict[str, str]:
     """This process's environment, without what others may have set for bricks."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("BRICKS_")}
     paths = [str(ROOT), kept.get("PYTHONPATH", "")]
-    return {**kept, "PYTHONPATH": os.pathsep.join(p for p in paths if p), **changes}
+    kept |= {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    return {**kept, "BRICKS_PUBLISHED": os.devnull, **changes}
 
 
 @contextmanager

@@ -1,0 +1,253 @@
+"""Published measurements answer where the user's cache has nothing, and never get into it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from commands import Here
+from factories import branching_net, conv_net, mlp, save
+
+import bricks.session.bench
+from bricks import Bench, StoreError
+from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy
+from bricks.estimate.estimate import Estimate
+from bricks.samples.measurement import Measurement
+from bricks.store import Published, Store
+from bricks.store.published import INDEX, read_index
+from bricks.system import System, fingerprint
+
+HOME = fingerprint()
+BIG = replace(HOME, name="big", identity={**HOME.identity, "logical_cpus": 97})
+NETS = {"conv": conv_net(), "mlp": mlp(), "branching": branching_net()}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {name: save(proto, folder, f"{name}.onnx") for name, proto in NETS.items()}
+
+
+def made(folder: Path, models: dict[str, Path], system: System, *names: str) -> Path:
+    """A folder in which a system published what it measured of some models."""
+    place = folder / "published"
+    place.mkdir(parents=True, exist_ok=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bricks.session.bench, "fingerprint", lambda: system)
+        with Bench(folder / "own", runtime="fake", threads=1) as bench:
+            compared = bench.compare([bench.read(models[name]) for name in names])
+            validated = Validated.of(bench, compared)
+    publish(folder / "own", [validated], place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def by_big(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) -> Path:
+    return made(tmp_path_factory.mktemp("big"), models, BIG, "conv", "mlp")
+
+
+@pytest.fixture
+def place(by_big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what a big system published, from where commands take it."""
+    folder = tmp_path / "published"
+    shutil.copytree(by_big, folder)
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(folder))
+    return folder
+
+
+def test_a_system_that_nobody_has_here_is_predicted_from_what_it_published(
+    here: Here, place: Path, models: dict[str, Path], by_big: Path
+) -> None:
+    done = here("predict", models["conv"], "--system", "big", "--threads", 1, "--json")
+    assert (done.status, done.err) == (0, "")
+    (row,) = done.json["models"]
+    assert done.json["system"]["name"] == "big"
+    assert row["measured_share"] == 1
+    with Store.open(by_big.parent / "own") as store:
+        (target,) = store.targets()
+        whole = store.results(target.key, [digest_of(models["conv"])])
+    (measured,) = whole.values()
+    assert isinstance(measured, Measurement)
+    assert row["estimate_s"] == pytest.approx(measured.latency_s(), rel=0.01)
+
+
+def digest_of(path: Path) -> str:
+    with Bench(path.parent / "digests", runtime="fake") as bench:
+        return bench.read(path).digest
+
+
+def test_nothing_published_gets_into_the_cache(
+    here: Here, place: Path, models: dict[str, Path]
+) -> None:
+    here("predict", models["conv"], "--system", "big", "--threads", 1)
+    here("advise", models["conv"], "--slo", "1s", "--system", "big")
+    with Store.open(here.cache) as store:
+        assert [t.system.name for t in store.targets() if t.system.name == "big"] == []
+        assert store.stats().measurements == 0
+
+
+def test_systems_lists_what_is_published(here: Here, place: Path) -> None:
+    done = here("systems", "--json", runtime=None)
+    (row,) = done.json["systems"]
+    assert (row["name"], row["published"], row["this_host"]) == ("big", True, False)
+    assert [runtime["published"] for runtime in row["runtimes"]] == [True]
+    assert "big" in here("systems", runtime=None).out
+    assert not here.cache.exists()
+
+
+def test_own_measurements_are_no_published_ones(
+    here: Here, place: Path, models: dict[str, Path]
+) -> None:
+    here("measure", models["mlp"])
+    rows = here("systems", "--json", runtime=None).json["systems"]
+    assert {row["name"]: row["published"] for row in rows} == {"big": True, HOME.name: False}
+
+
+def test_advice_covers_published_systems_and_this_one(
+    here: Here, place: Path, models: dict[str, Path]
+) -> None:
+    here("measure", models["conv"])
+    done = here("advise", models["conv"], "--slo", "1s", "--json")
+    assert {row["system"] for row in done.json["answers"]} == {HOME.name, "big"}
+    assert here("diff", "big", HOME.name, models["conv"], runtime=None).status == 0
+    assert here("explain", models["conv"], "--system", "big", "--threads", 1).status == 0
+
+
+def test_on_a_host_of_the_same_kind_own_measurements_win(
+    here: Here, place: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: BIG)
+    with Bench(here.cache, runtime="fake", threads=1) as bench:
+        model = bench.read(models["conv"])
+        before = bench.predict(model, measure=False)
+        assert isinstance(before, Estimate)
+        assert bench.store.stats().measurements == 0
+        done = bench.measure([model])
+        assert done.new_bricks == done.bricks > 0  # what others measured is not measured here
+        own = bench.store.results(bench.target.key, bench.plan(model).keys)
+        known = bench.known.results(bench.target.key, bench.plan(model).keys)
+        assert known == own
+        alone = bench.compare([bench.read(models["mlp"])])
+        assert alone.new_models == 1
+    with Bench(here.cache.parent / "none", runtime="fake", threads=1, published=False) as bench:
+        assert not isinstance(bench.predict(bench.read(models["conv"]), measure=False), Estimate)
+
+
+def test_a_file_that_was_changed_is_left_out_by_name_and_the_rest_serves(
+    here: Here, place: Path, models: dict[str, Path], tmp_path: Path
+) -> None:
+    small = replace(HOME, name="small", identity={**HOME.identity, "logical_cpus": 98})
+    other = made(tmp_path / "other", models, small, "conv")
+    (entry,) = read_index(other)
+    shutil.copy(other / entry.file, place)
+    data = json.loads((place / INDEX).read_text(encoding="utf-8"))
+    data["files"].append(entry.to_json())
+    (place / INDEX).write_text(json.dumps(data), encoding="utf-8")
+    assert len(here("systems", "--json", runtime=None).json["systems"]) == 2
+    content = (place / entry.file).read_bytes()
+    (place / entry.file).write_bytes(content[:-40])
+    done = here("systems", "--json", runtime=None)
+    assert [row["name"] for row in done.json["systems"]] == ["big"]
+    assert done.status == 0
+    assert f"{entry.file} is not as it was published" in done.err
+    assert here("predict", models["conv"], "--system", "big", "--threads", 1).status == 0
+    refused = here("predict", models["conv"], "--system", "small", "--threads", 1)
+    assert refused.status != 0
+    assert entry.file in refused.err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "bricks-published", "version": 2}, "has version 2 of its format"),
+        ({"name": "recipes", "version": 1}, "is damaged"),
+    ],
+)
+def test_an_index_of_another_format_is_left_out_by_name(
+    here: Here, place: Path, models: dict[str, Path], change: dict[str, object], said: str
+) -> None:
+    data = json.loads((place / INDEX).read_text(encoding="utf-8"))
+    (place / INDEX).write_text(json.dumps(data | {"format": change}), encoding="utf-8")
+    done = here("systems", "--json", runtime=None)
+    assert done.json["systems"] == []
+    assert f"{INDEX} {said}" in done.err
+    assert here("measure", models["mlp"]).status == 0
+
+
+def test_a_file_of_a_later_format_is_left_out_by_name(place: Path) -> None:
+    (entry,) = read_index(place)
+    lines = gzip.decompress((place / entry.file).read_bytes()).replace(
+        b'"version":1', b'"version":2', 1
+    )
+    content = gzip.compress(lines)
+    (place / entry.file).write_bytes(content)
+    data = json.loads((place / INDEX).read_text(encoding="utf-8"))
+    data["files"][0]["sha256"] = hashlib.sha256(content).hexdigest()
+    (place / INDEX).write_text(json.dumps(data), encoding="utf-8")
+    published = Published(place)
+    published.check()
+    assert published.targets() == []
+    (problem,) = published.problems
+    assert f"{entry.file} has version 2 of its format" in problem
+
+
+def test_publishing_again_replaces_the_file_and_keeps_other_systems(
+    by_big: Path, tmp_path: Path, models: dict[str, Path]
+) -> None:
+    shutil.copytree(by_big.parent, tmp_path / "again")
+    before = read_index(tmp_path / "again" / "published")
+    place = made(tmp_path / "again", models, BIG, "conv", "mlp", "branching")
+    (entry,) = read_index(place)
+    assert entry.file == before[0].file
+    assert entry.sha256 != before[0].sha256
+    (facts,) = entry.about["targets"].values()
+    assert facts["models"] == 3
+    assert facts["max_abs_error"] < 0.05
+    assert {path.name for path in place.iterdir()} == {INDEX, entry.file}
+
+
+def test_the_same_measurements_give_the_same_file(by_big: Path, tmp_path: Path) -> None:
+    place = tmp_path / "published"
+    shutil.copytree(by_big, place)
+    (before,) = read_index(place)
+    again = publish(by_big.parent / "own", [], place)
+    assert again == before
+
+
+def test_a_published_file_is_a_results_file_that_a_cache_takes_in(here: Here, place: Path) -> None:
+    (entry,) = read_index(place)
+    done = here.plain("cache", "import", place / entry.file, "--json", "--cache", here.cache)
+    assert done.status == 0
+    assert done.json["measurements"] > 0
+
+
+def test_a_system_measured_with_other_threads_is_named_with_them(
+    here: Here, place: Path, models: dict[str, Path]
+) -> None:
+    done = here("predict", models["conv"], "--system", "big", "--json")
+    assert done.json["runtime"]["threads"] == 1  # the only one there
+    refused = here("predict", models["conv"], "--system", "big", "--threads", 3)
+    assert refused.status == 2
+    assert "no measurements with fake, 3 threads" in refused.complaint
+
+
+def test_a_cache_with_nothing_to_publish_is_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "empty"), pytest.raises(StoreError, match="of one system"):
+        publish(tmp_path / "empty", [], tmp_path)
+
+
+def test_a_busy_host_is_refused() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        with pytest.raises(NotQuiet, match="processors busy"):
+            refuse_busy(0.5)
+    finally:
+        process.kill()
+        process.wait()
