@@ -16,7 +16,7 @@ from bricks.cli.options import (
     read_all,
     takes_options,
 )
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.verbosity import Verbosity, verbosity
@@ -45,8 +45,9 @@ def predict(
     """Predict how fast models run, from measurements of their bricks.
 
     Bricks without a measurement are measured first; or predicted, where there are enough to learn
-    from and --no-measure, --effort or --budget say so. With --verbose, also how much memory the
-    models need, which takes no measurement. Example: bricks predict resnet50 --threads 2
+    from and --no-measure, --effort or --budget say so. On a new host, the answer by published
+    measurements comes first. With --verbose, also how much memory the models need, which takes no
+    measurement. Example: bricks predict resnet50 --threads 2
     """
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
@@ -56,7 +57,10 @@ def predict(
         if system is None:
             models = decomposed(bench, models)
             if not no_measure:
-                bench.measure(_decomposable(bench, models))
+                found = _decomposable(bench, models)
+                if not options.json:
+                    _answer_at_once(bench, found)
+                bench.measure(found)
         remedies = Remedies.on(target, bench.target, "predict", options)
         answers = [_row(bench, model, target, remedies, words) for model in models]
     rows = [row for row, _ in answers]
@@ -79,6 +83,32 @@ def predict(
         if detailed:
             show(*(line for row in rows for line in memory_remarks(row)))
     finish(row["error"] for row in rows if row["error"] is not None)
+
+
+# Answers before anything is measured: more than these would be slower than some measurements.
+_AT_ONCE = 3
+
+
+def _answer_at_once(bench: Bench, models: Sequence[Model]) -> None:
+    """On a host where nothing was measured yet, say what is known from others before measuring.
+
+    Later there are measurements of this host, and to learn from them takes longer than a few more.
+    Nothing is said where nothing is known.
+    """
+    from bricks.estimate.estimate import Estimate
+    from bricks.report.tables import seconds
+
+    if bench.store.costs(bench.target.key):
+        return
+    for model in models[:_AT_ONCE]:
+        with suppress(BricksError):  # said where it is measured
+            estimate = bench.predict(model, measure=False)
+            if isinstance(estimate, Estimate):
+                remark(
+                    f"{model.name}: {seconds(estimate.estimate_s)}"
+                    f" ({seconds(estimate.low_s)} … {seconds(estimate.high_s)}) by measurements of"
+                    " others; measuring it here"
+                )
 
 
 _FIGURES = (

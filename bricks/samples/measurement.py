@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
 from bricks.samples.statistics import median
@@ -22,7 +23,7 @@ DISTURBED_SHARE = 0.02
 _MIN = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what follows from the samples is asked for many times
 class Round:
     """One round's raw latencies in seconds, without warm-ups, and the conditions during the round.
 
@@ -43,7 +44,7 @@ class Round:
         waited = self.waited_share is not None and self.waited_share > DISTURBED_SHARE
         return waited or not same_state(self.reference_s, self.reference_end_s)
 
-    @property
+    @cached_property
     def latency_s(self) -> float:
         """The median of its samples, without outliers caused by outside interference.
 
@@ -61,7 +62,7 @@ class Round:
         return (self.reference_s + self.reference_end_s) / 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, as rounds
 class Measurement:
     """Raw latencies of a brick, model or probe on a target, round by round.
 
@@ -77,13 +78,13 @@ class Measurement:
         """All samples in seconds, in the order in which they were taken."""
         return tuple(s for r in self.rounds for s in r.samples)
 
-    @property
+    @cached_property
     def quiet_rounds(self) -> tuple[Round, ...]:
         """The undisturbed rounds, or all if those are too few."""
         quiet = tuple(r for r in self.rounds if not r.disturbed)
         return quiet if len(quiet) >= min(_MIN, len(self.rounds)) else self.rounds
 
-    @property
+    @cached_property
     def state_s(self) -> float | None:
         """The machine state in which most of the rounds were taken."""
         return dominant_state(r.state_s for r in self.quiet_rounds)
@@ -104,9 +105,16 @@ class Measurement:
         """The median over the rounds in use: the samples of one round are not independent."""
         return median([r.latency_s for r in self.used_rounds(state_s)])
 
+    @cached_property
+    def _by_state(self) -> dict[float | None, tuple[Round, ...]]:
+        return {}
+
     def _near(self, state_s: float | None) -> tuple[Round, ...]:
         wanted_s = self.state_s if state_s is None else state_s
-        return tuple(r for r in self.quiet_rounds if same_state(r.state_s, wanted_s))
+        if wanted_s not in self._by_state:
+            near = (r for r in self.quiet_rounds if same_state(r.state_s, wanted_s))
+            self._by_state[wanted_s] = tuple(near)
+        return self._by_state[wanted_s]
 
     def _enough(self, rounds: tuple[Round, ...]) -> bool:
         return len(rounds) >= min(_MIN, len(self.quiet_rounds))

@@ -251,3 +251,34 @@ def test_a_busy_host_is_refused() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def well_known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a system published enough to learn from."""
+    return made(tmp_path_factory.mktemp("well"), {"zoo": Path("squeezenet")}, BIG, "zoo")
+
+
+def test_on_a_new_host_what_others_measured_is_said_before_measuring(
+    here: Here, well_known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(well_known))
+    done = here("predict", "squeezenet")
+    first, *_ = done.err.splitlines()
+    assert first.startswith("bricks: squeezenet: ")
+    assert first.endswith("by measurements of others; measuring it here")
+    assert here("predict", "shufflenet").err == ""  # from here on, this host speaks for itself
+
+
+def test_a_host_without_measurements_borrows_those_of_others_with_a_wide_interval(
+    here: Here, well_known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("predict", "squeezenet", "--threads", 1, "--no-measure", "--json")
+    assert here(*words).json["models"][0]["estimate_s"] is None
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(well_known))
+    (row,) = here(*words).json["models"]
+    assert row["measured_share"] == 0
+    assert row["low_s"] < 0.6 * row["estimate_s"]
+    assert row["high_s"] > 1.4 * row["estimate_s"]
+    there = here(*words, "--system", "big").json["models"][0]
+    assert row["estimate_s"] == pytest.approx(there["estimate_s"], rel=0.05)
