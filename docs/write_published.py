@@ -37,7 +37,8 @@ measured. Published files are read where they lie, and nothing of them gets into
 
 ENDING = """\
 
-*Disturbed* is the share of rounds in which other work delayed the threads or the machine changed
+Written by `docs/write_published.py` from the index that `bricks cache publish` writes. *Disturbed*
+is the share of rounds in which other work delayed the threads or the machine changed
 its speed; such rounds do not count. *Noise* is the median difference between two halves of the runs
 of one model. *Inside* is the share of models whose run lies in the interval of their estimate.
 Every model was run whole beside its bricks, and errors are |estimate / run - 1|.

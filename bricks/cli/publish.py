@@ -28,7 +28,10 @@ Runtime = Annotated[
 Models = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[MODEL]…", autocompletion=completion.models, show_default="the whole zoo"
+        metavar="[MODEL]…",
+        autocompletion=completion.models,
+        show_default="the whole zoo",
+        help="Models, by name, file or folder.",
     ),
 ]
 OwnCache = Annotated[

@@ -125,7 +125,7 @@ class Plans:
         bricks = self._bricks_of(plan)
         if len(bricks) != len(plan.keys):
             return None
-        _logger.info("%s: its plan is known, bricks: %d", model.name, len(bricks))
+        _logger.info("%s: its plan is in the cache, bricks: %d", model.name, len(bricks))
         found = Decomposition(plan, bricks, wall_s)
         if self._load(model, self._target, self._store) is None:
             self.keep(found)  # what is measured belongs to a plan in the same cache
