@@ -6,8 +6,9 @@ Needs a cache whose rounds were taken in two states on one target (`bricks compa
 that has two, see docs/measuring.md). Bricks that were measured in both are corrected from each to
 the other, and compared with what was measured there. Constants were chosen on the first half of the
 families, every second one in alphabetical order; tables are of the other half, which was seen while
-the model was built, so that its figures are somewhat optimistic. A few dozens of the first half's
-bricks, over kernels and sizes, stand for the panel (`measure/state_panel.py`).
+the model was built, so that its figures are somewhat optimistic. Where the cache lacks the panel
+(`measure/state_panel.py`), a few dozens of the first half's bricks, over kernels and sizes, stand
+for it.
 
 Models of which at least half was measured in a state that they were not run in are recomposed from
 that, and compared with their runs.
@@ -29,6 +30,7 @@ from bricks import Bench, Measurement
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import recompose, state_of
+from bricks.measure.state_panel import panel_keys
 from bricks.predict.features import extract_features
 from bricks.report.tables import number, percent
 from bricks.samples.call_overhead import PROBES
@@ -52,7 +54,7 @@ _SIZES = (0, 5, 20, 100, 500, 2000, math.inf)
 class Data:
     """A cache in two states, ``fast_s`` and ``slow_s`` of the reference.
 
-    ``half`` is 0 or 1 for each brick and model, by its (first) family.
+    ``half`` is 0 or 1 for each brick and model, by its (first) family; the panel's have none.
     """
 
     plans: Mapping[str, Plan]
@@ -71,7 +73,7 @@ class Data:
         return [
             key
             for key in sorted(self.facts)
-            if self.half[key] == half
+            if self.half.get(key) == half
             and self.only(key, self.fast_s) is not None
             and self.only(key, self.slow_s) is not None
         ]
@@ -109,15 +111,24 @@ def read(bench: Bench) -> Data:
         half[name] = half_of[families[name]]
     keys = sorted({key for plan in plans.values() for key in plan.keys})
     digests = [plan.digest for plan in plans.values()]
-    found = bench.store.results(bench.target.key, [*keys, *PROBES.values(), *digests])
+    wanted = [*keys, *panel_keys(), *PROBES.values(), *digests]
+    found = bench.store.results(bench.target.key, wanted)
     results = {key: m for key, m in found.items() if isinstance(m, Measurement)}
     met = states(r.state_s for m in results.values() for r in m.quiet_rounds)
     if len(met) < 2 or met[0] is None or met[1] is None:
         raise SystemExit("all rounds of this cache were taken in one state of the machine")
-    bricks = bench.store.load_bricks(keys)
+    bricks = bench.store.load_bricks([*keys, *panel_keys()])
     facts = {key: extract_features(brick).size_facts for key, brick in bricks.items()}
     fast_s, slow_s = sorted(met[:2])  # type: ignore[type-var]
     return Data(plans, results, facts, half, fast_s, slow_s)  # type: ignore[arg-type]
+
+
+def panel_of(data: Data) -> list[str]:
+    """The panel, if the cache has all of it in both states; else bricks that stand for it."""
+    known = [key for key in panel_keys() if data.only(key, data.fast_s) is not None]
+    if all(data.only(key, data.slow_s) is not None for key in known) and len(known) == _PANEL:
+        return known
+    return stand_in(data, data.in_both(0))
 
 
 def stand_in(data: Data, keys: Sequence[str]) -> list[str]:
@@ -207,7 +218,7 @@ def _figures(found: Sequence[Corrected]) -> list[str]:
 def methods_table(data: Data) -> Iterator[str]:
     """A row for each method and data to learn from."""
     first, second = data.in_both(0), data.in_both(1)
-    panel = stand_in(data, first)
+    panel = panel_of(data)
     methods: dict[str, Method] = {
         "not corrected": none,
         "by latency, from the panel": ByLatency(data, panel),
@@ -225,7 +236,7 @@ def methods_table(data: Data) -> Iterator[str]:
 
 def kernels_table(data: Data) -> Iterator[str]:
     """Errors by kernel and by latency, before and after, both learned from the panel."""
-    second, panel = data.in_both(1), stand_in(data, data.in_both(0))
+    second, panel = data.in_both(1), panel_of(data)
     before = corrected(data, second, ByLatency(data, panel))
     after = corrected(data, second, by_model(data, panel))
     groups: dict[str, list[int]] = defaultdict(list)
