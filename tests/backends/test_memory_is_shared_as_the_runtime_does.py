@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from resident import peak_bytes, return_large
 from tiers import one_in
 
 from bricks.backends.onnxruntime.inplace import OVERWRITES, VIEWS
@@ -93,22 +92,9 @@ def _peak(nodes: list[onnx.NodeProto], constants: Mapping[str, np.ndarray], out:
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     session = ort.InferenceSession(model.SerializeToString(), options)
-    libc = ctypes.CDLL(None)
-    libc.mallopt(-3, 1 << 20)  # what is large goes back to the system at once
-    gc.collect()
-    libc.malloc_trim(0)
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
-    except OSError as exc:
-        pytest.skip(f"this system does not let a process reset its peak: {exc}")
-    before = _status("VmRSS")
-    session.run(None, {"in": np.full((1, 1, 1, 1), 0.3, np.float32)})
-    return round((_status("VmHWM") - before) / MIB)
-
-
-def _status(name: str) -> float:
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+    return_large()
+    given = {"in": np.full((1, 1, 1, 1), 0.3, np.float32)}
+    return round(peak_bytes(partial(session.run, None, given)) / (MIB << 20))
 
 
 # Only there can a peak be reset between two operators; the rules are the same everywhere.

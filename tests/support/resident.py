@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,8 +53,7 @@ def observe(case: Case) -> Observed:
     options.log_severity_level = 4
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
-    libc = ctypes.CDLL(None)
-    libc.mallopt(-3, 64 << 10)  # what is large goes back to the system at once
+    return_large()
     session = ort.InferenceSession(proto.SerializeToString(), options)
     given = {
         i.name: ort.OrtValue.ortvalue_from_numpy(_input(case, i.name)) for i in proto.graph.input
@@ -71,16 +70,25 @@ def observe(case: Case) -> Observed:
         return found
 
     types = [_type(value.numpy()) for value in run()]
+    return Observed(_brick(proto, types), peak_bytes(run) - sum(t.size_bytes for t in types))
+
+
+def return_large() -> None:
+    """Let memory that is large go back to the system as soon as it is freed."""
+    ctypes.CDLL(None).mallopt(-3, 64 << 10)
+
+
+def peak_bytes(run: Callable[[], object]) -> int:
+    """By how much this process's memory rises at most while it runs something."""
     gc.collect()
-    libc.malloc_trim(0)
+    ctypes.CDLL(None).malloc_trim(0)
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
     except OSError as exc:
         pytest.skip(f"this system does not let a process reset its peak: {exc}")
     before = _status("VmRSS")
     run()
-    peak = _status("VmHWM") - before
-    return Observed(_brick(proto, types), peak - sum(t.size_bytes for t in types))
+    return _status("VmHWM") - before
 
 
 def _model(case: Case) -> onnx.ModelProto:
