@@ -51,7 +51,8 @@ class Explainer:
     target: Target | None = None
     measure: bool = False
     _peaks: Peaks | None = field(default=None, init=False)
-    _others: Mapping[str, Collection[str]] | None = field(default=None, init=False)
+    _models: Mapping[str, Collection[str]] | None = field(default=None, init=False)
+    _holders: Counter[str] = field(default_factory=Counter, init=False)
     _fastest: dict[tuple[object, ...], BestImplementation] | None = field(default=None, init=False)
     _calls_s: dict[str, float] = field(default_factory=dict, init=False)
 
@@ -148,14 +149,12 @@ class Explainer:
 
     def _models_with(self, plan: Plan) -> Counter[str]:
         """The number of other models in the cache that have each brick, on this target."""
-        if self._others is None:
+        if self._models is None:
             cut = str(self.bench.granularity)
-            self._others = dict(self.bench.known.brick_usage(self._target.key, cut))
-        found: Counter[str] = Counter()
-        for name, usage in self._others.items():
-            if name != plan.model:
-                found.update(set(usage) & set(plan.keys))
-        return found
+            self._models = dict(self.bench.known.brick_usage(self._target.key, cut))
+            self._holders = Counter(key for used in self._models.values() for key in used)
+        itself = self._models.get(plan.model, ())
+        return Counter({key: self._holders[key] - (key in itself) for key in plan.keys})
 
     def _faster(
         self, plan: Plan, estimate: Estimate | IncompleteEstimate

@@ -11,6 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from scipy.sparse import csr_array
+
 from bricks.decompose.plan import Plan
 
 
@@ -39,32 +42,24 @@ class Similarity:
         the four ways to join two groups, the one with the most similar ends in the middle is taken.
         """
         groups = [[i] for i in range(len(self.models))]
-        between = [list(row) for row in self.grid]
-        alive = list(range(len(groups)))
-        while len(alive) > 1:
-            a, b = max(
-                ((i, j) for n, i in enumerate(alive) for j in alive[n + 1 :]),
-                key=lambda pair: between[pair[0]][pair[1]],  # the first of equals
-            )
+        between = np.array(self.grid, float).reshape(len(groups), len(groups))
+        np.fill_diagonal(between, -np.inf)
+        first = 0
+        for _ in groups[1:]:
+            # The first of equals; since both halves of the matrix are equal, a < b.
+            a, b = map(int, np.unravel_index(between.argmax(), between.shape))
             sizes = len(groups[a]), len(groups[b])
-            for c in alive:
-                mean = (sizes[0] * between[a][c] + sizes[1] * between[b][c]) / sum(sizes)
-                between[a][c] = between[c][a] = mean
+            between[a] = (sizes[0] * between[a] + sizes[1] * between[b]) / sum(sizes)
+            between[:, a] = between[a]
+            between[b] = between[:, b] = between[a, a] = -np.inf
             groups[a] = self._side_by_side(groups[a], groups[b])
-            alive.remove(b)
-        return groups[alive[0]] if alive else []
+            first = a
+        return groups[first] if groups else []
 
     def _side_by_side(self, first: list[int], second: list[int]) -> list[int]:
         ways = [(f, s) for f in (first, first[::-1]) for s in (second, second[::-1])]
         left, right = max(ways, key=lambda way: self.grid[way[0][-1]][way[1][0]])
         return [*left, *right]
-
-
-def jaccard(a: Collection[str], b: Collection[str]) -> float:
-    """Size of the intersection over size of the union; two empty sets are equal, hence 1."""
-    first, second = set(a), set(b)
-    either = len(first | second)
-    return len(first & second) / either if either else 1.0
 
 
 def similarity(plans: Sequence[Plan]) -> Similarity:
@@ -75,5 +70,22 @@ def similarity(plans: Sequence[Plan]) -> Similarity:
         models=tuple(plan.model for plan in plans),
         bricks=tuple(map(len, sets)),
         shared=tuple(sum(held[key] > 1 for key in own) for own in sets),
-        grid=tuple(tuple(jaccard(a, b) for b in sets) for a in sets),
+        grid=tuple(map(tuple, jaccard(sets).tolist())),
     )
+
+
+def jaccard(sets: Sequence[Collection[str]]) -> np.ndarray:
+    """Size of the intersection over that of the union, of every two of ``sets``, row by row.
+
+    Two empty sets are equal, hence 1.
+    """
+    sets = [frozenset(own) for own in sets]
+    number = {key: n for n, key in enumerate(dict.fromkeys(key for own in sets for key in own))}
+    columns = [number[key] for own in sets for key in own]
+    sizes = np.array([len(own) for own in sets], int)
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    shape = len(sets), max(1, len(number))
+    holds = csr_array((np.ones(len(columns), int), columns, ends), shape=shape)
+    both = (holds @ holds.T).toarray()
+    either = sizes[:, None] + sizes - both
+    return np.where(either > 0, both / np.maximum(either, 1), 1.0)

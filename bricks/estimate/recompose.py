@@ -132,7 +132,7 @@ def latencies(
     parts, predicted = _parts(plan, results), _predicted_parts(plan, results, predictions)
     if state_s is None:
         state_s = state_of(plan, results, predictions=predictions)
-    correction = StateCorrection(parts.values(), state_s, states)
+    correction = StateCorrection(parts.values(), state_s, states, predicted.values())
     factors = {key: correction.factor(m) for key, m in (parts | predicted).items()}
     spreads = _spreads(parts, correction, factors)
     means = predictions.factors({key: plan.counts[key] for key in predicted})

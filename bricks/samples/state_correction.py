@@ -59,7 +59,7 @@ class StateCorrection:
     """Corrects to the machine state ``state_s``, as far as ``measurements`` have shown changes.
 
     With ``model``, as that model says, which was learned from more. No correction is applied where
-    a state is None.
+    a state is None. ``others`` will be corrected too: nothing is learned from them.
     """
 
     def __init__(
@@ -67,10 +67,12 @@ class StateCorrection:
         measurements: Iterable[Measurement],
         state_s: float | None,
         model: StateModel | None = None,
+        others: Iterable[Measurement] = (),
     ) -> None:
         self._state_s = state_s
         # All at once as soon as one is needed: learning and predicting take a while.
         self._waiting = [] if state_s is None else list(measurements)
+        self._others = [] if state_s is None else list(others)
         self._model = model
         self._powers: dict[tuple[str, float, float], Power] = {}
 
@@ -132,9 +134,9 @@ class StateCorrection:
         if place not in self._powers:
             if self._model is None:
                 self._model = StateModel(self._waiting)
-            known = [m for m in self._waiting if m.state_s is not None]
+            known = [m for m in (*self._waiting, *self._others) if m.state_s is not None]
             places = [place, *map(self._place, known)]
-            self._waiting = []
+            self._waiting, self._others = [], []
             self._powers.update(
                 zip(places, self._model.powers(*zip(*places, strict=True)), strict=True)
             )

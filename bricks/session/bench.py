@@ -137,7 +137,7 @@ class Bench:
 
     def _note_measured(self, remeasured: Collection[str]) -> None:
         for estimator in {self._estimator, self._measured_estimator}:
-            estimator.latency_model(self.target).invalidate(remeasured)
+            estimator.note_measured(self.target, remeasured)
 
     def _worker_settings(self, info: BackendInfo) -> WorkerSettings:
         options = self.options

@@ -14,7 +14,7 @@ from bricks.estimate.recompose import Basis, Results, all_known_in, state_of
 from bricks.estimate.schedule import Construction
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import PROBES
-from bricks.samples.measurement import Measurement
+from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_model import StateModel
 from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options
@@ -44,6 +44,8 @@ class Estimator:
         self._timed = timed
         self._decomposed = decomposed
         self._latency_models: dict[str, LatencyModel] = {}  # by target
+        # By target: models share most of their bricks, and decoding samples takes longest.
+        self._settled: dict[str, dict[str, Measurement | Failure]] = {}
 
     def latency_model(self, target: Target) -> LatencyModel:
         """The latency model of bricks on ``target``."""
@@ -55,10 +57,21 @@ class Estimator:
     def forget(self) -> None:
         """Learn again at the next request: the store has changed."""
         self._latency_models.clear()
+        self._settled.clear()
+
+    def note_measured(self, target: Target, remeasured: Collection[str]) -> None:
+        """There are new results on ``target``, and new rounds of the ``remeasured`` bricks."""
+        self._settled.pop(target.key, None)
+        self.latency_model(target).invalidate(remeasured)
 
     def results(self, keys: Collection[str], target: Target) -> Results:
         """The stored results of ``keys`` and of the call probes on ``target``."""
-        return self._store.results(target.key, [*keys, *PROBES.values()])
+        settled = self._settled.setdefault(target.key, {})
+        wanted = [*keys, *PROBES.values()]
+        missing = [key for key in wanted if key not in settled]
+        if missing:
+            settled |= self._store.results(target.key, missing)
+        return {key: settled[key] for key in dict.fromkeys(wanted) if key in settled}
 
     def predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
         """Predictions for those ``keys`` that were not tried."""

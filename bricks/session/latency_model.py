@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures, Context
     from bricks.predict.observations import Observations
     from bricks.predict.planner import Belief
+    from bricks.predict.prediction import Prediction
     from bricks.predict.predictor import Predictor
     from bricks.predict.transfer import Borrowed, SourceTarget, Transfer
 
@@ -61,6 +62,8 @@ class LatencyModel:
         self._bricks: dict[str, Brick] = {} if bricks is None else bricks
         self._features: dict[str, BrickFeatures] = {}  # without context
         self._contexts: dict[str, Context] = {}
+        # Models share bricks, and asking for many at once is fastest.
+        self._predicted: dict[BrickFeatures, Prediction] = {}
         self._added: set[str] = set()  # digests
         self._predictor: Predictor | Transfer | None = None
         self._sources: list[SourceTarget] | None = None
@@ -76,6 +79,7 @@ class LatencyModel:
         for key in remeasured:
             self._measured.pop(key, None)
         self._failed.clear()
+        self._predicted.clear()
         self._states = None
         self._stale = True
 
@@ -124,7 +128,10 @@ class LatencyModel:
             return Predictions()
         if state_s is None or self._observations is None:
             state_s = self._state_s
-        predicted = predictor.predict(self._in_state(self.features(wanted), state_s))
+        features = self._in_state(self.features(wanted), state_s)
+        new = {key: t for key, t in features.items() if t not in self._predicted}
+        self._predicted |= {features[k]: p for k, p in predictor.predict(new).items()}
+        predicted = {key: self._predicted[t] for key, t in features.items()}
         return Predictions(predicted, predictor.bias, state_s)
 
     def predictions_in(

@@ -60,7 +60,7 @@ class Plans:
 
     def knows(self, model: Model) -> bool:
         """Whether the model's plan is known, here or where the same graph is executed."""
-        return self._alike(model, self._target) is not None
+        return model.digest in self._met or self._alike(model, self._target) is not None
 
     def keep(self, decomposition: Decomposition) -> None:
         """Store a decomposition for the target, made here or elsewhere."""
@@ -86,6 +86,8 @@ class Plans:
         Raises :class:`UsageError` if the model was never decomposed on another target and its
         executed graph depends on that target.
         """
+        if target.key == self._target.key:
+            return self.decomposition(model).plan
         known = self._alike(model, target)
         if known is not None:
             return known[0]
@@ -118,7 +120,8 @@ class Plans:
         return found
 
     def _found(self, model: Model) -> Decomposition | None:
-        known = self._alike(model, self._target)
+        own = self._load(model, self._target, self._store)
+        known = own or self._alike(model, self._target)
         if known is None:
             return None
         plan, wall_s = known
@@ -127,7 +130,7 @@ class Plans:
             return None
         _logger.info("%s: its plan is in the cache, bricks: %d", model.name, len(bricks))
         found = Decomposition(plan, bricks, wall_s)
-        if self._load(model, self._target, self._store) is None:
+        if own is None:
             self.keep(found)  # what is measured belongs to a plan in the same cache
         return found
 

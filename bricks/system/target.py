@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 
@@ -28,7 +29,7 @@ def checked_price(price: float) -> float:
     return float(price)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: keys are asked for many times
 class System:
     """Fingerprint of a host. ``identity`` decides which system it is; ``recorded`` doesn't.
 
@@ -40,7 +41,7 @@ class System:
     recorded: Mapping[str, Any]
     price_per_hour: float | None = None
 
-    @property
+    @cached_property
     def key(self) -> str:
         """``s1-`` and a digest of the identity."""
         return "s1-" + digest_of(self.identity)
@@ -110,7 +111,7 @@ class Runtime:
         return facts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, as systems
 class Target:
     """A system and a runtime; each brick is measured once per target."""
 
@@ -128,7 +129,7 @@ class Target:
             for fact in ("architecture", "instruction_sets_digest")
         )
 
-    @property
+    @cached_property
     def key(self) -> str:
         """``t1-`` and a digest of system and runtime."""
         return "t1-" + digest_of({"system": self.system.key, "runtime": self.runtime.identity})
