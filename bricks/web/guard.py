@@ -34,7 +34,8 @@ CSP = "content-security-policy"
 _ALWAYS = {
     CSP: _STRICT,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    # Without any referrer, browsers would not tell where forms come from.
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }

@@ -11,11 +11,10 @@ import contextlib
 import logging
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from bricks.errors import BricksError
 from bricks.graph.model import Model
@@ -82,7 +81,7 @@ class Jobs:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     @contextmanager
-    def arrival(self, client: str) -> Any:
+    def arrival(self, client: str) -> Iterator[None]:
         """Room for an upload while it arrives; :class:`Busy` if there is none."""
         if self._arriving >= self._limits.arriving:
             raise Busy("too many models arrive at the moment: try again in a minute")

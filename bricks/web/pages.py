@@ -82,9 +82,9 @@ def picture_values(found: Pictured, digest: str) -> dict[str, Any]:
     label = target_label(found.view)
     data = page_data(CacheSummary(model.plan.granularity, (found.view,)), [label])
     specs = {
-        "breakdown": charts.breakdown(),
-        "timeline": charts.timeline(),
-        "roofline": charts.roofline(),
+        "breakdown": charts.breakdown() | {"description": "Time by operator"},
+        "timeline": charts.timeline() | {"description": "Bricks in the order of execution"},
+        "roofline": charts.roofline() | {"description": "Rates of bricks below the roofline"},
     }
     answer, memory = found.answer, model.explanation.memory
     known = not isinstance(memory, UnknownMemory)

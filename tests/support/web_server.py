@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,6 +94,4 @@ def serving(*options: object, **variables: str) -> Iterator[Served]:
                 break
         else:
             raise AssertionError(f"it does not listen: {''.join(said)}")
-        # What it says from now on must not fill the pipe.
-        threading.Thread(target=process.stderr.read, daemon=True).start()
         yield Served(process, line.removeprefix(LISTENING).strip())
