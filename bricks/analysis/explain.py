@@ -18,7 +18,7 @@ from bricks.analysis.explanation import (
     same_work,
 )
 from bricks.analysis.explanation import explain as explained
-from bricks.decompose.plan import Plan
+from bricks.decompose.plan import Plan, Usage
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, Results, call_cost
 from bricks.graph.model import Model
@@ -51,7 +51,7 @@ class Explainer:
     target: Target | None = None
     measure: bool = False
     _peaks: Peaks | None = field(default=None, init=False)
-    _others: Mapping[str, Collection[str]] | None = field(default=None, init=False)
+    _others: Mapping[str, Mapping[str, Usage]] | None = field(default=None, init=False)
     _fastest: dict[tuple[object, ...], BestImplementation] | None = field(default=None, init=False)
     _calls_s: dict[str, float] = field(default_factory=dict, init=False)
 

@@ -81,14 +81,25 @@ def picture_values(found: Pictured, digest: str) -> dict[str, Any]:
     (model,) = found.view.models
     label = target_label(found.view)
     data = page_data(CacheSummary(model.plan.granularity, (found.view,)), [label])
+    peaks, roofline = found.view.peaks, charts.roofline()
+    measured = peaks.flops_per_s is not None and peaks.bytes_per_s is not None
+    if not measured:  # an empty layer has no extent
+        roofline["layer"] = [each for each in roofline["layer"] if each["data"]["name"] != "roof"]
     specs = {
         "breakdown": charts.breakdown() | {"description": "Time by operator"},
         "timeline": charts.timeline() | {"description": "Bricks in the order of execution"},
-        "roofline": charts.roofline() | {"description": "Rates of bricks below the roofline"},
+        "roofline": roofline | {"description": "Rates of bricks below the roofline"},
     }
     answer, memory = found.answer, model.explanation.memory
-    known = not isinstance(memory, UnknownMemory)
+    known: dict[str, Any] = {"peak": None, "peak_parts": "", "peak_lacks": "", "no_peak": ""}
+    if isinstance(memory, UnknownMemory):
+        known["no_peak"] = memory.reason
+    else:
+        known["peak"] = peak_size(memory.peak_bytes, memory.unknown)
+        known["peak_parts"] = peak_parts(asdict(memory))
+        known["peak_lacks"] = "; ".join(memory.unknown)
     return {
+        **known,
         "title": model.plan.model,
         "digest": digest,
         "label": label,
@@ -96,11 +107,8 @@ def picture_values(found: Pictured, digest: str) -> dict[str, Any]:
         "estimate": answer.estimate if isinstance(answer, Answer) else None,
         "reason": answer.reason if isinstance(answer, NoAnswer) else "",
         "operators": model.explanation.operators,
+        "peaks_measured": measured,
         "arithmetic": any(part.flops for part in model.explanation.parts),
-        "peak": None if not known else peak_size(memory.peak_bytes, memory.unknown),
-        "peak_parts": None if not known else peak_parts(asdict(memory)),
-        "peak_lacks": "" if not known else "; ".join(memory.unknown),
-        "no_peak": "" if known else memory.reason,
         "data": in_script(data),
         "specs": in_script(specs),
     }
