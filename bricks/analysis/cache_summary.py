@@ -129,7 +129,7 @@ def summarise_cache(
         plans = [each for each in known if digests is None or each[0].digest in digests]
         keys = sorted({key for plan, _ in plans for key in plan.keys})
         if bench.known.results(target.key, keys):
-            views.append(_target(bench, target, plans, peaks=peaks))
+            views.append(view_of(bench, target, plans, peaks=peaks))
         elif plans:
             unmeasured.append(target)
     if not views:
@@ -141,12 +141,13 @@ def summarise_cache(
     return CacheSummary(cut, tuple(views), tuple(unmeasured))
 
 
-def _target(
-    bench: Bench, target: Target, plans: Sequence[tuple[Plan, float]], *, peaks: bool
+def view_of(
+    bench: Bench, target: Target, plans: Sequence[tuple[Plan, float]], *, peaks: bool = False
 ) -> TargetView:
+    """The view of a target with these models, each with the wall seconds of decomposing it."""
     insight = Explainer(bench, target, measure=peaks)
     keys = sorted({key for plan, _ in plans for key in plan.keys})
-    bricks = bench.known.load_bricks(keys)
+    bricks = {key: brick for plan, _ in plans for key, brick in bench.bricks(plan).items()}
     results = bench.known.results(target.key, [*keys, *(plan.digest for plan, _ in plans)])
     called = titles([plan for plan, _ in plans])
     task = {entry.name: entry.task for entry in entries()}

@@ -68,7 +68,7 @@ class Explainer:
     def of(self, plan: Plan, estimate: Estimate | IncompleteEstimate) -> Explanation:
         """Where the time of ``estimate`` goes, which was made from ``plan``."""
         bench, target = self.bench, self._target
-        bricks = bench.known.load_bricks(plan.keys)
+        bricks = bench.bricks(plan)
         features = bench.latency_model(target).features(plan.keys)
         return explained(
             plan,

@@ -112,19 +112,14 @@ def _sizes(text: str | None, options: Surveying) -> list[int | None]:
 
 def _targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
     """Targets measured with the bench's runtime and granularity, with any number of threads."""
-    usual = bench.runtime
-    every = bench.known.targets()
-    known = [target.system for target in every]
+    from bricks.analysis.answers import targets_like
+
+    known = [target.system for target in bench.known.targets()]
     keys = {system.key for name in names for system in systems_called(known, name)}
-    found = [
-        target
-        for target in every
-        if replace(target.runtime, threads=usual.threads, version=usual.version) == usual
-        and (not names or target.system.key in keys)
-    ]
+    found = [target for target in targets_like(bench) if not names or target.system.key in keys]
     if not found:
         raise UsageError(
-            f"nothing in the cache {bench.store.path} was measured with {usual.backend}"
+            f"nothing in the cache {bench.store.path} was measured with {bench.runtime.backend}"
             " like that: 'bricks measure' or 'bricks cache import' first"
         )
     yield from found
@@ -139,8 +134,8 @@ def _row(
     words: Mapping[str, str],
 ) -> tuple[dict[str, Any], ShownEstimate | None]:
     """The facts of a model on a target, and its estimate if there is one."""
-    from bricks.estimate.advice import PROMISE, per_million, risk
-    from bricks.estimate.estimate import Estimate
+    from bricks.analysis.answers import NoAnswer, answer
+    from bricks.estimate.advice import PROMISE, risk
 
     figures, size = ("estimate_s", "low_s", "high_s", "measured_share"), remedies.options.batch
     row: dict[str, Any] = {
@@ -157,18 +152,13 @@ def _row(
     if isinstance(model, Unread):
         return {**row, "error": model.error}, None
     try:
-        found = bench.predict(model, measure=False, target=target)
+        told = answer(bench, bench.plan(model, target=target), target, batch=size)
     except BricksError as error:
         return {**row, "error": str(error)}, None
-    if not isinstance(found, Estimate):
-        missing = len(found.gaps)
-        return {
-            **row,
-            "error": f"{model.name} on {target.system.name} with {target.runtime.threads} threads:"
-            f" {missing} bricks are neither measured nor can they be predicted: measure more there",
-        }, None
-    late, price = risk(found, slo_s), target.system.price_per_hour
-    cost = None if price is None else per_million(price, found.estimate_s, _batch(model, size))
+    if isinstance(told, NoAnswer):
+        return {**row, "error": told.reason}, None
+    found = told.estimate
+    late = risk(found, slo_s)
     sized = "" if size is None else f", batch {size}"
     threads = f"{target.runtime.threads} {'thread' if target.runtime.threads == 1 else 'threads'}"
     title = f"{model.name} on {target.system.name} with {threads}{sized}"
@@ -178,17 +168,9 @@ def _row(
         **{name: getattr(found, name) for name in figures},
         "risk": late,
         "keeps": late <= PROMISE,
-        "cost_per_million": cost,
+        "cost_per_million": told.cost_per_million,
         **width_of(shown),
     }, shown
-
-
-def _batch(model: Model, size: int | None) -> int:
-    """The number of inferences in one run: the first dimension of the first input."""
-    if size is not None:
-        return size
-    shape = getattr(model.inputs[0][1], "shape", ()) if model.inputs else ()
-    return max(1, int(shape[0])) if shape else 1
 
 
 def _order(row: dict[str, Any]) -> tuple[Any, ...]:

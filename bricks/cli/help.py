@@ -28,7 +28,7 @@ PANELS = {
     "Measure": ("measure", "probe"),
     "Predict": ("predict", "compare", "advise"),
     "Look": ("explain", "report", "diff", "systems", "cache"),
-    "Share": ("generate", "worker"),
+    "Share": ("generate", "web", "worker"),
 }
 
 FIRST_STEPS = (

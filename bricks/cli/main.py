@@ -25,6 +25,7 @@ from bricks.cli.report import report
 from bricks.cli.systems import app as systems_app
 from bricks.cli.typed import remember
 from bricks.cli.verbosity import Quiet, Verbose, usual
+from bricks.cli.web import web
 from bricks.cli.worker import worker
 from bricks.cli.zoo import app as zoo_app
 from bricks.errors import BricksError, UsageError, first_line
@@ -43,6 +44,7 @@ app = typer.Typer(
 for command in (decompose, generate, measure, probe, predict, explain, compare, diff, report):
     app.command()(command)
 app.command()(advise)
+app.command()(web)
 app.command()(worker)
 app.add_typer(systems_app, name="systems")
 app.add_typer(cache_app, name="cache")

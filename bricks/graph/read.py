@@ -8,8 +8,10 @@ measuring; properties that only a runtime can check (operators of other domains)
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +67,16 @@ from bricks.graph.topology import (
     tell_apart,
     used_values,
 )
-from bricks.graph.wire import skim
+from bricks.graph.wire import skim, skim_bytes
 
-__all__ = ["parse_shape", "read_model"]
+__all__ = ["parse_shape", "read_bytes", "read_model"]
+
+Shapes = Mapping[str, Sequence[int | None]]
+
+# No folder: data of a model in memory is looked for there, and never found.
+_NOWHERE = Path(os.devnull)
+# Of a model in memory, payloads up to here are kept: scales and zero points, which count.
+_SENT_BYTES = 1 << 18
 
 FEW_FLOATS = 8  # such as the bounds of a clip: held if available, because fusions inspect them
 
@@ -82,7 +91,7 @@ def read_model(
     path: str | Path,
     *,
     batch: int | None = None,
-    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    shapes: Shapes | None = None,
     values: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Model:
@@ -106,22 +115,50 @@ def read_model(
     title = given.stem if name is None else name
     _logger.info("%s: reading %s", title, real)
     _check_encoding(given.name, real.name, title)
+    model = _read(skim(real), given, real.parent, title, batch, shapes or {}, values or {})
+    return replace(model, read_s=time.perf_counter() - started)
+
+
+def read_bytes(
+    content: bytes, name: str, *, batch: int | None = None, shapes: Shapes | None = None
+) -> Model:
+    """The model in ``content``, an ONNX file in memory, of which nothing is written anywhere.
+
+    Data beside the model, and large weights in it, count as missing, as they may be: see
+    :func:`read_model`, which also lists the errors.
+    """
+    started = time.perf_counter()
+    _check_encoding(name)
+    given = Path(name.replace("/", "_").replace("\0", "_") or "model")
+    skeleton = skim_bytes(content, given.name, inline_bytes=_SENT_BYTES)
+    model = _read(skeleton, given, _NOWHERE, name, batch, shapes or {}, {})
+    return replace(model, read_s=time.perf_counter() - started)
+
+
+def _read(
+    skimmed: bytes,
+    given: Path,
+    folder: Path,
+    title: str,
+    batch: int | None,
+    shapes: Shapes,
+    values: Mapping[str, Any],
+) -> Model:
     try:
-        proto = _parse(skim(real), given)
-        _normalise(proto, given, real.parent)
-        _check_places(proto.graph, real.parent)
-        held = _given(proto.graph, values or {}, given.name)
+        proto = _parse(skimmed, given)
+        _normalise(proto, given, folder)
+        _check_places(proto.graph, folder)
+        held = _given(proto.graph, values, given.name)
         types = {name: type_ for name, (_, type_) in held.items()}
-        inputs, rebatched = make_concrete(proto.graph, batch, shapes or {}, given.name, types)
+        inputs, rebatched = make_concrete(proto.graph, batch, shapes, given.name, types)
         _note_inputs(proto, dict(inputs), {name: value for name, (value, _) in held.items()})
         _drop_shapes(proto.graph, changed=rebatched)
-        _hold_steering_values(proto.graph, real.parent, given.name)
+        _hold_steering_values(proto.graph, folder, given.name)
         key = digest(proto)
     except PayloadError as exc:
         raise ModelError(f"{given.name}: {exc}") from exc
     skeleton = proto.SerializeToString(deterministic=True)
-    read_s = time.perf_counter() - started
-    return Model(title, real.parent, skeleton, inputs, key, read_s, rebatched)
+    return Model(title, folder, skeleton, inputs, key, rebatched=rebatched)
 
 
 def _check_encoding(*names: str) -> None:

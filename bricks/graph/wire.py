@@ -87,21 +87,34 @@ def skim(path: Path, *, attributes: bool = True) -> bytes:
         raise ModelError(f"{path} cannot be read: {exc.strerror or exc}") from exc
 
 
-def _skim(path: Path, data: mmap.mmap, attributes: bool) -> bytes:
+def skim_bytes(content: bytes, name: str, *, inline_bytes: int = INLINE_BYTES) -> bytes:
+    """As :func:`skim`, for a model in memory, called ``name``: larger payloads are left out.
+
+    They become references to a file of that name, which is nowhere. Payloads up to
+    ``inline_bytes``, and all in attributes, stay.
+    """
+    if not content:
+        raise ModelError(f"{name} is not an ONNX model: it is empty")
+    return _skim(Path(name), content, attributes=False, inline_bytes=inline_bytes)
+
+
+def _skim(
+    path: Path, data: mmap.mmap | bytes, attributes: bool, inline_bytes: int = INLINE_BYTES
+) -> bytes:
     if data[:20] == b"version https://git-":
         raise ModelError(f"{path} is not an ONNX model but a Git LFS pointer: run git lfs pull")
     try:
         complete = _check_outline(data)
         if not complete:
             raise ModelError(f"{path} is not an ONNX model: it holds no graph")
-        return _Skimmer(data, path.name, attributes).message("model", 0, len(data), 0)
+        return _Skimmer(data, path.name, attributes, inline_bytes).message("model", 0, len(data), 0)
     except _CutShort as exc:
         raise ModelError(f"{path} is cut short: {exc}") from exc
     except _Malformed as exc:
         raise ModelError(f"{path} is not an ONNX model: {exc}") from exc
 
 
-def _check_outline(data: mmap.mmap) -> bool:
+def _check_outline(data: mmap.mmap | bytes) -> bool:
     """Whether the outermost message holds a graph; raises if it is not a complete model."""
     seen = graph = False
     outermost = islice(fields(data, 0, len(data)), MAX_FIELDS)
@@ -124,8 +137,11 @@ def _check_outline(data: mmap.mmap) -> bool:
 class _Skimmer:
     """Rewrites messages bottom-up, because every length changes with the enclosed fields."""
 
-    def __init__(self, data: mmap.mmap, location: str, attributes: bool) -> None:
+    def __init__(
+        self, data: mmap.mmap | bytes, location: str, attributes: bool, inline_bytes: int
+    ) -> None:
         self._data = data
+        self._inline_bytes = inline_bytes
         self._attributes = attributes
         self._file = location
         self._location = location.encode()
@@ -171,7 +187,7 @@ class _Skimmer:
         payloads = [f for f in held if f.number in _PAYLOADS]
         dtype = next((f.value for f in reversed(held) if f.number == _DATA_TYPE), 0)
         # Values spread over several fields (allowed, but never observed) have no single offset.
-        if len(payloads) != 1 or not _referable(payloads[0], dtype):
+        if len(payloads) != 1 or not self._referable(payloads[0], dtype):
             return self._copy(start, end)
         payload = payloads[0]
         reference = b"".join(
@@ -186,6 +202,12 @@ class _Skimmer:
         before, after = self._copy(start, payload.start), self._copy(payload.end, end)
         return before + after + reference + external
 
+    def _referable(self, payload: _Field, dtype: int) -> bool:
+        size = payload.end - payload.body
+        if payload.wire_type != _LEN or size <= self._inline_bytes:
+            return False
+        return dtype not in _STEERING_TYPES or size > STEERING_BYTES
+
     def _within(self, start: int, end: int) -> Iterator[_Field]:
         try:
             for field in fields(self._data, start, end):
@@ -199,13 +221,6 @@ class _Skimmer:
         except _CutShort as exc:
             # The outermost message is complete, so the file is not truncated: a length is wrong.
             raise _Malformed("a length inside it is wrong") from exc
-
-
-def _referable(payload: _Field, dtype: int) -> bool:
-    size = payload.end - payload.body
-    if payload.wire_type != _LEN or size <= INLINE_BYTES:
-        return False
-    return dtype not in _STEERING_TYPES or size > STEERING_BYTES
 
 
 def fields(data: mmap.mmap | bytes, start: int, end: int) -> Iterator[_Field]:

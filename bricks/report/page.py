@@ -88,9 +88,9 @@ def render(
         targets=[_target(view, (shown or {}).get(view.target.key, {})) for view in summary.targets],
         version=version,
         made=made,
-        data=_in_script(page_data(summary, labels)),
-        specs=_in_script(specs),
-        library=_library(),
+        data=in_script(page_data(summary, labels)),
+        specs=in_script(specs),
+        library=library(),
         script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
         style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
     )
@@ -161,7 +161,7 @@ def _memory(memory: PeakMemory | UnknownMemory) -> dict[str, Any]:
 
 
 @cache
-def _library() -> str:
+def library() -> str:
     """Vega, Vega-Lite and the embedding library, as one script."""
     import altair
     import vl_convert
@@ -171,7 +171,7 @@ def _library() -> str:
     return script.replace("</script", "<\\/script")
 
 
-def _in_script(data: Mapping[str, Any]) -> str:
+def in_script(data: Mapping[str, Any]) -> str:
     """JSON that no text in it can terminate: none of it looks like a tag."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     for character in "<>&\u2028\u2029":

@@ -99,7 +99,14 @@ class Bench:
             self._supervisor = Supervisor(self._settings)
             opened.callback(self._supervisor.close)
             self._graphs = Graphs(self._supervisor, options.graph_timeout_s)
-            self._plans = Plans(self.store, self.known, self.target, self._granularity, self._cut)
+            self._plans = Plans(
+                self.store,
+                self.known,
+                self.target,
+                self._granularity,
+                self._cut,
+                kept=options.keep_plans,
+            )
             self._estimator = self._estimator_of(self.known)
             # Where bricks are measured here, what others measured on such a host is no part.
             self._measured_estimator = self._estimator
@@ -247,6 +254,17 @@ class Bench:
         executed graph depends on that target.
         """
         return self._plans.on(model, self.target if target is None else target)
+
+    def known_plan(self, digest: str, *, target: Target | None = None) -> Plan | None:
+        """The plan of the model with this digest, if it is known on ``target``, by default this.
+
+        Nothing is decomposed. The plan has the name that it was made under.
+        """
+        return self._plans.of_digest(digest, self.target if target is None else target)
+
+    def bricks(self, plan: Plan) -> Mapping[str, Brick]:
+        """The bricks of ``plan``, by key; StoreError where the cache lacks one."""
+        return self._plans.bricks(plan)
 
     def latency_model(self, target: Target | None = None) -> LatencyModel:
         """The latency model of bricks on ``target``, by default this one."""
@@ -402,6 +420,14 @@ class Bench:
             self._campaigns.measure([Job(model, self.decompose(model), whole=False)])
             results = estimator.results(plan.keys, target)
         return estimator.basis(plan, results, target)
+
+    def predict_plan(
+        self, plan: Plan, *, target: Target | None = None
+    ) -> Estimate | IncompleteEstimate:
+        """The latency of ``plan``, as :meth:`predict` tells it without measuring."""
+        target = self.target if target is None else target
+        results = self._estimator.results(plan.keys, target)
+        return self._estimator.basis(plan, results, target).estimate()
 
     def recomposed(
         self, plan: Plan, *, target: Target | None = None

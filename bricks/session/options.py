@@ -50,6 +50,9 @@ class Options:
 
     ``published`` lets predictions use the measurements that ship with the package, beside those of
     the cache; none of them ever counts as measured where a brick is to be measured.
+
+    Without ``keep_plans``, models that are decomposed leave nothing in the cache; their bricks can
+    then be predicted, not measured.
     """
 
     runtime: str = RUNTIME
@@ -65,6 +68,7 @@ class Options:
     effort: str = EFFORT
     optimization: str = OPTIMIZATION
     published: bool = True
+    keep_plans: bool = True
 
 
 def effort_of(options: Options) -> Effort:

@@ -22,7 +22,8 @@ _logger = logging.getLogger(__name__)
 class Plans:
     """Plans for ``target`` in ``store`` or elsewhere in ``known``, which includes it.
 
-    ``decompose`` is called for missing ones.
+    ``decompose`` is called for missing ones. Unless ``kept``, nothing is stored: plans are known as
+    long as this object lives.
     """
 
     def __init__(
@@ -32,12 +33,15 @@ class Plans:
         target: Target,
         granularity: Granularity,
         decompose: Callable[[Model], Decomposition],
+        *,
+        kept: bool = True,
     ) -> None:
         self._store = store
         self._known = known
         self._target = target
         self._granularity = granularity
         self._decompose = decompose
+        self._kept = kept
         self._target_saved = False
         self._met: dict[str, Decomposition] = {}  # by digest: commands ask several times
         self._bricks: dict[str, Brick] = {}  # loaded so far: many models share bricks
@@ -60,7 +64,9 @@ class Plans:
 
     def knows(self, model: Model) -> bool:
         """Whether the model's plan is known, here or where the same graph is executed."""
-        return model.digest in self._met or self._alike(model, self._target) is not None
+        if model.digest in self._met:
+            return True
+        return self._alike(model.digest, model.name, self._target) is not None
 
     def keep(self, decomposition: Decomposition) -> None:
         """Store a decomposition for the target, made here or elsewhere."""
@@ -71,6 +77,8 @@ class Plans:
             "%s: decomposed, bricks: %d, places: %d",
             plan.model, len(decomposition.bricks), len(plan.occurrences),
         )  # fmt: skip
+        if not self._kept:
+            return
         self.save_target()
         self._store.save_decomposition(decomposition, self._target.key)
 
@@ -88,7 +96,7 @@ class Plans:
         """
         if target.key == self._target.key:
             return self.decomposition(model).plan
-        known = self._alike(model, target)
+        known = self._alike(model.digest, model.name, target)
         if known is not None:
             return known[0]
         if target.key != self._target.key and self._granularity.executed:
@@ -101,13 +109,32 @@ class Plans:
             )
         return self.decomposition(model).plan
 
+    def of_digest(self, digest: str, target: Target) -> Plan | None:
+        """The plan of a model on any target, if it is known; nothing is decomposed."""
+        known = self._alike(digest, None, target)
+        if known is not None:
+            return known[0]
+        met = self._met.get(digest)
+        if met is not None:
+            own: Plan | None = met.plan
+        else:
+            found = self._alike(digest, None, self._target)
+            own = None if found is None else found[0]
+        if own is None or target.key == self._target.key or not self._granularity.executed:
+            return own
+        return own if self._executed_on(own, target) else None
+
     def _elsewhere(self, model: Model, target: Target) -> Plan | None:
         """This host's plan, if a target where the model was never decomposed executes it too."""
         plan = self.decomposition(model).plan
+        return plan if self._executed_on(plan, target) else None
+
+    def _executed_on(self, plan: Plan, target: Target) -> bool:
+        """Whether a plan of this host is that of another target too."""
         # If all of it was measured there as it is executed here, the target measured a private
         # suite.
         settled = len(self._known.results(target.key, plan.keys)) == len(plan.keys)
-        return plan if settled or self._target.executes_like(target) else None
+        return settled or self._target.executes_like(target)
 
     def bricks(self, plan: Plan) -> Mapping[str, Brick]:
         """The bricks of ``plan``, by key; :class:`StoreError` where the cache lacks one."""
@@ -120,8 +147,8 @@ class Plans:
         return found
 
     def _found(self, model: Model) -> Decomposition | None:
-        own = self._load(model, self._target, self._store)
-        known = own or self._alike(model, self._target)
+        own = self._load(model.digest, model.name, self._target, self._store)
+        known = own or self._alike(model.digest, model.name, self._target)
         if known is None:
             return None
         plan, wall_s = known
@@ -140,19 +167,21 @@ class Plans:
         self._bricks |= self._known.load_bricks(missing)
         return {key: self._bricks[key] for key in plan.keys if key in self._bricks}
 
-    def _alike(self, model: Model, target: Target) -> tuple[Plan, float] | None:
+    def _alike(self, digest: str, name: str | None, target: Target) -> tuple[Plan, float] | None:
         """The model's plan on ``target``, or on one that executes the same graph."""
         for source in (self._store, self._known):  # opening others takes a moment
-            found = self._load(model, target, source)
+            found = self._load(digest, name, target, source)
             if found is not None:
                 return found
         for other in self._known.targets() if self._granularity.executed else ():
             if other.key != target.key and other.executes_like(target):
-                found = self._load(model, other, self._known)
+                found = self._load(digest, name, other, self._known)
                 if found is not None:
                     return found
         return None
 
-    def _load(self, model: Model, target: Target, source: Reading) -> tuple[Plan, float] | None:
+    def _load(
+        self, digest: str, name: str | None, target: Target, source: Reading
+    ) -> tuple[Plan, float] | None:
         cut = str(self._granularity)
-        return source.load_plan(model.digest, cut, target.key, name=model.name)
+        return source.load_plan(digest, cut, target.key, name=name)

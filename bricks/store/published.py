@@ -166,9 +166,9 @@ class Published:
         return sorted(found.values(), key=lambda target: (target.system.name, target.key))
 
     def load_plan(
-        self, digest: str, granularity: str, target_key: str, *, name: str
+        self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> tuple[Plan, float] | None:
-        """The plan of a model, called ``name``, and the wall seconds of decomposing; or None."""
+        """See :meth:`bricks.store.Store.load_plan`."""
         for file in self._of(target_key):
             found = file.plan(digest, granularity, target_key, name)
             if found is not None:
@@ -295,14 +295,15 @@ class _File:
             raise ValueError(f"it holds a line that is no record: {line[:40]!r}")
 
     def plan(
-        self, digest: str, granularity: str, target_key: str, name: str
+        self, digest: str, granularity: str, target_key: str, name: str | None
     ) -> tuple[Plan, float] | None:
         found = self.of_plans.get((target_key, granularity), {}).get(digest)
         if found is None:
             return None
         with _decoding(self.path):
             data = json.loads(found[0])["plan"]["plan"]
-            return Plan.from_json(data | {"model": name}), found[1]
+            renamed = data if name is None else data | {"model": name}
+            return Plan.from_json(renamed), found[1]
 
     def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
         with _decoding(self.path):

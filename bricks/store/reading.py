@@ -24,9 +24,12 @@ class Reading(Protocol):
         """All targets, by name of their system."""
 
     def load_plan(
-        self, digest: str, granularity: str, target_key: str, *, name: str
+        self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> tuple[Plan, float] | None:
-        """The plan of a model, called ``name``, and the wall seconds of decomposing; or None."""
+        """The plan of a model, called ``name``, and the wall seconds of decomposing; or None.
+
+        Without ``name``, it has the name that it was decomposed under.
+        """
 
     def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
         """All plans that are known there, and the wall seconds that decomposing took, by name."""

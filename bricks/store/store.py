@@ -215,11 +215,12 @@ class Store:
                 database.insert_or_ignore(connection, bricks, new)
 
     def load_plan(
-        self, digest: str, granularity: str, target_key: str, *, name: str
+        self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> tuple[Plan, float] | None:
         """The plan of a model, and the wall time in seconds that decomposing took; or None.
 
-        ``name`` becomes the plan's ``model``: the same model may go by several names.
+        ``name`` becomes the plan's ``model``: the same model may go by several names. None: the
+        name that it was decomposed under.
         """
         query = select(plans).where(
             plans.c.digest == digest,
@@ -230,8 +231,9 @@ class Store:
             row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        with decoding(f"the plan of {name}"):
-            return replace(plan_of(row), model=name), row.wall_s
+        with decoding(f"the plan of {name or digest}"):
+            plan = plan_of(row)
+            return plan if name is None else replace(plan, model=name), row.wall_s
 
     def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
         """All plans that are known there, and the wall seconds that decomposing took, by name."""

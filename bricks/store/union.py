@@ -32,9 +32,12 @@ class Union:
         return sorted(named, key=lambda target: (target.system.name, target.key))
 
     def load_plan(
-        self, digest: str, granularity: str, target_key: str, *, name: str
+        self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> tuple[Plan, float] | None:
-        """The plan of a model, called ``name``, and the wall seconds of decomposing; or None."""
+        """The plan of a model, called ``name``, and the wall seconds of decomposing; or None.
+
+        Without ``name``, it has the name that it was decomposed under.
+        """
         for source in self._sources:
             found = source.load_plan(digest, granularity, target_key, name=name)
             if found is not None:

@@ -294,7 +294,7 @@ def test_a_hundred_models_are_less_than_five_megabytes(tmp_path: Path) -> None:
 
 
 def test_data_can_not_end_the_script_that_holds_it() -> None:
-    held = pages._in_script({"name": "</script><!--\u2028&"})
+    held = pages.in_script({"name": "</script><!--\u2028&"})
     assert not re.search(r"[<>&\u2028]", held)
     assert json.loads(held) == {"name": "</script><!--\u2028&"}
 

@@ -17,6 +17,7 @@ LAYERS = (
     {"session"},
     {"analysis"},
     {"report", "fleet"},
+    {"web"},
     {""},
     {"cli"},
     {"__main__"},

@@ -167,7 +167,8 @@ function drawGraph(box, model, byIndex) {
   const hottest = Math.max(...[...byIndex.values()].map((part) => part.latencyS), 1e-12);
   const x = (lane) => lane * wide + wide / 2 + 2;
   const y = (row) => row * step + step / 2 + 4;
-  const svg = node("svg", { width: left + bar + 700, height, role: "img" });
+  const label = "Graph: a row for each place, in execution order";
+  const svg = node("svg", { width: left + bar + 700, height, role: "img", "aria-label": label });
   const lines = svg.appendChild(node("g", {}));
   model.places.forEach(([index, lane, needed], row) => {
     for (const producer of needed) {
@@ -261,6 +262,7 @@ for (const details of document.querySelectorAll("details.model")) {
       drawModel(details);
     }
   });
+  if (details.open) details.dispatchEvent(new Event("toggle"));
 }
 window.addEventListener("hashchange", openLinked);
 openLinked();

@@ -1,0 +1,91 @@
+"""What a model takes on the known targets: latency and cost, from measurements that exist.
+
+One question, asked by a command and by a server alike: nothing is measured for an answer. Must not
+know who asks, nor how answers are shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bricks.decompose.plan import Plan
+from bricks.estimate.advice import per_million
+from bricks.estimate.estimate import Estimate
+from bricks.session.bench import Bench
+from bricks.system import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A model's estimate on a target; ``cost_per_million`` inferences, None without a price."""
+
+    target: Target
+    plan: Plan
+    estimate: Estimate
+    cost_per_million: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Why there is no estimate of a model on a target, in one line."""
+
+    target: Target
+    reason: str
+
+
+def inferences(plan: Plan) -> int:
+    """The number of inferences in one run: the first dimension of the first input, or 1."""
+    shape = plan.types[plan.inputs[0]].shape if plan.inputs else ()
+    return max(1, int(shape[0])) if shape else 1
+
+
+def targets_like(bench: Bench) -> list[Target]:
+    """Known targets of the bench's runtime, in any version and with any number of threads."""
+    usual = bench.runtime
+    return [
+        target
+        for target in bench.known.targets()
+        if replace(target.runtime, threads=usual.threads, version=usual.version) == usual
+    ]
+
+
+def answer(
+    bench: Bench, plan: Plan, target: Target, *, batch: int | None = None
+) -> Answer | NoAnswer:
+    """What ``plan`` takes on ``target``, with ``batch`` inferences a run, by default its own."""
+    found = bench.predict_plan(plan, target=target)
+    threads = target.runtime.threads
+    if not isinstance(found, Estimate):
+        return NoAnswer(
+            target,
+            f"{plan.model} on {target.system.name} with {threads} threads: {len(found.gaps)} bricks"
+            " are neither measured nor can they be predicted: measure more there",
+        )
+    price, size = target.system.price_per_hour, inferences(plan) if batch is None else batch
+    cost = None if price is None else per_million(price, found.estimate_s, size)
+    return Answer(target, plan, found, cost)
+
+
+def answers(bench: Bench, digest: str) -> list[Answer | NoAnswer]:
+    """What the model with this digest takes on every known target; nothing is decomposed.
+
+    Targets of other runtimes are left out unless the model's plan is known there, and so are
+    targets on which nothing was measured.
+    """
+    like = {target.key for target in targets_like(bench)}
+    found: list[Answer | NoAnswer] = []
+    for target in bench.known.targets():
+        if not bench.known.costs(target.key):
+            continue
+        plan = bench.known_plan(digest, target=target)
+        if plan is not None:
+            found.append(answer(bench, plan, target))
+        elif target.key in like:
+            found.append(
+                NoAnswer(
+                    target,
+                    f"the model was never decomposed on {target.system.name}, whose runtime may"
+                    " execute another graph: decompose it there",
+                )
+            )
+    return found

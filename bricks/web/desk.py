@@ -1,0 +1,306 @@
+"""The one bench of a server, and the answers that were made with it.
+
+A bench is asked by one thread at a time: this module has that thread, and keeps finished answers,
+so that asking again waits for nobody. An answer is a function of the model's digest and of what is
+known. Must not know HTTP, nor how answers are shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bricks.analysis.answers import Answer, NoAnswer, answer, answers, inferences
+from bricks.analysis.cache_summary import TargetView, view_of
+from bricks.decompose.plan import Decomposition, Plan
+from bricks.errors import BricksError, UsageError
+from bricks.estimate.memory import PeakMemory, UnknownMemory
+from bricks.graph.model import Model
+from bricks.measure.conditions import Conditions
+from bricks.measure.graphs import Decomposer
+from bricks.session.bench import Bench
+from bricks.session.options import Options
+from bricks.system import System, Target
+from bricks.system.names import names_of
+from bricks.web.limits import Keep, Limits
+
+T = TypeVar("T")
+
+DIGEST = re.compile(r"m1-[0-9a-f]{32}")
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """All answers for one model, as JSON, and the ``pages`` that were made of them so far."""
+
+    plan: Plan
+    facts: dict[str, Any]
+    made_s: float
+    pages: dict[Any, bytes] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """Where a model's time goes on a target."""
+
+    answer: Answer | NoAnswer
+    view: TargetView
+    among: Answered
+    pages: dict[Any, bytes] = field(default_factory=dict, compare=False)
+
+
+class Desk:
+    """Answers from ``cache`` and what is published; open it, and close it in the end.
+
+    With ``measure``, bricks that this host lacks are measured, for so long as the limits say.
+    """
+
+    def __init__(
+        self, cache: str, options: Options, limits: Limits, keep: Keep, *, measure: bool
+    ) -> None:
+        self._cache, self._limits, self.keep, self._measure = cache, limits, keep, measure
+        self._options = replace(
+            options,
+            graph_timeout_s=limits.decompose_s,
+            keep_plans=keep is not Keep.NOTHING,
+            conditions=Conditions(budget_s=limits.measure_s),
+        )
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="desk")
+        self._bench: Bench | None = None
+        self._met = 0
+        self._answered: OrderedDict[str, Answered] = OrderedDict()
+        self._pictured: OrderedDict[tuple[str, str], Pictured] = OrderedDict()
+        self._systems: list[dict[str, Any]] = []
+        self._systems_s = 0.0
+        self._refresh: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Open the bench; raises StoreError for a cache that cannot be used."""
+        await self._look()
+
+    async def close(self) -> None:
+        """Close the bench after what it does now."""
+        if self._refresh is not None:
+            self._refresh.cancel()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._close)
+        self._thread.shutdown(wait=True)
+
+    def _close(self) -> None:
+        if self._bench is not None:
+            self._bench.close()
+            self._bench = None
+
+    async def _ask(self, question: Callable[[Bench], T]) -> T:
+        """What ``question`` returns of the bench, in its thread."""
+
+        def asked() -> T:
+            if self._bench is None:
+                self._bench = Bench(self._cache, self._options)
+            return question(self._bench)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, asked)
+
+    async def decomposer(self) -> Decomposer:
+        """A decomposer with a process of its own; close it."""
+        return await self._ask(lambda bench: bench.decomposer(self._limits.decomposers))
+
+    async def knows(self, model: Model) -> bool:
+        """Whether the plan of ``model`` is known."""
+        return await self._ask(lambda bench: bench.knows(model))
+
+    async def take(self, model: Model, found: Decomposition | None) -> None:
+        """Take a decomposition in, None where it was known, and measure what lacks if so told."""
+
+        def taken(bench: Bench) -> None:
+            if found is not None:
+                self._met += 1
+                bench.keep(found)
+            if self._measure:
+                bench.measure([model])
+
+        await self._ask(taken)
+        self._answered.pop(model.digest, None)
+        if self._measure:
+            self._answered.clear()
+            await self._look()
+
+    def keep_model(self, model: Model) -> None:
+        """Keep a model without its weights in the folder ``uploads`` of the cache."""
+        folder = Path(self._cache) / "uploads"
+        folder.mkdir(exist_ok=True)
+        part = folder / f"{model.digest}.part"
+        part.write_bytes(model.skeleton)
+        part.replace(folder / f"{model.digest}.onnx")
+
+    async def answered(self, digest: str) -> Answered | None:
+        """All answers for the model with this digest; None where its plan is not known."""
+        found = self._answered.get(digest)
+        if found is None or time.monotonic() - found.made_s > self._limits.answer_s:
+            if DIGEST.fullmatch(digest) is None:
+                return None
+            found = await self._ask(lambda bench: self._answer(bench, digest))
+            if found is None:
+                return None
+            self._answered[digest] = found
+            while len(self._answered) > self._limits.answers:
+                self._answered.popitem(last=False)
+        self._answered.move_to_end(digest)
+        return found
+
+    def _answer(self, bench: Bench, digest: str) -> Answered | None:
+        known = self._answered.get(digest)  # somebody may have asked for it meanwhile
+        if known is not None and time.monotonic() - known.made_s <= self._limits.answer_s:
+            return known
+        plan = bench.known_plan(digest)
+        every = answers(bench, digest)
+        plan = plan or next((each.plan for each in every if isinstance(each, Answer)), None)
+        if plan is None:
+            return known  # where nothing is kept, a fresh bench knows less than this
+        names = names_of([each.target for each in every])
+        rows = [_row(bench, each, names) for each in every]
+        rows.sort(key=_order)
+        facts = {
+            "model": plan.model,
+            "digest": digest,
+            "granularity": plan.granularity,
+            "batch": inferences(plan),
+            "nodes": plan.nodes,
+            "bricks": len(plan.keys),
+            "assumed": list(plan.assumed),
+            "answers": rows,
+        }
+        if self._met >= self._limits.renew_after:
+            self._met = 0
+            self._close()
+        return Answered(plan, facts, time.monotonic())
+
+    async def pictured(self, digest: str, target_key: str) -> Pictured | None:
+        """Where the model's time goes on a target; None where one of them is not known."""
+        if DIGEST.fullmatch(digest) is None:
+            return None
+        answered = await self.answered(digest)
+        if answered is None:
+            return None
+        found = self._pictured.get((digest, target_key))
+        if found is None or found.among is not answered:
+            found = await self._ask(lambda bench: _picture(bench, answered, target_key))
+            if found is None:
+                return None
+            self._pictured[digest, target_key] = found
+            while len(self._pictured) > self._limits.answers // 4:
+                self._pictured.popitem(last=False)
+        return found
+
+    async def systems(self) -> list[dict[str, Any]]:
+        """All systems, with the targets that something was measured on.
+
+        Where they were looked up long ago, they are again, but nobody waits for that.
+        """
+        aged = time.monotonic() - self._systems_s > self._limits.answer_s
+        if aged and (self._refresh is None or self._refresh.done()):
+            self._refresh = asyncio.create_task(self._look())
+        return self._systems
+
+    async def _look(self) -> None:
+        self._systems = await self._ask(_systems)
+        self._systems_s = time.monotonic()
+
+
+def _picture(bench: Bench, answered: Answered, target_key: str) -> Pictured | None:
+    for target in bench.known.targets():
+        if target.key == target_key:
+            plan = bench.known_plan(answered.plan.digest, target=target)
+            if plan is None:
+                return None
+            view = view_of(bench, target, [(plan, 0.0)])
+            return Pictured(answer(bench, plan, target), view, answered)
+    return None
+
+
+def _row(bench: Bench, each: Answer | NoAnswer, names: dict[str, str]) -> dict[str, Any]:
+    target = each.target
+    row: dict[str, Any] = {
+        "system": target.system.name,
+        "system_key": target.system.key,
+        "target": target.key,
+        "target_name": names[target.key],
+        "runtime": target.runtime.to_json(),
+        "threads": target.runtime.threads,
+        **dict.fromkeys(
+            ("estimate_s", "low_s", "high_s", "measured_share", "predicted_share",
+             "cost_per_million", "peak_bytes", "memory", "no_memory", "error")
+        ),
+    }  # fmt: skip
+    if isinstance(each, NoAnswer):
+        return {**row, "error": each.reason}
+    estimate = each.estimate
+    figures = ("estimate_s", "low_s", "high_s", "measured_share", "predicted_share")
+    row |= {name: getattr(estimate, name) for name in figures}
+    row["cost_per_million"] = each.cost_per_million
+    try:
+        memory = bench.recomposed_memory(each.plan, target=target)
+    except BricksError as error:
+        memory = UnknownMemory(each.plan.model, str(error))
+    if isinstance(memory, PeakMemory):
+        row |= {"peak_bytes": memory.peak_bytes, "memory": asdict(memory)}
+    else:
+        row["no_memory"] = memory.reason
+    return row
+
+
+def _order(row: dict[str, Any]) -> tuple[Any, ...]:
+    """The fastest first, those without an answer last."""
+    lacks = row["error"] is not None
+    return lacks, row["estimate_s"] or 0.0, row["system"], row["threads"], row["target"]
+
+
+def _systems(bench: Bench) -> list[dict[str, Any]]:
+    targets = [target for target in bench.known.targets() if bench.known.costs(target.key)]
+    names = names_of(targets)
+    shipped = {target.key for target in bench.published.targets()}
+    found: dict[str, System] = {target.system.key: target.system for target in targets}
+    return [_system(each, targets, names, shipped) for each in found.values()]
+
+
+def _system(
+    system: System, targets: list[Target], names: dict[str, str], shipped: set[str]
+) -> dict[str, Any]:
+    own = [target for target in targets if target.system.key == system.key]
+    return {
+        "key": system.key,
+        "name": system.name,
+        "identity": dict(system.identity),
+        "price_per_hour": system.price_per_hour,
+        "published": any(target.key in shipped for target in own),
+        "runtimes": [
+            {
+                **target.runtime.to_json(),
+                "target": target.key,
+                "name": names[target.key],
+                "published": target.key in shipped,
+            }
+            for target in own
+        ],
+    }
+
+
+def checked_batch(text: str) -> int | None:
+    """A batch size as somebody typed it, None for the model's own; UsageError if it is none."""
+    from bricks.graph.sizes import LARGEST_DIM
+
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= LARGEST_DIM):
+        raise UsageError(f"the batch {text[:20]!r} is no batch size: give a number such as 1 or 8")
+    return int(text)

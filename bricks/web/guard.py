@@ -1,0 +1,109 @@
+"""What holds for every request: who may ask, what a page may load, and what no answer tells.
+
+A server on one's own machine can be reached by any page that one's browser has open. So names that
+merely lead here are refused, and so is anything sent from pages of others. Must not know routes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bricks.errors import BricksError, StoreError, first_line
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+# Pages with pictures: Vega compiles expressions, and sets styles of its own.
+_STRICT = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+PICTURES = _STRICT.replace("script-src 'self'", "script-src 'self' 'unsafe-eval'").replace(
+    "style-src 'self'", "style-src 'self' 'unsafe-inline'"
+)
+CSP = "content-security-policy"
+_ALWAYS = {
+    CSP: _STRICT,
+    "x-content-type-options": "nosniff",
+    # Without any referrer, browsers would not tell where forms come from.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Guard:
+    """Wraps an application; ``host`` is the address it listens on."""
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app = app
+        self._names = frozenset((*_LOOPBACK, host)) if host in _LOOPBACK else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or hand it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _ALWAYS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        refusal = self._refusal(scope["method"], Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, receive, sending)
+        else:
+            await PlainTextResponse(refusal, 403)(scope, receive, sending)
+
+    def _refusal(self, method: str, headers: Headers) -> str | None:
+        host = headers.get("host", "")
+        if self._names is not None and _name_of(host) not in self._names:
+            return "this server answers on this machine only"
+        if method in ("GET", "HEAD"):
+            return None
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            return "a page of another site sent this"
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return "a page of another site sent this"
+        return None
+
+
+def _name_of(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
+
+
+def telling(folders: Iterable[str | Path]) -> Callable[[BaseException], str]:
+    """A function that makes a line for clients from an error, in which no path of the host is.
+
+    ``folders`` are those of the server, besides where Python and this package are.
+    """
+    known = {str(Path(folder).expanduser().absolute()) for folder in folders}
+    known |= {sys.prefix, sys.base_prefix, tempfile.gettempdir(), os.getcwd(), str(Path.home())}
+    known |= {sysconfig.get_path("purelib"), str(Path(__file__).resolve().parents[2])}
+    known |= {str(Path(each).resolve()) for each in known}
+    # The longest first; the root would match names within models.
+    listed = sorted(known - {"/"}, key=len)
+    paths = re.compile("|".join(rf"{re.escape(each)}[^\s'\":;,]*" for each in reversed(listed)))
+
+    def told(error: BaseException) -> str:
+        if isinstance(error, StoreError) or not isinstance(error, BricksError):
+            return "the server could not do this; its log says why"
+        return paths.sub("…", first_line(error, 500))
+
+    return told

@@ -1,0 +1,137 @@
+"""The description of the JSON interface, as OpenAPI 3.1: what each address takes and gives.
+
+A test holds it and the routes together. Must not know how answers are made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bricks._version import __version__
+from bricks.web.limits import Limits
+
+Schema = dict[str, Any]
+
+_NUMBER: Schema = {"type": ["number", "null"]}
+_TEXT: Schema = {"type": "string"}
+_OPEN_TEXT: Schema = {"type": ["string", "null"]}
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": [*properties]}
+
+
+_SCHEMAS: dict[str, Schema] = {
+    "Error": _object(error=_TEXT),
+    "Job": _object(
+        job=_TEXT,
+        name=_TEXT,
+        state={"enum": ["queued", "reading", "decomposing", "predicting", "done", "failed"]},
+        ahead={"type": "integer", "description": "jobs that wait before this one"},
+        digest=_OPEN_TEXT,
+        error=_OPEN_TEXT,
+    ),
+    "Answer": _object(
+        system=_TEXT,
+        system_key=_TEXT,
+        target=_TEXT,
+        target_name=_TEXT,
+        runtime={"type": "object"},
+        threads={"type": "integer"},
+        estimate_s=_NUMBER,
+        low_s=_NUMBER,
+        high_s=_NUMBER,
+        measured_share=_NUMBER,
+        predicted_share=_NUMBER,
+        cost_per_million=_NUMBER,
+        peak_bytes={"type": ["integer", "null"]},
+        memory={"type": ["object", "null"]},
+        no_memory=_OPEN_TEXT,
+        error=_OPEN_TEXT,
+    ),
+    "Model": _object(
+        model=_TEXT,
+        digest=_TEXT,
+        granularity=_TEXT,
+        batch={"type": "integer"},
+        nodes={"type": "integer"},
+        bricks={"type": "integer"},
+        assumed={"type": "array", "items": _TEXT},
+        answers={"type": "array", "items": {"$ref": "#/components/schemas/Answer"}},
+    ),
+    "Where": _object(
+        model=_TEXT,
+        digest=_TEXT,
+        target=_TEXT,
+        estimate_s=_NUMBER,
+        error=_OPEN_TEXT,
+        operators={"type": "array", "items": {"type": "object"}},
+        bricks={"type": "array", "items": {"type": "object"}},
+    ),
+    "Systems": _object(systems={"type": "array", "items": {"type": "object"}}),
+    "System": _object(key=_TEXT, name=_TEXT, identity={"type": "object"}),
+    "Zoo": _object(models={"type": "array", "items": {"type": "object"}}),
+}
+
+_BATCH = {
+    "name": "batch",
+    "in": "query",
+    "schema": {"type": "integer", "minimum": 1},
+    "description": "the first dimension of inputs; by default the model's",
+}
+_THREADS = {"name": "threads", "in": "query", "schema": {"type": "integer", "minimum": 1}}
+_WORDS = {"name": "q", "in": "query", "schema": _TEXT, "description": "words that must all occur"}
+
+
+def _in_path(name: str) -> Schema:
+    return {"name": name, "in": "path", "required": True, "schema": _TEXT}
+
+
+def _given(schema: str, summary: str, *parameters: Schema, status: int = 200) -> Schema:
+    def answer(name: str, description: str) -> Schema:
+        of = {"$ref": f"#/components/schemas/{name}"}
+        return {"description": description, "content": {"application/json": {"schema": of}}}
+
+    found: Schema = {
+        "summary": summary,
+        "responses": {str(status): answer(schema, summary), "default": answer("Error", "why not")},
+    }
+    return {**found, "parameters": list(parameters)} if parameters else found
+
+
+def description(limits: Limits) -> Schema:
+    """The whole description."""
+    upload = _given(
+        "Job",
+        f"Decompose a model: an ONNX file of at most {limits.upload_bytes} bytes, without weights",
+        {"name": "name", "in": "query", "schema": _TEXT},
+        _BATCH,
+        status=202,
+    )
+    octets = {"schema": {"type": "string", "format": "binary"}}
+    upload["requestBody"] = {"required": True, "content": {"application/octet-stream": octets}}
+    digest, target = _in_path("digest"), _in_path("target")
+    zoo = _given("Job", "Decompose a model of the zoo", _in_path("name"), _BATCH, status=202)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "bricks", "version": __version__},
+        "paths": {
+            "/api/models": {"post": upload},
+            "/api/models/{digest}": {
+                "get": _given("Model", "The answers for a model", digest, _THREADS)
+            },
+            "/api/models/{digest}/{target}": {
+                "get": _given("Where", "Where the time goes on a target", digest, target)
+            },
+            "/api/jobs/{job}": {"get": _given("Job", "How far a model is", _in_path("job"))},
+            "/api/zoo": {"get": _given("Zoo", "The models of the zoo", _WORDS)},
+            "/api/zoo/{name}": {"post": zoo},
+            "/api/systems": {"get": _given("Systems", "The known systems", _WORDS)},
+            "/api/systems/{key}": {"get": _given("System", "A system", _in_path("key"))},
+            "/api/openapi.json": {"get": {
+                "summary": "This description",
+                "responses": {"200": {"description": "OpenAPI 3.1"}},
+            }},
+        },
+        "components": {"schemas": _SCHEMAS},
+    }  # fmt: skip

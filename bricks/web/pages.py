@@ -1,0 +1,156 @@
+"""Pages from the facts that the JSON interface gives; the pictures are those of the report.
+
+Templates escape all names. Must not compute what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from bricks._version import __version__
+from bricks.analysis.answers import Answer, NoAnswer
+from bricks.analysis.cache_summary import CacheSummary
+from bricks.errors import printable
+from bricks.estimate.memory import UnknownMemory
+from bricks.report import charts
+from bricks.report.page import in_script, library, target_label
+from bricks.report.page_data import page_data
+from bricks.report.tables import peak_parts, peak_size, percent, seconds, size
+from bricks.web.desk import Pictured
+
+_HERE = Path(__file__).parent
+_REPORT = _HERE.parent / "report" / "templates"
+
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "seconds": seconds,
+        "size": size,
+        "percent": percent,
+        "printable": printable,
+    }
+    return environment
+
+
+def page(template: str, *, measure: bool, **values: Any) -> bytes:
+    """A page, from the template of this name."""
+    found = _environment().get_template(f"{template}.html.jinja")
+    return found.render(version=__version__, measure=measure, **values).encode()
+
+
+@cache
+def static() -> Mapping[str, tuple[bytes, str]]:
+    """The files that pages load, by name, with their media types."""
+    found = {path.name: path.read_bytes() for path in sorted((_HERE / "static").iterdir())}
+    found["report.css"] = (_REPORT / "report.css").read_bytes()
+    script = (_REPORT / "report.js").read_text(encoding="utf-8")
+    found["pictures.js"] = f"{library()}\n{script}".encode()
+    return {name: (content, _TYPES[Path(name).suffix]) for name, content in found.items()}
+
+
+def model_values(facts: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
+    """The values of the page of a model's answers, with so many threads or any."""
+    rows = [row for row in facts["answers"] if threads in (None, row["threads"])]
+    return {
+        "facts": facts,
+        "threads": threads,
+        "every_threads": sorted({row["threads"] for row in facts["answers"]}),
+        "told": [row for row in rows if row["error"] is None],
+        "lacking": [row for row in rows if row["error"] is not None],
+    }
+
+
+def picture_values(found: Pictured, digest: str) -> dict[str, Any]:
+    """The values of the page of where a model's time goes."""
+    (model,) = found.view.models
+    label = target_label(found.view)
+    data = page_data(CacheSummary(model.plan.granularity, (found.view,)), [label])
+    peaks, roofline = found.view.peaks, charts.roofline()
+    measured = peaks.flops_per_s is not None and peaks.bytes_per_s is not None
+    if not measured:  # an empty layer has no extent
+        roofline["layer"] = [each for each in roofline["layer"] if each["data"]["name"] != "roof"]
+    specs = {
+        "breakdown": charts.breakdown() | {"description": "Time by operator"},
+        "timeline": charts.timeline() | {"description": "Bricks in the order of execution"},
+        "roofline": roofline | {"description": "Rates of bricks below the roofline"},
+    }
+    answer, memory = found.answer, model.explanation.memory
+    known: dict[str, Any] = {"peak": None, "peak_parts": "", "peak_lacks": "", "no_peak": ""}
+    if isinstance(memory, UnknownMemory):
+        known["no_peak"] = memory.reason
+    else:
+        known["peak"] = peak_size(memory.peak_bytes, memory.unknown)
+        known["peak_parts"] = peak_parts(asdict(memory))
+        known["peak_lacks"] = "; ".join(memory.unknown)
+    return {
+        **known,
+        "title": model.plan.model,
+        "digest": digest,
+        "label": label,
+        "target": found.view.target,
+        "estimate": answer.estimate if isinstance(answer, Answer) else None,
+        "reason": answer.reason if isinstance(answer, NoAnswer) else "",
+        "operators": model.explanation.operators,
+        "peaks_measured": measured,
+        "arithmetic": any(part.flops for part in model.explanation.parts),
+        "data": in_script(data),
+        "specs": in_script(specs),
+    }
+
+
+def picture_facts(found: Pictured, digest: str) -> dict[str, Any]:
+    """Where a model's time goes, as JSON."""
+    (model,) = found.view.models
+    answer = found.answer
+    return {
+        "model": model.plan.model,
+        "digest": digest,
+        "target": found.view.target.key,
+        "estimate_s": answer.estimate.estimate_s if isinstance(answer, Answer) else None,
+        "error": answer.reason if isinstance(answer, NoAnswer) else None,
+        "operators": [asdict(group) for group in model.explanation.operators],
+        "bricks": [
+            {
+                "brick": part.brick,
+                "operator": part.operator,
+                "shapes": part.shapes,
+                "occurrences": part.occurrences,
+                "total_s": part.total_s,
+                "share": part.share,
+                "predicted": part.predicted,
+                "flops": part.flops,
+                "bytes": part.bytes,
+            }
+            for part in model.explanation.parts
+        ],
+    }
+
+
+def matching(rows: Sequence[dict[str, Any]], words: str) -> list[dict[str, Any]]:
+    """The rows that have all of ``words`` somewhere in them."""
+    wanted = words.lower().split()
+    return [row for row in rows if all(word in str([*_texts(row)]).lower() for word in wanted)]
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [text for each in value.values() for text in _texts(each)]
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in _texts(each)]
+    return [str(value)]

@@ -1,0 +1,53 @@
+"""The digest of a model that was decomposed once is enough to ask for it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from factories import conv_net, mlp, save
+
+from bricks import Bench
+from bricks.analysis.answers import Answer, answers, inferences
+
+
+def test_a_digest_leads_to_the_plan_and_its_name(tmp_path: Path) -> None:
+    path = save(conv_net(), tmp_path, "conv.onnx")
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        model = bench.read(path, batch=3)
+        assert bench.known_plan(model.digest) is None
+        plan = bench.decompose(model).plan
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        assert bench.known_plan(model.digest) == plan
+        assert plan.model == "conv"
+        assert inferences(plan) == 3
+
+
+def test_an_answer_for_a_digest_is_the_prediction(tmp_path: Path) -> None:
+    path = save(mlp(), tmp_path, "mlp.onnx")
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        model = bench.read(path)
+        bench.measure([model])
+        (found,) = answers(bench, model.digest)
+        assert isinstance(found, Answer)
+        assert found.estimate == bench.predict(model, measure=False)
+
+
+def test_plans_that_are_not_kept_are_known_until_the_bench_is_closed(tmp_path: Path) -> None:
+    path = save(mlp(), tmp_path, "mlp.onnx")
+    with Bench(tmp_path / "cache", runtime="fake", threads=1, keep_plans=False) as bench:
+        model = bench.read(path)
+        plan = bench.decompose(model).plan
+        assert bench.known_plan(model.digest) == plan
+        assert bench.bricks(plan).keys() == set(plan.keys)
+        assert bench.store.targets() == []
+        assert bench.store.load_bricks(plan.keys) == {}
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        assert bench.known_plan(model.digest) is None
+
+
+@pytest.mark.parametrize("digest", ["", "m1-none"])
+def test_an_unknown_digest_leads_nowhere(tmp_path: Path, digest: str) -> None:
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        assert bench.known_plan(digest) is None
+        assert answers(bench, digest) == []

@@ -1,0 +1,214 @@
+"""A model goes in, answers for all known systems come out: as pages and as JSON."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import bricks
+from factories import conv_net, mlp
+from web_caches import BIG, make_known
+from web_server import Served, serving
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("web")
+
+
+@pytest.fixture(scope="module")
+def variables(folder: Path) -> dict[str, str]:
+    return make_known(folder)
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path, variables: dict[str, str]) -> Iterator[Served]:
+    with serving("--cache", folder / "cache", **variables) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def conv(served: Served) -> dict:
+    return served.answers(conv_net().SerializeToString(), name="conv")
+
+
+def test_each_known_target_has_an_answer(served: Served, conv: dict, folder: Path) -> None:
+    told = {(row["system"], row["threads"]): row for row in conv["answers"]}
+    assert len(told) == 4
+    assert all(row["measured_share"] == 1.0 for row in told.values())
+    assert all(row["low_s"] <= row["estimate_s"] <= row["high_s"] for row in told.values())
+    assert all(row["peak_bytes"] > 0 for row in told.values())
+    priced = told[BIG.name, 1]
+    assert priced["cost_per_million"] == pytest.approx(2 / 3600 * priced["estimate_s"] * 1e6)
+    assert told["arm", 1]["cost_per_million"] is None
+
+
+def test_an_answer_is_that_of_the_command_line(
+    served: Served, conv: dict, folder: Path, variables: dict[str, str]
+) -> None:
+    words = ("advise", folder / "conv.onnx", "--slo", "1s", "--threads", 1, "--json")
+    done = bricks(*words, "--runtime", "fake", "--cache", folder / "cache", **variables)
+    rows = {(row["system"], row["threads"]): row for row in done.json["answers"]}
+    for row in conv["answers"]:
+        same = rows[row["system"], row["threads"]]
+        assert (row["estimate_s"], row["low_s"]) == (same["estimate_s"], same["low_s"])
+
+
+def test_an_address_of_an_answer_stays(served: Served, conv: dict) -> None:
+    again = served.answers(conv_net(seed=7).SerializeToString(), name="other")
+    assert again["digest"] == conv["digest"]  # weights make no difference
+    page = served.get(f"/models/{conv['digest']}")
+    assert page.status == 200
+    assert page.body == served.get(f"/models/{conv['digest']}").body
+    assert BIG.name in page.text
+    two = served.get(f"/api/models/{conv['digest']}?threads=2").json
+    assert {row["threads"] for row in two["answers"]} == {2}
+
+
+def test_the_batch_makes_another_model(served: Served, conv: dict) -> None:
+    found = served.answers(conv_net().SerializeToString(), name="conv", batch=4)
+    assert (found["batch"], conv["batch"]) == (4, 1)
+    assert found["digest"] != conv["digest"]
+
+
+def test_what_is_unknown_is_said_by_name(served: Served) -> None:
+    found = served.answers(mlp().SerializeToString(), name="mlp")
+    by_system = {row["system"]: row for row in found["answers"]}
+    assert "was never decomposed on arm" in by_system["arm"]["error"]
+    page = served.get(f"/models/{found['digest']}").text
+    assert "was never decomposed on arm" in page
+
+
+def test_a_model_of_the_zoo_needs_no_upload(served: Served) -> None:
+    job = served.finished(served.ask("POST", "/api/zoo/squeezenet"))
+    assert job["state"] == "done"
+    assert served.get(f"/api/models/{job['digest']}").json["model"] == "squeezenet"
+    sent = served.ask("POST", "/answers", b"model=squeezenet&batch=&threads=1")
+    assert sent.status == 303
+    assert re.fullmatch(r"/jobs/[\w-]+\?threads=1", sent.headers["location"])
+
+
+def test_where_the_time_goes_is_shown_for_each_target(served: Served, conv: dict) -> None:
+    row = conv["answers"][0]
+    found = served.get(f"/api/models/{conv['digest']}/{row['target']}").json
+    assert found["estimate_s"] == row["estimate_s"]
+    assert sum(group["share"] for group in found["operators"]) == pytest.approx(1)
+    page = served.get(f"/models/{conv['digest']}/{row['target']}")
+    assert page.status == 200
+    assert 'data-chart="breakdown"' in page.text
+
+
+def test_systems_and_the_zoo_can_be_searched(served: Served, conv: dict) -> None:
+    every = served.get("/api/systems").json["systems"]
+    assert {system["name"] for system in every} >= {"big", "arm"}
+    (big,) = served.get("/api/systems?q=big+aarch64").json["systems"] or [None]
+    assert big is None
+    (arm,) = served.get("/api/systems?q=arm+aarch64").json["systems"]
+    assert arm["published"]
+    assert served.get(f"/systems/{arm['key']}").status == 200
+    assert served.get(f"/api/systems/{arm['key']}").json == arm
+    names = [each["name"] for each in served.get("/api/zoo?q=squeezenet").json["models"]]
+    assert "squeezenet" in names
+    assert "squeezenet" in served.get("/zoo?q=squeezenet").text
+    assert "0 of" in served.get("/zoo?q=no-such-model").text
+
+
+def test_the_description_names_each_address_and_each_property(served: Served, conv: dict) -> None:
+    described = served.get("/api/openapi.json").json
+    schemas = described["components"]["schemas"]
+    assert set(schemas["Model"]["properties"]) == set(conv)
+    assert set(schemas["Answer"]["properties"]) == set(conv["answers"][0])
+    where = served.get(f"/api/models/{conv['digest']}/{conv['answers'][0]['target']}").json
+    assert set(schemas["Where"]["properties"]) == set(where)
+    from starlette.routing import Route
+
+    from bricks.session.options import Options
+    from bricks.web.app import application
+
+    routes = application("unused", Options(runtime="fake"), host="127.0.0.1").routes
+    there = {
+        (route.path, method.lower())
+        for route in routes
+        if isinstance(route, Route) and route.path.startswith("/api/")
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    told = {(path, method) for path, of in described["paths"].items() for method in of}
+    assert told == there
+
+
+def test_names_are_escaped_and_no_page_may_load_anything(served: Served) -> None:
+    found = served.answers(mlp(widths=(8, 5)).SerializeToString(), name="%3Cscript%3Ealert(1)")
+    page = served.get(f"/models/{found['digest']}")
+    assert "<script>alert" not in page.text
+    assert "&lt;script&gt;alert(1)" in page.text
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+    assert "unsafe" not in policy
+    assert page.headers["x-content-type-options"] == "nosniff"
+
+
+def test_it_measures_nothing_and_keeps_only_plans(folder: Path, variables: dict[str, str]) -> None:
+    kept = ("cache", "stats", "--json", "--cache", folder / "cache")
+    before = bricks(*kept).json
+    with serving("--cache", folder / "cache", **variables) as served:
+        served.answers(mlp(widths=(9, 5)).SerializeToString(), name="kept")
+    assert bricks(*kept).json["measurements"] == before["measurements"]
+    assert sorted(p.name for p in (folder / "cache").iterdir() if p.is_dir()) == []
+    with serving("--cache", folder / "cache", **variables) as served:
+        found = served.get("/api/models/m1-" + "0" * 32)
+        assert found.status == 404
+
+
+def test_keeping_nothing_leaves_nothing(folder: Path, variables: dict[str, str]) -> None:
+    content = mlp(widths=(10, 6)).SerializeToString()
+    common = ("--cache", folder / "cache")
+    with serving(*common, "--keep", "nothing", **variables) as served:
+        digest = served.answers(content, name="secret")["digest"]
+        assert served.get(f"/models/{digest}").status == 200
+        (row, *_) = [r for r in served.get(f"/api/models/{digest}").json["answers"]]
+        assert served.get(f"/models/{digest}/{row['target']}").status == 200
+    assert not any(b"secret" in p.read_bytes() for p in (folder / "cache").iterdir())
+    with serving(*common, **variables) as served:
+        assert served.get(f"/models/{digest}").status == 404
+
+
+def test_a_model_is_kept_where_that_is_asked_for(folder: Path, variables: dict[str, str]) -> None:
+    with serving("--cache", folder / "kept", "--keep", "model", **variables) as served:
+        digest = served.answers(mlp().SerializeToString(), name="mine")["digest"]
+    (file,) = (folder / "kept" / "uploads").iterdir()
+    assert file.name == f"{digest}.onnx"
+
+
+def test_with_measure_it_measures_what_lacks(tmp_path: Path) -> None:
+    with serving("--cache", tmp_path / "c", "--measure", BRICKS_PUBLISHED=os.devnull) as served:
+        found = served.answers(mlp().SerializeToString(), name="mlp")
+    (row,) = found["answers"]
+    assert row["measured_share"] == 1.0
+
+
+def test_it_ends_when_told_to(folder: Path, variables: dict[str, str]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with serving("--cache", folder / "cache", **variables) as served:
+            served.process.send_signal(number)
+            assert served.process.wait(timeout=30) in (-signal.SIGTERM, 130)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--keep", "all"), "--keep 'all' is not known: give one of plan, model, nothing"),
+        (("--keep", "nothing", "--measure"), "what is measured is kept"),
+        (("--host", "256.1.1.1"), "nothing can listen on 256.1.1.1"),
+    ],
+)
+def test_wrong_options_are_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    done = bricks("web", "--cache", tmp_path / "c", "--runtime", "fake", *words)
+    assert done.status in (1, 2)
+    assert said in done.complaint
