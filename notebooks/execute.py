@@ -51,6 +51,8 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     """
     fresh = nbformat.from_dict(notebook)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(_PERSONAL)}
+    # What they show must not depend on whether others published such a host.
+    kept["BRICKS_PUBLISHED"] = os.devnull
     with tempfile.TemporaryDirectory(prefix="bricks-") as folder:
         # It is spoken to over sockets in that folder: no port is opened, and nothing is left.
         file = str(Path(folder) / "kernel.json")

@@ -62,8 +62,8 @@ class LatencyModel:
         self._bricks: dict[str, Brick] = {} if bricks is None else bricks
         self._features: dict[str, BrickFeatures] = {}  # without context
         self._contexts: dict[str, Context] = {}
-        # Models share bricks, and asking for many at once is fastest.
-        self._predicted: dict[BrickFeatures, Prediction] = {}
+        # Models share bricks; in another model or state a brick has other features.
+        self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}
         self._added: set[str] = set()  # digests
         self._predictor: Predictor | Transfer | None = None
         self._sources: list[SourceTarget] | None = None
@@ -129,9 +129,10 @@ class LatencyModel:
         if state_s is None or self._observations is None:
             state_s = self._state_s
         features = self._in_state(self.features(wanted), state_s)
-        new = {key: t for key, t in features.items() if t not in self._predicted}
-        self._predicted |= {features[k]: p for k, p in predictor.predict(new).items()}
-        predicted = {key: self._predicted[t] for key, t in features.items()}
+        new = dict(features.items() - self._predicted.keys())
+        for key, prediction in predictor.predict(new).items():
+            self._predicted[key, features[key]] = prediction
+        predicted = {key: self._predicted[key, t] for key, t in features.items()}
         return Predictions(predicted, predictor.bias, state_s)
 
     def predictions_in(
