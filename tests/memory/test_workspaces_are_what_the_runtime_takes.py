@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from factories import one_node, value
-from resident import Case, apart, observe
+from resident import Case, Observed, apart
 from tiers import one_in
 
 from bricks.decompose.identity import Cutter
@@ -131,14 +130,16 @@ def attention() -> Iterator[Case]:
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[Executor]:
-    with apart() as process:
-        yield process
+def observe() -> Iterator[Callable[[Case], Observed]]:
+    with apart() as observe:
+        yield observe
 
 
 @pytest.mark.parametrize("case", one_in(9, cases()), ids=str)
-def test_a_rule_says_what_the_runtime_takes(case: Case, process: Executor) -> None:
-    found = process.submit(observe, case).result()
+def test_a_rule_says_what_the_runtime_takes(
+    case: Case, observe: Callable[[Case], Observed]
+) -> None:
+    found = observe(case)
     predicted = workspace(found.brick, threads=1)
     assert predicted is not None
     assert found.workspace_bytes == pytest.approx(sum(predicted), abs=TOLERANCE_BYTES)

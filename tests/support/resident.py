@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,18 +50,49 @@ class Observed:
     workspace_bytes: int
 
 
-def apart() -> Executor:
-    """A process in which nothing else allocates, on one processor, where pages are counted best.
+@contextmanager
+def apart() -> Iterator[Callable[[Case], Observed]]:
+    """Observe in a process in which nothing else allocates, on one processor.
 
-    The system keeps a count per processor and adds them up only now and then, and what other tests
-    leave behind in their process comes and goes meanwhile.
+    The system keeps a count of pages per processor and adds them up only now and then, and what
+    other tests leave behind in their process comes and goes meanwhile. Not multiprocessing: the
+    process that it starts to track resources would outlive this one among the children of a test.
     """
-    fresh = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, mp_context=fresh, initializer=_stay)
+    program = [sys.executable, "-c", "import resident; resident.serve()"]
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=path
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        cases, answers = process.stdin, process.stdout
+
+        def observed(case: Case) -> Observed:
+            pickle.dump(case, cases)
+            cases.flush()
+            answer = pickle.load(answers)
+            if isinstance(answer, BaseException):
+                raise answer
+            assert isinstance(answer, Observed)
+            return answer
+
+        yield observed
 
 
-def _stay() -> None:
+def serve() -> None:
+    """Observe each case that comes in, one after the other, until no more can come."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    while True:
+        try:
+            case = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        answer: object
+        try:
+            answer = observe(case)
+        except (Exception, pytest.skip.Exception) as exc:
+            answer = exc
+        pickle.dump(answer, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
 
 
 def observe(case: Case) -> Observed:
