@@ -56,8 +56,8 @@ def predict(
         models: Sequence[Model | Unread] = read_all(options, words=words)
         if system is None:
             models = decomposed(bench, models)
+            found = _decomposable(bench, models)  # all, so that they are predicted at once
             if not no_measure:
-                found = _decomposable(bench, models)
                 if not options.json:
                     _answer_at_once(bench, found)
                 bench.measure(found)

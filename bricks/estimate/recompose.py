@@ -130,12 +130,13 @@ def latencies(
     """The latencies of ``plan``'s measured or predicted bricks; see :func:`recompose`."""
     predictions = predictions or Predictions()
     parts, predicted = _parts(plan, results), _predicted_parts(plan, results, predictions)
+    counts = plan.counts
     if state_s is None:
         state_s = state_of(plan, results, predictions=predictions)
     correction = StateCorrection(parts.values(), state_s, states, predicted.values())
     factors = {key: correction.factor(m) for key, m in (parts | predicted).items()}
     spreads = _spreads(parts, correction, factors)
-    means = predictions.factors({key: plan.counts[key] for key in predicted})
+    means = predictions.factors({key: counts[key] for key in predicted})
     for key in predicted:
         own = replace(factors[key], middle=factors[key].middle * means[key], shared_sd=0.0)
         spreads[key] = _translated(predictions.of[key].spread(), own)
@@ -150,7 +151,7 @@ def latencies(
         shared_s,
         all_shared_s=NORMAL_95
         * correction.shared_s(
-            (m, plan.counts[key] * spreads[key].median_s) for key, m in (parts | predicted).items()
+            (m, counts[key] * spreads[key].median_s) for key, m in (parts | predicted).items()
         ),
         call=call_cost(results) if probed else Spread(0.0, 0.0, 0.0, 0),
         predicted=frozenset(predicted),

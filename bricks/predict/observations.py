@@ -11,8 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from bricks.predict.defaults import MIN
 from bricks.predict.features import BrickFeatures
-from bricks.samples.machine_state import dominant_state
+from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.measurement import Measurement
 
 # Slower references than this, in factors of two, are outliers.
@@ -44,6 +45,10 @@ class Observations:
     def fastest_s(self) -> float | None:
         """The fastest state; None if none is known."""
         return min((s for s in self.states.values() if s is not None), default=None)
+
+    def enough_in(self, state_s: float | None) -> bool:
+        """Whether so much was observed in this state that predictions for it can be learned."""
+        return sum(same_state(state_s, seen_s) for seen_s in self.states.values()) >= MIN
 
     def features(self, features: Mapping[str, BrickFeatures]) -> dict[str, BrickFeatures]:
         """``features`` of these bricks, in the states of their measurements."""

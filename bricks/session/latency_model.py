@@ -65,6 +65,7 @@ class LatencyModel:
         # Models share bricks; in another model or state a brick has other features.
         self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}
         self._added: set[str] = set()  # digests
+        self._ahead: set[str] = set()  # bricks of added models that no prediction met so far
         self._predictor: Predictor | Transfer | None = None
         self._sources: list[SourceTarget] | None = None
         self._missing_count = 0  # bricks, until there are enough to learn from
@@ -89,6 +90,7 @@ class LatencyModel:
             return
         self._added.add(decomposition.plan.digest)
         self._bricks.update(decomposition.bricks)
+        self._ahead.update(decomposition.bricks)
         self._note_contexts([decomposition.plan.usage], decomposition.unseen_weight_bytes)
 
     def resolved(self, keys: Collection[str]) -> set[str]:
@@ -119,19 +121,25 @@ class LatencyModel:
     def predictions(self, keys: Collection[str], state_s: float | None = None) -> Predictions:
         """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
-        They are for the machine state ``state_s``, if predictions for any state can be made, and
-        else, as by default, for the state in which most is measured.
+        They are for the machine state ``state_s`` if enough is measured in it, and else, as by
+        default, for the state in which most is measured.
         """
         wanted = sorted(set(keys) - self.resolved(keys))
         predictor = (self.learned() or self.borrowed()) if wanted else None
         if predictor is None:
             return Predictions()
-        if state_s is None or self._observations is None:
+        seen = self._observations
+        if state_s is None or seen is None or not seen.enough_in(state_s):
             state_s = self._state_s
         features = self._in_state(self.features(wanted), state_s)
-        new = dict(features.items() - self._predicted.keys())
-        for key, prediction in predictor.predict(new).items():
-            self._predicted[key, features[key]] = prediction
+        if any(each not in self._predicted for each in features.items()):
+            # Those of all added models at once, which takes far less time than one by one.
+            ahead = self._ahead - self.resolved(self._ahead) - features.keys()
+            self._ahead.clear()
+            every = {**features, **self._in_state(self.features(sorted(ahead)), state_s)}
+            new = {key: t for key, t in every.items() if (key, t) not in self._predicted}
+            for key, prediction in predictor.predict(new).items():
+                self._predicted[key, every[key]] = prediction
         predicted = {key: self._predicted[key, t] for key, t in features.items()}
         return Predictions(predicted, predictor.bias, state_s)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from brick_examples import conv, groups_of, ideal_s, mixture
 
+from bricks.predict.defaults import MIN
 from bricks.predict.features import extract_features
 from bricks.predict.observations import Observations
 from bricks.predict.predictor import learn
@@ -61,3 +62,11 @@ def test_predictions_are_for_the_state_that_is_asked_for() -> None:
         found = predictor.predict(seen.in_state(unseen, state_s))
         errors = [found[k].latency_s / (ideal_s(t) + later_s) - 1 for k, t in unseen.items()]
         assert np.abs(errors).max() < 0.1
+
+
+def test_a_state_in_which_little_was_observed_cannot_be_predicted() -> None:
+    keys = sorted(mixture())
+    few = Observations.of({key: measurement(key, FAST) for key in keys[: MIN - 1]}, FAST)
+    assert not few.enough_in(FAST)
+    one_state = Observations.of({key: measurement(key, FAST) for key in keys[:MIN]}, FAST)
+    assert one_state.enough_in(FAST) and not one_state.enough_in(SLOW)

@@ -1,0 +1,72 @@
+"""What is predicted for a model depends neither on who asks first, nor on states nobody met."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import chain
+from factories import save
+
+from bricks import Bench, Model
+from bricks.predict.defaults import MIN
+from bricks.samples.machine_state import same_state
+from bricks.samples.measurement import Round
+from bricks.store import Owner
+
+FAST, SLOW = 1e-4, 2e-4  # reference latencies, in seconds
+OPERATORS = "Abs Ceil Cos Elu Erf Exp Floor Log Neg Relu Round Selu Sigmoid Sin Sqrt Tanh".split()
+
+
+def read(bench: Bench, folder: Path) -> list[Model]:
+    """Models of the same operators, in another size each."""
+    widths = (64, 80, 96, 112, 128, 144)
+    return [
+        bench.read(save(chain(*OPERATORS, width=width), folder, f"{width}.onnx"))
+        for width in widths
+    ]
+
+
+def measured(bench: Bench, models: Sequence[Model], state_s: float) -> None:
+    """Put results of all bricks of ``models`` into the cache, in this machine state."""
+    keys = sorted({key for model in models for key in bench.plan(model).keys})
+    assert len(keys) >= MIN
+    owner = Owner.current()
+    bench.store.claim(bench.target.key, keys, owner)
+    rounds = {
+        key: (Round((1e-5 * (1 + at / 100),), state_s, 0.0, state_s), 1.0)
+        for at, key in enumerate(keys)
+    }
+    bench.store.append_rounds(bench.target.key, rounds, owner)
+    bench.store.finish(bench.target.key, keys, owner)
+
+
+def test_predictions_are_for_a_state_in_which_enough_was_measured(tmp_path: Path) -> None:
+    with Bench(tmp_path / "cache", runtime="fake", threads=1, published=False) as bench:
+        *known, new = read(bench, tmp_path)
+        measured(bench, known, FAST)
+        latency_model = bench.latency_model()
+        latency_model.add_model(bench.decompose(new))
+        found = latency_model.predictions(bench.plan(new).keys, SLOW)
+    assert found.of
+    # It must be corrected from there to the other state, with the uncertainty of that.
+    assert same_state(found.state_s, FAST) and not same_state(found.state_s, SLOW)
+
+
+def test_together_or_one_by_one_predictions_are_the_same(tmp_path: Path) -> None:
+    options = {"runtime": "fake", "threads": 1, "published": False}
+    with Bench(tmp_path / "cache", **options) as bench:
+        models = read(bench, tmp_path)
+        measured(bench, models[:3], FAST)
+        for model in models:
+            bench.decompose(model)
+        together = [bench.basis(model, measure=False).predictions.of for model in models]
+    assert sum(map(len, together)) >= 3 * len(OPERATORS)
+    for model, found in zip(models, together, strict=True):
+        with Bench(tmp_path / "cache", **options) as bench:
+            alone = bench.basis(model, measure=False).predictions.of
+        assert alone.keys() == found.keys()
+        for key, prediction in alone.items():
+            assert found[key].latency_s == pytest.approx(prediction.latency_s)
+            assert found[key].log_sd == pytest.approx(prediction.log_sd)
