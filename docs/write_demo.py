@@ -1,4 +1,10 @@
-"""Write ``figures/demo.svg``: ``make -s demo | .venv/bin/python docs/write_demo.py``."""
+"""Write a picture of what a command prints, for the README.
+
+What it prints comes in on standard input:
+
+    make -s demo | .venv/bin/python docs/write_demo.py demo
+    .venv/bin/bricks advise resnet50 --slo 40ms | .venv/bin/python docs/write_demo.py advise
+"""
 
 from __future__ import annotations
 
@@ -8,10 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-HERE = Path(__file__).parent / "figures" / "demo.svg"
+FIGURES = Path(__file__).parent / "figures"
+# The commands, and the width of their pictures in characters: longer lines are broken.
+COMMANDS = {"demo": ("make demo", 100), "advise": ("bricks advise resnet50 --slo 40ms", 112)}
 
-# In pixels, but for the width of a line in characters.
-_CHARACTERS, _CHARACTER, _LINE, _MARGIN = 100, 7.8, 19, 16
+# In pixels.
+_CHARACTER, _LINE, _MARGIN = 7.8, 19, 16
 
 # A terminal with a background of its own, so that it is legible on any page.
 _STYLE = """\
@@ -28,10 +36,10 @@ rect { fill: #f6f8fa; stroke: #d1d9e0; }
 """
 
 
-def picture(printed: str) -> str:
-    """The SVG of what the demo prints; a line that is too long goes on in the next, indented."""
-    lines = [line for long in printed.splitlines() for line in _wrapped(long)]
-    width = round(_CHARACTERS * _CHARACTER) + 2 * _MARGIN
+def picture(command: str, printed: str, characters: int) -> str:
+    """The SVG of what a command prints; a line that is too long goes on in the next, indented."""
+    lines = [line for long in printed.splitlines() for line in _wrapped(long, characters)]
+    width = round(characters * _CHARACTER) + 2 * _MARGIN
     height = (len(lines) + 2) * _LINE + 2 * _MARGIN - _LINE // 2
     return "\n".join(
         [
@@ -39,15 +47,15 @@ def picture(printed: str) -> str:
             f' width="{width}" height="{height}">',
             f"<style>\n{_STYLE}</style>",
             f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="6"/>',
-            _text("prompt", 0, "$ make demo"),
+            _text("prompt", 0, f"$ {command}"),
             *_body(lines),
             "</svg>\n",
         ]
     )
 
 
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, _CHARACTERS, subsequent_indent="  ", drop_whitespace=True) or [""]
+def _wrapped(line: str, characters: int) -> list[str]:
+    return textwrap.wrap(line, characters, subsequent_indent="  ", drop_whitespace=True) or [""]
 
 
 def _body(lines: list[str]) -> Iterator[str]:
@@ -67,4 +75,7 @@ def _text(kind: str, number: int, line: str) -> str:
 
 
 if __name__ == "__main__":
-    HERE.write_text(picture(sys.stdin.read()), encoding="utf-8")
+    (name,) = sys.argv[1:]
+    command, characters = COMMANDS[name]
+    drawn = picture(command, sys.stdin.read(), characters)
+    (FIGURES / f"{name}.svg").write_text(drawn, encoding="utf-8")

@@ -207,3 +207,22 @@ def test_a_source_that_changed_after_its_run_is_noticed(notebook: Path) -> None:
     assert changed.metadata.bricks.sources_sha256 == execute.sources_digest(changed)
     changed.cells[0].source = "print(6)"
     assert changed.metadata.bricks.sources_sha256 != execute.sources_digest(changed)
+
+
+@pytest.mark.slow
+def test_architectures_are_searched_within_a_budget() -> None:
+    counts, asked, progress, sizes, ratios, budget, highs = found(
+        "architecture_search.ipynb",
+        "[measured.new_bricks, measured.bricks, measured.models]",
+        "len(latency)",
+        "progress",
+        "[weights(n) for n in finalists]",
+        "[row.ratio for row in comparison.rows]",
+        "BUDGET_S",
+        "[e.high_s for e in predicted]",
+    )
+    assert 0 < counts[0] < counts[1] / 2 and counts[2] == 200
+    assert asked > 250
+    assert progress == sorted(progress) and progress[-1] == sizes[0] == max(sizes)
+    assert len(ratios) == 5 and all(ratio > 0 for ratio in ratios)
+    assert max(highs) <= budget

@@ -31,6 +31,8 @@ def test_each_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(folders[page])
+    if line.startswith("bricks advise"):  # readers have what is published
+        monkeypatch.setenv("BRICKS_PUBLISHED", str(ROOT / "cache" / "published"))
     program, *arguments = shlex.split(line)
     assert program == "bricks"
     assert run(arguments) == 0
@@ -62,6 +64,20 @@ def test_the_picture_is_what_the_demo_prints(
     assert run(["compare", *models, "--runtime", "fake", "--cache", str(tmp_path)]) == 0
     assert "](docs/figures/demo.svg)" in README.read_text(encoding="utf-8")
     assert _told(_drawn(DOCS / "figures" / "demo.svg")) == _told(capsys.readouterr().out)
+
+
+def test_the_first_picture_is_an_answer_about_a_published_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On any host, whatever it is: nothing is measured."""
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(ROOT / "cache" / "published"))
+    monkeypatch.chdir(tmp_path)
+    line = next(line for name, line in CONSOLE if name == "README")
+    assert run(shlex.split(line)[1:]) == 0
+    picture = (DOCS / "figures" / "advise.svg").read_text(encoding="utf-8")
+    prompt, *lines = map(html.unescape, re.findall(r"<text[^>]*>(.*?)</text>", picture))
+    assert prompt == f"$ {line}"
+    assert lines == capsys.readouterr().out.splitlines()
 
 
 def _drawn(picture: Path) -> str:
