@@ -16,7 +16,7 @@ from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_model import StateModel
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latency_model import LatencyModel, Loaded
 from bricks.session.options import Options
 from bricks.store import Reading
 from bricks.system import Target
@@ -44,13 +44,14 @@ class Estimator:
         self._timed = timed
         self._decomposed = decomposed
         self._latency_models: dict[str, LatencyModel] = {}  # by target
+        self._loaded = Loaded()
         # By target: models share most of their bricks, and decoding samples takes longest.
         self._settled: dict[str, dict[str, Measurement | Failure]] = {}
 
     def latency_model(self, target: Target) -> LatencyModel:
         """The latency model of bricks on ``target``."""
         if target.key not in self._latency_models:
-            model = LatencyModel(self._store, target.key, self._granularity)
+            model = LatencyModel(self._store, target.key, self._granularity, self._loaded)
             self._latency_models[target.key] = model
         return self._latency_models[target.key]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick, Decomposition, Usage
@@ -41,10 +41,18 @@ WELL_KNOWN = 300
 _MAX_OTHERS, _ENOUGH = 4, 800
 
 
+@dataclass(slots=True)
+class Loaded:
+    """Bricks loaded so far, and their features without context: both by key."""
+
+    bricks: dict[str, Brick] = field(default_factory=dict)
+    features: dict[str, BrickFeatures] = field(default_factory=dict)
+
+
 class LatencyModel:
     """Latencies of bricks on one target of ``store``, for models cut at ``granularity``.
 
-    ``bricks`` are already loaded; bricks loaded later are added to them.
+    ``loaded`` are bricks and features that latency models of several targets have in common.
     """
 
     def __init__(
@@ -52,15 +60,15 @@ class LatencyModel:
         store: Reading,
         target_key: str,
         granularity: str,
-        bricks: dict[str, Brick] | None = None,
+        loaded: Loaded | None = None,
     ) -> None:
         self._store = store
         self._target = target_key
         self._granularity = granularity
         self._measured: dict[str, Measurement] = {}
+        self._known: dict[str, Measurement] = {}  # those of known models, when it last learned
         self._failed: set[str] = set()
-        self._bricks: dict[str, Brick] = {} if bricks is None else bricks
-        self._features: dict[str, BrickFeatures] = {}  # without context
+        self._loaded = Loaded() if loaded is None else loaded
         self._contexts: dict[str, Context] = {}
         # Models share bricks; in another model or state a brick has other features.
         self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}
@@ -71,7 +79,7 @@ class LatencyModel:
         self._missing_count = 0  # bricks, until there are enough to learn from
         self._state_s: float | None = None  # the machine state in which most is measured
         self._observations: Observations | None = None  # None: all was corrected to one state
-        self._correction = StateCorrection((), None)
+        self._correction: StateCorrection | None = None  # to the state in which most is measured
         self._states: StateModel | None = None
         self._stale = True
 
@@ -89,7 +97,7 @@ class LatencyModel:
         if decomposition.plan.digest in self._added:
             return
         self._added.add(decomposition.plan.digest)
-        self._bricks.update(decomposition.bricks)
+        self._loaded.bricks.update(decomposition.bricks)
         self._ahead.update(decomposition.bricks)
         self._note_contexts([decomposition.plan.usage], decomposition.unseen_weight_bytes)
 
@@ -196,7 +204,7 @@ class LatencyModel:
             keys = [t.key for t in self._store.targets() if t.key != self._target]
             keys.sort(key=lambda key: (-len(self._store.costs(key)), key))
             known = (
-                LatencyModel(self._store, key, self._granularity, self._bricks)
+                LatencyModel(self._store, key, self._granularity, self._loaded)
                 for key in keys[:_MAX_OTHERS]
             )
             found = [each.as_source() for each in known]
@@ -248,34 +256,36 @@ class LatencyModel:
             from bricks.predict.transfer import learn_transfer
 
             self._store.refuse_damage()  # bricks that cannot be read would be predicted
-            latency_s, families = self.known_latencies()
-            features = self.features(list(latency_s))
-            self._observations = None
-            self._predictor = learn_transfer(features, latency_s, families, self.others)
+            families = self._look()
+            features = self.features(self._known)
+            self._observations = self._predictor = None
+            if self.others:
+                latency_s = {key: self._latency_s(key) for key in self._known}
+                self._predictor = learn_transfer(features, latency_s, families, self.others)
             if self._predictor is None:
-                seen = Observations.of(
-                    {key: self._measured[key] for key in features}, self._state_s
-                )
+                measured = {key: self._known[key] for key in features}
+                seen = Observations.of(measured, self._state_s)
                 self._predictor = learn(seen.features(features), seen.latency_s, families)
                 self._observations = seen
-            self._missing_count = 0 if self._predictor else max(1, MIN - len(latency_s))
+            self._missing_count = 0 if self._predictor else max(1, MIN - len(self._known))
             self._stale = False
         return self._predictor
 
     def known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
         """Latencies of all measured bricks, in one state, and the bricks of each family."""
+        families = self._look()
+        return {key: self._latency_s(key) for key in self._known}, families
+
+    def _look(self) -> dict[str, set[str]]:
+        """Look which bricks of known models are measured; the bricks of each family."""
         models = self._store.brick_usage(self._target, self._granularity)
         every = sorted({key for _, usage in models for key in usage})
         self._note_contexts([usage for _, usage in models])
         self.resolved(every)
         known = {key: self._measured[key] for key in every if key in self._measured}
-        # Latencies of two machine states must not be mixed.
         self._state_s = dominant_state(m.state_s for m in known.values())
-        changed = not all(m.known_in(self._state_s) for m in known.values())
-        states = self.states(known) if changed else None
-        self._correction = StateCorrection(known.values(), self._state_s, states)
-        latency_s = {key: self._correction.latency_s(m) for key, m in known.items()}
-        return latency_s, _families(models)
+        self._known, self._correction = known, None
+        return _families(models)
 
     def _in_state(
         self, features: dict[str, BrickFeatures], state_s: float | None
@@ -285,8 +295,19 @@ class LatencyModel:
         return features if seen is None else seen.in_state(features, state_s)
 
     def _latency_s(self, key: str) -> float:
-        known = self._measured.get(key)
-        return 0.0 if known is None else self._correction.latency_s(known)
+        """A brick's latency in the state in which most is measured; zero where it has none.
+
+        Latencies of two machine states must not be mixed.
+        """
+        measured = self._measured.get(key)
+        if measured is None:
+            return 0.0
+        if self._correction is None:
+            every = self._known.values()
+            changed = not all(m.known_in(self._state_s) for m in every)
+            states = self.states(self._known) if changed else None
+            self._correction = StateCorrection(every, self._state_s, states)
+        return self._correction.latency_s(measured)
 
     def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
         """The features of each of ``keys``, in the model of whose work it is the largest share."""
@@ -299,9 +320,10 @@ class LatencyModel:
     def _bare_features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
         from bricks.predict.features import extract_features
 
-        missing = [key for key in keys if key not in self._features]
-        self._features |= {key: extract_features(b) for key, b in self._load(missing).items()}
-        return {key: self._features[key] for key in keys if key in self._features}
+        found = self._loaded.features
+        missing = [key for key in keys if key not in found]
+        found |= {key: extract_features(b) for key, b in self._load(missing).items()}
+        return {key: found[key] for key in keys if key in found}
 
     def _note_contexts(self, models: Sequence[Mapping[str, Usage]], unseen_bytes: int = 0) -> None:
         """Note the contexts of these models' bricks; see :func:`contexts`."""
@@ -312,8 +334,9 @@ class LatencyModel:
             self._contexts[key] = context.prevailing(self._contexts.get(key))
 
     def _load(self, keys: Collection[str]) -> dict[str, Brick]:
-        self._bricks |= self._store.load_bricks([key for key in keys if key not in self._bricks])
-        return {key: self._bricks[key] for key in keys if key in self._bricks}
+        bricks = self._loaded.bricks
+        bricks |= self._store.load_bricks([key for key in keys if key not in bricks])
+        return {key: bricks[key] for key in keys if key in bricks}
 
 
 def _families(models: Iterable[tuple[str, Collection[str]]]) -> dict[str, set[str]]:
