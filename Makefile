@@ -12,7 +12,7 @@ SEED ?= 0
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test test-all docs conformance wild exports fuzz notebooks commands check lint format lock models zoo-check clean
+.PHONY: help setup demo paper test test-all docs conformance wild exports fuzz notebooks commands check lint format lock models programs zoo-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -89,6 +89,7 @@ lock: ## resolve pyproject.toml into requirements.lock again (UPGRADE=1: newest 
 	$(call lock,models/recipes/requirements-mxnet,--no-allow-unsafe --unsafe-package opencv-python)
 	$(call lock,models/recipes/requirements-torch,--allow-unsafe)
 	$(call lock,bricks/backends/mxnet/requirements,--allow-unsafe)
+	$(call lock,bricks/backends/torch/requirements,--allow-unsafe)
 	rm -rf .venv/lock
 
 # $(call lock,FILES,OPTIONS): a local version (+cpu) is what was found here, not asked for
@@ -105,6 +106,9 @@ MODELS ?= --recipe onnx_light
 models: setup ## rebuild the zoo from its recipes (MODELS=--all: those of PyTorch and MXNet too)
 	$(BIN)/bricks zoo build $(MODELS)
 	$(BIN)/python models/recipes/readme.py
+
+programs: setup ## record the zoo's PyTorch programs again (PROGRAMS: functions, --replace)
+	$(BIN)/python tools/record_programs.py $(PROGRAMS)
 
 zoo-check: setup ## decompose, chain and measure every model of the zoo: docs/zoo.json
 	$(BIN)/python tools/zoo_check.py

@@ -19,7 +19,7 @@ from bricks.graph.model import Model
 from bricks.graph.view import parse_model, without_values
 from bricks.measure.graphs import Decomposer
 from bricks.predict.cost import CostModel, fit
-from bricks.samples.call_overhead import PROBES
+from bricks.samples.call_overhead import ALL_PROBES
 from bricks.session.bench import Bench
 from bricks.system import Target, physical_cores
 
@@ -109,7 +109,7 @@ def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = Non
     """
     target = bench.target if target is None else target
     keys = list(dict.fromkeys(key for plan in plans for key in plan.keys))
-    results = bench.store.results(target.key, [*keys, *PROBES.values()])
+    results = bench.store.results(target.key, [*keys, *ALL_PROBES])
     bricks = bench.store.load_bricks(keys)
     for key in keys:
         if key not in bricks:

@@ -24,7 +24,7 @@ from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.statistics import Spread
 from bricks.session.bench import Bench
 from bricks.system import Target
-from bricks.zoo import entries
+from bricks.zoo import entries, programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def view_of(
     bricks = {key: brick for plan, _ in plans for key, brick in bench.bricks(plan).items()}
     results = bench.known.results(target.key, [*keys, *(plan.digest for plan, _ in plans)])
     called = titles([plan for plan, _ in plans])
-    task = {entry.name: entry.task for entry in entries()}
+    task = {entry.name: entry.task for entry in (*entries(), *programs())}
     models, compared = [], []
     for number, ((plan, _), title) in enumerate(zip(plans, called, strict=True)):
         bench.progress(f"looking at {title} on {target.system.name}", number / len(plans))

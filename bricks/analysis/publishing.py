@@ -13,7 +13,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from bricks.backends import describe
 from bricks.errors import BricksError, StoreError
 from bricks.estimate.comparison import ComparisonFailure
 from bricks.graph.model import Model
-from bricks.samples.measurement import Measurement
+from bricks.samples.measurement import Failure, Measurement
 from bricks.session.bench import Bench
 from bricks.session.defaults import GRANULARITY
 from bricks.session.summaries import Comparison
@@ -37,6 +37,9 @@ MAX_FOREIGN_CORES = 0.05
 
 # Published measurements of one system must not be mostly of a disturbed machine.
 MAX_DISTURBED_SHARE = 0.25
+
+# Significant digits of published samples: far more than they repeat to, in half of the bytes.
+DIGITS = 4
 
 _FIGURES = (
     "models", "bricks", "median_abs_error", "p95_abs_error", "max_abs_error", "geomean_ratio",
@@ -131,7 +134,9 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
         name = _file_name(system.name, system.key, [entry.file for entry in others])
         with tempfile.TemporaryDirectory(dir=place) as folder:
             written = Path(folder) / name
-            store.export(written, [target.key for target in chosen], package=__version__)
+            store.export(
+                written, [target.key for target in chosen], package=__version__, digits=DIGITS
+            )
             digest = hashlib.sha256(written.read_bytes()).hexdigest()
             facts = {"targets": {t.key: about[t.key] for t in chosen}}
             entry = Entry(name, digest, tuple(chosen), facts)
@@ -144,15 +149,24 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
 
 def _file_name(name: str, key: str, taken: Sequence[str]) -> str:
     plain = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-") or "system"
-    found = f"{plain}.jsonl.gz"
-    return f"{plain}-{key[3:9]}.jsonl.gz" if found in taken else found
+    found = f"{plain}.jsonl.xz"
+    return f"{plain}-{key[3:9]}.jsonl.xz" if found in taken else found
+
+
+def _rounded(results: Mapping[str, Measurement | Failure]) -> dict[str, Measurement | Failure]:
+    return {
+        key: replace(found, rounds=tuple(taken.rounded(DIGITS) for taken in found.rounds))
+        if isinstance(found, Measurement)
+        else found
+        for key, found in results.items()
+    }
 
 
 def _check(store: Store, published: Published, entry: Entry) -> None:
     """StoreError unless the file has the plans and results that the cache has."""
     for target in entry.targets:
         keys = [*store.costs(target.key)]
-        same = published.results(target.key, keys) == store.results(target.key, keys)
+        same = published.results(target.key, keys) == _rounded(store.results(target.key, keys))
         mine = [plan for plan, _ in store.plans(target.key, GRANULARITY)]
         same = same and mine == [plan for plan, _ in published.plans(target.key, GRANULARITY)]
         used = sorted({key for plan in mine for key in plan.keys})

@@ -16,7 +16,7 @@ from bricks.decompose.plan import Plan
 from bricks.decompose.titles import titles
 from bricks.errors import BricksError, StoreError, UsageError
 from bricks.predict.prediction import Predictions
-from bricks.samples.call_overhead import PROBES
+from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
 from bricks.session.latency_model import LatencyModel
@@ -123,7 +123,7 @@ def target_data(
 ) -> TargetData:
     """The data of a target, with predictions for the missing bricks of these models."""
     keys = list(dict.fromkeys(key for plan in plans.values() for key in plan.keys))
-    results = store.results(target.key, [*keys, *PROBES.values()])
+    results = store.results(target.key, [*keys, *ALL_PROBES])
     meant = [plans[digest] for digest in digests if digest in plans]
     missing = sorted({key for plan in meant for key in plan.keys} - results.keys())
     known = [result for result in results.values() if isinstance(result, Measurement)]

@@ -9,6 +9,7 @@ before a worker exists (the version, which store lookups need) come from package
 from __future__ import annotations
 
 import os
+import shutil
 from importlib import metadata
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from bricks.system.environments import Environment
 
 __all__ = ["BACKENDS", "ENVIRONMENTS", "Backend", "BackendInfo", "create", "describe", "names"]
 
-BACKENDS = ("onnxruntime", "mxnet", "mxnet-unfused", "fake")
+BACKENDS = ("onnxruntime", "mxnet", "mxnet-unfused", "torch", "torch-compiled", "fake")
 
 _MXNET = Environment(
     name="mxnet",
@@ -27,8 +28,24 @@ _MXNET = Environment(
     python="3.11",
     install="bricks backends install mxnet",
 )
-# Runtimes that cannot share this environment; a lock file pins their version.
-ENVIRONMENTS = {"mxnet": _MXNET, "mxnet-unfused": _MXNET}
+_TORCH = Environment(
+    name="torch",
+    lock=Path(__file__).parent / "torch" / "requirements.lock",
+    python="3.11",
+    install="bricks backends install torch",
+)
+# Runtimes that do not share this environment; a lock file pins their version.
+ENVIRONMENTS = {
+    "mxnet": _MXNET, "mxnet-unfused": _MXNET, "torch": _TORCH, "torch-compiled": _TORCH,
+}  # fmt: skip
+# Runtimes that run recorded programs.
+_PROGRAMS = ("torch", "torch-compiled")
+
+
+def cxx_compiler() -> str | None:
+    """The C++ compiler that PyTorch's compiler would use; None if there is none."""
+    chosen = os.environ.get("CXX")
+    return next((c for c in (chosen, "g++", "clang++") if c and shutil.which(c)), None)
 
 
 def names() -> tuple[str, ...]:
@@ -65,6 +82,22 @@ def describe(name: str) -> BackendInfo:
             parallel=True,
             levels=levels,
             build=_build("onnxruntime"),
+        )
+    if name in _PROGRAMS:
+        if name == "torch-compiled" and cxx_compiler() is None:
+            raise BackendError(
+                "torch-compiled needs a C++ compiler, and there is none: install g++ or clang++, or"
+                " name one in CXX"
+            )
+        return BackendInfo(
+            name,
+            _TORCH.pinned("torch"),
+            "CPU",
+            timed=True,
+            brick_optimization="none",
+            python=str(_TORCH.required()),
+            bounded_memory=False,  # a program takes what it takes: nothing tells ahead
+            programs=True,
         )
     if name in ENVIRONMENTS:
         environment = ENVIRONMENTS[name]
@@ -125,6 +158,17 @@ def create(
             ) from exc
 
         return MxnetBackend(seed=seed, fuse=name == "mxnet")
+    if name in _PROGRAMS:
+        # The libraries read these variables when they are loaded.
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)
+        try:
+            from bricks.backends.torch import TorchBackend
+        except ImportError as exc:
+            raise BackendError(
+                f"torch cannot be imported ({exc}): bricks backends install torch"
+            ) from exc
+
+        return TorchBackend(threads=threads, seed=seed, compiled=name == "torch-compiled")
     return added.create(
         _added(name), name, threads=threads, seed=seed, workers=workers, optimization=optimization
     )

@@ -30,7 +30,9 @@ class BackendInfo:
     or ``none``; None if the granularity decides. ``python`` is the interpreter that the worker
     needs. ``bounded_memory`` says whether it holds only the memory that the loaded models need;
     otherwise the memory that a model takes cannot be predicted. ``levels`` are its levels of
-    optimisation. ``build`` is the package that it was installed from, if known.
+    optimisation. ``build`` is the package that it was installed from, if known. ``programs`` says
+    whether it runs recorded programs (:mod:`bricks.graph.program`), whose calls allocate their
+    results, instead of ONNX models, whose activations share memory that is planned ahead.
     """
 
     name: str
@@ -43,6 +45,7 @@ class BackendInfo:
     bounded_memory: bool = True
     levels: tuple[str, ...] = ("all",)
     build: str | None = None
+    programs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class Placement:
     """Memory locations of the inputs and outputs of a loaded model while it runs.
 
     One entry per graph input (output), in order: an offset in bytes into the shared activation
-    region, or None for a buffer of its own.
+    region, or None for a buffer of its own. Where calls allocate their results themselves, it is
+    the number of a slot that holds the tensor, see :class:`Recorder`.
     """
 
     inputs: tuple[int | None, ...]
@@ -151,6 +155,48 @@ class SignObserver(Protocol):
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
     ) -> Mapping[str, SignPattern]:
         """The signs of the float32 values called ``names`` in a run with weights as in ``load``."""
+        ...
+
+
+class Recorder(Protocol):
+    """The interface of a backend for recorded programs, whose calls allocate their results.
+
+    What one call hands to the next is a tensor in a numbered slot. An input whose slot is empty is
+    a synthetic tensor of its own.
+    """
+
+    def record(self, entry: str, folder: str, options: Mapping[str, Any]) -> onnx.ModelProto:
+        """One step of the program ``entry``, a file in ``folder`` or a module, and its function.
+
+        ``options`` are the function's arguments. The result is a graph of calls without weights.
+        """
+        ...
+
+    def release(self, slots: Sequence[int]) -> None:
+        """Empty these slots."""
+        ...
+
+    def stepped(self, proto: onnx.ModelProto) -> Stepped:
+        """A real step of the program that was recorded as ``proto``."""
+        ...
+
+
+class Stepped(Protocol):
+    """A step that was really run, and the state that it began with.
+
+    ``expected`` are its results, by the names of values in the graph; ``deterministic`` is whether
+    running it twice gave the same bits. Tensors are the runtime's own.
+    """
+
+    expected: Mapping[str, np.ndarray]
+    deterministic: bool
+
+    def begin(self) -> Mapping[str, Any]:
+        """Go back to where the step began; the tensors that are there, by name."""
+        ...
+
+    def call(self, brick: onnx.ModelProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """All values of a brick, by name, from its inputs and weights."""
         ...
 
 

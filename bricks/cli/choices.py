@@ -8,6 +8,8 @@ RUNTIMES = {
     "onnxruntime": "ONNX Runtime, on the processor",
     "mxnet": "MXNet, in an environment of its own (bricks backends install)",
     "mxnet-unfused": "the same, operator by operator",
+    "torch": "PyTorch, programs as they are written, in an environment of its own",
+    "torch-compiled": "the same, modules compiled by torch.compile",
     "fake": "no runtime: made-up latencies, at once",
 }
 GRANULARITIES = {

@@ -73,7 +73,7 @@ def _nothing(name: str) -> dict[str, Any]:
         "nodes", "bricks", "new_bricks", "measured_latency_s", "measured_low_s", "measured_high_s",
         "estimate_s", "low_s", "high_s", "ratio", "coverage", "uncertainty", "advice",
     )  # fmt: skip
-    return {"model": name, **dict.fromkeys(names)}
+    return {"model": name, "kind": None, **dict.fromkeys(names)}
 
 
 def _row(
@@ -85,6 +85,7 @@ def _row(
     facts = _nothing(row.model)
     if row.plan is not None:
         facts["nodes"], facts["bricks"] = row.plan.nodes, len(row.plan.keys)
+        facts["kind"] = row.plan.kind
         facts["new_bricks"] = row.new_bricks
     if isinstance(row, ComparisonFailure):
         return {**facts, "coverage": row.coverage, "error": row.error}, None

@@ -56,9 +56,9 @@ def names(known: Callable[[typer.Context], Iterable[str]]) -> Completer:
 
 
 def _zoo(context: typer.Context) -> list[str]:
-    from bricks.zoo import entries
+    from bricks.zoo import entries, programs
 
-    return [entry.name for entry in entries()]
+    return [entry.name for entry in (*entries(), *programs())]
 
 
 def _frameworks(context: typer.Context) -> list[str]:

@@ -21,7 +21,6 @@ from bricks.cli.options import (
 )
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError, UsageError
-from bricks.zoo import entries
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition
@@ -107,9 +106,10 @@ def generate(
 
 def _decoys(bench: Bench, mine: Mapping[str, Brick], wanted: int) -> dict[str, Brick]:
     """Bricks of models of the zoo, the same ones whenever the suite is generated."""
+    from bricks.session.programs import zoo_of
     from bricks.suite import decoys
 
-    names = [entry.name for entry in entries()]
+    names = [entry.name for entry in zoo_of(bench.runtime.backend)]
     random.Random("\n".join(sorted(mine))).shuffle(names)
 
     def others() -> Iterator[Mapping[str, Brick]]:

@@ -29,10 +29,11 @@ from bricks.session.defaults import (
     MAX_WORKERS,
     OPTIMIZATION,
     PRECISION,
+    PROGRAMS_RUNTIME,
     RUNTIME,
     TIMEOUT_S,
 )
-from bricks.zoo import entries, find
+from bricks.zoo import find, is_entry, programs
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
@@ -83,7 +84,7 @@ RuntimeName = Annotated[
         "--runtime",
         metavar="NAME",
         autocompletion=completion.values(RUNTIMES),
-        help="What runs the models: onnxruntime, mxnet, mxnet-unfused, fake, or one of yours.",
+        help="What runs the models: onnxruntime, mxnet, torch, fake, or one of yours.",
         rich_help_panel=_RUNTIME,
     ),
 ]
@@ -340,13 +341,22 @@ def bench_options(options: CommonOptions) -> Options:
         if options.overlap_rule is not None:
             further["may_overlap"] = load_rule(options.overlap_rule)
     return Options(
-        runtime=options.runtime,
+        runtime=runtime_of(options),
         granularity=options.granularity,
         optimization=options.optimization,
         threads=options.threads,
         seed=options.seed,
         **further,
     )
+
+
+def runtime_of(options: CommonOptions) -> str:
+    """The runtime that is named, or the one that runs programs where only such are given."""
+    named = {entry.name for entry in programs()} if options.models else set()
+    only_programs = bool(options.models) and all(
+        is_entry(name) or name in named for name in options.models
+    )
+    return PROGRAMS_RUNTIME if only_programs and options.runtime == RUNTIME else options.runtime
 
 
 def read_all(
@@ -378,7 +388,21 @@ def read_all(
     models: list[Model | Unread] = []
     named: dict[str, str] = {} if words is None else words
     whole_zoo = isinstance(options, Surveying) and not options.models
-    for name in [entry.name for entry in entries()] if whole_zoo else options.models:
+    names = list(options.models or ())
+    if whole_zoo:
+        from bricks.session.programs import zoo_of
+
+        names = [entry.name for entry in zoo_of(options.runtime)]
+    known = {entry.name for entry in programs()}
+    for name in names:
+        if is_entry(name) or name in known:
+            try:
+                program = _recorded(name, options)
+                models.append(program)
+                named[program.digest] = name
+            except BricksError as error:
+                models.append(Unread(name, str(error)))
+            continue
         if _is_suite(name):
             found = _of_suite(Path(name), options, alone)
             models += found
@@ -402,6 +426,20 @@ def read_all(
             except BricksError as error:
                 models.append(Unread(title, str(error)))
     return models
+
+
+def _recorded(entry: str, options: CommonOptions) -> Model:
+    from bricks.session.programs import read_program
+    from bricks.system import physical_cores
+
+    if options.shape or options.value:
+        raise UsageError(
+            f"{entry} makes its own inputs: leave out --shape and --value, --batch is passed on"
+        )
+    return read_program(
+        entry, runtime=runtime_of(options), threads=options.threads or physical_cores(),
+        seed=options.seed, batch=options.batch,
+    )  # fmt: skip
 
 
 def _with_command(error: OpenDimensions, word: str, path: str, options: CommonOptions) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -74,11 +75,12 @@ def predict(
     if options.json:
         print_json(facts)
     elif any(row["coverage"] is not None for row in rows):
-        from bricks.report.tables import memory_remarks, prediction_table
+        from bricks.report.tables import memory_remarks, phase_lines, prediction_table
         from bricks.report.wide import estimate_lines
 
         detailed = verbosity() is Verbosity.VERBOSE
         show(prediction_table(rows, memory=detailed))
+        show(*(line for row in rows for line in phase_lines(row)))
         show(*estimate_lines([shown for _, shown in answers if shown is not None]))
         if detailed:
             show(*(line for row in rows for line in memory_remarks(row)))
@@ -140,6 +142,9 @@ _MEMORY_PARTS = (
     "workspace_bytes",
     "runtime_bytes",
     "loading_bytes",
+    "gradient_bytes",
+    "optimizer_bytes",
+    "temporary_bytes",
 )
 
 
@@ -199,6 +204,7 @@ def facts_of(
         **_memory_facts(memory),
         "missing": [],
         "bricks": [],
+        "phases": [],
         "error": None,
         **width_of(None),
     }
@@ -229,4 +235,5 @@ def facts_of(
         return facts
     for name in _FIGURES:
         facts[name] = getattr(estimate, name)
+    facts["phases"] = [asdict(phase) for phase in estimate.phases]
     return facts

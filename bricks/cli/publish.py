@@ -58,12 +58,12 @@ def publish(
     """
     from bricks.analysis.publishing import publish, validated
     from bricks.session.bench import Bench
-    from bricks.zoo import entries
+    from bricks.session.programs import zoo_of
 
     numbers = _numbers(threads)
     if not into.is_dir():
         raise UsageError(f"{into}: there is no such folder: make it first")
-    names = models or [entry.name for entry in entries()]
+    names = models or [entry.name for entry in zoo_of(runtime)]
     found = []
     with terminal_progress() as progress:
         for number in numbers:

@@ -13,11 +13,14 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import Cutter
 from bricks.decompose.overlap import Window, windows
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
+from bricks.decompose.program_facts import program_of
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
+from bricks.graph.program import is_call
 from bricks.graph.topology import used_values
+from bricks.graph.view import parse_model
 
 
 def build(
@@ -88,17 +91,22 @@ def build(
                 f"{model.name}: value '{name}' ({graph.types[name]}) is larger than any host can"
                 " hold: refused"
             )
+    outputs = tuple(number(name) for name in graph.outputs)
+    program = None
+    if graph.nodes and is_call(graph.nodes[0]):
+        program = program_of(parse_model(model.skeleton), graph, cut, numbers, types)
     plan = Plan(
         model=model.name,
         digest=model.digest,
         granularity=str(granularity),
         inputs=inputs,
-        outputs=tuple(number(name) for name in graph.outputs),
+        outputs=outputs,
         types=tuple(types),
         occurrences=tuple(occurrences),
         assumed=tuple(assumed),
         rewritten_bytes=rewritten_bytes,
         weight_bound=tuple(k for k, b in bricks.items() if weight_bound(b.weights, b.flops)),
+        program=program,
     )
     return Decomposition(plan, bricks, time.perf_counter() - started)
 

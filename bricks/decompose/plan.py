@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from bricks.decompose.program import Program
 from bricks.graph.containers import ValueType, type_from_json
+from bricks.graph.program_phases import INFERENCE
 
 # Consecutive runs of a brick that is measured without a model, and bytes of weights read before
 # them: more than a core's own caches hold. Without that read, small bricks appear a third too
@@ -200,7 +202,8 @@ class Plan:
     not hold for real data. ``rewritten_bytes`` are those of the weights that the runtime rewrites
     while it loads the model, before they get their final form; None if that isn't known, as in
     plans of earlier versions. ``weight_bound`` are the keys of bricks that take about as long as
-    reading their weights does (see ``context``); plans of earlier versions name none.
+    reading their weights does (see ``context``); plans of earlier versions name none. ``program``
+    holds what is known of a recorded program only.
     """
 
     model: str
@@ -213,6 +216,12 @@ class Plan:
     assumed: tuple[str, ...] = ()
     rewritten_bytes: int | None = None
     weight_bound: tuple[str, ...] = ()
+    program: Program | None = None
+
+    @property
+    def kind(self) -> str:
+        """Whether a run of it is inference or a training step."""
+        return INFERENCE if self.program is None else self.program.kind
 
     @property
     def nodes(self) -> int:
@@ -291,6 +300,8 @@ class Plan:
             return f"it says that {rewritten!r} bytes of weights are rewritten"
         if not set(self.keys).issuperset(self.weight_bound):
             return "it says of bricks that it has not that they are bound by their weights"
+        if self.program is not None:
+            return self.program.problem(len(self.occurrences), len(self.types))
         return None
 
     def to_json(self) -> dict[str, Any]:
@@ -309,6 +320,8 @@ class Plan:
             data["rewritten_bytes"] = self.rewritten_bytes
         if self.weight_bound:
             data["weight_bound"] = self.weight_bound
+        if self.program is not None:
+            data["program"] = self.program.to_json()
         return data
 
     @classmethod
@@ -325,6 +338,7 @@ class Plan:
             assumed=tuple(data.get("assumed", ())),
             rewritten_bytes=data.get("rewritten_bytes"),
             weight_bound=tuple(map(str, data.get("weight_bound", ()))),
+            program=Program.from_json(data["program"]) if "program" in data else None,
         )
 
 

@@ -24,8 +24,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 
+from bricks.decompose.program_work import call_flops
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
+from bricks.graph.program import is_call
 from bricks.graph.topology import default_domain
 
 _MAX = 2**63 - 1  # the largest integer that a database stores
@@ -78,6 +80,12 @@ def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
     total = 0
     for i in nodes:
         proto = graph.nodes[i]
+        if is_call(proto):
+            called = call_flops(proto, graph.types)
+            if called is None:
+                return None
+            total += called
+            continue
         rule = _RULES.get((default_domain(proto.domain), proto.op_type))
         if rule is None:
             return None

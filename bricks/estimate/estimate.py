@@ -37,6 +37,21 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseShare:
+    """The part of one phase of a recorded program in its latency, in seconds.
+
+    ``estimate_s`` includes ``around_s``, what Python and the engine of automatic differentiation
+    take around the phase's ``calls``. That is negative where the engine calls an operator faster
+    than the replay of a brick does.
+    """
+
+    phase: str
+    calls: int
+    estimate_s: float
+    around_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """A model's latency in seconds, recomposed from its bricks' latencies.
 
@@ -46,9 +61,9 @@ class Estimate:
     can beat it. ``other_state_share`` is the share of the latency that comes from bricks measured
     only in another machine state, ``predicted_share`` that of unmeasured bricks; ``coverage`` is
     the share of the occurrences whose brick is measured. ``uncertainty`` is half the interval's
-    width by its sources. With several ``workers`` the interval
-    spans from the bound that no schedule can beat to the latency without any overlap; shares are of
-    the total working time of all workers.
+    width by its sources. ``phases`` are those of a recorded program. With several ``workers`` the
+    interval spans from the bound that no schedule can beat to the latency without any overlap;
+    shares are of the total working time of all workers.
     """
 
     model: str
@@ -64,6 +79,7 @@ class Estimate:
     shares: tuple[Share, ...]
     uncertainty: Uncertainty
     workers: int = 1
+    phases: tuple[PhaseShare, ...] = ()
 
     @property
     def measured_share(self) -> float:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from bricks.decompose.granularity import EXECUTED
 from bricks.decompose.plan import Brick, Plan
+from bricks.decompose.program import Program
 from bricks.memory.activations import Activations, input_bytes, sizeless
+from bricks.memory.program import live_memory
 from bricks.memory.weights import WeightMemory, weight_memory
 from bricks.memory.workspace import workspace
 from bricks.system import Runtime
@@ -39,8 +41,10 @@ class PeakMemory:
     ``weight_bytes`` are weights as kernels keep them, each once. ``activation_bytes`` are inputs,
     outputs and all values between; ``workspace_bytes`` is what kernels take while they run.
     ``runtime_bytes`` are the session's own data. ``loading_bytes`` is what loading needs beyond
-    all of these, 0 if running needs more. ``unknown`` names what is not included, one entry a
-    reason: if it isn't empty, the peak is a lower bound.
+    all of these, 0 if running needs more. Of a training step, ``activation_bytes`` are what the
+    backward pass reads, beside ``gradient_bytes``, the optimiser's state (``optimizer_bytes``) and
+    ``temporary_bytes``, which the same phase frees. ``unknown`` names what is not included, one
+    entry a reason: if it isn't empty, the peak is a lower bound.
     """
 
     model: str
@@ -50,12 +54,16 @@ class PeakMemory:
     runtime_bytes: int
     loading_bytes: int
     unknown: tuple[str, ...] = ()
+    gradient_bytes: int = 0
+    optimizer_bytes: int = 0
+    temporary_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
         """The sum of the parts."""
         running = self.weight_bytes + self.activation_bytes + self.workspace_bytes
-        return running + self.runtime_bytes + self.loading_bytes
+        training = self.gradient_bytes + self.optimizer_bytes + self.temporary_bytes
+        return running + training + self.runtime_bytes + self.loading_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,8 @@ def peak_memory(
     plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime, *, workers: int = 1
 ) -> PeakMemory | UnknownMemory:
     """The peak memory of ``plan`` on ``runtime``; ``bricks`` are all that the plan names."""
+    if plan.program is not None:
+        return _of_program(plan, plan.program)
     reason = _refusal(plan, runtime, workers)
     if reason is not None:
         return UnknownMemory(plan.model, reason)
@@ -96,6 +106,23 @@ def peak_memory(
         runtime_bytes=session_bytes,
         loading_bytes=max(0, weights.loading_bytes - running),
         unknown=unknown,
+    )
+
+
+def _of_program(plan: Plan, program: Program) -> PeakMemory:
+    """What is live at the peak of a step; its calls allocate and free as they were recorded."""
+    live = live_memory(plan, program)
+    return PeakMemory(
+        plan.model,
+        weight_bytes=live.parameter_bytes,
+        activation_bytes=live.activation_bytes,
+        workspace_bytes=0,
+        runtime_bytes=0,
+        loading_bytes=0,
+        unknown=("workspaces of kernels and the runtime's own data",),
+        gradient_bytes=live.gradient_bytes,
+        optimizer_bytes=live.optimizer_bytes,
+        temporary_bytes=live.temporary_bytes,
     )
 
 

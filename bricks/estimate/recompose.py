@@ -14,11 +14,27 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bricks.decompose.plan import Plan
-from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
+from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, PhaseShare, Share
 from bricks.estimate.schedule import Construction, length_s, longest_s, schedule
-from bricks.estimate.uncertainty import HalfWidth, Source, Uncertainty, cache_state_s, calls_s
+from bricks.estimate.uncertainty import (
+    AROUND_SHARE,
+    HalfWidth,
+    Source,
+    Uncertainty,
+    cache_state_s,
+    calls_s,
+)
+from bricks.graph.program_phases import INFERENCE
 from bricks.predict.prediction import Predictions
-from bricks.samples.call_overhead import LONG, PROBES, SHORT, call_overhead_s
+from bricks.samples.call_overhead import (
+    LONG,
+    PHASE_PROBES,
+    PROBES,
+    SHORT,
+    call_overhead_s,
+    calls_around,
+    probes_of,
+)
 from bricks.samples.measurement import Failure, Measurement, common_state
 from bricks.samples.state_correction import Factor, StateCorrection
 from bricks.samples.state_model import StateModel
@@ -185,7 +201,7 @@ class Basis:
 
 def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap, ...]:
     """The bricks and probes without a measurement or a prediction."""
-    wanted = (*plan.counts.items(), *((key, 0) for key in PROBES.values()))
+    wanted = (*plan.counts.items(), *((key, 0) for key in probes_of(plan)))
     found = (_gap(key, n, results) for key, n in wanted if key not in predicted)
     return tuple(gap for gap in found if gap is not None)
 
@@ -250,12 +266,17 @@ def recompose(
     if construction is not None:
         interval = _parallel(plan, construction, found, interval)
         total = length_s(schedule(plan, construction, middles))
+    around = {phase: cost_around(results, phase) for phase in calls_around(plan)}
+    phases = _phases(plan, middles, around)
+    total += sum(each.around_s for each in phases)
+    interval = interval.shifted(sum(each.around_s for each in phases))
     interval = interval.widened(
         {
             Source.PREDICTED: predictions.common_s(predicted_s),
             Source.OTHER_STATE: found.all_shared_s,
             Source.RECOMPOSITION: cache_state_s(gross_s, weight_bound_s),
-            Source.CALLS: calls_s(sum(map(abs, counts.values())), overhead.median_s),
+            Source.CALLS: calls_s(sum(map(abs, counts.values())), overhead.median_s)
+            + _around_uncertain_s(plan, around),
         }
     )
     return Estimate(
@@ -272,6 +293,36 @@ def recompose(
         shares=shares,
         uncertainty=interval.uncertainty,
         workers=1 if construction is None else construction.workers,
+        phases=phases,
+    )
+
+
+def _phases(
+    plan: Plan, middles: Mapping[str, float], around: Mapping[str, Spread]
+) -> tuple[PhaseShare, ...]:
+    """The phases of a recorded program with what runs around their calls; empty for others."""
+    if plan.program is None:
+        return ()
+    inference = plan.program.kind == INFERENCE
+    found, begin = [], 0
+    for phase in plan.program.phases:
+        mine = plan.occurrences[begin : begin + phase.occurrences]
+        begin += phase.occurrences
+        around_s = phase.calls * around[INFERENCE if inference else phase.name].median_s
+        bricks_s = sum(o.times * middles[o.brick] for o in mine)
+        found.append(PhaseShare(phase.name, phase.calls, max(0.0, bricks_s + around_s), around_s))
+    return tuple(found)
+
+
+def _around_uncertain_s(plan: Plan, around: Mapping[str, Spread]) -> float:
+    """Half the width that costs around calls add: programs differ in what they do there."""
+    return sum(
+        calls
+        * (
+            (around[phase].high_s - around[phase].low_s) / 2
+            + AROUND_SHARE * abs(around[phase].median_s)
+        )
+        for phase, calls in calls_around(plan).items()
     )
 
 
@@ -295,6 +346,10 @@ class _Interval:
     low_s: float
     high_s: float
     uncertainty: Uncertainty
+
+    def shifted(self, by_s: float) -> _Interval:
+        """The same width elsewhere; no latency is negative."""
+        return replace(self, low_s=max(0.0, self.low_s + by_s), high_s=max(0.0, self.high_s + by_s))
 
     def widened(self, parts_s: Mapping[Source, float]) -> _Interval:
         """Wider on both sides by these parts; no latency is negative."""
@@ -404,6 +459,15 @@ def call_cost(results: Results) -> Spread:
     overhead_s = call_overhead_s(short.median_s, long.median_s)
     low_s = max(0.0, overhead_s - (short.median_s - short.low_s))
     return Spread(overhead_s, low_s, overhead_s + (short.high_s - short.median_s), short.count)
+
+
+def cost_around(results: Results, phase: str) -> Spread:
+    """What runs around a call in a phase, in seconds, from the probes among ``results``."""
+    found = [results[key] for key in PHASE_PROBES[phase]]
+    step, calls = (round_spread(m) for m in found if isinstance(m, Measurement))
+    middle_s = step.median_s - calls.median_s
+    half_s = math.hypot(step.high_s - step.low_s, calls.high_s - calls.low_s) / 2
+    return Spread(middle_s, middle_s - half_s, middle_s + half_s, min(step.count, calls.count))
 
 
 def _gap(key: str, occurrences: int, results: Results) -> Gap | None:

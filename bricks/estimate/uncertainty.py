@@ -27,6 +27,10 @@ CALL_SHARE = 1.0
 # benchmarks/large_weights.py.
 WEIGHTS_SHARE = 0.06
 
+# The fourth is for recorded programs: what Python and the engine do around a call is not the same
+# in all programs. A share of its cost that held on half of the families (benchmarks/torch.py).
+AROUND_SHARE = 0.5
+
 
 def composition_s(
     total_s: float, occurrences: int, overhead_s: float, weight_bound_s: float = 0.0

@@ -22,7 +22,7 @@ from bricks._version import __version__
 from bricks.analysis.batch import decompose_all
 from bricks.errors import BricksError, FleetError, SuiteError
 from bricks.graph.model import Model
-from bricks.samples.call_overhead import PROBES
+from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.sampling import Sampling
 from bricks.session.bench import Bench
 from bricks.session.options import Options
@@ -118,7 +118,7 @@ class _Request:
 
     def export(self, keys: Sequence[str] | None) -> bytes:
         path = Path(self.folder.name) / "results.jsonl"
-        wanted = None if keys is None else [*keys, *PROBES.values()]
+        wanted = None if keys is None else [*keys, *ALL_PROBES]
         self.bench.store.export(path, [self.bench.target.key], package=__version__, keys=wanted)
         return path.read_bytes()
 

@@ -16,6 +16,7 @@ import onnx
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced, read_inline
+from bricks.graph.program import is_call
 from bricks.graph.steering import SMALL, steered_values, steering_inputs
 from bricks.graph.topology import inner_nodes, label, used_values
 from bricks.graph.uses import MASKING, STEERING, Restriction, Scene, passes_on, restriction
@@ -67,8 +68,11 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
 def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
     """Notes on the assumed contents of inputs that the graph does not restrict.
 
-    Inputs whose values were ``given`` need no note.
+    Inputs whose values were ``given`` need no note, nor do those of recorded programs, which hold
+    what they hold in the program.
     """
+    if any(map(is_call, graph.nodes)):
+        return []
     names = [name for name in graph.inputs if name not in given]
     ranges = integer_ranges(graph, names)
     said = []

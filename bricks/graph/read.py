@@ -42,6 +42,8 @@ from bricks.graph.payload import (
     tensors_of,
     type_of,
 )
+from bricks.graph.program import is_program
+from bricks.graph.program_file import checked_program
 from bricks.graph.shapes import make_concrete
 from bricks.graph.sizes import parse_shape
 from bricks.graph.sparse import make_dense
@@ -146,6 +148,15 @@ def _read(
 ) -> Model:
     try:
         proto = _parse(skimmed, given)
+        if is_program(proto):
+            if batch is not None or shapes or values:
+                raise ShapeError(
+                    f"{given.name}: a recorded program has the shapes that it was recorded with:"
+                    " record it again with another batch size"
+                )
+            inputs = checked_program(proto, given.name)
+            skeleton = proto.SerializeToString(deterministic=True)
+            return Model(title, folder, skeleton, inputs, digest(proto))
         _normalise(proto, given, folder)
         _check_places(proto.graph, folder)
         held = _given(proto.graph, values, given.name)

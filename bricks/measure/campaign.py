@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -37,7 +37,7 @@ from bricks.measure.task import Task
 from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.measure.walk import Walk, along, single, walk_of
 from bricks.measure.walk_samples import WalkSamples
-from bricks.samples.call_overhead import PROBES
+from bricks.samples.call_overhead import PROBES, probes_of
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Failure, Measurement, common_state
 from bricks.samples.sampling import Sampling
@@ -107,6 +107,7 @@ class Campaign:
         self._owner = Owner.current()
         self._measured: dict[str, set[str]] = defaultdict(set)
         self._again: set[str] = set()
+        self._probes: list[str] = []
         self._failures: list[Failure] = []
         self._unfinished: set[str] = set()
         self._needs: Mapping[str, Needs] = {}
@@ -121,7 +122,8 @@ class Campaign:
     def run(self, jobs: Sequence[Job]) -> CampaignResult:
         """Measure what the store has no results of for ``jobs``, many models at once."""
         foreign_cores = None
-        wanted = [*PROBES.values(), *(key for job in jobs for key in job.keys)]
+        self._probes = _probes(jobs)
+        wanted = [*self._probes, *(key for job in jobs for key in job.keys)]
         missing = self._missing(wanted)
         _logger.info("measurements wanted: %d, lacking: %d", len(set(wanted)), len(missing))
         if jobs and missing:
@@ -148,7 +150,7 @@ class Campaign:
     def _run(self, jobs: Sequence[Job], missing: Collection[str]) -> None:
         budget_s = self._conditions.budget_s
         deadline = None if budget_s is None else time.monotonic() + budget_s
-        for claims in self._claims(list(PROBES.values()), deadline):
+        for claims in self._claims(self._probes, deadline):
             if not claims:
                 self._wait_for_others(OVERHEAD, 0.0)
                 continue
@@ -351,7 +353,7 @@ class Campaign:
         for job, mine in assigned:
             walks[f"{BRICKS} of {job.model.digest}"] = self._walk(job, mine, avoid)
         if walks:  # What a call costs changes from minute to minute, so it is sampled in turn too.
-            walks[OVERHEAD] = probe_walk([*PROBES.values()])
+            walks[OVERHEAD] = probe_walk(_probes(batch.jobs))
         known_s = {
             key: result.latency_s()
             for key, result in results.items()
@@ -375,6 +377,7 @@ class Campaign:
             optimize=job.decomposition.plan.granularity != "executed",
             avoid=avoid,
             max_eviction_bytes=self._conditions.max_eviction_bytes,
+            planned=job.decomposition.plan.program is None,
         )
 
     def _sample(self, task: Task) -> set[str]:
@@ -462,6 +465,12 @@ class Campaign:
         if time.monotonic() - self._renewed >= _RENEW_S:
             self._renewed = time.monotonic()
             self._store.renew(self._target, self._owner)
+
+
+def _probes(jobs: Iterable[Job]) -> list[str]:
+    """The keys of the probes that estimates of the jobs' models need."""
+    needed = [*PROBES.values(), *(k for job in jobs for k in probes_of(job.decomposition.plan))]
+    return list(dict.fromkeys(needed))
 
 
 def _whole(job: Job) -> Walk:

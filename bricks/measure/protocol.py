@@ -10,13 +10,14 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     executed model, key?                               → model, types, in_place, observed, groups,
                                                          notes, signs: {value: [negative, changes]},
                                                          rewritten_bytes
+    record   entry, folder, options                    → model
     source   name, model                               → model, types, observed
     values   model, names                              → values: {name: [number…]}
     region   size_bytes, eviction_bytes?               → {}
     load     id, key, model, optimize, streams?        → {}
     load_all loads: [the fields of load…]              → load_s: [seconds…]
     place    place, id, inputs, outputs, repeated?     → {}
-    walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
+    walk     steps: [[place, timed, released]…],       → samples: [[seconds…] per step],
              announce, eviction_bytes?,                   reference_s, reference_end_s,
              region_bytes?                                waited_share, eviction_short
     reference {}                                       → reference_s

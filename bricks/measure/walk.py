@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
-from bricks.memory.layout import arrange
+from bricks.memory.layout import Layout, arrange
 
 # Places at which a brick is timed, if it has so many; more if it occurs in more situations.
 PLACES = 3
@@ -78,7 +78,8 @@ class Step:
     ``after`` is the place that makes the value which the first output overwrites; None: it
     overwrites none. ``position`` is the number of the occurrence in the plan, and ``weight`` how
     many occurrences the step stands for. A ``long`` step evicts the caches. A ``repeated`` step is
-    run once untimed right before each sample.
+    run once untimed right before each sample. Where inputs and outputs are slots, ``last_uses``
+    are the positions in the plan after which nothing reads the outputs any more.
     """
 
     place: str
@@ -92,6 +93,7 @@ class Step:
     weight: float = 1.0
     long: bool = False
     repeated: bool = False
+    last_uses: tuple[int, ...] = ()
 
     @property
     def load(self) -> str:
@@ -136,14 +138,17 @@ def walk_of(
     places: int = PLACES,
     long_places: int = LONG_PLACES,
     max_eviction_bytes: int = 0,
+    planned: bool = True,
 ) -> Walk:
     """The walk that times the ``wanted`` bricks; those in ``avoid`` are known not to run.
 
     A value that a step overwrites is made anew in each pass: the walk includes its producer. The
-    lead-in leaves out bricks with very large weights, and those before a long brick.
+    lead-in leaves out bricks with very large weights, and those before a long brick. Unless the
+    memory of values is ``planned``, calls allocate their results, and hand them on in slots.
     """
     plan, bricks = decomposition.plan, decomposition.bricks
-    layout = arrange(plan)
+    layout = arrange(plan) if planned else Layout(tuple(range(len(plan.types))), 0)
+    last = {} if planned else _last_uses(plan)
     max_places = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
     heavy = {k for k in max_places if bricks[k].numeric_weight_bytes >= _HEAVY_BYTES}
     timed = _timed(plan, max_places, heavy)
@@ -176,7 +181,8 @@ def walk_of(
                 weight=timed.get(i, 1.0),
                 copy=copies.get((occurrence.brick, occurrence.weights or i), 0),
                 long=_long(bricks[occurrence.brick]),
-                repeated=i in timed and _light(bricks[occurrence.brick]),
+                repeated=planned and i in timed and _light(bricks[occurrence.brick]),
+                last_uses=() if planned else tuple(last[v] for v in occurrence.outputs),
             )
         )
     loads = tuple(
@@ -185,6 +191,42 @@ def walk_of(
     )
     weight_bytes = decomposition.weight_bytes + decomposition.unseen_weight_bytes
     return Walk(loads, tuple(steps), layout.size_bytes, weight_bytes, max_eviction_bytes)
+
+
+def _last_uses(plan: Plan) -> dict[int, int]:
+    """The position after which each value that the plan makes is gone.
+
+    A recorded program tells; else it is that of the last occurrence which reads the value. What
+    stays, or is an output of the plan, is there to its end.
+    """
+    end = len(plan.occurrences)
+    last = {v: i for i, o in enumerate(plan.occurrences) for v in (*o.outputs, *o.inputs)}
+    if plan.program is not None:
+        # A value that shares its memory with another is held no longer than its last reader needs.
+        last |= {
+            v: max(last.get(v, 0), at) for v, at in enumerate(plan.program.freed) if at is not None
+        }
+    return last | dict.fromkeys(plan.outputs, end)
+
+
+def released(steps: Sequence[Step]) -> list[list[int]]:
+    """For each of ``steps``, the slots to empty after it: no later step may read them.
+
+    They are kept as long as in the plan, as far as the steps go, since what is kept decides which
+    memory is fresh. The last step empties all that are left.
+    """
+    held: dict[int, int] = {}  # slots and the positions of their last uses
+    found = []
+    for number, step in enumerate(steps):
+        for slot, last in zip(step.outputs, step.last_uses, strict=False):
+            if slot is not None:
+                held[slot] = last
+        after = steps[number + 1].position if number + 1 < len(steps) else None
+        gone = [slot for slot, last in held.items() if after is None or last < after]
+        for slot in gone:
+            del held[slot]
+        found.append(gone)
+    return found
 
 
 def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:

@@ -15,6 +15,7 @@ from bricks.report.tables import (
     peak_parts,
     peak_size,
     percent,
+    phase_lines,
     seconds,
 )
 
@@ -48,6 +49,7 @@ def explanation_lines(row: Row, most: int | None) -> list[Text | Table | str]:
             f"With the fastest implementation of each brick that is known here:"
             f" {seconds(row['fastest_s'])}, {percent(lost / row['estimate_s'])} less."
         )
+    lines += phase_lines(row)
     if row["peak_bytes"] is not None:
         peak = peak_size(row["peak_bytes"], row["memory"]["unknown"])
         lines.append(f"Peak memory: {peak} ({peak_parts(row['memory'])}).")

@@ -186,11 +186,32 @@ def peak_size(peak_bytes: int | None, unknown: Sequence[str]) -> str:
 
 def peak_parts(memory: Mapping[str, Any]) -> str:
     """The parts of a peak memory, in bytes by name: ``weights 1.0 MiB, activations …``."""
-    return (
-        f"weights {size(memory['weight_bytes'])}, activations {size(memory['activation_bytes'])},"
-        f" workspace {size(memory['workspace_bytes'])}, runtime {size(memory['runtime_bytes'])},"
-        f" loading {size(memory['loading_bytes'])}"
-    )
+    parts = [
+        f"weights {size(memory['weight_bytes'])}",
+        f"activations {size(memory['activation_bytes'])}",
+    ]
+    if memory["temporary_bytes"]:  # of a recorded program
+        parts += [f"{name} {size(memory[f'{key}_bytes'])}" for name, key in _OF_PROGRAMS.items()]
+    else:
+        names = ("workspace", "runtime", "loading")
+        parts += [f"{name} {size(memory[f'{name}_bytes'])}" for name in names]
+    return ", ".join(parts)
+
+
+_OF_PROGRAMS = {
+    "gradients": "gradient", "optimiser's state": "optimizer", "temporaries": "temporary",
+}  # fmt: skip
+
+
+def phase_lines(row: Row) -> list[str]:
+    """A line that tells a recorded program's phases apart; none for other models."""
+    if not row["phases"]:
+        return []
+    told = ", ".join(f"{p['phase']} {seconds(p['estimate_s'])}" for p in row["phases"])
+    calls = sum(phase["calls"] for phase in row["phases"])
+    around_s = sum(phase["around_s"] for phase in row["phases"])
+    sign = "-" if around_s < 0 else ""
+    return [f"{row['model']}: {told}; {calls} calls, {sign}{seconds(abs(around_s))} around them."]
 
 
 def memory_remarks(row: Row) -> list[str]:

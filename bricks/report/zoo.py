@@ -12,13 +12,13 @@ from bricks.report.tables import Row, giga
 def zoo_table(rows: Sequence[Row]) -> Table:
     """Models of the zoo, with their inputs and sizes."""
     table = Table(box=None, pad_edge=False)
-    for title in ("model", "task", "family", "framework", "input"):
+    for title in ("model", "task", "family", "framework", "kind", "input"):
         table.add_column(title, no_wrap=True)
     for title in ("parameters", "GFLOP"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            *(str(row[key]) for key in ("name", "task", "family", "framework")),
+            *(str(row[key]) for key in ("name", "task", "family", "framework", "kind")),
             ", ".join("×".join(map(str, shape)) for _, shape in row["inputs"].values()),
             f"{row['parameters'] / 1e6:.1f} M",
             giga(row["flops"]),

@@ -6,7 +6,7 @@ Here because the store and all estimates read it. Must not know how samples are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
@@ -37,6 +37,20 @@ class Round:
     reference_s: float | None = None
     waited_share: float | None = None
     reference_end_s: float | None = None
+
+    def rounded(self, digits: int) -> Round:
+        """The same with so many significant digits of each latency, and two of the share."""
+
+        def short(number: float | None, digits: int = digits) -> float | None:
+            return None if number is None else float(f"{number:.{digits}g}")
+
+        return replace(
+            self,
+            samples=tuple(float(f"{sample:.{digits}g}") for sample in self.samples),
+            reference_s=short(self.reference_s),
+            waited_share=short(self.waited_share, 2),
+            reference_end_s=short(self.reference_end_s),
+        )
 
     @property
     def disturbed(self) -> bool:

@@ -25,12 +25,14 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition, Plan, by_itself
 from bricks.decompose.streams import streams_of
-from bricks.errors import StoreError, UsageError
+from bricks.errors import StoreError, UsageError, WorkerError
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.memory import PeakMemory, UnknownMemory, peak_memory
 from bricks.estimate.recompose import Basis
 from bricks.graph.model import Model
+from bricks.graph.program import is_program
 from bricks.graph.read import read_model
+from bricks.graph.view import parse_model
 from bricks.measure.campaign import CampaignResult, Progress
 from bricks.measure.graphs import Decomposer, Graphs
 from bricks.measure.jobs import Job
@@ -38,16 +40,17 @@ from bricks.measure.protocol import pack
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Freed, Supervisor, WorkerSettings
 from bricks.measure.timing_lock import WAITING, timing_lock
-from bricks.samples.call_overhead import PROBES
+from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile
 from bricks.session.campaigns import Campaigns
-from bricks.session.defaults import CACHE, PROBE_BRICKS, PROBING_S
+from bricks.session.defaults import CACHE, PROBE_BRICKS, PROBING_S, PROGRAMS_RUNTIME
 from bricks.session.estimator import Estimator
 from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options, conditions_of, effort_of, runtime_of
 from bricks.session.plans import Plans
+from bricks.session.programs import names_program, read_program
 from bricks.session.summaries import Comparison, Measured, Probed
 from bricks.store import Elsewhere, Merged, Published, Reading, Store, Union
 from bricks.store.published import NOWHERE
@@ -200,6 +203,13 @@ class Bench:
         ``name`` overrides the name of its file or graph. ``values`` are the values of inputs that
         cannot be synthetic; see :func:`read_model`, which also lists the errors.
         """
+        if isinstance(model, str) and names_program(model):
+            if shapes or values:
+                raise UsageError(f"{model} makes its own inputs: give it a batch size alone")
+            return read_program(
+                model, runtime=self.runtime.backend, threads=self.runtime.threads,
+                seed=self.options.seed, batch=batch, name=name,
+            )  # fmt: skip
         if isinstance(model, str | Path):
             found = find(str(model))
             if len(found) != 1:
@@ -228,6 +238,11 @@ class Bench:
 
     def _cut(self, model: Model) -> Decomposition:
         self._progress(f"decomposing {model.name}", 0.0)
+        if not self._info.programs and is_program(parse_model(model.skeleton)):
+            raise WorkerError(
+                f"{model.name} is a recorded program, and {self._info.name} runs ONNX models:"
+                f" choose --runtime {PROGRAMS_RUNTIME}"
+            )
         return self._graphs.decomposed(model, self._granularity)
 
     def knows(self, model: Model) -> bool:
@@ -413,7 +428,7 @@ class Bench:
         measure = measure and not elsewhere
         estimator = self._measured_estimator if measure else self._estimator
         results = estimator.results(plan.keys, target)
-        resolved = len(results) == len({*plan.keys, *PROBES.values()})
+        resolved = results.keys() >= {*plan.keys, *probes_of(plan)}
         if self.options.retry and any(isinstance(r, Failure) for r in results.values()):
             resolved = False
         if measure and not resolved:

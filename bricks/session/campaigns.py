@@ -16,7 +16,7 @@ from bricks.measure.jobs import Job, memory_bytes
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor
 from bricks.predict.effort import Effort
-from bricks.samples.call_overhead import PROBES
+from bricks.samples.call_overhead import ALL_PROBES
 from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options
 from bricks.session.plans import Plans
@@ -94,7 +94,7 @@ class Campaigns:
         self._plans.save_target()
         if self._options.retry:
             keys = {key for job in jobs for key in job.keys}
-            self._store.forget_failures(self._target.key, sorted(keys | set(PROBES.values())))
+            self._store.forget_failures(self._target.key, sorted(keys | set(ALL_PROBES)))
         conditions = replace(
             self._conditions,
             budget_s=budget_s,

@@ -19,12 +19,14 @@ __all__ = [
     "PRECISION",
     "PROBE_BRICKS",
     "PROBING_S",
+    "PROGRAMS_RUNTIME",
     "RUNTIME",
     "TIMEOUT_S",
 ]
 
 CACHE = "cache"
 RUNTIME = "onnxruntime"
+PROGRAMS_RUNTIME = "torch"  # of programs, unless another one is named
 GRANULARITY = "executed"
 OPTIMIZATION = "all"
 EFFORT = "full"

@@ -17,13 +17,13 @@ from bricks.decompose.plan import Brick, Decomposition, Usage
 from bricks.measure.state_panel import learn_states
 from bricks.predict.defaults import MIN
 from bricks.predict.prediction import Predictions
-from bricks.samples.call_overhead import PROBES
+from bricks.samples.call_overhead import ALL_PROBES, PROBES
 from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_correction import StateCorrection
 from bricks.samples.state_model import StateModel
 from bricks.store import Reading
-from bricks.zoo import entries
+from bricks.zoo import entries, programs
 
 if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures, Context
@@ -229,7 +229,7 @@ class LatencyModel:
         """What a call costs on a target of which predictions are borrowed; else nothing."""
         borrowed = self.borrowed()
         for key in () if borrowed is None else borrowed.target_keys:
-            found = self._store.results(key, [*PROBES.values()])
+            found = self._store.results(key, ALL_PROBES)
             if all(isinstance(found.get(probe), Measurement) for probe in PROBES.values()):
                 return found
         return {}
@@ -341,7 +341,7 @@ class LatencyModel:
 
 def _families(models: Iterable[tuple[str, Collection[str]]]) -> dict[str, set[str]]:
     """The bricks of each family of models; a model outside the zoo is a family of its own."""
-    family = {entry.name: entry.family for entry in entries()}
+    family = {entry.name: entry.family for entry in (*entries(), *programs())}
     found: dict[str, set[str]] = defaultdict(set)
     for model, keys in models:
         found[family.get(model, model)].update(keys)

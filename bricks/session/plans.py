@@ -134,7 +134,7 @@ class Plans:
         # If all of it was measured there as it is executed here, the target measured a private
         # suite.
         settled = len(self._known.results(target.key, plan.keys)) == len(plan.keys)
-        return settled or self._target.executes_like(target)
+        return settled or _executed_alike(plan, self._target, target)
 
     def bricks(self, plan: Plan) -> Mapping[str, Brick]:
         """The bricks of ``plan``, by key; :class:`StoreError` where the cache lacks one."""
@@ -174,9 +174,9 @@ class Plans:
             if found is not None:
                 return found
         for other in self._known.targets() if self._granularity.executed else ():
-            if other.key != target.key and other.executes_like(target):
+            if other.key != target.key and _may_execute_alike(other, target):
                 found = self._load(digest, name, other, self._known)
-                if found is not None:
+                if found is not None and _executed_alike(found[0], other, target):
                     return found
         return None
 
@@ -185,3 +185,17 @@ class Plans:
     ) -> tuple[Plan, float] | None:
         cut = str(self._granularity)
         return source.load_plan(digest, cut, target.key, name=name)
+
+
+def _may_execute_alike(one: Target, other: Target) -> bool:
+    """Whether some plan of one target may be that of another."""
+    mine, theirs = one.runtime, other.runtime
+    same_runtime = (mine.backend, mine.version) == (theirs.backend, theirs.version)
+    return same_runtime or one.executes_like(other)
+
+
+def _executed_alike(plan: Plan, one: Target, other: Target) -> bool:
+    """Whether the plan of one target is that of another: a recorded program is the same on all."""
+    if plan.program is not None:
+        return _may_execute_alike(one, other)
+    return one.executes_like(other)

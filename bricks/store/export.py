@@ -31,21 +31,25 @@ from bricks.system.target import Target
 
 
 def records(
-    connection: Connection, target_keys: Collection[str], keys: Collection[str] | None = None
+    connection: Connection,
+    target_keys: Collection[str],
+    keys: Collection[str] | None = None,
+    digits: int | None = None,
 ) -> Iterator[Record]:
     """All settled measurements on these targets, with the plans and bricks that they refer to.
 
     The records come in the order of :data:`~bricks.store.results_file.KINDS`, and the same content
     gives the same records; only rounds keep the order in which they were taken. With ``keys``, the
     records are the targets and the settled measurements of these bricks alone, for a cache that has
-    the bricks already. Raises StoreError for a row that is damaged.
+    the bricks already. With ``digits``, samples have no more significant digits than these. Raises
+    StoreError for a row that is damaged.
     """
     chosen = sorted(target_keys)
     yield from _targets(connection, chosen)
     if keys is None:
         yield from _bricks(connection, chosen)
         yield from _plans(connection, chosen)
-    yield from _measurements(connection, chosen, keys)
+    yield from _measurements(connection, chosen, keys, digits)
 
 
 def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
@@ -95,7 +99,10 @@ def _plans(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
 
 
 def _measurements(
-    connection: Connection, chosen: Sequence[str], keys: Collection[str] | None
+    connection: Connection,
+    chosen: Sequence[str],
+    keys: Collection[str] | None,
+    digits: int | None,
 ) -> Iterator[Record]:
     query = select(measurements).where(
         measurements.c.target_key.in_(chosen), measurements.c.state != OPEN
@@ -124,6 +131,8 @@ def _measurements(
                         f"the measurement of {row.brick_key} is damaged in the cache ({len(mine)}"
                         f" of its {row.round_count} rounds can be found): run 'bricks cache verify'"
                     )
+                if digits is not None:
+                    mine = [taken.rounded(digits) for taken in mine]
                 record["rounds"] = list(map(_round_record, mine))
             yield "measurement", record
 

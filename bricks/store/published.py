@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import logging
+import lzma
 import os
 import re
 import zlib
@@ -53,7 +54,7 @@ _MEASUREMENT = re.compile(
 )
 _DAMAGE = (
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
-    *(EOFError, OSError, zlib.error),
+    *(EOFError, OSError, lzma.LZMAError, zlib.error),
 )
 
 

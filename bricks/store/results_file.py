@@ -2,15 +2,18 @@
 
 The first line names the format, the last one gives the number of records before it and the SHA-256
 of every byte before it; so a file that was cut off or changed is refused as a whole, before any
-record of it is used. A file whose name ends in .gz is written compressed with gzip; reading tells
-by the first bytes. docs/formats.md describes it for other programs. Must not know any table.
+record of it is used. A file whose name ends in .gz or .xz is written compressed with gzip or xz,
+which takes half of gzip's bytes; reading tells by the first bytes. docs/formats.md describes it
+for other programs. Must not know any table.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
+import lzma
 import os
 import zlib
 from collections.abc import Iterable, Iterator
@@ -26,8 +29,12 @@ FORMAT, VERSION = "bricks-results", 1
 # No line is longer: a brick's model holds no weights.
 MAX_LINE_BYTES = 64 << 20
 
-# The first bytes of a compressed file, and the end of its name.
-_GZIP, COMPRESSED = b"\x1f\x8b", ".gz"
+# The first bytes of compressed files, and the ends of their names.
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+GZIPPED, XZIPPED = ".gz", ".xz"
+
+# What decompressing may take: a file can demand any amount. Written files need 9 MiB.
+_MAX_XZ_BYTES = 64 << 20
 
 # A record: its kind, and its facts as plain JSON.
 Record = tuple[str, dict[str, Any]]
@@ -65,7 +72,11 @@ def write(path: Path, records: Iterable[Record], *, package: str) -> int:
 @contextmanager
 def _written(path: Path, plain: BinaryIO) -> Iterator[IO[bytes]]:
     """What takes the lines of the file at ``path``: the same lines give the same bytes."""
-    if path.suffix != COMPRESSED:
+    if path.suffix == XZIPPED:
+        with lzma.LZMAFile(plain, "wb", preset=6) as packed:
+            yield cast(IO[bytes], packed)
+        return
+    if path.suffix != GZIPPED:
         yield plain
         return
     with gzip.GzipFile("", "wb", 9, plain, mtime=0) as file:
@@ -75,13 +86,55 @@ def _written(path: Path, plain: BinaryIO) -> Iterator[IO[bytes]]:
 @contextmanager
 def uncompressed(plain: BinaryIO) -> Iterator[IO[bytes]]:
     """The lines of an open file, whether it is compressed or not."""
-    compressed = plain.read(len(_GZIP)) == _GZIP
+    begin = plain.read(len(_XZ))
     plain.seek(0)
-    if not compressed:
+    if begin == _XZ:
+        yield cast(IO[bytes], io.BufferedReader(_Unpacked(plain), 1 << 20))
+        return
+    if not begin.startswith(_GZIP):
         yield plain
         return
     with gzip.GzipFile(fileobj=plain) as file:
         yield cast(IO[bytes], file)
+
+
+class _Unpacked(io.RawIOBase):
+    """What a file holds that is compressed with xz, in a limited amount of memory.
+
+    Raises EOFError for one that is cut off. It can only be sought from its beginning.
+    """
+
+    def __init__(self, plain: BinaryIO) -> None:
+        self._plain = plain
+        self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MAX_XZ_BYTES)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """Only to its beginning."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Begin again."""
+        if offset or whence:
+            raise io.UnsupportedOperation("compressed data can only be read from the beginning")
+        self._plain.seek(0)
+        self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MAX_XZ_BYTES)
+        return 0
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer``, as far as the data go."""
+        while not self._unpacker.eof:
+            packed = self._plain.read(1 << 16) if self._unpacker.needs_input else b""
+            if not packed and self._unpacker.needs_input:
+                raise EOFError("compressed data are cut off")
+            found = self._unpacker.decompress(packed, len(buffer))
+            if found:
+                buffer[: len(found)] = found
+                return len(found)
+        return 0
 
 
 @contextmanager
@@ -97,7 +150,7 @@ def reading(path: Path) -> Iterator[Iterator[Record]]:
             yield map(_record, islice(lines(path, file), 1, count + 1))
     except EOFError as exc:
         raise StoreError(f"{path} is cut off, nothing was imported: export it again") from exc
-    except (gzip.BadGzipFile, zlib.error) as exc:
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as exc:
         raise StoreError(
             f"{path} was changed after it was written, nothing was imported: export it again"
         ) from exc

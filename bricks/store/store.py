@@ -358,16 +358,18 @@ class Store:
         *,
         package: str,
         keys: Collection[str] | None = None,
+        digits: int | None = None,
     ) -> int:
         """Write all settled measurements on these targets into a file; the number of records.
 
         The file also holds the targets' plans and their bricks; or, with ``keys``, neither of them
         and only the measurements of these keys, for a cache that has the bricks already.
-        ``package`` is the version of the package that writes it. The same content gives the same
-        bytes. Raises StoreError if the file cannot be written, or a row is damaged.
+        ``package`` is the version of the package that writes it. With ``digits``, samples have no
+        more significant digits than these. The same content gives the same bytes. Raises StoreError
+        if the file cannot be written, or a row is damaged.
         """
         with self._reading() as connection:
-            found = export.records(connection, target_keys, keys)
+            found = export.records(connection, target_keys, keys, digits)
             return results_file.write(path, found, package=package)
 
     def merge(self, path: Path, mismatch: Mismatch) -> Merged:

@@ -23,6 +23,7 @@ from bricks.errors import ModelError, SuiteError, first_line
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import given_values
 from bricks.graph.payload import all_tensors, is_referenced
+from bricks.graph.program import leave_out_code
 from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model
 from bricks.suite.archive import Archive, write
@@ -238,12 +239,13 @@ def unpack_model(source: str, name: str, digest: str, skeleton: bytes) -> Model:
 
 
 def _weightless(skeleton: bytes) -> bytes:
-    """The skeleton without the file locations of its weights."""
+    """The skeleton without the file locations of its weights, and of a program's code."""
     proto = parse_model(skeleton)
     for tensor in all_tensors(proto.graph):
         if is_referenced(tensor):
             del tensor.external_data[:]
             tensor.external_data.add(key="location", value="weights")
+    leave_out_code(proto)
     written: bytes = proto.SerializeToString(deterministic=True)
     return written
 

@@ -25,7 +25,7 @@ ROOT = Path("/")
 
 
 def fingerprint(name: str | None = None) -> System:
-    """This host, called ``name``; the default comes from processor and cores (``amd-epyc-2c``).
+    """This host, called ``name``; by default after processor and cores (``amd-epyc-zen5-2c``).
 
     Takes milliseconds on Linux and up to seconds elsewhere. A fact that can't be read is None.
     """
@@ -110,5 +110,23 @@ def _default_name(processor: Processor, cores: int) -> str:
     text = processor.name or platform.machine() or "unknown"
     text = re.sub(r"\((r|tm|c)\)", " ", text.lower())
     text = re.sub(r"@.*|\b\d+-core\b|\bwith\b.*|\b(cpu|processor)\b", " ", text)
-    slug = re.sub(r"[^a-z0-9]+", "-", text).strip("-")[:40].strip("-")
-    return f"{slug or 'unknown'}-{cores}c"
+    slug = re.sub(r"[^a-z0-9]+", "-", text).strip("-")[:40].strip("-") or "unknown"
+    # A virtual machine may say no more than the brand, whichever processor it runs on.
+    numbered = re.search(r"\d", slug) is not None
+    generation = None if numbered else _generation(processor)
+    return f"{slug}-{generation}-{cores}c" if generation else f"{slug}-{cores}c"
+
+
+def _generation(processor: Processor) -> str | None:
+    """A word for the generation of a processor; None if its family or model is unknown."""
+    try:
+        family, model = int(processor.family or ""), int(processor.model or "")
+    except ValueError:
+        return None
+    if processor.vendor == "AuthenticAMD":
+        # Zen 3 and 4 share a family: AMD's revision guides list the models of each.
+        if family == 25:
+            return "zen4" if 0x10 <= model <= 0x1F or model >= 0x60 else "zen3"
+        if family == 26:
+            return "zen5"
+    return f"{family}-{model}"

@@ -4,6 +4,19 @@ Separate so that every command resolves MODEL the same way. Must not know what i
 file: no module of this package reads ONNX.
 """
 
-from bricks.zoo.catalogue import ZooEntry, entries, entry, find, put, zoo_folder
+from bricks.zoo.catalogue import (
+    PROGRAMS,
+    ZooEntry,
+    entries,
+    entry,
+    find,
+    is_entry,
+    programs,
+    put,
+    zoo_folder,
+)
 
-__all__ = ["ZooEntry", "entries", "entry", "find", "put", "zoo_folder"]
+__all__ = [
+    "PROGRAMS", "ZooEntry", "entries", "entry", "find", "is_entry", "programs", "put",
+    "zoo_folder",
+]  # fmt: skip

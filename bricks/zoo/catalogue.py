@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,10 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from bricks.errors import ModelError, first_line, nearest
+from bricks.graph.program_phases import INFERENCE
 
 _MANIFEST = "manifest.json"
+# The folder of recorded programs and of the code that they were recorded from, in the zoo.
+PROGRAMS = "torch"
 _BESIDE = Path(__file__).resolve().parent / "models"
 _CHECKOUT = Path(__file__).resolve().parents[2] / "models"
+
+# A function of a Python program.
+_ENTRY = re.compile(r"(?:.+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):[^\W\d]\w*")
 
 # Name prefixes of models that a recipe takes from a framework's own collection.
 _SOURCES = ("gluon_", "mx_")
@@ -35,6 +42,8 @@ class ZooEntry:
 
     ``recipe`` names the file in ``recipes/`` that builds it. ``flops`` counts the operations of the
     model before optimisation, a multiply-add being two; None where an operator's are unknown.
+    ``kind`` is what a run of it is. ``code`` is the function of the zoo that was recorded, as
+    ``FILE.py:FUNCTION`` relative to the zoo; None for ONNX models.
     """
 
     name: str
@@ -49,10 +58,12 @@ class ZooEntry:
     flops: int | None
     path: Path
     sha256: str
+    kind: str = INFERENCE
+    code: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The entry as the manifest writes it, with the file's name alone for its path."""
-        return {
+        facts: dict[str, Any] = {
             "name": self.name,
             "version": self.version,
             "task": self.task,
@@ -66,6 +77,12 @@ class ZooEntry:
             "file": self.path.name,
             "sha256": self.sha256,
         }
+        return facts if self.code is None else {**facts, "kind": self.kind, "code": self.code}
+
+
+def is_entry(text: str) -> bool:
+    """Whether ``text`` names a function of a program: FILE.py:FUNCTION or module:FUNCTION."""
+    return _ENTRY.fullmatch(text) is not None
 
 
 def find(name_or_path: str) -> list[tuple[str, Path]]:
@@ -93,8 +110,20 @@ def find(name_or_path: str) -> list[tuple[str, Path]]:
 
 
 def entries() -> list[ZooEntry]:
-    """All zoo models, sorted by name; raises :class:`ModelError` for an unusable manifest."""
-    manifest = zoo_folder() / _MANIFEST
+    """All ONNX models of the zoo, sorted by name; :class:`ModelError` for an unusable manifest."""
+    return _listed(zoo_folder() / _MANIFEST)
+
+
+def programs() -> list[ZooEntry]:
+    """All recorded programs of the zoo, as :func:`entries`; none where the zoo has no such folder.
+
+    A program is known by the name of its function after ``torch_``.
+    """
+    manifest = zoo_folder() / PROGRAMS / _MANIFEST
+    return _listed(manifest) if manifest.is_file() else []
+
+
+def _listed(manifest: Path) -> list[ZooEntry]:
     try:
         return list(_entries(manifest.read_text(encoding="utf-8"), manifest.parent))
     except OSError as exc:
@@ -161,6 +190,8 @@ def _entry(item: dict[str, Any], folder: Path) -> ZooEntry:
         flops=None if item["flops"] is None else int(item["flops"]),
         path=folder / str(item["file"]),
         sha256=str(item["sha256"]),
+        kind=str(item.get("kind", INFERENCE)),
+        code=None if item.get("code") is None else str(item["code"]),
     )
 
 
@@ -209,7 +240,7 @@ def _hint(name: str, zoo: Iterable[str]) -> str:
 
 def _called(name: str, among: str) -> ZooEntry:
     """The zoo model called ``name``, or the only one of that name after its source's prefix."""
-    zoo = {entry.name: entry for entry in entries()}
+    zoo = {entry.name: entry for entry in (*entries(), *programs())}
     if name in zoo:
         return zoo[name]
     meant = [source + name for source in _SOURCES if source + name in zoo]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
+import lzma
 import shutil
 import subprocess
 import sys
@@ -183,10 +183,10 @@ def test_an_index_of_another_format_is_left_out_by_name(
 
 def test_a_file_of_a_later_format_is_left_out_by_name(place: Path) -> None:
     (entry,) = read_index(place)
-    lines = gzip.decompress((place / entry.file).read_bytes()).replace(
+    lines = lzma.decompress((place / entry.file).read_bytes()).replace(
         b'"version":1', b'"version":2', 1
     )
-    content = gzip.compress(lines)
+    content = lzma.compress(lines)
     (place / entry.file).write_bytes(content)
     data = json.loads((place / INDEX).read_text(encoding="utf-8"))
     data["files"][0]["sha256"] = hashlib.sha256(content).hexdigest()

@@ -165,6 +165,24 @@ def test_a_system_is_called_after_its_processor(
     assert fingerprint().name == name
 
 
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "name"),
+    [
+        ("AuthenticAMD", "25", "17", "amd-epyc-zen4-2c"),
+        ("AuthenticAMD", "25", "1", "amd-epyc-zen3-2c"),
+        ("AuthenticAMD", "26", "2", "amd-epyc-zen5-2c"),
+        ("AuthenticAMD", "23", "49", "amd-epyc-23-49-2c"),
+        ("AuthenticAMD", None, None, "amd-epyc-2c"),
+    ],
+)
+def test_a_brand_alone_is_followed_by_the_generation(
+    vendor: str, family: str | None, model: str | None, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_processor(monkeypatch, name="AMD EPYC", vendor=vendor, family=family, model=model)
+    monkeypatch.setattr(MODULE, "count_cores", lambda cpus, root: 2)
+    assert fingerprint().name == name
+
+
 @pytest.mark.parametrize(("quota", "cores"), [(None, 4), (2.9, 2), (0.5, 1), (64.0, 4)])
 def test_threads_are_no_more_than_the_quota_pays_for(
     quota: float | None, cores: int, monkeypatch: pytest.MonkeyPatch

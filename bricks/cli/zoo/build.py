@@ -62,6 +62,12 @@ def build(
     """
     known = {found.name: found for found in entries()}
     chosen = [*known.values()] if every else [entry(name) for name in dict.fromkeys(names or ())]
+    for model in chosen:
+        if model.code is not None:
+            raise UsageError(
+                f"{model.name} is recorded from {model.code}, by no recipe: run 'make programs' in"
+                " a checkout"
+            )
     if bool(chosen) == (recipe is not None):
         raise UsageError("name models of the zoo, or give --all, or --recipe RECIPE")
     wanted: dict[str, list[str]] = {} if recipe is None else {recipe: []}

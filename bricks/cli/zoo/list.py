@@ -11,7 +11,7 @@ from bricks.cli import completion
 from bricks.cli.options import Json
 from bricks.cli.output import print_json, show
 from bricks.errors import UsageError, suggestion
-from bricks.zoo import ZooEntry, entries
+from bricks.zoo import ZooEntry, entries, programs
 
 Task = Annotated[
     str | None,
@@ -35,14 +35,14 @@ def list_models(json: Json = False, task: Task = None, framework: Framework = No
 
     Example: bricks zoo list --task "object detection"
     """
-    found = entries()
+    found = sorted([*entries(), *programs()], key=lambda entry: entry.name)
     if task is not None:
         _check("--task", task, [entry.task for entry in found])
         found = [entry for entry in found if entry.task == task]
     if framework is not None:
         _check("--framework", framework, [entry.framework for entry in found])
         found = [entry for entry in found if entry.framework == framework]
-    rows = [entry.to_json() for entry in found]
+    rows = [{**entry.to_json(), "kind": entry.kind, "code": entry.code} for entry in found]
     if json:
         print_json({"models": rows})
         return

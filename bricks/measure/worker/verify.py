@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from bricks.backends.base import Backend
+from bricks.backends.base import Backend, Recorder
 from bricks.decompose.build import build
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.identity import Cutter, Piece
@@ -95,6 +95,44 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
         if within_tolerance(plain):
             return {"own_weights": own, "optimised": False, **plain}
     return {"own_weights": own, "optimised": True, **facts}
+
+
+def verify_program(backend: Recorder, *, model: Model, plan: Plan, bricks: Bricks) -> Facts:
+    """Chain the calls of a recorded program, and compare with a real step from the same state.
+
+    Loss or outputs, gradients, parameters and the optimiser's state are compared, bit by bit if two
+    real steps from that state agree in all bits. The result is that of :func:`verify_model`.
+    """
+    proto = parse_model(model.skeleton)
+    step = backend.stepped(proto)
+    graph = graph_of(proto)
+    cut = Granularity.parse(plan.granularity)
+    cutter = Cutter(graph, context=cut.executed)
+    pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, None)]
+    plan = _fitting(plan, build(model, graph, cut).plan, pieces)
+    begins = step.begin()
+    values = {n: begins[name] for name, n in zip(graph.inputs, plan.inputs, strict=True)}
+    made: dict[str, Any] = {}
+    for occurrence, piece in zip(plan.occurrences, pieces, strict=True):
+        brick = bricks[occurrence.brick]
+        ports = [info.name for info in brick.graph.input]
+        given = dict(zip(ports, (values[n] for n in occurrence.inputs), strict=True))
+        weights = (begins[name] for name in piece.weights)
+        found = step.call(brick, given | dict(zip(without_values(brick), weights, strict=True)))
+        outputs = [found[info.name] for info in brick.graph.output]
+        values |= dict(zip(occurrence.outputs, outputs, strict=True))
+        made |= dict(zip(piece.outputs, outputs, strict=True))
+    names = list(step.expected)
+    actual = [_as_array(made[name], step.expected[name]) for name in names]
+    expected = [step.expected[name] for name in names]
+    facts = compare(expected, actual, bitwise=step.deterministic)
+    return {"own_weights": True, "optimised": True, **facts}
+
+
+def _as_array(tensor: Any, like: np.ndarray) -> np.ndarray:
+    """A tensor of the runtime as an array of the type of ``like``."""
+    plain = tensor.detach()
+    return np.asarray(plain.float() if like.dtype == np.float32 else plain)
 
 
 def within_tolerance(facts: Facts) -> bool:

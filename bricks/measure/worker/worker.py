@@ -12,7 +12,7 @@ import gc
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,13 @@ from bricks.backends.base import (
     Placed,
     Placement,
     Profiler,
+    Recorder,
     SignObserver,
 )
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, WorkerError
 from bricks.graph.model import Model
+from bricks.graph.program import is_program
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol import pack, unpack
@@ -47,7 +49,7 @@ from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.sibling import SiblingWatch
-from bricks.measure.worker.verify import source_of, verify_model
+from bricks.measure.worker.verify import source_of, verify_model, verify_program
 from bricks.measure.worker.warmth import Warmth
 from bricks.system import Waiting, logical_cpus
 
@@ -168,6 +170,15 @@ class Worker:
                 found |= {name: pattern.to_json() for name, pattern in signs.items()}
         return found
 
+    def _do_record(self, entry: str, folder: str, options: dict[str, Any]) -> dict[str, Any]:
+        backend: Any = self.backend
+        if not hasattr(backend, "record"):
+            raise BackendError(
+                f"{self._name} runs ONNX models, not programs: choose --runtime torch"
+            )
+        recorder: Recorder = backend
+        return {"model": pack(recorder.record(entry, folder, options).SerializeToString())}
+
     def _do_source(self, name: str, model: str) -> dict[str, Any]:
         skeleton = unpack(model)
         proto = parse_model(skeleton)
@@ -193,15 +204,18 @@ class Worker:
         self, name: str, folder: str, model: str, plan: dict[str, Any], bricks: dict[str, str]
     ) -> dict[str, Any]:
         skeleton = unpack(model)
-        graph = graph_of(parse_model(skeleton))
+        proto = parse_model(skeleton)
+        graph = graph_of(proto)
         inputs = tuple((name, graph.types[name]) for name in graph.inputs)
-        return verify_model(
-            self.backend,
-            seed=self._seed,
-            model=Model(name, Path(folder), skeleton, inputs, digest=plan["digest"]),
-            plan=Plan.from_json(plan),
-            bricks={key: parse_model(unpack(text)) for key, text in bricks.items()},
+        of = Model(name, Path(folder), skeleton, inputs, digest=plan["digest"])
+        chained, protos = (
+            Plan.from_json(plan),
+            {key: parse_model(unpack(text)) for key, text in bricks.items()},
         )
+        if is_program(proto):
+            backend: Any = self.backend
+            return verify_program(backend, model=of, plan=chained, bricks=protos)
+        return verify_model(self.backend, seed=self._seed, model=of, plan=chained, bricks=protos)
 
     def _do_profile(self, key: str, model: str, streams: list[int] | None = None) -> dict[str, Any]:
         backend: Any = self.backend
@@ -313,7 +327,7 @@ class Worker:
 
     def _do_walk(
         self,
-        steps: list[tuple[str, bool]],
+        steps: list[tuple[str, bool, list[int]]],
         passes: int,
         announce: bool,
         eviction_bytes: int = 0,
@@ -325,8 +339,11 @@ class Worker:
         announced are known to run. For them, the reference workload is timed before (unless the
         walk before has just timed it) and after, and so is how long threads waited for a processor.
         """
-        runs = [self._run(place, sampled=wanted and not announce) for place, wanted in steps]
-        parallel = any(place in self._parallel for place, _ in steps)
+        runs = [
+            self._run(place, released, sampled=wanted and not announce)
+            for place, wanted, released in steps
+        ]
+        parallel = any(place in self._parallel for place, _, _ in steps)
 
         def announced() -> list[float]:
             taken = []
@@ -370,7 +387,8 @@ class Worker:
             waited_share = max(waited_share or 0.0, taken_share)
         return {
             "samples": [
-                column if wanted else [] for column, (_, wanted) in zip(samples, steps, strict=True)
+                column if wanted else []
+                for column, (_, wanted, _) in zip(samples, steps, strict=True)
             ],
             "reference_s": reference_s,
             "reference_end_s": reference_end_s,
@@ -378,8 +396,10 @@ class Worker:
             "eviction_short": not whole,
         }
 
-    def _run(self, place: str, *, sampled: bool) -> Callable[[], float]:
+    def _run(self, place: str, released: Sequence[int], *, sampled: bool) -> Callable[[], float]:
         """A function that runs the step at ``place``; it returns the latency in seconds.
+
+        Afterwards the slots in ``released`` are emptied.
 
         It runs it once, or twice if the step is repeated and ``sampled``: then the second counts.
         """
@@ -400,7 +420,17 @@ class Worker:
             once()
             return once()
 
-        return twice if sampled and place in self._repeated else once
+        chosen = twice if sampled and place in self._repeated else once
+        if not released:
+            return chosen
+        recorder: Any = self.backend
+
+        def releasing() -> float:
+            taken_s = chosen()
+            recorder.release(released)
+            return taken_s
+
+        return releasing
 
     def _companion(
         self, model: onnx.ModelProto, key: str, region: np.ndarray | None = None

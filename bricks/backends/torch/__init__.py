@@ -1,0 +1,280 @@
+"""PyTorch on the CPU: eager programs as users write them, inference and whole training steps.
+
+It has an environment of its own (``bricks backends install torch``). A model is a recorded program
+(:mod:`bricks.graph.program`); a brick is one of its calls. Whole models are the user's own program,
+run as it is: forward, backward, optimiser. Must not know plans or the store.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from bricks.backends.base import Executed, Placement
+from bricks.backends.torch.companions import Companion, is_companion
+from bricks.backends.torch.entry import Program, program, users_errors
+from bricks.backends.torch.probe import PhaseProbe, TinySteps, probed
+from bricks.backends.torch.profile import ProfiledSteps
+from bricks.backends.torch.recording import WARM_UP, record
+from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots, empty
+from bricks.backends.torch.stepping import RealStep
+from bricks.backends.torch.values import bounds_of, fill
+from bricks.errors import BackendError
+from bricks.graph.containers import ValueType
+from bricks.graph.program import Origin, call_of, is_program, origin_of
+from bricks.graph.program_phases import FORWARD, INFERENCE
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of, without_values
+from bricks.zoo import zoo_folder
+
+
+class TorchBackend:
+    """PyTorch with so many threads within an operator.
+
+    Modules are ``compiled`` by PyTorch's compiler, or run as they are; loss and optimiser always
+    run as they are.
+    """
+
+    loaders = 1  # tensors are filled by one generator
+
+    def __init__(self, *, threads: int, seed: int, compiled: bool = False) -> None:
+        # Before the first operator runs, so that all threads of the pool inherit it: values that
+        # are computed again and again may become denormal, and such numbers take long.
+        torch.set_flush_denormal(True)
+        torch.set_num_threads(threads)
+        # Gradients stay enabled: some kernels keep for them what the backward pass reads. No tensor
+        # of a replayed call asks for any.
+        self._seed, self._compiled = seed, compiled
+        if compiled:
+            from bricks.backends.torch.kernels import compile_quietly
+
+            compile_quietly()
+        self._slots: Slots = {}
+        self._tiny: dict[bool, TinySteps] = {}
+        self._shared: dict[tuple[bool, str], dict[str, float]] = {}
+
+    def record(self, entry: str, folder: str, options: Mapping[str, Any]) -> onnx.ModelProto:
+        """The calls of one step of the user's program; see :func:`recording.record`."""
+        made = self._made(entry, folder or str(zoo_folder()), options)
+        version = torch.__version__.partition("+")[0]
+        origin = Origin(entry, folder, made.kind, version, options, self._name)
+        with self._keeping():
+            return record(made, origin, self._seed).proto
+
+    @property
+    def _name(self) -> str:
+        return "torch-compiled" if self._compiled else "torch"
+
+    def _made(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
+        torch.manual_seed(self._seed)
+        found = program(entry, folder, options)
+        if not self._compiled:
+            return found
+        return replace(found, compiled=torch.compile(found.module, dynamic=False))
+
+    def _keeping(self) -> AbstractContextManager[None]:
+        """Meanwhile, compiled kernels are kept, so that they can be recorded."""
+        if not self._compiled:
+            return nullcontext()
+        from bricks.backends.torch.kernels import kernels_kept
+
+        return kernels_kept()
+
+    def stepped(self, proto: onnx.ModelProto) -> RealStep:
+        """A real step of the program that was recorded as ``proto``."""
+        made = self._program_of(proto)
+        torch.manual_seed(self._seed)
+        with users_errors(made.entry), self._keeping():
+            return RealStep(made, proto, WARM_UP + 1)
+
+    def profiled(
+        self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
+    ) -> ProfiledSteps:
+        """The user's program under PyTorch's own profiler."""
+        return ProfiledSteps(self._program_of(proto), proto.graph.node)
+
+    def standalone(
+        self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
+    ) -> StandaloneProgram:
+        """The user's program; it has no files."""
+        return StandaloneProgram(lambda: self._program_of(proto))
+
+    def _program_of(self, proto: onnx.ModelProto) -> Program:
+        """The user's program that was recorded as ``proto``."""
+        origin = origin_of(proto)
+        if origin is None or not origin.entry:
+            raise BackendError(
+                "its code is not here: it was recorded on another host, and only its calls can be"
+                " measured"
+            )
+        return self._made(origin.entry, origin.folder or str(zoo_folder()), origin.options)
+
+    def release(self, slots: Sequence[int]) -> None:
+        """Drop what is in these slots: nothing that follows in the program reads it."""
+        for slot in slots:
+            self._slots.pop(slot, None)
+
+    def sign_sensitive(self, operator: str) -> bool:
+        """False: calls that depend on signs are vectorised."""
+        return False
+
+    def executed(self, proto: onnx.ModelProto) -> Executed:
+        """The program itself: what was recorded is what runs."""
+        _refuse_others(proto)
+        origin = origin_of(proto)
+        if origin is not None and origin.runtime != self._name:
+            raise BackendError(
+                f"it was recorded as {origin.runtime} runs it: choose --runtime {origin.runtime},"
+                " or record its code again"
+            )
+        return Executed(proto, graph_of(proto).types, {})
+
+    def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
+        """The types that were recorded."""
+        _refuse_others(proto)
+        return graph_of(proto).types, ()
+
+    def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:
+        """Nothing: no value of a recorded program steers it."""
+        raise BackendError("a recorded program has no steering values")
+
+    def load(
+        self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
+    ) -> LoadedCalls | LoadedProgram | Companion | PhaseProbe:
+        """The calls of a brick, with synthetic inputs; of a whole model, the user's program."""
+        probe = probed(proto)
+        if probe is not None:
+            return self._probe(*probe)
+        if is_companion(proto):
+            return Companion(proto, self._generator(key))
+        _refuse_others(proto)
+        if origin_of(proto) is not None:
+            return LoadedProgram(self._program_of(proto))
+        return LoadedCalls(proto, lambda: self._own(proto, key), self._slots)
+
+    def evaluate(
+        self,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        feeds: Mapping[str, Any],
+        *,
+        optimize: bool,
+    ) -> Sequence[Any]:
+        """The outputs of calls with these weights and inputs."""
+        held = {**weights, **feeds}
+        values = {name: torch.from_numpy(np.array(array)) for name, array in held.items()}
+        for node in proto.graph.node:
+            call = ReplayedCall(node)
+            positional, named = call.arguments(values)
+            values |= call.results(call.operator(*positional, **named), values)
+        return [values[info.name].numpy() for info in proto.graph.output]
+
+    def materialised(
+        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
+    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+        """The program with the weights as they are."""
+        return self.executed(proto), weights
+
+    def _probe(self, phase: str, kind: str) -> PhaseProbe:
+        training = phase != INFERENCE
+        if training not in self._tiny:
+            with self._keeping():
+                self._tiny[training] = TinySteps(training, self._seed, compiled=self._compiled)
+        shared = self._shared.setdefault((training, kind), {})
+        own = phase if training else FORWARD
+        return PhaseProbe(self._tiny[training], own, kind, shared)
+
+    def _generator(self, key: str) -> torch.Generator:
+        generator = torch.Generator()
+        generator.manual_seed(zlib.crc32(f"{self._seed}/{key}".encode()))
+        return generator
+
+    def _own(self, proto: onnx.ModelProto, key: str) -> dict[str, torch.Tensor]:
+        """Tensors of its own for every input and weight of a brick, with synthetic values."""
+        generator = self._generator(key)
+        graph = graph_of(proto)
+        known: dict[str, torch.Tensor] = {}
+        bounds: dict[str, int] = {}
+        outside = [*graph.inputs, *without_values(proto)]
+        for node in proto.graph.node:
+            bounds |= bounds_of(node, _tensor_types(graph.types))
+        for node in proto.graph.node:
+            call = call_of(node)
+            names = list(node.input)[: len(call.ports)] if call.ports else list(node.input)
+            new = [n for n in dict.fromkeys(names) if n in outside and n not in known]
+            positions = [names.index(n) for n in new]
+            types = [_tensor(graph.types[n], n) for n in new]
+            ports = [call.ports[p] for p in positions] if call.ports else []
+            known |= dict(zip(new, empty(types, ports), strict=True))
+        for name in outside:  # the numbers of calls that have ports
+            if name not in known:
+                known[name] = empty([_tensor(graph.types[name], name)], [])[0]
+        for name, tensor in known.items():
+            fill(tensor, generator, bounds.get(name))
+        return known
+
+
+class LoadedProgram:
+    """The user's program: a step of it is run as a whole."""
+
+    def __init__(self, made: Program) -> None:
+        self._program = made
+        with users_errors(made.entry):
+            for _ in range(WARM_UP):
+                made.step()
+
+    def place(self, placement: Placement, region: np.ndarray) -> LoadedProgram:
+        """The program holds its own inputs: nothing is bound."""
+        return self
+
+    def sample(self) -> float:
+        """Run one step; its latency in seconds."""
+        with users_errors(self._program.entry):
+            start = time.perf_counter_ns()
+            self._program.step()
+            return (time.perf_counter_ns() - start) * 1e-9
+
+
+class StandaloneProgram:
+    """The user's program in a process of its own, for its memory."""
+
+    def __init__(self, make: Callable[[], Program]) -> None:
+        self._make = make
+        self._program: Program | None = None
+
+    def load(self) -> None:
+        """Make the module, its inputs and the optimiser."""
+        self._program = self._make()
+
+    def run(self) -> None:
+        """Run a step."""
+        assert self._program is not None, "load it first"
+        with users_errors(self._program.entry):
+            self._program.step()
+
+
+def _tensor(type_: ValueType, name: str) -> TensorType:
+    if not isinstance(type_, TensorType):
+        raise BackendError(f"PyTorch replays tensors alone: {name!r} is {type_}")
+    return type_
+
+
+def _tensor_types(types: Mapping[str, ValueType]) -> dict[str, TensorType]:
+    return {name: type_ for name, type_ in types.items() if isinstance(type_, TensorType)}
+
+
+def _refuse_others(proto: onnx.ModelProto) -> None:
+    if not is_program(proto):
+        raise BackendError(
+            "PyTorch runs recorded programs, not ONNX models: give FILE.py:FUNCTION, or choose"
+            " another --runtime"
+        )

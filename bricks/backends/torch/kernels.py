@@ -1,0 +1,104 @@
+"""Kernels that PyTorch's compiler (Inductor) makes: watched in a recorded step, and run again.
+
+A compiled program calls C++ functions that no dispatcher sees. While they are watched, each call
+goes to the recorder. Their source does not travel: it would be foreign code for whoever measures.
+It stays in the data folder of this user, under its digest, which is all that a brick holds. Must
+not know how calls are recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._inductor import config
+from torch._inductor.async_compile import AsyncCompile
+from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+from bricks.errors import BackendError, first_line
+from bricks.system.environments import root
+
+# Called with a kernel's digest, the C types of its arguments, and these.
+Watcher = Callable[[str, Sequence[str], Sequence[Any]], None]
+
+
+class WatchedKernel:
+    """A kernel whose calls are told to a watcher while there is one."""
+
+    watcher: Watcher | None = None
+
+    def __init__(self, kernel: Callable[..., None], key: str, types: Sequence[str]) -> None:
+        self._kernel, self._key, self._types = kernel, key, tuple(types)
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run it."""
+        self._kernel(*arguments)
+        if WatchedKernel.watcher is not None:
+            WatchedKernel.watcher(self._key, self._types, arguments)
+
+
+@contextmanager
+def kernels_kept() -> Iterator[None]:
+    """Meanwhile, kernels that are compiled are kept by their digest, and can be watched."""
+    original = AsyncCompile.cpp_pybinding
+
+    def kept(self: Any, types: Sequence[str], source: str) -> WatchedKernel:
+        kernel = original(self, types, source)
+        return WatchedKernel(kernel, _keep(types, source), types)
+
+    AsyncCompile.cpp_pybinding = kept
+    try:
+        yield
+    finally:
+        AsyncCompile.cpp_pybinding = original
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Meanwhile, calls of kernels that were kept are told to ``watcher``."""
+    WatchedKernel.watcher = watcher
+    try:
+        yield
+    finally:
+        WatchedKernel.watcher = None
+
+
+def compile_quietly() -> None:
+    """Compile in this process alone: pools of processes would take time from what is timed."""
+    config.compile_threads = 1
+    torch._dynamo.config.cache_size_limit = 64
+
+
+def _keep(types: Sequence[str], source: str) -> str:
+    """Keep a kernel's source; its digest."""
+    content = json.dumps([list(types), source]).encode()
+    key = hashlib.sha256(content).hexdigest()[:32]
+    folder = root().parent / "kernels"
+    path = folder / f"{key}.json"
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        written = path.with_suffix(f".{os.getpid()}")
+        written.write_bytes(content)
+        written.replace(path)
+    return key
+
+
+def kept_kernel(key: str) -> Callable[..., None]:
+    """The kernel with this digest; :class:`BackendError` where it was never compiled here."""
+    path = root().parent / "kernels" / f"{key}.json"
+    try:
+        types, source = json.loads(path.read_bytes())
+    except (OSError, ValueError) as exc:
+        raise BackendError(
+            f"the compiled kernel {key} was not made on this host: record its program here"
+        ) from exc
+    try:
+        kernel: Callable[..., None] = CppPythonBindingsCodeCache.load_pybinding(types, source)
+    except Exception as exc:  # whatever a compiler says
+        raise BackendError(f"the kernel {key} does not compile: {first_line(exc, 200)}") from exc
+    return kernel

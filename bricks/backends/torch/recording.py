@@ -1,0 +1,556 @@
+"""Record one step of a program as a graph of ATen calls.
+
+A dispatch mode sees every call that reaches an operator which really computes: of the forward pass,
+of the backward pass (whose calls autograd makes in C++), and of the optimiser. The recorder keeps
+no tensor alive, since what dies when is part of the record. Must not know how calls are timed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+import torch
+from onnx import TensorProto, helper
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bricks.backends.torch.entry import Program, users_errors
+from bricks.backends.torch.replay import KERNEL, refuse_foreign
+from bricks.errors import BackendError
+from bricks.graph.program import (
+    BUFFERS,
+    FREED,
+    INPUTS,
+    PARAMETERS,
+    PHASE,
+    TORCH_DTYPES,
+    UNDEFINED,
+    Call,
+    Origin,
+    Port,
+    State,
+    contiguous,
+)
+from bricks.graph.program_phases import OPTIMIZER
+
+_DTYPES = {getattr(torch, name): onnx_name for onnx_name, name in TORCH_DTYPES.items()}
+
+# Steps before the one that is recorded: the first makes the optimiser's state.
+WARM_UP = 2
+
+# Calls of these namespaces compute nothing.
+_IDLE = frozenset({"profiler"})
+
+# Operators that do the same work whatever the numbers among their arguments are, without the
+# underscores around their names. Numbers of others are part of a call.
+_INDIFFERENT = frozenset({
+    "add", "sub", "rsub", "mul", "div", "addcmul", "addcdiv", "lerp", "fill", "full", "full_like",
+    "scalar_tensor", "clamp_min", "clamp_max", "masked_fill", "native_dropout", "bernoulli",
+    "native_layer_norm", "native_batch_norm", "native_batch_norm_legit",
+    "native_batch_norm_legit_functional", "native_batch_norm_backward", "native_group_norm",
+    "batch_norm_impl_index", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward",
+    "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward",
+    "scaled_dot_product_flash_attention_for_cpu",
+    "scaled_dot_product_flash_attention_for_cpu_backward", "foreach_add", "foreach_sub",
+    "foreach_mul", "foreach_div", "foreach_addcmul", "foreach_addcdiv", "foreach_lerp",
+    "fused_adam", "fused_adamw", "fused_sgd", "fused_adagrad", "fused_rms_norm", "eq", "ne", "lt",
+    "le", "gt", "ge", "uniform", "normal",
+})  # fmt: skip
+
+# Numbers for which an operator may take a shorter way.
+_SPECIAL = frozenset({0.0, 0.5, 1.0, 2.0, 3.0})
+
+
+@dataclass(slots=True)
+class _Storage:
+    """A storage that was met: ``names`` of the values in it, by what of it they show."""
+
+    ref: StorageWeakRef
+    name: str
+    external: bool
+    names: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    latest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The graph of a step; ``values`` are the tensors that it begins with, by name."""
+
+    proto: onnx.ModelProto
+    values: Mapping[str, torch.Tensor]
+
+
+def record(program: Program, origin: Origin, seed: int) -> Recorded:
+    """The calls of one step, after a few steps to warm up.
+
+    Raises :class:`BackendError` if two steps in a row do not make the same calls, and for calls
+    that cannot be replayed; both name the call.
+    """
+    with users_errors(program.entry):
+        torch.manual_seed(seed)
+        for _ in range(WARM_UP):
+            program.step()
+        first, again = _recorded(program), _recorded(program)
+    _refuse_change(program.entry, first, again)
+    proto = again.model(origin)
+    return Recorded(proto, again.begins)
+
+
+def _recorded(program: Program) -> Recorder:
+    recorder = Recorder(program)
+    with recorder, recorder.watching():
+        result = program.step(recorder.mark)
+        recorder.finish([p.grad for p in program.module.parameters() if p.grad is not None])
+    del result
+    return recorder
+
+
+def _refuse_change(entry: str, first: Recorder, again: Recorder) -> None:
+    for number, (a, b) in enumerate(zip(first.nodes, again.nodes, strict=False)):
+        if (a.op_type, a.domain, a.input, a.attribute) != (
+            b.op_type,
+            b.domain,
+            b.input,
+            b.attribute,
+        ):
+            raise BackendError(
+                f"{entry} keeps state between steps: call {number} was {a.op_type} and is"
+                f" {b.op_type} in the next step, or its arguments differ: make every step the same"
+            )
+    if len(first.nodes) != len(again.nodes):
+        raise BackendError(
+            f"{entry} keeps state between steps: one makes {len(first.nodes)} calls and the next"
+            f" {len(again.nodes)}: make every step the same"
+        )
+
+
+def held_by(program: Program) -> dict[str, dict[str, torch.Tensor]]:
+    """Tensors that the program holds between steps, by role and name."""
+    parameters = dict(program.module.named_parameters())
+    title = {id(tensor): name for name, tensor in parameters.items()}
+    state: dict[str, torch.Tensor] = {}
+    if program.optimizer is not None:
+        for tensor, held in program.optimizer.state.items():
+            of = title.get(id(tensor), "parameter")
+            state |= {f"{of}.{k}": v for k, v in held.items() if isinstance(v, torch.Tensor)}
+    return {
+        INPUTS: {f"input{number}": tensor for number, tensor in enumerate(program.inputs)},
+        PARAMETERS: parameters,
+        BUFFERS: dict(program.module.named_buffers()),
+        OPTIMIZER: state,
+    }
+
+
+def _sizes_bytes(held: Mapping[str, Mapping[str, torch.Tensor]]) -> dict[str, int]:
+    """Bytes of memory by role; what several tensors share counts once."""
+    seen: set[int] = set()
+    sizes = {}
+    for role, named in held.items():
+        new = {_key(t): t.untyped_storage().nbytes() for t in named.values() if _key(t) not in seen}
+        seen |= new.keys()
+        sizes[role] = sum(new.values())
+    return sizes
+
+
+class Recorder(TorchDispatchMode):
+    """Records calls while it is active. ``nodes`` are the calls so far."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled code stays compiled under this mode: what it calls is seen all the same."""
+        return True
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self._compiled = program.compiled is not None
+        self._entry = program.entry
+        self._phase = ""
+        self._storages: dict[int, _Storage] = {}
+        self._types: dict[str, onnx.ValueInfoProto] = {}
+        self._taken: set[str] = set()
+        self._inputs: list[str] = []
+        self._alive: dict[int, _Storage] = {}
+        self._outputs: list[str] = []
+        self._gradients: list[str] = []
+        self.nodes: list[onnx.NodeProto] = []
+        self.begins: dict[str, torch.Tensor] = {}
+        self._scalars: dict[str, list[float]] = {}
+        held = held_by(program)
+        self._sizes_bytes = _sizes_bytes(held)
+        for role, named in held.items():
+            for name, tensor in named.items():
+                self._meet(tensor, name)
+                if role == INPUTS:
+                    self._inputs.append(self._name(tensor))
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Meanwhile, kernels of compiled code are recorded too."""
+        if not self._compiled:
+            return nullcontext()
+        from bricks.backends.torch.kernels import watched  # the compiler takes long to import
+
+        return watched(self.kernel)
+
+    def mark(self, phase: str) -> None:
+        """The calls from now on belong to ``phase``."""
+        self._phase = phase
+
+    @property
+    def numbers(self) -> Mapping[str, Sequence[float]]:
+        """The numbers among the arguments that do not change the work, by name."""
+        return self._scalars
+
+    def latest(self, tensor: torch.Tensor) -> str:
+        """The value of the graph that a tensor shows; empty if no call made it."""
+        found = self._storages.get(_key(tensor))
+        name = "" if found is None else found.names.get(_view(tensor), "")
+        return "" if name in self.begins else name
+
+    def finish(self, gradients: Sequence[torch.Tensor] = ()) -> None:
+        """The step has ended, and its results are still there: they are outputs of the graph.
+
+        ``gradients`` are those of the parameters.
+        """
+        self._bury()
+        self._gradients = [name for name in map(self.latest, gradients) if name]
+        self._outputs = [s.latest for s in self._storages.values() if s.latest and self._lives(s)]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace in _IDLE:
+            return func(*args, **kwargs)
+        self._bury()
+        refuse_foreign(func.namespace, func._opname)
+        call = _Writer(self, func._schema.arguments, str(func), _indifferent(func))
+        arguments = call.argument(list(args)), call.argument(dict(kwargs), top=True)
+        result = func(*args, **kwargs)
+        operator = f"{func._opname}.{func._overloadname}".removesuffix(".default")
+        self._note(func.namespace, operator, call, arguments, result)
+        return result
+
+    def kernel(self, key: str, types: Sequence[str], arguments: Sequence[Any]) -> None:
+        """Record a call of a compiled kernel, which writes to what is not constant."""
+        self._bury()
+        call = _Writer(self, (), f"the compiled kernel {key}", False)
+        told = call.of_kernel(types, arguments)
+        self._note(KERNEL, KERNEL, call, (told, {"key": key}), ())
+
+    def allocated(self, tensor: torch.Tensor) -> None:
+        """Record that compiled code has allocated a tensor, which no dispatcher sees."""
+        if not self._compiled or _key(tensor) in self._storages:
+            return
+        call = _Writer(self, (), "empty_strided", False)
+        facts = {"dtype": {"dtype": str(tensor.dtype).removeprefix("torch.")}}
+        shape = [list(tensor.shape), list(tensor.stride())], facts
+        self._note("aten", "empty_strided", call, shape, tensor)
+
+    def _note(
+        self, namespace: str, operator: str, call: _Writer, arguments: Any, result: Any
+    ) -> None:
+        inputs, ports = list(call.inputs), call.ports()
+        storages = [_key(tensor) for tensor in call.tensors]
+        outputs, aliases = [], []
+        returned = list(_tensors(result))
+        for tensor in returned:
+            if tensor is not None:
+                self._refuse_special(tensor, f"{namespace}.{operator}", "makes")
+            alias = _position(storages, tensor)
+            wrote = alias < 0 or any(tensor is each for each in call.written)
+            outputs.append("" if tensor is None else self._made(operator, tensor, wrote))
+            aliases.append(alias)
+        for tensor in call.written:
+            if not any(tensor is each for each in returned):
+                outputs.append(self._made(operator, tensor, True))
+                aliases.append(_position(storages, tensor))
+        if call.scalars:
+            name = f"numbers{len(self._scalars)}"
+            self._scalars[name] = call.scalars
+            inputs.append(name)
+        shared = tuple(aliases) if any(a >= 0 for a in aliases) else ()
+        made = Call(namespace, operator, arguments, ports, shared)
+        self._append(made, inputs, outputs)
+
+    def _made(self, operator: str, tensor: torch.Tensor, wrote: bool) -> str:
+        """A new value: a result, or what an argument holds after the call ``wrote`` to it.
+
+        A result that was not written is a view of an argument.
+        """
+        storage = self._meet(tensor, None)
+        name = self._free_name(f"{operator.partition('.')[0]}_{len(self.nodes)}")
+        storage.names[_view(tensor)] = name
+        if wrote:
+            storage.latest = name
+        self._declare(name, tensor)
+        return name
+
+    def value(self, tensor: torch.Tensor, operator: str) -> str:
+        """The name of the value that an argument is."""
+        self._refuse_special(tensor, operator, "takes")
+        return self._name(tensor)
+
+    def _refuse_special(self, tensor: torch.Tensor, operator: str, does: str) -> None:
+        if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+            kind = tensor.device.type if tensor.device.type != "cpu" else str(tensor.layout)
+            raise BackendError(
+                f"{self._entry}: {operator} {does} a tensor on {kind}, which cannot be replayed:"
+                " use dense tensors on the CPU"
+            )
+
+    def _name(self, tensor: torch.Tensor) -> str:
+        storage = self._meet(tensor, None, external=True)
+        view = _view(tensor)
+        if view not in storage.names:
+            if not storage.external:
+                self._reinterpret(storage, tensor)
+                return storage.names[view]
+            name = self._free_name(storage.name)
+            storage.names[view] = name
+            self._declare(name, tensor)
+            self.begins[name] = tensor.detach()
+        return storage.names[view]
+
+    def _reinterpret(self, storage: _Storage, tensor: torch.Tensor) -> None:
+        """Record that a tensor shows what no value of its storage shows, by a call that does so."""
+        base = next(iter(storage.names.values()))
+        if self.shape_of(base)[1] != tensor.dtype:
+            raise BackendError(
+                f"{self._entry}: a value of type {self.shape_of(base)[1]} is read as"
+                f" {tensor.dtype}, which cannot be replayed"
+            )
+        shows = [list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
+        output = self._made("as_strided", tensor, False)
+        call = Call("aten", "as_strided", ([{"t": 0}, *shows], {}), aliases=(0,))
+        self._append(call, [base], [output])
+
+    def _append(self, call: Call, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        node = call.node(inputs, outputs)
+        node.metadata_props.add(key=PHASE, value=self._phase)
+        self.nodes.append(node)
+
+    def _meet(self, tensor: torch.Tensor, name: str | None, *, external: bool = False) -> _Storage:
+        key = _key(tensor)
+        found = self._storages.get(key)
+        if found is None:
+            outside = external or name is not None
+            title = name or (f"constant{len(self._storages)}" if outside else "")
+            ref = StorageWeakRef(tensor.untyped_storage())
+            found = self._storages[key] = _Storage(ref, title, outside)
+            if not outside:
+                self._alive[key] = found
+        return found
+
+    def _free_name(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}@{count}"
+        self._taken.add(name)
+        return name
+
+    def _declare(self, name: str, tensor: torch.Tensor) -> None:
+        dtype = _DTYPES.get(tensor.dtype)
+        if dtype is None:
+            raise BackendError(
+                f"{self._entry}: a value is of type {tensor.dtype}, which cannot be replayed"
+            )
+        number = TensorProto.DataType.Value(dtype)
+        self._types[name] = helper.make_tensor_value_info(name, number, list(tensor.shape))
+
+    def shape_of(self, name: str) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of the value called ``name``."""
+        tensor = self._types[name].type.tensor_type
+        dtype = TensorProto.DataType.Name(tensor.elem_type)
+        shape = tuple(d.dim_value for d in tensor.shape.dim)
+        return shape, getattr(torch, TORCH_DTYPES[dtype])
+
+    def _bury(self) -> None:
+        """Note the storages that are gone since the last call."""
+        gone = [key for key, storage in self._alive.items() if not self._lives(storage)]
+        freed = [name for key in gone for name in self._alive.pop(key).names.values()]
+        if freed and self.nodes:
+            self.nodes[-1].metadata_props.add(key=FREED, value=json.dumps(freed))
+
+    @staticmethod
+    def _lives(storage: _Storage) -> bool:
+        return storage.external or not storage.ref.expired()
+
+    def model(self, origin: Origin | None) -> onnx.ModelProto:
+        """The graph: inputs are the program's and those that hold integers, the rest is weights.
+
+        ``origin`` is noted in it, if there is one.
+        """
+        inputs = [name for name in self._inputs if self._used(name)]
+        weights = []
+        for name, tensor in self.begins.items():
+            if name in inputs:
+                continue
+            if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+                weights.append(_weight(self._types[name]))
+            else:
+                inputs.append(name)
+        weights += [
+            helper.make_tensor(name, TensorProto.DOUBLE, [len(held)], held)
+            for name, held in self._scalars.items()
+        ]
+        outputs = list(dict.fromkeys(self._outputs))
+        graph = helper.make_graph(
+            self.nodes, "program", [self._types[n] for n in inputs],
+            [self._types[n] for n in outputs], weights,
+        )  # fmt: skip
+        kept = {*inputs, *outputs, *self.begins}
+        graph.value_info.extend(info for name, info in self._types.items() if name not in kept)
+        domains = sorted({node.domain for node in self.nodes})
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid(d, 1) for d in domains], ir_version=10
+        )
+        if origin is not None:
+            origin.note(model)
+        State(self._sizes_bytes, self._gradients).note(model)
+        return model
+
+    def _used(self, name: str) -> bool:
+        return name in self.begins
+
+
+class _Writer:
+    """Writes a call's arguments as JSON; collects its tensors and the numbers that do not count."""
+
+    def __init__(
+        self, recorder: Recorder, schema: Sequence[Any], title: str, indifferent: bool
+    ) -> None:
+        self._recorder, self._title, self._indifferent = recorder, title, indifferent
+        self._writes = {
+            a.name for a in schema if a.alias_info is not None and a.alias_info.is_write
+        }
+        self._required = {a.name for a in schema if str(a.type) == "Tensor"}
+        self._order = [a.name for a in schema if not a.kwarg_only]
+        self.tensors: list[torch.Tensor] = []
+        self.inputs: list[str] = []
+        self.written: list[torch.Tensor] = []
+        self.scalars: list[float] = []
+
+    def argument(self, value: Any, *, top: bool = False) -> Any:
+        """The JSON form of all positional (a list) or named arguments (a dict)."""
+        if top:
+            return {name: self._named(name, each) for name, each in value.items()}
+        return [self._named(name, each) for name, each in zip(self._order, value, strict=False)]
+
+    def _named(self, name: str, value: Any) -> Any:
+        if name in self._writes:
+            self._write([t for t in _tensors(value) if t is not None])
+        if value is None and name in self._required:
+            return UNDEFINED
+        return self._written(value)
+
+    def of_kernel(self, types: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
+        """The JSON form of a compiled kernel's arguments, whose C types tell what it writes."""
+        for type_, value in zip(types, arguments, strict=True):
+            if isinstance(value, torch.Tensor) and not type_.startswith("const"):
+                self._write([value])
+        return [self._written(value) for value in arguments]
+
+    def _write(self, tensors: Sequence[torch.Tensor]) -> None:
+        for tensor in tensors:
+            self._recorder.allocated(tensor)
+        self.written += tensors
+
+    def _written(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            self.inputs.append(self._recorder.value(value, self._title))
+            self.tensors.append(value)
+            return {"t": len(self.inputs) - 1}
+        if isinstance(value, list | tuple):
+            return [self._written(each) for each in value]
+        if isinstance(value, float):
+            return self._number(value)
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        for kind, name in _PLAIN.items():
+            if isinstance(value, kind):
+                return {name: str(value).removeprefix("torch.")}
+        if isinstance(value, complex):
+            return {"complex": [value.real, value.imag]}
+        raise BackendError(
+            f"{self._title} takes an argument of type {type(value).__name__}, which cannot be"
+            " replayed"
+        )
+
+    def _number(self, value: float) -> Any:
+        if not math.isfinite(value):
+            return {"float": str(value)}
+        if not self._indifferent or abs(value) in _SPECIAL:
+            return value
+        self.scalars.append(value)
+        return {"s": len(self.scalars) - 1}
+
+    def ports(self) -> tuple[Port, ...]:
+        """How the call sees its tensors; empty where all are plain."""
+        keys = [_key(tensor) for tensor in self.tensors]
+        numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+        first = {
+            key: min(
+                t.storage_offset() for t, k in zip(self.tensors, keys, strict=True) if k == key
+            )
+            for key in numbers
+        }
+        ports, plain = [], True
+        shared = len(set(keys)) < len(set(zip(keys, self.inputs, strict=True)))
+        for tensor, key in zip(self.tensors, keys, strict=True):
+            strides = tensor.stride()
+            plain = plain and strides == contiguous(tensor.shape)
+            ports.append(Port(numbers[key], tensor.storage_offset() - first[key], strides))
+        return () if plain and not shared else tuple(ports)
+
+
+_PLAIN = {
+    torch.dtype: "dtype",
+    torch.device: "device",
+    torch.layout: "layout",
+    torch.memory_format: "format",
+}
+
+
+def _indifferent(func: Any) -> bool:
+    """Whether an operator does the same work whatever the numbers among its arguments are."""
+    return func.namespace == "aten" and func._opname.strip("_") in _INDIFFERENT
+
+
+def _key(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _view(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What of its storage a tensor shows."""
+    return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
+def _tensors(result: Any) -> Any:
+    """The tensors of a result or argument, and None for each missing one; other parts are none."""
+    if isinstance(result, torch.Tensor) or result is None:
+        yield result
+    elif isinstance(result, list | tuple):
+        for each in result:
+            if each is None or isinstance(each, torch.Tensor | list | tuple):
+                yield from _tensors(each)
+
+
+def _position(storages: Sequence[int], tensor: torch.Tensor | None) -> int:
+    key = None if tensor is None else _key(tensor)
+    return storages.index(key) if key in storages else -1
+
+
+def _weight(info: onnx.ValueInfoProto) -> TensorProto:
+    tensor = info.type.tensor_type
+    weight = TensorProto(name=info.name, data_type=tensor.elem_type)
+    weight.dims.extend(d.dim_value for d in tensor.shape.dim)
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="weights")
+    return weight

@@ -1,0 +1,223 @@
+"""Calls of a recorded program, made again one by one on tensors of their own or of each other.
+
+A call allocates its results itself, as it does in the program. So what calls hand to each other are
+tensors, kept in numbered slots; a walk says when a slot is emptied. Must not know how synthetic
+values are chosen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+import torch
+
+from bricks.backends.base import Placement
+from bricks.errors import BackendError, first_line
+from bricks.graph.program import TORCH_DTYPES, Call, Port, call_of
+from bricks.graph.tensor import TensorType
+
+# The namespace of kernels that PyTorch's compiler makes.
+KERNEL = "kernel"
+
+# The tensors that calls hand to each other, by slot.
+Slots = dict[int, torch.Tensor]
+
+# What is replayed may come from another host: nothing that reads files, and no libraries.
+_NAMESPACES = frozenset({"aten", "prims", "mkldnn", "inductor"})
+_REFUSED = frozenset({"from_file"})
+
+_NAMED: Mapping[str, Callable[[Any], Any]] = {
+    "dtype": lambda name: getattr(torch, name),
+    "device": torch.device,
+    "layout": lambda name: getattr(torch, name),
+    "format": lambda name: getattr(torch, name),
+    "float": float,
+    "complex": lambda parts: complex(*parts),
+    "undefined": lambda held: torch.empty(0),
+}
+
+
+class ReplayedCall:
+    """A node of a program, ready to be called with tensors by name."""
+
+    def __init__(self, node: onnx.NodeProto) -> None:
+        self.call = call = call_of(node)
+        self.operator = _operator(call)
+        self.inputs, self.outputs = tuple(node.input), tuple(node.output)
+        self._takes_numbers = _takes_numbers(call)
+
+    def arguments(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and named arguments, with the tensors and numbers of ``values``."""
+        tensors = [values[name] for name in self.inputs]
+        numbers = tensors.pop().tolist() if self._takes_numbers else []
+        positional, named = self.call.arguments
+        return (
+            [_value(each, tensors, numbers) for each in positional],
+            {name: _value(each, tensors, numbers) for name, each in named.items()},
+        )
+
+    def results(self, result: Any, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """The outputs by name: what the call returned, then what it wrote to."""
+        returned = list(_tensors(result))
+        named = {}
+        for number, name in enumerate(self.outputs):
+            if not name:
+                continue
+            if number < len(returned):
+                named[name] = returned[number]
+            else:
+                named[name] = values[self.inputs[self.call.aliases[number]]]
+        return named
+
+
+def _takes_numbers(call: Call) -> bool:
+    def some(value: Any) -> bool:
+        if isinstance(value, list):
+            return any(map(some, value))
+        return isinstance(value, dict) and "s" in value
+
+    positional, named = call.arguments
+    return some(positional) or any(map(some, named.values()))
+
+
+def _operator(call: Call) -> Any:
+    if call.namespace == KERNEL:
+        from bricks.backends.torch.kernels import kept_kernel  # the compiler takes long to import
+
+        return _Kernel(kept_kernel(str(call.arguments[1].get("key"))))
+    name, _, overload = call.operator.partition(".")
+    refuse_foreign(call.namespace, name)
+    try:
+        packet = getattr(getattr(torch.ops, call.namespace), name)
+        return getattr(packet, overload or "default")
+    except (AttributeError, RuntimeError) as exc:
+        raise BackendError(
+            f"PyTorch {torch.__version__} has no operator {call.namespace}::{call.operator}:"
+            f" {first_line(exc, 100)}; record the program again with this version"
+        ) from exc
+
+
+class _Kernel:
+    """A compiled kernel, called as an operator is."""
+
+    def __init__(self, kernel: Callable[..., None]) -> None:
+        self._kernel = kernel
+
+    def __call__(self, *arguments: Any, key: str) -> tuple[()]:
+        """Run it; it returns nothing."""
+        self._kernel(*arguments)
+        return ()
+
+
+def refuse_foreign(namespace: str, operator: str) -> None:
+    """:class:`BackendError` for an operator that is not made again: one of no library that is here.
+
+    What is replayed may come from another host, so it may only compute.
+    """
+    if namespace not in _NAMESPACES or operator in _REFUSED:
+        raise BackendError(
+            f"{namespace}::{operator} cannot be replayed: use operators of PyTorch itself, or leave"
+            " it out of the step"
+        )
+
+
+def _value(told: Any, tensors: Sequence[Any], numbers: Sequence[float]) -> Any:
+    if isinstance(told, list):
+        return [_value(each, tensors, numbers) for each in told]
+    if not isinstance(told, dict):
+        return told
+    ((kind, held),) = told.items()
+    if kind == "t":
+        return tensors[held]
+    if kind == "s":
+        return numbers[held]
+    return _NAMED[kind](held)
+
+
+def _tensors(result: Any) -> Any:
+    if isinstance(result, torch.Tensor) or result is None:
+        yield result
+    elif isinstance(result, list | tuple):
+        for each in result:
+            if each is None or isinstance(each, torch.Tensor | list | tuple):
+                yield from _tensors(each)
+
+
+def empty(types: Sequence[TensorType], ports: Sequence[Port]) -> list[torch.Tensor]:
+    """Tensors of these types, laid out as the ``ports`` of a call say; their values are anything.
+
+    Ports of one storage share it. Where there are no ports, all are contiguous.
+    """
+    dtypes = [getattr(torch, TORCH_DTYPES[each.dtype]) for each in types]
+    if not ports:
+        return [torch.empty(t.shape, dtype=d) for t, d in zip(types, dtypes, strict=True)]
+    sizes: dict[int, int] = {}
+    shapes = [each.shape for each in types]
+    for port, shape, dtype in zip(ports, shapes, dtypes, strict=True):
+        last = port.offset + sum((s - 1) * n for s, n in zip(shape, port.strides, strict=True))
+        size = 0 if 0 in shape else (last + 1) * dtype.itemsize
+        sizes[port.storage] = max(sizes.get(port.storage, 0), size)
+    storages = {number: torch.UntypedStorage(size) for number, size in sizes.items()}
+    return [
+        torch.empty(0, dtype=dtype).set_(storages[port.storage], port.offset, shape, port.strides)
+        for port, shape, dtype in zip(ports, shapes, dtypes, strict=True)
+    ]
+
+
+class LoadedCalls:
+    """Calls in order, as one brick: ``own`` makes tensors for its inputs and weights, by name."""
+
+    def __init__(
+        self,
+        proto: onnx.ModelProto,
+        own: Callable[[], dict[str, torch.Tensor]],
+        slots: Slots,
+    ) -> None:
+        self._calls = [ReplayedCall(node) for node in proto.graph.node]
+        self._inputs = [info.name for info in proto.graph.input]
+        self._outputs = [info.name for info in proto.graph.output]
+        self._own, self._slots = own, slots
+
+    def place(self, placement: Placement, region: Any) -> PlacedCalls:
+        """The calls with inputs from slots, or of their own, and outputs into slots."""
+        inputs = dict(zip(self._inputs, placement.inputs, strict=True))
+        outputs = dict(zip(self._outputs, placement.outputs, strict=True))
+        return PlacedCalls(self._calls, self._own(), inputs, outputs, self._slots)
+
+
+class PlacedCalls:
+    """Calls with the slots that they read and fill; an empty slot is replaced by an own tensor."""
+
+    def __init__(
+        self,
+        calls: Sequence[ReplayedCall],
+        own: Mapping[str, torch.Tensor],
+        inputs: Mapping[str, int | None],
+        outputs: Mapping[str, int | None],
+        slots: Slots,
+    ) -> None:
+        self._calls, self._own, self._slots = calls, own, slots
+        self._inputs = [(name, slot) for name, slot in inputs.items() if slot is not None]
+        self._outputs = [(name, slot) for name, slot in outputs.items() if slot is not None]
+
+    def sample(self) -> float:
+        """Run once; the latency in seconds of the calls alone."""
+        values = dict(self._own)
+        for name, slot in self._inputs:
+            found = self._slots.get(slot)
+            if found is not None:
+                values[name] = found
+        taken, clock = 0, time.perf_counter_ns
+        for each in self._calls:
+            positional, named = each.arguments(values)
+            operator = each.operator
+            start = clock()
+            result = operator(*positional, **named)
+            taken += clock() - start
+            values.update(each.results(result, values))
+        for name, slot in self._outputs:
+            self._slots[slot] = values[name]
+        return taken * 1e-9

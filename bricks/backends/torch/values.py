@@ -1,0 +1,118 @@
+"""Synthetic values for the inputs of recorded calls.
+
+Floats are between zero and one: no call takes longer for others. Integers must be valid where they
+are indices, and which they may be follows from the shapes of the call's other arguments. Must not
+know how calls are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+import torch
+
+from bricks.graph.program import call_of, is_call
+from bricks.graph.tensor import TensorType
+
+Shapes = Sequence[tuple[int, ...]]
+# From positional arguments (tensors as their shapes) to the bound of each integer tensor among
+# them, by argument.
+Bounds = Callable[[list[Any]], Mapping[int, Any]]
+
+
+def _dim(shape: Sequence[int], dim: int) -> int:
+    return shape[dim] if shape else 1
+
+
+def _indices(a: list[Any]) -> dict[int, Any]:
+    """Of ``index(self, [indices])``: each bounded by its dimension."""
+    return {1: [size for size, _ in zip(a[0], a[1], strict=False)]}
+
+
+_BOUNDS: Mapping[str, Bounds] = {
+    "embedding": lambda a: {1: a[0][0]},
+    "embedding_dense_backward": lambda a: {1: a[2]},
+    "embedding_renorm_": lambda a: {1: a[0][0]},
+    "_embedding_bag": lambda a: {1: a[0][0]},
+    "_embedding_bag_forward_only": lambda a: {1: a[0][0]},
+    "_embedding_bag_dense_backward": lambda a: {1: a[6]},
+    "index_select": lambda a: {2: _dim(a[0], a[1])},
+    "index_select_backward": lambda a: {3: _dim(a[1], a[2])},
+    "gather": lambda a: {2: _dim(a[0], a[1])},
+    "scatter": lambda a: {2: _dim(a[0], a[1])},
+    "scatter_": lambda a: {2: _dim(a[0], a[1])},
+    "scatter_add": lambda a: {2: _dim(a[0], a[1])},
+    "scatter_add_": lambda a: {2: _dim(a[0], a[1])},
+    "scatter_reduce": lambda a: {2: _dim(a[0], a[1])},
+    "scatter_reduce_": lambda a: {2: _dim(a[0], a[1])},
+    "index_add": lambda a: {2: _dim(a[0], a[1])},
+    "index_add_": lambda a: {2: _dim(a[0], a[1])},
+    "index_copy": lambda a: {2: _dim(a[0], a[1])},
+    "index_copy_": lambda a: {2: _dim(a[0], a[1])},
+    "index_fill": lambda a: {2: _dim(a[0], a[1])},
+    "index_fill_": lambda a: {2: _dim(a[0], a[1])},
+    "nll_loss_forward": lambda a: {1: a[0][-1]},
+    "nll_loss_backward": lambda a: {2: a[1][-1]},
+    "nll_loss2d_forward": lambda a: {1: a[0][1]},
+    "nll_loss2d_backward": lambda a: {2: a[1][1]},
+    "index": _indices,
+    "index_put": _indices,
+    "index_put_": _indices,
+    "_index_put_impl_": _indices,
+    "_unsafe_index": _indices,
+    "_unsafe_index_put": _indices,
+    "one_hot": lambda a: {0: a[1]},
+    "max_pool2d_with_indices_backward": lambda a: {7: a[1][-1] * a[1][-2]},
+    "max_unpool2d": lambda a: {1: a[2][0] * a[2][1]},
+}
+
+
+def bounds_of(node: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, int]:
+    """The least integer above all valid ones, for inputs of a call that are indices."""
+    if not is_call(node) or node.op_type.partition(".")[0] not in _BOUNDS:
+        return {}
+    positional, _ = call_of(node).arguments
+    shapes = [_shapes(each, node, types) for each in positional]
+    found: dict[str, int] = {}
+    for position, bound in _BOUNDS[node.op_type.partition(".")[0]](shapes).items():
+        if position < len(positional):
+            _assign(positional[position], bound, node, found)
+    return found
+
+
+def _shapes(told: Any, node: onnx.NodeProto, types: Mapping[str, TensorType]) -> Any:
+    if isinstance(told, dict) and "t" in told:
+        return types[node.input[told["t"]]].shape
+    if isinstance(told, list):
+        return [_shapes(each, node, types) for each in told]
+    return told
+
+
+def _assign(told: Any, bound: Any, node: onnx.NodeProto, found: dict[str, int]) -> None:
+    if isinstance(told, list):
+        for each, limit in zip(told, bound, strict=False):
+            _assign(each, limit, node, found)
+    elif isinstance(told, dict) and "t" in told:
+        name = node.input[told["t"]]
+        found[name] = min(found.get(name, bound), bound)
+
+
+def fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None = None) -> None:
+    """Write synthetic values into all of a tensor's storage; integers below ``bound``, or small."""
+    dtype = torch.float32 if tensor.dtype.is_complex else tensor.dtype
+    # Elements of an expanded tensor share their place: what is written is the storage.
+    _fill(torch.empty(0, dtype=dtype).set_(tensor.untyped_storage()), generator, bound)
+
+
+def _fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None) -> None:
+    if tensor.dtype.is_floating_point:
+        if tensor.dtype.itemsize < 2:
+            tensor.copy_(torch.full((), 0.5).to(tensor.dtype).expand(tensor.shape))
+        else:
+            tensor.uniform_(0.05, 1.0, generator=generator)
+    elif tensor.dtype == torch.bool:
+        tensor.copy_(torch.rand(tensor.shape, generator=generator) < 0.5)
+    else:
+        tensor.random_(0, max(1, bound if bound is not None else 2), generator=generator)

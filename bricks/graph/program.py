@@ -1,0 +1,227 @@
+"""Recorded programs: calls of PyTorch's operators as nodes of an ONNX graph.
+
+PyTorch runs a model by calling operators of its library ATen one after the other: those of the
+forward pass, of the backward pass and of the optimiser. A recorded program holds these calls, so
+that everything that reads graphs reads programs too. A node is a call: its domain names the
+operator's library and its type the operator with its overload (``add_.Tensor``). Inputs are the
+tensors among the arguments, and last, if there are any, the numbers whose value does not change
+the work. Outputs are the tensors that the call returns, and then those that it writes to without
+returning them. Three attributes have the rest:
+
+* ``call``: the arguments as JSON ``[positional, named]``, with ``{"t": k}`` for input k and
+  ``{"s": k}`` for number k of the last input;
+* ``layout``, where an input is not contiguous, does not begin its storage, or shares a storage with
+  another: for each tensor ``[storage, offset, strides]`` in elements, storages numbered in order of
+  their first use;
+* ``aliases``, where an output shares a storage with an input: the input's position for each
+  output, or -1.
+
+Here because cutting, sizes and memory read programs too. Must not import PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import onnx
+from onnx import helper
+
+from bricks.errors import ModelError
+
+# Domains of nodes begin so; the namespace of the operator follows.
+DOMAIN = "org.pytorch."
+# The key of metadata that says where a program comes from; see :class:`Origin`.
+ORIGIN = "bricks.program"
+# The key of metadata that says what a step begins with and leaves; see :class:`State`.
+STATE = "bricks.state"
+# Keys of a node's metadata: the phase of the step, and the values that are gone after the call.
+PHASE, FREED = "phase", "freed"
+
+# Roles of what is there before a step.
+INPUTS, PARAMETERS, BUFFERS = "inputs", "parameters", "buffers"
+
+# In place of a tensor that C++ code leaves undefined, which Python cannot.
+UNDEFINED: Mapping[str, Any] = {"undefined": True}
+
+# Types of PyTorch by the names of their ONNX counterparts.
+TORCH_DTYPES: Mapping[str, str] = {
+    "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16",
+    "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64", "UINT8": "uint8",
+    "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "BOOL": "bool",
+    "COMPLEX64": "complex64", "COMPLEX128": "complex128", "FLOAT8E4M3FN": "float8_e4m3fn",
+    "FLOAT8E5M2": "float8_e5m2",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """How a call sees an input: which storage, where in it, and with which strides.
+
+    In elements; offsets are those among the tensors of the call with the same storage.
+    """
+
+    storage: int
+    offset: int
+    strides: tuple[int, ...]
+
+    def to_json(self) -> list[Any]:
+        """``[storage, offset, strides]``."""
+        return [self.storage, self.offset, list(self.strides)]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Port:
+        """The inverse of :meth:`to_json`."""
+        storage, offset, strides = data
+        return cls(storage, offset, tuple(strides))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of ``operator`` (``add_.Tensor``) in ``namespace`` (``aten``).
+
+    ``arguments`` are positional and named ones as the JSON of the module's docstring. ``ports`` is
+    empty where every tensor is contiguous and has a storage of its own; ``aliases`` where no output
+    shares a storage with an input.
+    """
+
+    namespace: str
+    operator: str
+    arguments: tuple[list[Any], dict[str, Any]]
+    ports: tuple[Port, ...] = ()
+    aliases: tuple[int, ...] = ()
+
+    def node(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+        """The node of this call, with the names of its values."""
+        node = helper.make_node(
+            self.operator, inputs, outputs, domain=DOMAIN + self.namespace,
+            call=json.dumps(self.arguments, separators=(",", ":")),
+        )  # fmt: skip
+        if self.ports:
+            layout = json.dumps([port.to_json() for port in self.ports], separators=(",", ":"))
+            node.attribute.append(helper.make_attribute("layout", layout))
+        if self.aliases:
+            node.attribute.append(helper.make_attribute("aliases", list(self.aliases)))
+        return node
+
+
+def is_call(node: onnx.NodeProto) -> bool:
+    """Whether a node is a call of a recorded program."""
+    return bool(node.domain.startswith(DOMAIN))
+
+
+def is_program(proto: onnx.ModelProto) -> bool:
+    """Whether a model is a recorded program, or a brick of one."""
+    return any(map(is_call, proto.graph.node))
+
+
+def call_of(node: onnx.NodeProto) -> Call:
+    """The call that a node is; :class:`ModelError` where its attributes say none."""
+    given = {a.name: a for a in node.attribute}
+    try:
+        positional, named = json.loads(given["call"].s)
+        layout = json.loads(given["layout"].s) if "layout" in given else []
+        ports = tuple(map(Port.from_json, layout))
+        if not isinstance(positional, list) or not isinstance(named, dict):
+            raise TypeError("the arguments are no list and object")
+    except (KeyError, ValueError, TypeError) as exc:
+        raise ModelError(f"a node of {node.domain} {node.op_type!r} is no call: {exc}") from exc
+    aliases = tuple(given["aliases"].ints) if "aliases" in given else ()
+    return Call(node.domain.removeprefix(DOMAIN), node.op_type, (positional, named), ports, aliases)
+
+
+def leaves(arguments: Any) -> Iterator[Any]:
+    """The parts of a call's arguments that are no lists, in order."""
+    if isinstance(arguments, list | tuple):
+        for each in arguments:
+            yield from leaves(each)
+    elif isinstance(arguments, dict) and not len(arguments) == 1:
+        for each in arguments.values():
+            yield from leaves(each)
+    else:
+        yield arguments
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides in elements of a contiguous tensor of this shape."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a program comes from: ``entry`` is ``FILE.py:FUNCTION`` or ``module:FUNCTION``.
+
+    ``entry`` is empty where the code did not travel with the program. ``folder`` is what relative
+    files start from, the zoo's if it is empty, ``options`` the function's arguments, ``kind``
+    whether it is inference or a training step, ``version`` PyTorch's, and ``runtime`` the one whose
+    calls these are.
+    """
+
+    entry: str
+    folder: str
+    kind: str
+    version: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    runtime: str = "torch"
+
+    def note(self, proto: onnx.ModelProto) -> None:
+        """Write it into a model's metadata."""
+        facts = {
+            "entry": self.entry, "folder": self.folder, "kind": self.kind,
+            "version": self.version, "options": dict(self.options), "runtime": self.runtime,
+        }  # fmt: skip
+        proto.metadata_props.add(key=ORIGIN, value=json.dumps(facts))
+
+
+def leave_out_code(proto: onnx.ModelProto) -> None:
+    """Keep of a program's origin only what it is, and not where its code lies."""
+    origin = origin_of(proto)
+    if origin is not None:
+        for entry in [e for e in proto.metadata_props if e.key == ORIGIN]:
+            proto.metadata_props.remove(entry)
+        Origin("", "", origin.kind, origin.version, {}, origin.runtime).note(proto)
+
+
+def origin_of(proto: onnx.ModelProto) -> Origin | None:
+    """Where a program comes from; None for bricks, and for models that are no programs."""
+    texts = [entry.value for entry in proto.metadata_props if entry.key == ORIGIN]
+    return _told(Origin, texts[-1]) if texts else None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a step begins with and leaves: ``sizes_bytes`` of what is there before it, by role.
+
+    ``gradients`` are the names of the values that are the parameters' gradients after it.
+    """
+
+    sizes_bytes: Mapping[str, int] = field(default_factory=dict)
+    gradients: Sequence[str] = ()
+
+    def note(self, proto: onnx.ModelProto) -> None:
+        """Write it into a program's metadata."""
+        facts = {"sizes_bytes": dict(self.sizes_bytes), "gradients": list(self.gradients)}
+        proto.metadata_props.add(key=STATE, value=json.dumps(facts))
+
+
+def state_of(proto: onnx.ModelProto) -> State:
+    """What :meth:`State.note` wrote into a program's metadata."""
+    texts = [entry.value for entry in proto.metadata_props if entry.key == STATE]
+    return _told(State, texts[-1]) if texts else State()
+
+
+_Told = TypeVar("_Told", Origin, State)
+
+
+def _told(kind: type[_Told], text: str) -> _Told:
+    try:
+        return kind(**json.loads(text))
+    except (ValueError, TypeError) as exc:
+        raise ModelError(f"what a recorded program says of itself cannot be read: {exc}") from exc

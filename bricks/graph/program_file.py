@@ -1,0 +1,67 @@
+"""Check a recorded program that comes from a file or from another host, before anything reads it.
+
+A program is read as it was recorded: its calls work in place, so their order counts, and all types
+are stated, since nothing could infer them. Must not import PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+
+from bricks.errors import ModelError
+from bricks.graph.containers import ValueType
+from bricks.graph.payload import is_referenced
+from bricks.graph.program import call_of, is_call, leaves, origin_of, state_of
+from bricks.graph.topology import check_names, label
+from bricks.graph.view import graph_of
+
+
+def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, ValueType], ...]:
+    """The inputs of a recorded program; :class:`ModelError` for one that is not as it should be.
+
+    Every node is a call with arguments that exist, every value has a concrete type and is made
+    before it is read, and floats that are no numbers of calls are without values.
+    """
+    check_names(proto.graph, file)
+    graph = graph_of(proto)
+    known = {*graph.inputs, *graph.initializers, ""}
+    for node in graph.nodes:
+        if not is_call(node):
+            raise ModelError(f"{file}: {label(node)} is no call, in a recorded program")
+        try:
+            call = call_of(node)
+        except ModelError as exc:
+            raise ModelError(f"{file}: {exc}") from exc
+        for name in (*node.input, *node.output):
+            if name and name not in graph.types:
+                raise ModelError(f"{file}: {label(node)} has a value without a type: {name!r}")
+        unmade = [name for name in node.input if name not in known]
+        if unmade:
+            raise ModelError(
+                f"{file}: {label(node)} reads {unmade[0]!r}, which no call before it makes: record"
+                " the program again"
+            )
+        known.update(node.output)
+        tensors = len(node.input)
+        named = [
+            leaf.get("t", 0) for leaf in leaves(list(call.arguments)) if isinstance(leaf, dict)
+        ]
+        if any(not isinstance(k, int) or not 0 <= k < max(tensors, 1) for k in named):
+            raise ModelError(f"{file}: {label(node)} has an argument that is none of its inputs")
+        if len(call.ports) > tensors or any(a >= tensors for a in call.aliases):
+            raise ModelError(f"{file}: {label(node)} lays out more tensors than it has")
+    held = [t.name for t in proto.graph.initializer if not is_referenced(t) and not _numbers(t)]
+    if held:
+        raise ModelError(f"{file}: a recorded program holds no weights, but {held[0]!r} has values")
+    if origin_of(proto) is None:
+        raise ModelError(f"{file}: it says of itself neither what it is nor who recorded it")
+    state_of(proto)
+    return tuple((name, graph.types[name]) for name in graph.inputs)
+
+
+def _numbers(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor holds the numbers of a call, as they were recorded."""
+    dims: Sequence[int] = tensor.dims
+    return tensor.data_type == onnx.TensorProto.DOUBLE and len(dims) == 1

@@ -1,0 +1,110 @@
+"""Models from programs: a step of a PyTorch program, recorded in a worker as a graph of calls.
+
+Here because the user's code may run nowhere else than in a worker. Must not know what is recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bricks import backends
+from bricks.errors import WorkerError
+from bricks.graph.digest import digest
+from bricks.graph.model import Model
+from bricks.graph.read import read_model
+from bricks.graph.view import graph_of, parse_model
+from bricks.measure.protocol import unpack
+from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.session.defaults import PROGRAMS_RUNTIME
+from bricks.zoo import ZooEntry, entries, is_entry, programs
+
+_logger = logging.getLogger(__name__)
+
+# A function may build a large model, and a few steps of it may take long.
+_TIMEOUT_S = 1800.0
+
+
+def names_program(text: str) -> bool:
+    """Whether ``text`` names a program: a function, or a recorded program of the zoo."""
+    return is_entry(text) or any(entry.name == text for entry in programs())
+
+
+def zoo_of(runtime: str) -> list[ZooEntry]:
+    """The zoo's models that a runtime may run: recorded programs, or ONNX models."""
+    return programs() if backends.describe(runtime).programs else entries()
+
+
+def read_program(
+    program: str,
+    *,
+    runtime: str = PROGRAMS_RUNTIME,
+    threads: int = 1,
+    seed: int = 0,
+    batch: int | None = None,
+    name: str | None = None,
+) -> Model:
+    """The program called ``program`` (:func:`names_program`), as a model without weights.
+
+    One of the zoo is read as it was recorded, unless ``batch`` is given; all others are recorded.
+    See :func:`record_program`.
+    """
+    for entry in programs():
+        if entry.name == program:
+            title = program if name is None else name
+            recorded = runtime == PROGRAMS_RUNTIME and batch is None
+            if recorded or entry.code is None:
+                return read_model(entry.path, batch=batch, name=title)
+            return record_program(
+                entry.code, runtime=runtime, threads=threads, seed=seed, batch=batch, name=title,
+                folder="",
+            )  # fmt: skip
+    return record_program(
+        program, runtime=runtime, threads=threads, seed=seed, batch=batch, name=name
+    )
+
+
+def record_program(
+    entry: str,
+    *,
+    runtime: str = PROGRAMS_RUNTIME,
+    threads: int = 1,
+    seed: int = 0,
+    batch: int | None = None,
+    name: str | None = None,
+    folder: str | None = None,
+) -> Model:
+    """One step of the program ``entry``, as a model without weights.
+
+    ``entry`` is ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``. The function is called with
+    ``batch=`` if that is given; docs/torch.md says what it returns. A relative file starts from
+    ``folder``, by default the current one; the empty folder is the zoo's. Raises
+    :class:`~bricks.errors.WorkerError` for a program that cannot be recorded, and
+    :class:`~bricks.errors.BackendError` if the runtime is not installed.
+    """
+    started = time.perf_counter()
+    info = backends.describe(runtime)
+    command = (info.python, "-m", "bricks.measure.worker")
+    settings = WorkerSettings(info.name, threads, seed, command=command, timing=False)
+    options: Mapping[str, Any] = {} if batch is None else {"batch": batch}
+    title = entry if name is None else name
+    with Supervisor(settings) as worker:
+        _logger.info("%s: recording a step", title)
+        try:
+            answer = worker.ask_afresh(
+                "record", timeout_s=_TIMEOUT_S, entry=entry, options=options,
+                folder=os.getcwd() if folder is None else folder,
+            )  # fmt: skip
+        except WorkerError as error:
+            text = str(error)
+            raise WorkerError(text if entry in text else f"{entry}: {text}") from error
+    skeleton = unpack(answer["model"])
+    proto = parse_model(skeleton)
+    graph = graph_of(proto)
+    inputs = tuple((each, graph.types[each]) for each in graph.inputs)
+    read_s = time.perf_counter() - started
+    return Model(title, Path(), skeleton, inputs, digest(proto), read_s=read_s)

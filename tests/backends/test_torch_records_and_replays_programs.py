@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch_environment
+from torch_environment import program
+
+from bricks import Bench, BricksError, Estimate
+from bricks.decompose.plan import Decomposition
+from bricks.graph.program import PHASE, call_of
+from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
+from bricks.graph.view import parse_model
+from bricks.measure.conditions import Conditions
+from bricks.measure.rounds import StopRule
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    torch_environment.python()
+    quick = Conditions(rule=StopRule(precision=0.5, min_rounds=2, max_rounds=3))
+    folder = tmp_path_factory.mktemp("torch") / "cache"
+    with Bench(folder, runtime="torch", threads=1, conditions=quick) as opened:
+        yield opened
+
+
+def decomposed(bench: Bench, name: str) -> Decomposition:
+    return bench.decompose(bench.read(program(name)))
+
+
+def operators(of: Decomposition) -> list[str]:
+    return [bricks for o in of.plan.occurrences for bricks in of.bricks[o.brick].operators]
+
+
+def test_a_training_step_is_recorded_from_its_forward_pass_to_its_optimizer(bench: Bench) -> None:
+    model = bench.read(program("momentum"))
+    nodes = parse_model(model.skeleton).graph.node
+    phases = [{p.key: p.value for p in node.metadata_props}[PHASE] for node in nodes]
+    assert list(dict.fromkeys(phases)) == [FORWARD, BACKWARD, OPTIMIZER]
+    made = {(node.op_type, phase) for node, phase in zip(nodes, phases, strict=True)}
+    assert ("convolution", FORWARD) in made
+    assert ("convolution_backward", BACKWARD) in made
+    assert any(phase == OPTIMIZER and "mul_" in name for name, phase in made)
+
+
+def test_every_call_with_its_arguments_is_a_node(bench: Bench) -> None:
+    nodes = parse_model(bench.read(program("convolutions")).skeleton).graph.node
+    convolution = next(node for node in nodes if node.op_type == "convolution")
+    positional, named = call_of(convolution).arguments
+    assert positional == [
+        {"t": 0}, {"t": 1}, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
+    ]  # fmt: skip
+    assert named == {}
+    assert convolution.domain == "org.pytorch.aten"
+
+
+def test_no_weight_and_no_code_is_in_what_is_recorded(bench: Bench) -> None:
+    model = bench.read(program("momentum"))
+    proto = parse_model(model.skeleton)
+    assert "first.weight" in {tensor.name for tensor in proto.graph.initializer}
+    assert len(model.skeleton) < 100_000
+    assert not any(t.raw_data or t.float_data for t in proto.graph.initializer)
+
+
+def test_recording_again_gives_the_same_digest(bench: Bench) -> None:
+    assert bench.read(program("adamw")).digest == bench.read(program("adamw")).digest
+
+
+def test_equal_calls_are_one_brick(bench: Bench) -> None:
+    found = decomposed(bench, "momentum")
+    assert len(found.plan.keys) < len(found.plan.occurrences)
+
+
+def test_numbers_that_do_not_change_the_work_do_not_count(bench: Bench) -> None:
+    one, other = decomposed(bench, "momentum"), decomposed(bench, "momentum_slower")
+    assert set(one.plan.keys) == set(other.plan.keys)
+
+
+def test_strides_count(bench: Bench) -> None:
+    one, other = decomposed(bench, "convolutions"), decomposed(bench, "convolutions_strided")
+    convolutions = [
+        {k for k, b in of.bricks.items() if b.operators == ("org.pytorch.aten.convolution",)}
+        for of in (one, other)
+    ]
+    assert len(convolutions[0] - convolutions[1]) == 1
+    assert len(convolutions[1] - convolutions[0]) == 1
+
+
+def test_the_batch_size_reaches_the_program(bench: Bench) -> None:
+    model = bench.read(program("convolutions"), batch=5)
+    assert dict(model.inputs)["input0"].shape == (5, 3, 12, 12)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["convolutions", "convolutions_strided", "momentum", "adamw", "foreach", "words", "half"],
+)
+def test_chained_bricks_equal_the_real_step_bit_by_bit(bench: Bench, name: str) -> None:
+    facts = bench.verify(bench.read(program(name)))
+    assert facts["exact"]
+    assert facts["finite"]
+
+
+@pytest.mark.parametrize("name", ["convolutions", "momentum", "foreach", "words", "half"])
+def test_all_bricks_are_measured_beside_the_real_step(bench: Bench, name: str) -> None:
+    (row,) = bench.compare([bench.read(program(name))]).rows
+    assert isinstance(row.estimate, Estimate), row
+    assert row.estimate.coverage == 1
+    assert math.isfinite(row.ratio)
+    assert row.ratio > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("raises", "raised ValueError: no luck today (programs.py, line "),
+        ("returns_number", "returned of type int: return a dict with module and inputs"),
+        ("without_module", "its module is None: give a torch.nn.Module"),
+        ("unknown_key", "returned a dict with 'los': give module, inputs, loss and optimizer"),
+        ("without_optimizer", "a training step needs a loss and an optimizer: give optimizer"),
+        ("loss_of_two", "its loss is a tensor of shape (2,): return a scalar tensor"),
+        ("elsewhere", "its weight is on device meta: keep all data on the CPU"),
+        ("sparse", "makes a tensor on torch.sparse_coo, which cannot be replayed"),
+        ("changing", "keeps state between steps: call 0 was log and is exp in the next step"),
+        ("fails_inside", "raised RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+        ("absent", "there is no function 'absent' in it, only convolutions, "),
+    ],
+)
+def test_a_program_that_cannot_be_recorded_is_told_in_one_line(
+    bench: Bench, name: str, told: str
+) -> None:
+    with pytest.raises(BricksError) as caught:
+        bench.read(program(name))
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_or_module_that_is_not_there_is_named(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(BricksError, match=r"there is no file absent\.py"):
+        bench.read(f"{tmp_path}/absent.py:step")
+    with pytest.raises(BricksError, match=r"there is no Python module 'absent_package\.nets'"):
+        bench.read("absent_package.nets:step")
+    with pytest.raises(BricksError, match="makes its own inputs"):
+        bench.read(program("momentum"), shapes={"x": (1,)})
+
+
+def test_an_onnx_model_is_refused(bench: Bench) -> None:
+    with pytest.raises(BricksError, match="PyTorch runs recorded programs, not ONNX models"):
+        bench.decompose(bench.read("squeezenet"))
+
+
+def test_other_runtimes_refuse_programs(tmp_path: Path) -> None:
+    with Bench(tmp_path / "cache", runtime="fake") as bench:
+        with pytest.raises(BricksError, match="runs ONNX models, not programs: choose --runtime"):
+            bench.read(program("momentum"))

@@ -1,0 +1,167 @@
+"""Programs in PyTorch, good ones and bad ones, for tests that record them; loaded by a worker."""
+
+# mypy: ignore-errors
+
+import itertools
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Convolutions(nn.Module):
+    def __init__(self, strided=False):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.last = nn.Linear(8, 5)
+        self.dropout = nn.Dropout(0.25)
+        self.strided = strided
+
+    def forward(self, x):
+        if self.strided:
+            x = x.transpose(2, 3)
+        x = functional.relu(self.norm(self.first(x)))
+        x = self.second(x) + x
+        return self.last(self.dropout(x.mean((2, 3))))
+
+
+def _images(batch, **options):
+    torch.manual_seed(1)
+    return Convolutions(**options), torch.randn(batch, 3, 12, 12)
+
+
+def convolutions(batch=2):
+    module, images = _images(batch)
+    return {"module": module.eval(), "inputs": (images,)}
+
+
+def convolutions_strided(batch=2):
+    module, images = _images(batch, strided=True)
+    return {"module": module.eval(), "inputs": (images,)}
+
+
+def _training(batch, optimizer):
+    module, images = _images(batch)
+    labels = torch.randint(0, 5, (batch,))
+    return {
+        "module": module,
+        "inputs": (images,),
+        "loss": lambda scores: functional.cross_entropy(scores, labels),
+        "optimizer": optimizer(module.parameters()),
+    }
+
+
+def momentum(batch=4):
+    return _training(batch, lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, weight_decay=1e-4))
+
+
+def momentum_slower(batch=4):
+    return _training(batch, lambda p: torch.optim.SGD(p, 0.013, momentum=0.9, weight_decay=1e-4))
+
+
+def adamw(batch=4):
+    return _training(batch, lambda p: torch.optim.AdamW(p, 1e-3))
+
+
+def foreach(batch=4):
+    return _training(batch, lambda p: torch.optim.Adam(p, 1e-3, foreach=True))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.lstm = nn.LSTM(16, 16, batch_first=True)
+        self.qkv = nn.Linear(16, 48)
+        self.last = nn.Linear(16, 50, bias=False)
+
+    def forward(self, words):
+        x, _ = self.lstm(self.embedding(words))
+        q, k, v = (each.unflatten(-1, (2, 8)).transpose(1, 2) for each in self.qkv(x).chunk(3, -1))
+        x = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.last(x.transpose(1, 2).flatten(2))
+
+
+def words(batch=3):
+    torch.manual_seed(2)
+    module, numbers = Words(), torch.randint(0, 50, (batch, 10))
+    return {
+        "module": module,
+        "inputs": (numbers,),
+        "loss": lambda scores: functional.cross_entropy(scores.flatten(0, 1), numbers.flatten()),
+        "optimizer": torch.optim.Adam(module.parameters(), 1e-3),
+    }
+
+
+def half(batch=2):
+    made = _training(batch, lambda p: torch.optim.SGD(p, 0.05))
+    module, loss = made["module"], made["loss"]
+    forward = module.forward
+
+    def cast(images):
+        with torch.autocast("cpu", torch.bfloat16):
+            return forward(images)
+
+    module.forward = cast
+    made["loss"] = lambda scores: loss(scores.float())
+    return made
+
+
+def raises():
+    raise ValueError("no luck today")
+
+
+def returns_number():
+    return 3
+
+
+def without_module():
+    return {"inputs": (torch.zeros(1),)}
+
+
+def unknown_key():
+    return {"module": nn.Linear(1, 1), "inputs": (torch.zeros(1),), "los": None}
+
+
+def without_optimizer():
+    return {"module": nn.Linear(1, 1), "inputs": (torch.zeros(1),), "loss": sum}
+
+
+def loss_of_two():
+    module = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    return {"module": module, "inputs": (torch.zeros(2),), "loss": abs, "optimizer": optimizer}
+
+
+def elsewhere():
+    return {"module": nn.Linear(1, 1, device="meta"), "inputs": (torch.zeros(1),)}
+
+
+def sparse():
+    class Sparse(nn.Module):
+        def forward(self, x):
+            return x.to_sparse().to_dense()
+
+    return {"module": Sparse(), "inputs": (torch.eye(3),)}
+
+
+def changing():
+    class Changing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.steps = itertools.count()
+
+        def forward(self, x):
+            return x.exp() if next(self.steps) % 2 else x.log()
+
+    return {"module": Changing(), "inputs": (torch.ones(3),)}
+
+
+def fails_inside():
+    class Failing(nn.Module):
+        def forward(self, x):
+            return x @ torch.zeros(7, 7)
+
+    return {"module": Failing(), "inputs": (torch.ones(3, 3),)}
