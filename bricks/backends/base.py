@@ -172,8 +172,11 @@ class Recorder(Protocol):
         """
         ...
 
-    def release(self, slots: Sequence[int]) -> None:
-        """Empty these slots."""
+    def occupy(self, events: Sequence[tuple[int, int]]) -> None:
+        """Fill slots with so many bytes of memory that nobody reads, or empty them where it is 0.
+
+        An event is a slot and its bytes; the slot -1 stands for all of them.
+        """
         ...
 
     def stepped(self, proto: onnx.ModelProto) -> Stepped:

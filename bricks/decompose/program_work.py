@@ -95,7 +95,7 @@ def _convolution_backward(s: _Sizes) -> int:
     """As much work as the convolution, for each of the gradients of input and weight."""
     each = 2 * math.prod(s.shape(2)[1:])
     places = math.prod(s.shape(1) if s.argument(7) else s.shape(0))
-    wanted = s.argument(10)
+    wanted: list[int] = s.argument(10)
     return each * places * sum(wanted[:2]) + (math.prod(s.shape(0)) if wanted[2] else 0)
 
 

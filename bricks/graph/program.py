@@ -6,7 +6,7 @@ that everything that reads graphs reads programs too. A node is a call: its doma
 operator's library and its type the operator with its overload (``add_.Tensor``). Inputs are the
 tensors among the arguments, and last, if there are any, the numbers whose value does not change
 the work. Outputs are the tensors that the call returns, and then those that it writes to without
-returning them. Three attributes have the rest:
+returning them. Attributes have the rest:
 
 * ``call``: the arguments as JSON ``[positional, named]``, with ``{"t": k}`` for input k and
   ``{"s": k}`` for number k of the last input;
@@ -14,7 +14,11 @@ returning them. Three attributes have the rest:
   another: for each tensor ``[storage, offset, strides]`` in elements, storages numbered in order of
   their first use;
 * ``aliases``, where an output shares a storage with an input: the input's position for each
-  output, or -1.
+  output, or -1;
+* ``zeros``, of the few operators that take longer for zeros: for each input, how many eighths of it
+  hold some;
+* ``training``, of calls in the forward pass of a training step with large results: since results
+  are kept there, others get memory that is in no cache, and the same call takes longer.
 
 Here because cutting, sizes and memory read programs too. Must not import PyTorch.
 """
@@ -84,7 +88,7 @@ class Call:
 
     ``arguments`` are positional and named ones as the JSON of the module's docstring. ``ports`` is
     empty where every tensor is contiguous and has a storage of its own; ``aliases`` where no output
-    shares a storage with an input.
+    shares a storage with an input; ``zeros`` where they make no difference, or there are none.
     """
 
     namespace: str
@@ -92,6 +96,7 @@ class Call:
     arguments: tuple[list[Any], dict[str, Any]]
     ports: tuple[Port, ...] = ()
     aliases: tuple[int, ...] = ()
+    zeros: tuple[int, ...] = ()
 
     def node(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
         """The node of this call, with the names of its values."""
@@ -104,6 +109,8 @@ class Call:
             node.attribute.append(helper.make_attribute("layout", layout))
         if self.aliases:
             node.attribute.append(helper.make_attribute("aliases", list(self.aliases)))
+        if any(self.zeros):
+            node.attribute.append(helper.make_attribute("zeros", list(self.zeros)))
         return node
 
 
@@ -129,7 +136,10 @@ def call_of(node: onnx.NodeProto) -> Call:
     except (KeyError, ValueError, TypeError) as exc:
         raise ModelError(f"a node of {node.domain} {node.op_type!r} is no call: {exc}") from exc
     aliases = tuple(given["aliases"].ints) if "aliases" in given else ()
-    return Call(node.domain.removeprefix(DOMAIN), node.op_type, (positional, named), ports, aliases)
+    zeros = tuple(given["zeros"].ints) if "zeros" in given else ()
+    return Call(
+        node.domain.removeprefix(DOMAIN), node.op_type, (positional, named), ports, aliases, zeros
+    )
 
 
 def leaves(arguments: Any) -> Iterator[Any]:

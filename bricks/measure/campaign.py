@@ -377,7 +377,6 @@ class Campaign:
             optimize=job.decomposition.plan.granularity != "executed",
             avoid=avoid,
             max_eviction_bytes=self._conditions.max_eviction_bytes,
-            planned=job.decomposition.plan.program is None,
         )
 
     def _sample(self, task: Task) -> set[str]:

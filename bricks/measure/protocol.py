@@ -17,9 +17,9 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     load     id, key, model, optimize, streams?        → {}
     load_all loads: [the fields of load…]              → load_s: [seconds…]
     place    place, id, inputs, outputs, repeated?     → {}
-    walk     steps: [[place, timed, released]…],       → samples: [[seconds…] per step],
+    walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
              announce, eviction_bytes?,                   reference_s, reference_end_s,
-             region_bytes?                                waited_share, eviction_short
+             region_bytes?, memory?                       waited_share, eviction_short
     reference {}                                       → reference_s
     unload   {}                                        → {}
     profile  key, model, streams?                      → runs_s, typical, nodes: [[name, operator,

@@ -18,7 +18,7 @@ from bricks.measure.defaults import TIMEOUT_S
 from bricks.measure.failure_explanation import is_out_of_memory
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied, WorkerKilled
-from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, released, without_region
+from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
 from bricks.measure.walk_samples import WalkSamples, by_key
 
 
@@ -331,10 +331,8 @@ class Sampler:
             "walk",
             timeout_s=timeout_s,
             on_step=on_step,
-            steps=[
-                [step.place, step.timed, slots]
-                for step, slots in zip(steps, released(steps), strict=True)
-            ],
+            steps=[[step.place, step.timed] for step in steps],
+            memory=self._walks[name].memory_events(steps),
             eviction_bytes=self._walks[name].eviction_bytes(steps),
             passes=passes,
             announce=on_step is not None,

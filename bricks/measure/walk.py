@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
+from bricks.measure.fresh_memory import Allocation, Event, allocations_of, memory_events
 from bricks.memory.layout import Layout, arrange
 
 # Places at which a brick is timed, if it has so many; more if it occurs in more situations.
@@ -44,6 +45,8 @@ LEAD_IN = 2
 # The same where only a few bricks of a model are still timed. With fewer, the walk gets so short
 # that it leaves the caches in another state than the whole walk (estimates rose by a percent).
 LONG_LEAD_IN = 8
+# A lead-in has at most so many times as many occurrences if some of them do next to nothing.
+_MAX_IDLE = 6
 # Bricks with more bytes of weights are not in a lead-in: loading those costs more than the lead-in
 # is worth. The eviction read stands for them. A long brick begins its lead-in: it evicts from the
 # caches what was in them before.
@@ -78,8 +81,7 @@ class Step:
     ``after`` is the place that makes the value which the first output overwrites; None: it
     overwrites none. ``position`` is the number of the occurrence in the plan, and ``weight`` how
     many occurrences the step stands for. A ``long`` step evicts the caches. A ``repeated`` step is
-    run once untimed right before each sample. Where inputs and outputs are slots, ``last_uses``
-    are the positions in the plan after which nothing reads the outputs any more.
+    run once untimed right before each sample.
     """
 
     place: str
@@ -93,7 +95,6 @@ class Step:
     weight: float = 1.0
     long: bool = False
     repeated: bool = False
-    last_uses: tuple[int, ...] = ()
 
     @property
     def load(self) -> str:
@@ -111,7 +112,8 @@ class Walk:
     """Steps in order, the models that they run, and the size of the region that they share.
 
     ``weight_bytes`` is the size of the whole model's weights. At most ``max_eviction_bytes`` are
-    read in place of those that the walk leaves out.
+    read in place of those that the walk leaves out. ``allocations`` are those of a recorded
+    program of ``length`` occurrences, which hands values on in slots and not in the region.
     """
 
     loads: tuple[Load, ...]
@@ -119,6 +121,14 @@ class Walk:
     region_bytes: int = 0
     weight_bytes: int = 0
     max_eviction_bytes: int = 0
+    allocations: tuple[Allocation, ...] = ()
+    length: int = 0
+
+    def memory_events(self, steps: Sequence[Step]) -> list[list[Event]]:
+        """What to allocate and free around ``steps``; empty where memory is planned."""
+        if not self.allocations:
+            return []
+        return memory_events([step.position for step in steps], self.allocations, self.length)
 
     def eviction_bytes(self, steps: Iterable[Step]) -> int:
         """Bytes to read before a pass over ``steps``, in place of weights that it leaves out."""
@@ -138,17 +148,16 @@ def walk_of(
     places: int = PLACES,
     long_places: int = LONG_PLACES,
     max_eviction_bytes: int = 0,
-    planned: bool = True,
 ) -> Walk:
     """The walk that times the ``wanted`` bricks; those in ``avoid`` are known not to run.
 
     A value that a step overwrites is made anew in each pass: the walk includes its producer. The
-    lead-in leaves out bricks with very large weights, and those before a long brick. Unless the
-    memory of values is ``planned``, calls allocate their results, and hand them on in slots.
+    lead-in leaves out bricks with very large weights, and those before a long brick. The calls of a
+    recorded program allocate their results, and hand them on in slots.
     """
     plan, bricks = decomposition.plan, decomposition.bricks
+    planned = plan.program is None
     layout = arrange(plan) if planned else Layout(tuple(range(len(plan.types))), 0)
-    last = {} if planned else _last_uses(plan)
     max_places = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
     heavy = {k for k in max_places if bricks[k].numeric_weight_bytes >= _HEAVY_BYTES}
     timed = _timed(plan, max_places, heavy)
@@ -182,7 +191,6 @@ def walk_of(
                 copy=copies.get((occurrence.brick, occurrence.weights or i), 0),
                 long=_long(bricks[occurrence.brick]),
                 repeated=planned and i in timed and _light(bricks[occurrence.brick]),
-                last_uses=() if planned else tuple(last[v] for v in occurrence.outputs),
             )
         )
     loads = tuple(
@@ -190,55 +198,47 @@ def walk_of(
         for k, copy in dict.fromkeys((step.key, step.copy) for step in steps)
     )
     weight_bytes = decomposition.weight_bytes + decomposition.unseen_weight_bytes
-    return Walk(loads, tuple(steps), layout.size_bytes, weight_bytes, max_eviction_bytes)
-
-
-def _last_uses(plan: Plan) -> dict[int, int]:
-    """The position after which each value that the plan makes is gone.
-
-    A recorded program tells; else it is that of the last occurrence which reads the value. What
-    stays, or is an output of the plan, is there to its end.
-    """
-    end = len(plan.occurrences)
-    last = {v: i for i, o in enumerate(plan.occurrences) for v in (*o.outputs, *o.inputs)}
-    if plan.program is not None:
-        # A value that shares its memory with another is held no longer than its last reader needs.
-        last |= {
-            v: max(last.get(v, 0), at) for v, at in enumerate(plan.program.freed) if at is not None
-        }
-    return last | dict.fromkeys(plan.outputs, end)
-
-
-def released(steps: Sequence[Step]) -> list[list[int]]:
-    """For each of ``steps``, the slots to empty after it: no later step may read them.
-
-    They are kept as long as in the plan, as far as the steps go, since what is kept decides which
-    memory is fresh. The last step empties all that are left.
-    """
-    held: dict[int, int] = {}  # slots and the positions of their last uses
-    found = []
-    for number, step in enumerate(steps):
-        for slot, last in zip(step.outputs, step.last_uses, strict=False):
-            if slot is not None:
-                held[slot] = last
-        after = steps[number + 1].position if number + 1 < len(steps) else None
-        gone = [slot for slot, last in held.items() if after is None or last < after]
-        for slot in gone:
-            del held[slot]
-        found.append(gone)
-    return found
+    return Walk(
+        loads,
+        tuple(steps),
+        layout.size_bytes,
+        weight_bytes,
+        max_eviction_bytes,
+        allocations_of(plan),
+        len(plan.occurrences),
+    )
 
 
 def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:
     """The occurrences of the lead-ins, before those that are ``timed``."""
     of, bricks = decomposition.plan.occurrences, decomposition.bricks
+    idle = _idle(decomposition)
     for i in timed:
-        for j in range(i - 1, max(-1, i - 1 - lead_in), -1):
+        left = lead_in
+        for j in range(i - 1, -1, -1):
             brick = bricks[of[j].brick]
             if brick.numeric_weight_bytes <= _MAX_LEAD_IN_BYTES:
                 yield j
-            if _long(brick):
+            left -= j not in idle
+            if left <= 0 or i - j >= _MAX_IDLE * lead_in or _long(brick):
                 break
+
+
+def _idle(decomposition: Decomposition) -> set[int]:
+    """The occurrences of a recorded program that do next to nothing: views, and tiny calls.
+
+    There are many between the calls that decide what is in the caches.
+    """
+    plan, bricks = decomposition.plan, decomposition.bricks
+    program = plan.program
+    if program is None:
+        return set()
+    return {
+        i
+        for i, o in enumerate(plan.occurrences)
+        if bricks[o.brick].bytes_moved < _HEAVY_BYTES
+        or (bricks[o.brick].flops == 0 and all(program.storages[v] != v for v in o.made))
+    }
 
 
 def _long(brick: Brick) -> bool:

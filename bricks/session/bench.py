@@ -55,6 +55,7 @@ from bricks.session.summaries import Comparison, Measured, Probed
 from bricks.store import Elsewhere, Merged, Published, Reading, Store, Union
 from bricks.store.published import NOWHERE
 from bricks.system import Target, available_memory_bytes, fingerprint
+from bricks.system.allocator import KEPT
 from bricks.zoo import find
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class Bench:
             (info.python, "-m", "bricks.measure.worker"),
             workers=options.workers,
             optimization=options.optimization,
+            freed=Freed.KEPT if self.runtime.allocator == KEPT else None,
         )
 
     def __enter__(self) -> Bench:

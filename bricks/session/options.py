@@ -24,7 +24,7 @@ from bricks.session.defaults import (
     RUNTIME,
 )
 from bricks.system import Runtime, Target, available_memory_bytes, physical_cores
-from bricks.system.allocator import allocator_settings
+from bricks.system.allocator import KEPT, allocator_settings
 
 # Bytes of weights that may be loaded together even if memory is scarce.
 _MIN_WEIGHT_BYTES = 512 << 20
@@ -99,7 +99,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
         brick_optimization=info.brick_optimization or ("none" if granularity.executed else level),
         optimization=level,
         build=info.build,
-        allocator=allocator_settings() if info.programs else None,
+        allocator=(allocator_settings() or KEPT) if info.programs else None,
     )
 
 

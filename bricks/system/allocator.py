@@ -11,13 +11,18 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePath
 
+# The C library's allocator, told to keep freed memory: what workers that time programs get, unless
+# the environment says otherwise. By default it gives memory back and takes it again, as the heap
+# happens to lie, so that a step takes another time in each process (docs/torch.md).
+KEPT = "kept"
+
 # Allocators that take the place of the C library's when they are loaded before it.
 _LIBRARIES = re.compile(r"lib(jemalloc|tcmalloc\w*|mimalloc\w*|hoard|tbbmalloc\w*)")
 _VARIABLES = ("MALLOC_CONF", "GLIBC_TUNABLES")
 
 
 def allocator_settings(environment: Mapping[str, str] | None = None) -> str | None:
-    """The settings in one line, such as ``jemalloc`` or ``MALLOC_ARENA_MAX=1``; None: defaults.
+    """The settings in one line, as ``jemalloc`` or ``MALLOC_ARENA_MAX=1``; None: there are none.
 
     Variables that no allocator reads do not count.
     """

@@ -94,7 +94,7 @@ class Runtime:
     where bricks are nodes of an already optimised graph, ``all`` where they are pieces of the
     source graph. Whole models always run with all of ``optimization``: the runtime's levels are
     ``all``, ``extended``, ``basic`` and ``none``. ``allocator`` are the settings of the memory
-    allocator where calls allocate their results; None: the defaults.
+    allocator where calls allocate their results.
     """
 
     backend: str

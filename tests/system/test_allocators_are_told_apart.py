@@ -29,7 +29,7 @@ def test_settings_that_allocators_read_count(environment: dict[str, str], told: 
     assert allocator_settings(environment) == told
 
 
-def test_the_default_allocator_is_no_part_of_a_target() -> None:
+def test_where_nothing_is_allocated_in_calls_no_allocator_is_part_of_a_target() -> None:
     plain = Runtime("torch", "2.13.0", "CPU", 1, "none")
     assert "allocator" not in plain.identity
     assert Runtime(**plain.to_json()) == plain

@@ -27,7 +27,7 @@ from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots, empty
 from bricks.backends.torch.stepping import RealStep
-from bricks.backends.torch.values import bounds_of, fill
+from bricks.backends.torch.values import bounds_of, fill, fill_rising, rising_bounds_of
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.program import Origin, call_of, is_program, origin_of
@@ -35,6 +35,8 @@ from bricks.graph.program_phases import FORWARD, INFERENCE
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
 from bricks.zoo import zoo_folder
+
+_PAGE_BYTES = 4096
 
 
 class TorchBackend:
@@ -59,6 +61,7 @@ class TorchBackend:
 
             compile_quietly()
         self._slots: Slots = {}
+        self._occupied: Slots = {}
         self._tiny: dict[bool, TinySteps] = {}
         self._shared: dict[tuple[bool, str], dict[str, float]] = {}
 
@@ -118,10 +121,19 @@ class TorchBackend:
             )
         return self._made(origin.entry, origin.folder or str(zoo_folder()), origin.options)
 
-    def release(self, slots: Sequence[int]) -> None:
-        """Drop what is in these slots: nothing that follows in the program reads it."""
-        for slot in slots:
-            self._slots.pop(slot, None)
+    def occupy(self, events: Sequence[tuple[int, int]]) -> None:
+        """Allocate what calls that are left out would, and free what the program frees."""
+        for slot, size_bytes in events:
+            if size_bytes:
+                # In each page a byte is written: in the program, all of them are.
+                self._occupied[slot] = torch.empty(size_bytes, dtype=torch.uint8)
+                self._occupied[slot][::_PAGE_BYTES].zero_()
+            elif slot >= 0:
+                self._slots.pop(slot, None)
+                self._occupied.pop(slot, None)
+            else:
+                self._slots.clear()
+                self._occupied.clear()
 
     def sign_sensitive(self, operator: str) -> bool:
         """False: calls that depend on signs are vectorised."""
@@ -204,9 +216,11 @@ class TorchBackend:
         graph = graph_of(proto)
         known: dict[str, torch.Tensor] = {}
         bounds: dict[str, int] = {}
+        rising: dict[str, int] = {}
         outside = [*graph.inputs, *without_values(proto)]
         for node in proto.graph.node:
             bounds |= bounds_of(node, _tensor_types(graph.types))
+            rising |= rising_bounds_of(node, _tensor_types(graph.types))
         for node in proto.graph.node:
             call = call_of(node)
             names = list(node.input)[: len(call.ports)] if call.ports else list(node.input)
@@ -219,7 +233,15 @@ class TorchBackend:
             if name not in known:
                 known[name] = empty([_tensor(graph.types[name], name)], [])[0]
         for name, tensor in known.items():
-            fill(tensor, generator, bounds.get(name))
+            if name in rising:
+                fill_rising(tensor, rising[name])
+            else:
+                fill(tensor, generator, bounds.get(name))
+        for node in proto.graph.node:
+            for name, eighths in zip(node.input, call_of(node).zeros, strict=False):
+                if name in known and eighths:
+                    flat = known[name].view(-1) if known[name].is_contiguous() else known[name]
+                    flat[: len(flat) * eighths // 8] = 0
         return known
 
 

@@ -37,7 +37,7 @@ from bricks.graph.program import (
     State,
     contiguous,
 )
-from bricks.graph.program_phases import OPTIMIZER
+from bricks.graph.program_phases import FORWARD, OPTIMIZER
 
 _DTYPES = {getattr(torch, name): onnx_name for onnx_name, name in TORCH_DTYPES.items()}
 
@@ -51,7 +51,7 @@ _IDLE = frozenset({"profiler"})
 # underscores around their names. Numbers of others are part of a call.
 _INDIFFERENT = frozenset({
     "add", "sub", "rsub", "mul", "div", "addcmul", "addcdiv", "lerp", "fill", "full", "full_like",
-    "scalar_tensor", "clamp_min", "clamp_max", "masked_fill", "native_dropout", "bernoulli",
+    "scalar_tensor", "clamp_min", "clamp_max", "masked_fill",
     "native_layer_norm", "native_batch_norm", "native_batch_norm_legit",
     "native_batch_norm_legit_functional", "native_batch_norm_backward", "native_group_norm",
     "batch_norm_impl_index", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward",
@@ -60,8 +60,18 @@ _INDIFFERENT = frozenset({
     "scaled_dot_product_flash_attention_for_cpu_backward", "foreach_add", "foreach_sub",
     "foreach_mul", "foreach_div", "foreach_addcmul", "foreach_addcdiv", "foreach_lerp",
     "fused_adam", "fused_adamw", "fused_sgd", "fused_adagrad", "fused_rms_norm", "eq", "ne", "lt",
-    "le", "gt", "ge", "uniform", "normal",
+    "le", "gt", "ge",
 })  # fmt: skip
+
+# Operators of which a library handles zeros one by one: they take ten times as long there.
+_ZERO_SENSITIVE = frozenset({
+    "sqrt", "log", "log2", "log10", "foreach_sqrt", "foreach_log", "foreach_log2", "foreach_log10",
+})  # fmt: skip
+# Elements that such a library handles at once, and the steps in which shares of zeros are told.
+_AT_ONCE, _EIGHTHS = 16, 8
+
+# Smaller results are in the caches anyway.
+_LARGE_BYTES = 1 << 16
 
 # Numbers for which an operator may take a shorter way.
 _SPECIAL = frozenset({0.0, 0.5, 1.0, 2.0, 3.0})
@@ -113,12 +123,7 @@ def _recorded(program: Program) -> Recorder:
 
 def _refuse_change(entry: str, first: Recorder, again: Recorder) -> None:
     for number, (a, b) in enumerate(zip(first.nodes, again.nodes, strict=False)):
-        if (a.op_type, a.domain, a.input, a.attribute) != (
-            b.op_type,
-            b.domain,
-            b.input,
-            b.attribute,
-        ):
+        if _asked(a) != _asked(b):
             raise BackendError(
                 f"{entry} keeps state between steps: call {number} was {a.op_type} and is"
                 f" {b.op_type} in the next step, or its arguments differ: make every step the same"
@@ -128,6 +133,12 @@ def _refuse_change(entry: str, first: Recorder, again: Recorder) -> None:
             f"{entry} keeps state between steps: one makes {len(first.nodes)} calls and the next"
             f" {len(again.nodes)}: make every step the same"
         )
+
+
+def _asked(node: onnx.NodeProto) -> tuple[Any, ...]:
+    """What a call asks for, whatever its inputs hold."""
+    attributes = [attribute for attribute in node.attribute if attribute.name != "zeros"]
+    return node.op_type, node.domain, node.input, attributes
 
 
 def held_by(program: Program) -> dict[str, dict[str, torch.Tensor]]:
@@ -169,6 +180,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self._compiled = program.compiled is not None
+        self._training = program.optimizer is not None
         self._entry = program.entry
         self._phase = ""
         self._storages: dict[int, _Storage] = {}
@@ -231,6 +243,8 @@ class Recorder(TorchDispatchMode):
         refuse_foreign(func.namespace, func._opname)
         call = _Writer(self, func._schema.arguments, str(func), _indifferent(func))
         arguments = call.argument(list(args)), call.argument(dict(kwargs), top=True)
+        if func._opname.strip("_") in _ZERO_SENSITIVE:
+            call.zeros = tuple(map(_eighths_with_zeros, call.tensors))
         result = func(*args, **kwargs)
         operator = f"{func._opname}.{func._overloadname}".removesuffix(".default")
         self._note(func.namespace, operator, call, arguments, result)
@@ -275,7 +289,7 @@ class Recorder(TorchDispatchMode):
             self._scalars[name] = call.scalars
             inputs.append(name)
         shared = tuple(aliases) if any(a >= 0 for a in aliases) else ()
-        made = Call(namespace, operator, arguments, ports, shared)
+        made = Call(namespace, operator, arguments, ports, shared, call.zeros)
         self._append(made, inputs, outputs)
 
     def _made(self, operator: str, tensor: torch.Tensor, wrote: bool) -> str:
@@ -332,6 +346,8 @@ class Recorder(TorchDispatchMode):
 
     def _append(self, call: Call, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         node = call.node(inputs, outputs)
+        if self._training and self._phase == FORWARD and any(map(self._large, outputs)):
+            node.attribute.append(helper.make_attribute("training", 1))
         node.metadata_props.add(key=PHASE, value=self._phase)
         self.nodes.append(node)
 
@@ -363,6 +379,10 @@ class Recorder(TorchDispatchMode):
             )
         number = TensorProto.DataType.Value(dtype)
         self._types[name] = helper.make_tensor_value_info(name, number, list(tensor.shape))
+
+    def _large(self, name: str) -> bool:
+        shape, dtype = self.shape_of(name) if name else ((), torch.bool)
+        return bool(math.prod(shape) * dtype.itemsize >= _LARGE_BYTES)
 
     def shape_of(self, name: str) -> tuple[tuple[int, ...], torch.dtype]:
         """Shape and type of the value called ``name``."""
@@ -436,6 +456,7 @@ class _Writer:
         self.inputs: list[str] = []
         self.written: list[torch.Tensor] = []
         self.scalars: list[float] = []
+        self.zeros: tuple[int, ...] = ()
 
     def argument(self, value: Any, *, top: bool = False) -> Any:
         """The JSON form of all positional (a list) or named arguments (a dict)."""
@@ -521,6 +542,16 @@ _PLAIN = {
 def _indifferent(func: Any) -> bool:
     """Whether an operator does the same work whatever the numbers among its arguments are."""
     return func.namespace == "aten" and func._opname.strip("_") in _INDIFFERENT
+
+
+def _eighths_with_zeros(tensor: torch.Tensor) -> int:
+    """How many eighths of a tensor's elements are near a zero: in one group of a few with it."""
+    plain = tensor.detach().reshape(-1)
+    whole = plain.numel() // _AT_ONCE * _AT_ONCE
+    if not whole:
+        return 0
+    near = (plain[:whole].view(-1, _AT_ONCE) == 0).any(1)
+    return round(_EIGHTHS * float(near.float().mean()))
 
 
 def _key(tensor: torch.Tensor) -> int:

@@ -183,7 +183,17 @@ class LoadedCalls:
 
     def place(self, placement: Placement, region: Any) -> PlacedCalls:
         """The calls with inputs from slots, or of their own, and outputs into slots."""
-        inputs = dict(zip(self._inputs, placement.inputs, strict=True))
+        # Inputs whose zeros count hold them themselves: what others have computed may not.
+        own = {
+            name
+            for call in self._calls
+            for name, eighths in zip(call.inputs, call.call.zeros, strict=False)
+            if eighths
+        }
+        inputs = {
+            name: None if name in own else slot
+            for name, slot in zip(self._inputs, placement.inputs, strict=True)
+        }
         outputs = dict(zip(self._outputs, placement.outputs, strict=True))
         return PlacedCalls(self._calls, self._own(), inputs, outputs, self._slots)
 

@@ -1,7 +1,8 @@
 """Synthetic values for the inputs of recorded calls.
 
 Floats are between zero and one: no call takes longer for others. Integers must be valid where they
-are indices, and which they may be follows from the shapes of the call's other arguments. Must not
+are indices, and which they may be follows from the shapes of the call's other arguments. Those that
+divide indices into bags rise evenly. Must not
 know how calls are made.
 """
 
@@ -37,7 +38,8 @@ _BOUNDS: Mapping[str, Bounds] = {
     "embedding_renorm_": lambda a: {1: a[0][0]},
     "_embedding_bag": lambda a: {1: a[0][0]},
     "_embedding_bag_forward_only": lambda a: {1: a[0][0]},
-    "_embedding_bag_dense_backward": lambda a: {1: a[6]},
+    "_embedding_bag_dense_backward": lambda a: {1: a[5], 4: a[5]},
+    "_embedding_bag_backward": lambda a: {1: a[6], 5: a[6]},
     "index_select": lambda a: {2: _dim(a[0], a[1])},
     "index_select_backward": lambda a: {3: _dim(a[1], a[2])},
     "gather": lambda a: {2: _dim(a[0], a[1])},
@@ -69,14 +71,36 @@ _BOUNDS: Mapping[str, Bounds] = {
 }
 
 
+# The same for integers that rise evenly from zero to that bound.
+_RISING: Mapping[str, Bounds] = {
+    "_embedding_bag": lambda a: {2: a[1][0]},
+    "_embedding_bag_forward_only": lambda a: {2: a[1][0]},
+    "embedding_bag": lambda a: {2: a[1][0]},
+    "_embedding_bag_dense_backward": lambda a: {2: a[0][0]},
+    "_embedding_bag_backward": lambda a: {2: a[1][0], 3: a[0][0]},
+}
+
+
+def rising_bounds_of(node: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, int]:
+    """For inputs of a call that divide indices into bags, what they rise to and do not reach."""
+    return _bounds(_RISING, node, types)
+
+
 def bounds_of(node: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, int]:
     """The least integer above all valid ones, for inputs of a call that are indices."""
-    if not is_call(node) or node.op_type.partition(".")[0] not in _BOUNDS:
+    return _bounds(_BOUNDS, node, types)
+
+
+def _bounds(
+    rules: Mapping[str, Bounds], node: onnx.NodeProto, types: Mapping[str, TensorType]
+) -> dict[str, int]:
+    operator = node.op_type.partition(".")[0]
+    if not is_call(node) or operator not in rules:
         return {}
     positional, _ = call_of(node).arguments
     shapes = [_shapes(each, node, types) for each in positional]
     found: dict[str, int] = {}
-    for position, bound in _BOUNDS[node.op_type.partition(".")[0]](shapes).items():
+    for position, bound in rules[operator](shapes).items():
         if position < len(positional):
             _assign(positional[position], bound, node, found)
     return found
@@ -97,6 +121,13 @@ def _assign(told: Any, bound: Any, node: onnx.NodeProto, found: dict[str, int]) 
     elif isinstance(told, dict) and "t" in told:
         name = node.input[told["t"]]
         found[name] = min(found.get(name, bound), bound)
+
+
+def fill_rising(tensor: torch.Tensor, bound: int) -> None:
+    """Write integers that rise evenly from zero to below ``bound``."""
+    count = tensor.numel()
+    rising = torch.arange(count, dtype=torch.int64) * bound // max(count, 1)
+    tensor.copy_(rising.view(tensor.shape))
 
 
 def fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None = None) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -38,6 +38,7 @@ from bricks.graph.model import Model
 from bricks.graph.program import is_program
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
+from bricks.measure.fresh_memory import Event
 from bricks.measure.protocol import pack, unpack
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.input_clamp import InputClamp
@@ -327,35 +328,40 @@ class Worker:
 
     def _do_walk(
         self,
-        steps: list[tuple[str, bool, list[int]]],
+        steps: list[tuple[str, bool]],
         passes: int,
         announce: bool,
         eviction_bytes: int = 0,
         region_bytes: int | None = None,
+        memory: list[list[Event]] | None = None,
     ) -> dict[str, Any]:
         """Run the steps in order: passes to warm up, then ``passes`` that count.
 
         They use the first ``region_bytes`` of the region; None: all of it. Steps that are not
         announced are known to run. For them, the reference workload is timed before (unless the
         walk before has just timed it) and after, and so is how long threads waited for a processor.
+        ``memory`` is what a recorded program allocates and frees before each step, and at the end.
         """
-        runs = [
-            self._run(place, released, sampled=wanted and not announce)
-            for place, wanted, released in steps
-        ]
-        parallel = any(place in self._parallel for place, _, _ in steps)
+        runs = [self._run(place, sampled=wanted and not announce) for place, wanted in steps]
+        parallel = any(place in self._parallel for place, _ in steps)
+        end = self._between_steps(runs, memory) if memory else None
 
         def announced() -> list[float]:
             taken = []
             for number, run in enumerate(runs):
                 self._say({"at": number})
                 taken.append(run())
+            if end is not None:
+                end()
             return taken
 
         def silent() -> list[float]:
             if read is not None:
                 read.sample()
-            return [run() for run in runs]
+            taken = [run() for run in runs]
+            if end is not None:
+                end()
+            return taken
 
         self.region.fill(self._seed, signed=self._signed, size_bytes=region_bytes)
         one_pass = announced if announce else silent
@@ -387,8 +393,7 @@ class Worker:
             waited_share = max(waited_share or 0.0, taken_share)
         return {
             "samples": [
-                column if wanted else []
-                for column, (_, wanted, _) in zip(samples, steps, strict=True)
+                column if wanted else [] for column, (_, wanted) in zip(samples, steps, strict=True)
             ],
             "reference_s": reference_s,
             "reference_end_s": reference_end_s,
@@ -396,10 +401,25 @@ class Worker:
             "eviction_short": not whole,
         }
 
-    def _run(self, place: str, released: Sequence[int], *, sampled: bool) -> Callable[[], float]:
-        """A function that runs the step at ``place``; it returns the latency in seconds.
+    def _between_steps(
+        self, runs: list[Callable[[], float]], memory: list[list[Event]]
+    ) -> Callable[[], None]:
+        """Let ``runs`` allocate and free before; a function that does so at the end."""
+        recorder: Recorder = cast(Recorder, self.backend)
 
-        Afterwards the slots in ``released`` are emptied.
+        def after(events: Sequence[Event], run: Callable[[], float]) -> Callable[[], float]:
+            def prepared() -> float:
+                recorder.occupy(events)
+                return run()
+
+            return prepared if events else run
+
+        *before, last = memory
+        runs[:] = [after(events, run) for events, run in zip(before, runs, strict=True)]
+        return lambda: recorder.occupy(last)
+
+    def _run(self, place: str, *, sampled: bool) -> Callable[[], float]:
+        """A function that runs the step at ``place``; it returns the latency in seconds.
 
         It runs it once, or twice if the step is repeated and ``sampled``: then the second counts.
         """
@@ -420,17 +440,7 @@ class Worker:
             once()
             return once()
 
-        chosen = twice if sampled and place in self._repeated else once
-        if not released:
-            return chosen
-        recorder: Any = self.backend
-
-        def releasing() -> float:
-            taken_s = chosen()
-            recorder.release(released)
-            return taken_s
-
-        return releasing
+        return twice if sampled and place in self._repeated else once
 
     def _companion(
         self, model: onnx.ModelProto, key: str, region: np.ndarray | None = None

@@ -1,0 +1,84 @@
+"""What a recorded program allocates and frees between the steps of a walk.
+
+Calls allocate their results. Which memory they get, and whether it is fresh (so that the kernel has
+to fill it page by page), depends on all that was allocated and freed before. So a walk allocates in
+place of the occurrences that it leaves out, and frees when the program does. Must not know how
+steps are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bricks.decompose.plan import Plan
+from bricks.graph.tensor import TensorType
+
+# The slot that stands for all of them.
+EVERY_SLOT = -1
+
+# A slot and the bytes to allocate in it; 0: empty it.
+Event = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The value in ``slot``, which the occurrence ``made`` makes and that ``freed`` frees.
+
+    Positions in the plan; ``freed`` is None if the value stays. ``size_bytes`` is 0 for a value in
+    memory that is there already.
+    """
+
+    slot: int
+    made: int
+    freed: int | None
+    size_bytes: int
+
+
+def allocations_of(plan: Plan) -> tuple[Allocation, ...]:
+    """The allocations of a recorded program in order; slots are the numbers of its values."""
+    program = plan.program
+    if program is None:
+        return ()
+    found = []
+    for position, occurrence in enumerate(plan.occurrences):
+        for value in occurrence.made:
+            type_ = plan.types[value]
+            own = program.storages[value] == value and isinstance(type_, TensorType)
+            size_bytes = type_.size_bytes if own else 0
+            freed = program.freed[value]
+            # A view may outlive its last reader, but is not freed before it is made.
+            found.append(
+                Allocation(
+                    value, position, None if freed is None else max(position, freed), size_bytes
+                )
+            )
+    return tuple(found)
+
+
+def memory_events(
+    positions: Sequence[int], allocations: Sequence[Allocation], length: int
+) -> list[list[Event]]:
+    """What to allocate and free before each step of a pass, and after the last one.
+
+    ``positions`` are those of the steps in a plan of ``length`` occurrences. After the last step,
+    everything is freed.
+    """
+    run = set(positions)
+    made: dict[int, list[Event]] = {}
+    freed: dict[int, list[Event]] = {}
+    for each in allocations:
+        if each.size_bytes and each.made not in run:
+            made.setdefault(each.made, []).append((each.slot, each.size_bytes))
+        if each.freed is not None:
+            freed.setdefault(each.freed, []).append((each.slot, 0))
+    events, at = [], 0
+    for position in (*positions, length):
+        between: list[Event] = []
+        for passed in range(at, position):
+            between += made.get(passed, ())
+            between += freed.get(passed, ())
+        events.append(between)
+        at = position
+    events[-1].append((EVERY_SLOT, 0))
+    return events
