@@ -215,13 +215,15 @@ def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int)
     idle = _idle(decomposition)
     for i in timed:
         left = lead_in
-        for j in range(i - 1, -1, -1):
+        for j in range(i - 1, max(-1, i - 1 - _MAX_IDLE * lead_in), -1):
+            if left <= 0:
+                break
             brick = bricks[of[j].brick]
             if brick.numeric_weight_bytes <= _MAX_LEAD_IN_BYTES:
                 yield j
-            left -= j not in idle
-            if left <= 0 or i - j >= _MAX_IDLE * lead_in or _long(brick):
+            if _long(brick):
                 break
+            left -= j not in idle
 
 
 def _idle(decomposition: Decomposition) -> set[int]:

@@ -10,11 +10,14 @@ from torch_environment import program
 
 from bricks import Bench, BricksError, Estimate
 from bricks.decompose.plan import Decomposition
+from bricks.estimate.comparison import ComparisonFailure
+from bricks.estimate.memory import PeakMemory
 from bricks.graph.program import PHASE, call_of
 from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
+from bricks.suite import read_suite, write_suite
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +98,16 @@ def test_the_batch_size_reaches_the_program(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["convolutions", "convolutions_strided", "momentum", "adamw", "foreach", "words", "half"],
+    [
+        "convolutions",
+        "convolutions_strided",
+        "momentum",
+        "adamw",
+        "foreach",
+        "words",
+        "bags",
+        "half",
+    ],
 )
 def test_chained_bricks_equal_the_real_step_bit_by_bit(bench: Bench, name: str) -> None:
     facts = bench.verify(bench.read(program(name)))
@@ -103,7 +115,7 @@ def test_chained_bricks_equal_the_real_step_bit_by_bit(bench: Bench, name: str) 
     assert facts["finite"]
 
 
-@pytest.mark.parametrize("name", ["convolutions", "momentum", "foreach", "words", "half"])
+@pytest.mark.parametrize("name", ["convolutions", "momentum", "foreach", "words", "bags", "half"])
 def test_all_bricks_are_measured_beside_the_real_step(bench: Bench, name: str) -> None:
     (row,) = bench.compare([bench.read(program(name))]).rows
     assert isinstance(row.estimate, Estimate), row
@@ -125,6 +137,7 @@ def test_all_bricks_are_measured_beside_the_real_step(bench: Bench, name: str) -
         ("sparse", "makes a tensor on torch.sparse_coo, which cannot be replayed"),
         ("changing", "keeps state between steps: call 0 was log and is exp in the next step"),
         ("fails_inside", "raised RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+        ("foreign", "mine::twice cannot be replayed: use operators of PyTorch itself"),
         ("absent", "there is no function 'absent' in it, only convolutions, "),
     ],
 )
@@ -144,6 +157,62 @@ def test_a_file_or_module_that_is_not_there_is_named(bench: Bench, tmp_path: Pat
         bench.read("absent_package.nets:step")
     with pytest.raises(BricksError, match="makes its own inputs"):
         bench.read(program("momentum"), shapes={"x": (1,)})
+
+
+def test_zeros_count_where_they_take_long(bench: Bench) -> None:
+    nodes = parse_model(bench.read(program("bags")).skeleton).graph.node
+    (root,) = (node for node in nodes if node.op_type == "_foreach_sqrt")
+    # Of 40 words 20 occur at most: the moments of the others' rows stay zero.
+    assert 4 <= call_of(root).zeros[0] < 8
+    assert call_of(root).zeros[1:] == (0, 0)
+
+
+def test_the_phases_of_a_step_add_up_to_its_latency(bench: Bench) -> None:
+    estimate = bench.predict(bench.read(program("momentum")))
+    assert isinstance(estimate, Estimate)
+    assert [phase.phase for phase in estimate.phases] == [FORWARD, BACKWARD, OPTIMIZER]
+    total_s = sum(phase.estimate_s for phase in estimate.phases)
+    assert estimate.estimate_s - estimate.call_overhead_s == pytest.approx(total_s, rel=1e-3)
+
+
+def test_peak_memory_has_the_parts_of_a_training_step(bench: Bench) -> None:
+    memory = bench.predict_memory(bench.read(program("adamw")))
+    assert isinstance(memory, PeakMemory)
+    assert memory.optimizer_bytes > memory.weight_bytes > 0  # two moments
+    assert memory.activation_bytes > 0
+    assert memory.unknown
+
+
+def test_the_runtimes_own_profile_tells_when_each_call_ran(bench: Bench) -> None:
+    model = bench.read(program("convolutions"))
+    profile = bench.profile(model)
+    assert profile.unmatched is None
+    assert sorted(profile.of_occurrences) == list(range(len(bench.plan(model).occurrences)))
+
+
+def test_a_suite_brings_calls_to_other_hosts_and_no_code(bench: Bench, tmp_path: Path) -> None:
+    model = bench.read(program("momentum"))
+    suite = tmp_path / "suite.zip"
+    found = [(model, bench.decompose(model))]
+    write_suite(suite, found, runtime=bench.runtime, granularity="executed", package="0")
+    (received,) = read_suite(suite).models
+    assert received.digest == model.digest
+    for told in (b"programs.py", str(Path.cwd()).encode()):
+        assert told not in received.skeleton
+    quick = Conditions(rule=StopRule(precision=0.5, min_rounds=2, max_rounds=3))
+    with Bench(tmp_path / "cache", runtime="torch", threads=1, conditions=quick) as other:
+        measured = other.measure([received])
+        assert measured.new_bricks == len(bench.plan(model).keys)
+        assert isinstance(other.predict(received, measure=False), Estimate)
+        (row,) = other.compare([received]).rows
+        assert isinstance(row, ComparisonFailure)
+        assert "its code is not here" in row.error
+
+
+def test_the_zoos_programs_are_measured_as_they_were_recorded(bench: Bench) -> None:
+    model = bench.read("torch_two_tower")
+    assert bench.measure([model]).failures == ()
+    assert bench.read("torch_two_tower", batch=3).digest != model.digest
 
 
 def test_an_onnx_model_is_refused(bench: Bench) -> None:

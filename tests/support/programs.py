@@ -165,3 +165,39 @@ def fails_inside():
             return x @ torch.zeros(7, 7)
 
     return {"module": Failing(), "inputs": (torch.ones(3, 3),)}
+
+
+class Bags(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(40, 8, mode="sum")
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, words, offsets):
+        return self.last(self.bag(words, offsets))
+
+
+def bags(batch=4):
+    torch.manual_seed(3)
+    module = Bags()
+    words, offsets = torch.randint(0, 40, (5 * batch,)), torch.arange(0, 5 * batch, 5)
+    return {
+        "module": module,
+        "inputs": (words, offsets),
+        "loss": lambda scores: scores.square().mean(),
+        "optimizer": torch.optim.Adam(module.parameters(), 1e-3, foreach=True),
+    }
+
+
+def foreign():
+    library = torch.library.Library("mine", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: 2 * x, "CPU")
+
+    class Foreign(nn.Module):
+        kept = library
+
+        def forward(self, x):
+            return torch.ops.mine.twice(x)
+
+    return {"module": Foreign(), "inputs": (torch.ones(3),)}

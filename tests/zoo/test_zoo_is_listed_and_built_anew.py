@@ -13,7 +13,7 @@ import pytest
 from commands import CommandResult
 
 from bricks.cli import main
-from bricks.zoo import entries
+from bricks.zoo import entries, programs
 from bricks.zoo.recipes import PYTHONS, environment_of, recipes
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -96,7 +96,29 @@ def test_the_list_names_every_model(run: Any) -> None:
     assert shown.status == 0
     assert all(entry.name in shown.out for entry in entries())
     found = run("zoo", "list", "--json").json
-    assert found == {"models": [entry.to_json() for entry in entries()]}
+    zoo = sorted([*entries(), *programs()], key=lambda entry: entry.name)
+    assert found == {
+        "models": [{**entry.to_json(), "kind": entry.kind, "code": entry.code} for entry in zoo]
+    }
+
+
+def test_programs_are_listed_with_what_a_run_of_them_is(run: Any) -> None:
+    found = run("zoo", "list", "--framework", "pytorch", "--json").json["models"]
+    kinds = {model["name"]: model["kind"] for model in found}
+    assert kinds["torch_resnet44"] == kinds["albert"] == "inference"
+    assert kinds["torch_resnet44_training"] == "training step"
+    assert Counter(entry.kind for entry in programs())["training step"] >= 20
+    for entry in programs():
+        assert entry.code is not None
+        file, _, function = entry.code.partition(":")
+        assert f"def {function}(batch: int" in (MODELS / file).read_text(encoding="utf-8")
+        assert hashlib.sha256(entry.path.read_bytes()).hexdigest() == entry.sha256
+
+
+def test_a_program_is_built_by_no_recipe(run: Any) -> None:
+    refused = run("zoo", "build", "torch_vit")
+    assert refused.status == 2
+    assert "torch_vit is recorded from torch/vision_transformers.py:vit" in refused.complaint
 
 
 def test_the_list_can_be_narrowed(run: Any) -> None:
@@ -104,7 +126,7 @@ def test_the_list_can_be_narrowed(run: Any) -> None:
     assert {(m["task"], m["framework"]) for m in found["models"]} == {("object detection", "mxnet")}
     wrong = run("zoo", "list", "--task", "cooking")
     assert wrong.status == 2
-    assert "'cooking' fits no model: choose one of image classification," in wrong.complaint
+    assert "'cooking' fits no model: choose one of graphs, image classification," in wrong.complaint
 
 
 def test_a_model_is_built_anew_to_the_same_bytes(run: Any, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ class ProfiledSteps:
 
     def __init__(self, program: Program, nodes: Sequence[onnx.NodeProto]) -> None:
         self._program = program
-        self._wanted = [(node.name, _title(node)) for node in nodes]
+        self._wanted = [(node.name, node.op_type, _title(node)) for node in nodes]
         self._runs: list[tuple[float, list[Any]]] = []
         with users_errors(program.entry):
             for _ in range(WARM_UP):
@@ -48,7 +48,7 @@ class ProfiledSteps:
     def _found(self, begin_us: float, events: Sequence[Any]) -> list[NodeEvent]:
         found = []
         wanted = iter(self._wanted)
-        name, title = next(wanted, ("", ""))
+        name, operator, title = next(wanted, ("", "", ""))
         busy_until_us = 0.0
         for event in events:
             span = event.time_range
@@ -58,14 +58,14 @@ class ProfiledSteps:
             found.append(
                 NodeEvent(
                     name=name,
-                    operator=title,
+                    operator=operator,
                     begin_s=(span.start - begin_us) * 1e-6,
                     end_s=(span.end - begin_us) * 1e-6,
                     thread=int(event.thread),
                     inner=False,
                 )
             )
-            name, title = next(wanted, ("", ""))
+            name, operator, title = next(wanted, ("", "", ""))
         return found
 
 

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch_environment
+from torch_environment import program
+
+from bricks import Bench, BricksError, ModelComparison
+from bricks.backends import cxx_compiler, describe
+from bricks.graph.program import call_of
+from bricks.graph.view import parse_model
+from bricks.measure.conditions import Conditions
+from bricks.measure.rounds import StopRule
+
+QUICK = Conditions(rule=StopRule(precision=0.5, min_rounds=2, max_rounds=3))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(cxx_compiler() is None, reason="kernels are compiled from C++")
+def test_a_compiled_step_is_measured_kernel_by_kernel(tmp_path: Path) -> None:
+    torch_environment.python()
+    with Bench(tmp_path, runtime="torch-compiled", threads=1, conditions=QUICK) as bench:
+        model = bench.read(program("momentum"))
+        calls = [call_of(node) for node in parse_model(model.skeleton).graph.node]
+        kernels = [call for call in calls if call.namespace == "kernel"]
+        assert kernels
+        assert all(len(call.arguments[1]["key"]) == 32 for call in kernels)
+        facts = bench.verify(model)
+        assert facts["max_abs_difference"] < 1e-5
+        (row,) = bench.compare([model]).rows
+        assert isinstance(row, ModelComparison), row
+        assert row.estimate.coverage == 1
+        assert math.isfinite(row.ratio)
+
+
+def test_without_a_compiler_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(BricksError, match=r"needs a C\+\+ compiler, and there is none: install g"):
+        describe("torch-compiled")
