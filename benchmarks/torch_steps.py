@@ -149,7 +149,7 @@ def _measure(
             print(case.threads, case.times, case.rows[-1], flush=True)
             _save(cases, arguments.raw, bench)
         for group, some in models.items():
-            if some and not arguments.workloads:
+            if some:
                 summary = bench.compare(some).summary  # nothing is measured: all is there
                 case.costs[group] = {
                     "bricks_wall_s": round(summary.bricks_wall_s, 2),

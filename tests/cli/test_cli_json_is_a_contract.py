@@ -9,7 +9,7 @@ from factories import conv_net, mlp, save
 NUMBER, COUNT, TEXT, NOTHING = (int, float), int, str, type(None)
 
 COMPARED = {
-    "model": TEXT, "nodes": COUNT, "bricks": COUNT, "new_bricks": COUNT,
+    "model": TEXT, "kind": TEXT, "nodes": COUNT, "bricks": COUNT, "new_bricks": COUNT,
     "measured_latency_s": NUMBER, "measured_low_s": NUMBER, "measured_high_s": NUMBER,
     "estimate_s": NUMBER, "low_s": NUMBER, "high_s": NUMBER, "ratio": NUMBER, "coverage": NUMBER,
     "uncertainty": dict, "advice": (TEXT, NOTHING), "error": NOTHING,
@@ -32,6 +32,7 @@ COUNTS = {
 
 MEMORY = (
     "weight_bytes", "activation_bytes", "workspace_bytes", "runtime_bytes", "loading_bytes",
+    "gradient_bytes", "optimizer_bytes", "temporary_bytes",
 )  # fmt: skip
 
 
@@ -142,7 +143,7 @@ def test_predict(here: Here, models: list[Path]) -> None:
         shares = ("coverage", "other_state_share", "predicted_share", "measured_share")
         expected = dict.fromkeys((*times, *shares), NUMBER)
         memory = {"peak_bytes": COUNT, "memory": dict}
-        lists = {"missing": list, "bricks": list}
+        lists = {"missing": list, "bricks": list, "phases": list}
         wide = {"uncertainty": dict, "advice": NOTHING}
         has(row, {"model": TEXT, **expected, **memory, **lists, "error": NOTHING, **wide})
         parts = dict.fromkeys(MEMORY, COUNT)

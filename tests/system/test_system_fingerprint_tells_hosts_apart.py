@@ -1,13 +1,21 @@
 import importlib
 import json
 import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from bricks.system import available_memory_bytes, fingerprint, physical_cores
+from bricks.system import (
+    Runtime,
+    System,
+    Target,
+    available_memory_bytes,
+    fingerprint,
+    physical_cores,
+)
 from bricks.system.limits import MemoryLimit
 from bricks.system.processor import Processor, count_cores, read_processor
 
@@ -219,3 +227,20 @@ def test_where_there_is_no_proc_py_cpuinfo_is_asked(
 
     monkeypatch.setattr(cpuinfo, "get_cpu_info", refuse)
     assert read_processor(tmp_path) == Processor()
+
+
+def test_the_width_of_vectors_decides_which_hosts_execute_the_same_graphs() -> None:
+    def system(sets: list[str] | None, digest: str, architecture: str = "x86_64") -> System:
+        facts = {"instruction_sets": sets, "instruction_sets_digest": digest}
+        return System("host", {**facts, "architecture": architecture}, {})
+
+    one = system(["avx", "avx2", "avx512f"], "a")
+    other = system(["amx_tile", "avx", "avx2", "avx512f"], "b")
+    narrow = system(["avx", "avx2"], "c")
+    arm, other_arm = system(["asimd"], "d", "aarch64"), system(["asimd", "sve"], "e", "aarch64")
+    runtime = Runtime("onnxruntime", "1", "CPU", 1, "none")
+    assert Target(one, runtime).executes_like(Target(other, replace(runtime, threads=2)))
+    assert not Target(one, runtime).executes_like(Target(narrow, runtime))
+    assert not Target(one, runtime).executes_like(Target(other, replace(runtime, version="2")))
+    assert not Target(arm, runtime).executes_like(Target(other_arm, runtime))
+    assert Target(arm, runtime).executes_like(Target(arm, runtime))
