@@ -173,7 +173,7 @@ def test_keeping_nothing_leaves_nothing(folder: Path, variables: dict[str, str])
         digest = served.answers(content, name="secret")["digest"]
         assert served.get(f"/models/{digest}").status == 200
         rows = served.get(f"/api/models/{digest}").json["answers"]
-        (row, *_) = [r for r in rows if r["error"] is None]
+        (row, *_) = [r for r in rows if r["system"] != "arm"]  # nobody knows what that executes
         assert served.get(f"/models/{digest}/{row['target']}").status == 200
     assert not any(b"secret" in p.read_bytes() for p in (folder / "cache").iterdir())
     with serving(*common, **variables) as served:

@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import math
+import os
 import sqlite3
 import sys
 import tarfile
@@ -23,6 +24,7 @@ import pytest
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 if __name__ == "__main__":
     sys.path[:0] = [str(SUPPORT), str(SUPPORT.parents[1])]
+    os.environ["BRICKS_PUBLISHED"] = os.devnull  # as in tests
 
 from recording import COMMANDS, HOME, host, record  # noqa: E402  # found by the path above
 
