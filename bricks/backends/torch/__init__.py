@@ -232,6 +232,9 @@ class TorchBackend:
         for name in outside:  # the numbers of calls that have ports
             if name not in known:
                 known[name] = empty([_tensor(graph.types[name], name)], [])[0]
+        for node in proto.graph.node:
+            if node.op_type == "as_strided" and node.input[0] in known:
+                _reach(known[node.input[0]], *call_of(node).arguments[0][1:])
         for name, tensor in known.items():
             if name in rising:
                 fill_rising(tensor, rising[name])
@@ -282,6 +285,16 @@ class StandaloneProgram:
         assert self._program is not None, "load it first"
         with users_errors(self._program.entry):
             self._program.step()
+
+
+def _reach(
+    tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0
+) -> None:
+    """Let a tensor's storage reach as far as another view of it does."""
+    last = offset + sum((s - 1) * step for s, step in zip(shape, strides, strict=True))
+    needed = (last + 1) * tensor.element_size()
+    if tensor.untyped_storage().nbytes() < needed:
+        tensor.untyped_storage().resize_(needed)
 
 
 def _tensor(type_: ValueType, name: str) -> TensorType:
