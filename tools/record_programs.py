@@ -21,7 +21,7 @@ from bricks.backends import ENVIRONMENTS
 from bricks.decompose.work import flops
 from bricks.graph.program import origin_of, state_of
 from bricks.graph.tensor import TensorType
-from bricks.graph.view import graph_of, parse_model
+from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.session.programs import record_program
 from bricks.system import environments
 from bricks.zoo import PROGRAMS, programs, put, zoo_folder
@@ -84,7 +84,9 @@ def recorded(file: str, function: str) -> tuple[onnx.ModelProto, dict[str, Any]]
     origin, graph = origin_of(proto), graph_of(proto)
     assert origin is not None
     family = next(v for k, v in sorted(FAMILIES.items(), reverse=True) if function.startswith(k))
-    element_bytes = 4
+    sizes = {type_.size_bytes // max(type_.elements, 1) for type_ in without_values(proto).values()}
+    if len(sizes) != 1:
+        raise SystemExit(f"{code}: its weights are of several types: count its parameters here")
     return proto, {
         "name": model.name,
         "version": 1,
@@ -98,7 +100,7 @@ def recorded(file: str, function: str) -> tuple[onnx.ModelProto, dict[str, Any]]
             for name, type_ in model.inputs
             if name.startswith("input") and isinstance(type_, TensorType)
         },
-        "parameters": state_of(proto).sizes_bytes["parameters"] // element_bytes,
+        "parameters": state_of(proto).sizes_bytes["parameters"] // sizes.pop(),
         "flops": flops(graph, range(len(graph.nodes))),
         "file": f"{model.name}.onnx",
         "kind": origin.kind,

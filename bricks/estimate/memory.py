@@ -78,7 +78,7 @@ def peak_memory(
     plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime, *, workers: int = 1
 ) -> PeakMemory | UnknownMemory:
     """The peak memory of ``plan`` on ``runtime``; ``bricks`` are all that the plan names."""
-    if plan.program is not None:
+    if plan.program is not None and plan.granularity == EXECUTED:
         return _of_program(plan, plan.program)
     reason = _refusal(plan, runtime, workers)
     if reason is not None:

@@ -28,7 +28,8 @@ CALL_SHARE = 1.0
 WEIGHTS_SHARE = 0.06
 
 # The fourth is for recorded programs: what Python and the engine do around a call is not the same
-# in all programs. A share of its cost that held on half of the families (benchmarks/torch.py).
+# in all programs. A share of its cost that was assumed and never fitted; it is a small part of the
+# intervals in benchmarks/torch_steps.py.
 AROUND_SHARE = 0.5
 
 

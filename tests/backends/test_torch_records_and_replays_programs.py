@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch_environment
+from recorded_programs import inference_step
 from torch_environment import program
 
 from bricks import Bench, BricksError, Estimate
 from bricks.decompose.plan import Decomposition
 from bricks.estimate.comparison import ComparisonFailure
 from bricks.estimate.memory import PeakMemory
-from bricks.graph.program import PHASE, call_of
+from bricks.graph.program import PHASE, Call, call_of
 from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
+from bricks.graph.read import read_model
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
@@ -213,6 +215,38 @@ def test_the_zoos_programs_are_measured_as_they_were_recorded(bench: Bench) -> N
     model = bench.read("torch_two_tower")
     assert bench.measure([model]).failures == ()
     assert bench.read("torch_two_tower", batch=3).digest != model.digest
+
+
+@pytest.mark.parametrize(
+    ("namespace", "operator", "told"),
+    [
+        ("aten", "save", "aten::save cannot be replayed"),
+        ("aten", "from_file", "aten::from_file cannot be replayed"),
+        ("load_library", "__call__", "load_library::__call__ cannot be replayed"),
+        ("aten", "__class__", "has no operator aten::__class__"),
+    ],
+)
+def test_a_program_from_elsewhere_may_only_compute(
+    namespace: str, operator: str, told: str, bench: Bench, tmp_path: Path
+) -> None:
+    proto = inference_step()
+    proto.graph.node[1].domain, proto.graph.node[1].op_type = f"org.pytorch.{namespace}", operator
+    proto.opset_import.add(domain=f"org.pytorch.{namespace}", version=1)
+    path = tmp_path / "hostile.onnx"
+    path.write_bytes(proto.SerializeToString())
+    measured = bench.measure([read_model(path)])
+    assert any(told in failure.reason for failure in measured.failures)
+
+
+def test_a_kernel_is_named_by_its_digest_alone(bench: Bench, tmp_path: Path) -> None:
+    proto = inference_step()
+    call = Call("kernel", "kernel", ([{"t": 0}], {"key": "../../elsewhere"}))
+    proto.graph.node[1].CopyFrom(call.node(["y"], ["z"]))
+    proto.opset_import.add(domain="org.pytorch.kernel", version=1)
+    path = tmp_path / "hostile.onnx"
+    path.write_bytes(proto.SerializeToString())
+    measured = bench.measure([read_model(path)])
+    assert any("by no digest" in failure.reason for failure in measured.failures)
 
 
 def test_an_onnx_model_is_refused(bench: Bench) -> None:

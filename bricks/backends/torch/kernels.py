@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,9 @@ from torch._inductor.codecache import CppPythonBindingsCodeCache
 
 from bricks.errors import BackendError, first_line
 from bricks.system.environments import root
+
+# The name of a kernel's file: a brick from elsewhere must not name another one.
+_KEY = re.compile(r"[0-9a-f]{32}")
 
 # Called with a kernel's digest, the C types of its arguments, and these.
 Watcher = Callable[[str, Sequence[str], Sequence[Any]], None]
@@ -74,10 +78,14 @@ def compile_quietly() -> None:
     torch._dynamo.config.cache_size_limit = 64
 
 
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
 def _keep(types: Sequence[str], source: str) -> str:
     """Keep a kernel's source; its digest."""
     content = json.dumps([list(types), source]).encode()
-    key = hashlib.sha256(content).hexdigest()[:32]
+    key = _digest(content)
     folder = root().parent / "kernels"
     path = folder / f"{key}.json"
     if not path.is_file():
@@ -90,9 +98,14 @@ def _keep(types: Sequence[str], source: str) -> str:
 
 def kept_kernel(key: str) -> Callable[..., None]:
     """The kernel with this digest; :class:`BackendError` where it was never compiled here."""
+    if not _KEY.fullmatch(key):
+        raise BackendError("a brick names a compiled kernel by no digest: record its program here")
     path = root().parent / "kernels" / f"{key}.json"
     try:
-        types, source = json.loads(path.read_bytes())
+        content = path.read_bytes()
+        if _digest(content) != key:
+            raise ValueError("it was altered")
+        types, source = json.loads(content)
     except (OSError, ValueError) as exc:
         raise BackendError(
             f"the compiled kernel {key} was not made on this host: record its program here"

@@ -21,7 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bricks.backends.torch.entry import Program, users_errors
-from bricks.backends.torch.replay import KERNEL, refuse_foreign
+from bricks.backends.torch.replay import KERNEL, refuse_foreign, tensors_in
 from bricks.errors import BackendError
 from bricks.graph.program import (
     BUFFERS,
@@ -240,7 +240,7 @@ class Recorder(TorchDispatchMode):
         if func.namespace in _IDLE:
             return func(*args, **kwargs)
         self._bury()
-        refuse_foreign(func.namespace, func._opname)
+        refuse_foreign(func)
         call = _Writer(self, func._schema.arguments, str(func), _indifferent(func))
         arguments = call.argument(list(args)), call.argument(dict(kwargs), top=True)
         if func._opname.strip("_") in _ZERO_SENSITIVE:
@@ -272,7 +272,7 @@ class Recorder(TorchDispatchMode):
         inputs, ports = list(call.inputs), call.ports()
         storages = [_key(tensor) for tensor in call.tensors]
         outputs, aliases = [], []
-        returned = list(_tensors(result))
+        returned = list(tensors_in(result))
         for tensor in returned:
             if tensor is not None:
                 self._refuse_special(tensor, f"{namespace}.{operator}", "makes")
@@ -466,7 +466,7 @@ class _Writer:
 
     def _named(self, name: str, value: Any) -> Any:
         if name in self._writes:
-            self._write([t for t in _tensors(value) if t is not None])
+            self._write([t for t in tensors_in(value) if t is not None])
         if value is None and name in self._required:
             return UNDEFINED
         return self._written(value)
@@ -561,16 +561,6 @@ def _key(tensor: torch.Tensor) -> int:
 def _view(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What of its storage a tensor shows."""
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
-
-
-def _tensors(result: Any) -> Any:
-    """The tensors of a result or argument, and None for each missing one; other parts are none."""
-    if isinstance(result, torch.Tensor) or result is None:
-        yield result
-    elif isinstance(result, list | tuple):
-        for each in result:
-            if each is None or isinstance(each, torch.Tensor | list | tuple):
-                yield from _tensors(each)
 
 
 def _position(storages: Sequence[int], tensor: torch.Tensor | None) -> int:

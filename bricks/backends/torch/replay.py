@@ -27,7 +27,6 @@ Slots = dict[int, torch.Tensor]
 
 # What is replayed may come from another host: nothing that reads files, and no libraries.
 _NAMESPACES = frozenset({"aten", "prims", "mkldnn", "inductor"})
-_REFUSED = frozenset({"from_file"})
 
 _NAMED: Mapping[str, Callable[[Any], Any]] = {
     "dtype": lambda name: getattr(torch, name),
@@ -61,7 +60,7 @@ class ReplayedCall:
 
     def results(self, result: Any, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         """The outputs by name: what the call returned, then what it wrote to."""
-        returned = list(_tensors(result))
+        returned = list(tensors_in(result))
         named = {}
         for number, name in enumerate(self.outputs):
             if not name:
@@ -89,15 +88,20 @@ def _operator(call: Call) -> Any:
 
         return _Kernel(kept_kernel(str(call.arguments[1].get("key"))))
     name, _, overload = call.operator.partition(".")
-    refuse_foreign(call.namespace, name)
+    if call.namespace not in _NAMESPACES:
+        raise _foreign(call.namespace, name)
     try:
         packet = getattr(getattr(torch.ops, call.namespace), name)
-        return getattr(packet, overload or "default")
+        found = getattr(packet, overload or "default")
     except (AttributeError, RuntimeError) as exc:
         raise BackendError(
             f"PyTorch {torch.__version__} has no operator {call.namespace}::{call.operator}:"
             f" {first_line(exc, 100)}; record the program again with this version"
         ) from exc
+    if not isinstance(found, torch._ops.OpOverload):
+        raise _foreign(call.namespace, name)
+    refuse_foreign(found)
+    return found
 
 
 class _Kernel:
@@ -112,16 +116,22 @@ class _Kernel:
         return ()
 
 
-def refuse_foreign(namespace: str, operator: str) -> None:
+def refuse_foreign(operator: Any) -> None:
     """:class:`BackendError` for an operator that is not made again: one of no library that is here.
 
-    What is replayed may come from another host, so it may only compute.
+    What is replayed may come from another host, so it may only compute: operators that take the
+    name of a file are refused too.
     """
-    if namespace not in _NAMESPACES or operator in _REFUSED:
-        raise BackendError(
-            f"{namespace}::{operator} cannot be replayed: use operators of PyTorch itself, or leave"
-            " it out of the step"
-        )
+    files = any(argument.name == "filename" for argument in operator._schema.arguments)
+    if operator.namespace not in _NAMESPACES or files:
+        raise _foreign(operator.namespace, operator._opname)
+
+
+def _foreign(namespace: str, name: str) -> BackendError:
+    return BackendError(
+        f"{namespace}::{name} cannot be replayed: use operators of PyTorch itself, or leave it out"
+        " of the step"
+    )
 
 
 def _value(told: Any, tensors: Sequence[Any], numbers: Sequence[float]) -> Any:
@@ -137,13 +147,14 @@ def _value(told: Any, tensors: Sequence[Any], numbers: Sequence[float]) -> Any:
     return _NAMED[kind](held)
 
 
-def _tensors(result: Any) -> Any:
+def tensors_in(result: Any) -> Any:
+    """The tensors of a result or argument, None for each missing one; other parts are none."""
     if isinstance(result, torch.Tensor) or result is None:
         yield result
     elif isinstance(result, list | tuple):
         for each in result:
             if each is None or isinstance(each, torch.Tensor | list | tuple):
-                yield from _tensors(each)
+                yield from tensors_in(each)
 
 
 def empty(types: Sequence[TensorType], ports: Sequence[Port]) -> list[torch.Tensor]:

@@ -209,10 +209,8 @@ class Worker:
         graph = graph_of(proto)
         inputs = tuple((name, graph.types[name]) for name in graph.inputs)
         of = Model(name, Path(folder), skeleton, inputs, digest=plan["digest"])
-        chained, protos = (
-            Plan.from_json(plan),
-            {key: parse_model(unpack(text)) for key, text in bricks.items()},
-        )
+        chained = Plan.from_json(plan)
+        protos = {key: parse_model(unpack(text)) for key, text in bricks.items()}
         if is_program(proto):
             backend: Any = self.backend
             return verify_program(backend, model=of, plan=chained, bricks=protos)
