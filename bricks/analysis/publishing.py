@@ -20,7 +20,8 @@ from typing import Any
 
 from bricks._version import __version__
 from bricks.backends import describe
-from bricks.errors import BricksError, StoreError
+from bricks.decompose.identity import mismatch
+from bricks.errors import BricksError, StoreError, first_line
 from bricks.estimate.comparison import ComparisonFailure
 from bricks.graph.model import Model
 from bricks.samples.measurement import Failure, Measurement
@@ -29,7 +30,7 @@ from bricks.session.defaults import GRANULARITY
 from bricks.session.summaries import Comparison
 from bricks.store import Published, Store
 from bricks.store.published import Entry, read_index, write_index
-from bricks.system import ForeignLoad
+from bricks.system import ForeignLoad, System
 
 # Other processes may keep this many processors busy while a host is watched: less than the error
 # that estimates have.
@@ -65,6 +66,19 @@ def refuse_busy(watch_s: float = 5.0, sleep: Callable[[float], None] = time.slee
             " again"
         )
     return cores
+
+
+def runnable(bench: Bench, models: Sequence[Model]) -> tuple[list[Model], dict[str, str]]:
+    """Those of ``models`` that the runtime runs, and of each other one, by name, why not."""
+    found, refused = [], dict[str, str]()
+    for model in models:
+        try:
+            bench.plan(model)
+        except BricksError as exc:
+            refused[model.name] = first_line(exc)
+        else:
+            found.append(model)
+    return found, refused
 
 
 def validated(bench: Bench, models: Sequence[Model]) -> Validated:
@@ -114,23 +128,23 @@ class Validated:
 def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> Entry:
     """Write the measurements of this system in ``cache`` into the folder ``place``.
 
-    All targets of ``cache`` must be of one system, and each be validated, now or by an earlier
-    file of the system there, which is replaced. Raises :class:`StoreError` for other caches, and
-    where the written file does not tell what the cache tells.
+    All targets of ``cache`` must be of one system, and each be validated. An earlier file of the
+    system is replaced; targets that ``cache`` lacks are taken over from it. Raises
+    :class:`StoreError` for other caches, and where the written file does not tell what the cache
+    tells.
     """
     with Store.open(cache, make=False) as store:
-        targets = store.targets()
-        if len({target.system.key for target in targets}) != 1:
-            raise StoreError(f"the cache {store.path} must hold measurements of one system")
-        system = targets[0].system
+        system = _only_system(store)
         others, about = [], dict[str, Any]()
         for entry in read_index(place):
-            if entry.targets[0].system.key == system.key:
-                about |= entry.about["targets"]
-            else:
+            if entry.targets[0].system.key != system.key:
                 others.append(entry)
+                continue
+            about |= entry.about["targets"]
+            if not {target.key for target in store.targets()} >= {t.key for t in entry.targets}:
+                store.merge(place / entry.file, mismatch)
         about |= {each.target_key: dict(each.facts) for each in validated}
-        chosen = [target for target in targets if target.key in about]
+        chosen = [target for target in store.targets() if target.key in about]
         name = _file_name(system.name, system.key, [entry.file for entry in others])
         with tempfile.TemporaryDirectory(dir=place) as folder:
             written = Path(folder) / name
@@ -145,6 +159,13 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
             written.replace(place / name)
     write_index(place, [*others, entry])
     return entry
+
+
+def _only_system(store: Store) -> System:
+    systems = {target.system.key: target.system for target in store.targets()}
+    if len(systems) != 1:
+        raise StoreError(f"the cache {store.path} must hold measurements of one system")
+    return next(iter(systems.values()))
 
 
 def _file_name(name: str, key: str, taken: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from bricks.cli.choices import RUNTIMES
 from bricks.cli.options import Json
 from bricks.cli.output import print_json, show
 from bricks.cli.progress import terminal_progress
-from bricks.errors import UsageError
+from bricks.errors import BricksError, UsageError
 from bricks.session.defaults import MAX_THREADS
 
 Into = Annotated[
@@ -54,9 +54,10 @@ def publish(
 ) -> None:
     """Measure the zoo on this quiet host, check estimates against runs, and write a results file.
 
-    Takes a quarter of an hour for each number of threads. Example: bricks cache publish
+    Takes a quarter of an hour for each number of threads. Without models given, those that the
+    runtime does not run are left out by name. Example: bricks cache publish
     """
-    from bricks.analysis.publishing import publish, validated
+    from bricks.analysis.publishing import publish, runnable, validated
     from bricks.session.bench import Bench
     from bricks.session.programs import zoo_of
 
@@ -64,18 +65,24 @@ def publish(
     if not into.is_dir():
         raise UsageError(f"{into}: there is no such folder: make it first")
     names = models or [entry.name for entry in zoo_of(runtime)]
-    found = []
+    found, refused = [], dict[str, str]()
     with terminal_progress() as progress:
         for number in numbers:
             with Bench(
                 cache, runtime=runtime, threads=number, published=False, progress=progress
             ) as bench:
-                found.append(validated(bench, [bench.read(name) for name in names]))
+                chosen, why_not = runnable(bench, [bench.read(name) for name in names])
+                refused |= why_not
+                if models and refused:
+                    raise BricksError(next(iter(refused.values())))
+                found.append(validated(bench, chosen))
     entry = publish(cache, found, into)
     size = (into / entry.file).stat().st_size
     if json:
-        print_json({"folder": str(into), "bytes": size, **entry.to_json()})
+        print_json({"folder": str(into), "bytes": size, **entry.to_json(), "left_out": refused})
         return
+    for reason in refused.values():
+        show(f"left out: {reason}")
     show(f"{into / entry.file}: {size / 1e6:.1f} MB, SHA-256 {entry.sha256}")
     for target in entry.targets:
         show(

@@ -15,10 +15,10 @@ from typing import Any
 
 from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.errors import UsageError, printable
-from bricks.estimate.estimate import IncompleteEstimate
+from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.memory import PeakMemory, UnknownMemory
 from bricks.report.page_data import page_data
-from bricks.report.tables import peak_parts, peak_size, percent, seconds, size
+from bricks.report.tables import peak_parts, peak_size, percent, phase_lines, seconds, size
 from bricks.report.wide import ShownEstimate, advice, wide_lines
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -139,6 +139,7 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
         "view": model,
         **_memory(explanation.memory),
         "estimate": model.estimate,
+        "phases": [] if model.estimate is None else _phases(plan.model, model.estimate),
         "unique": len(plan.keys) / len(plan.occurrences) if plan.occurrences else None,
         "predicted": predicted,
         "coverage": estimate.coverage,
@@ -149,6 +150,10 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
                    if part.lost_s],
         "arithmetic": any(part.flops for part in explanation.parts),
     }  # fmt: skip
+
+
+def _phases(name: str, estimate: Estimate) -> list[str]:
+    return phase_lines({"model": name, "phases": [asdict(each) for each in estimate.phases]})
 
 
 def _memory(memory: PeakMemory | UnknownMemory) -> dict[str, Any]:

@@ -20,6 +20,13 @@ from onnx import TensorProto, helper
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bricks.backends.torch.call_arguments import (
+    ZERO_SENSITIVE,
+    ArgumentWriter,
+    eighths_with_zeros,
+    indifferent,
+    storage_key,
+)
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.replay import KERNEL, refuse_foreign, tensors_in
 from bricks.errors import BackendError
@@ -30,12 +37,9 @@ from bricks.graph.program import (
     PARAMETERS,
     PHASE,
     TORCH_DTYPES,
-    UNDEFINED,
     Call,
     Origin,
-    Port,
     State,
-    contiguous,
 )
 from bricks.graph.program_phases import FORWARD, OPTIMIZER
 
@@ -47,34 +51,8 @@ WARM_UP = 2
 # Calls of these namespaces compute nothing.
 _IDLE = frozenset({"profiler"})
 
-# Operators that do the same work whatever the numbers among their arguments are, without the
-# underscores around their names. Numbers of others are part of a call.
-_INDIFFERENT = frozenset({
-    "add", "sub", "rsub", "mul", "div", "addcmul", "addcdiv", "lerp", "fill", "full", "full_like",
-    "scalar_tensor", "clamp_min", "clamp_max", "masked_fill",
-    "native_layer_norm", "native_batch_norm", "native_batch_norm_legit",
-    "native_batch_norm_legit_functional", "native_batch_norm_backward", "native_group_norm",
-    "batch_norm_impl_index", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward",
-    "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward",
-    "scaled_dot_product_flash_attention_for_cpu",
-    "scaled_dot_product_flash_attention_for_cpu_backward", "foreach_add", "foreach_sub",
-    "foreach_mul", "foreach_div", "foreach_addcmul", "foreach_addcdiv", "foreach_lerp",
-    "fused_adam", "fused_adamw", "fused_sgd", "fused_adagrad", "fused_rms_norm", "eq", "ne", "lt",
-    "le", "gt", "ge",
-})  # fmt: skip
-
-# Operators of which a library handles zeros one by one: they take ten times as long there.
-_ZERO_SENSITIVE = frozenset({
-    "sqrt", "log", "log2", "log10", "foreach_sqrt", "foreach_log", "foreach_log2", "foreach_log10",
-})  # fmt: skip
-# Elements that such a library handles at once, and the steps in which shares of zeros are told.
-_AT_ONCE, _EIGHTHS = 16, 8
-
 # Smaller results are in the caches anyway.
 _LARGE_BYTES = 1 << 16
-
-# Numbers for which an operator may take a shorter way.
-_SPECIAL = frozenset({0.0, 0.5, 1.0, 2.0, 3.0})
 
 
 @dataclass(slots=True)
@@ -163,7 +141,11 @@ def _sizes_bytes(held: Mapping[str, Mapping[str, torch.Tensor]]) -> dict[str, in
     seen: set[int] = set()
     sizes = {}
     for role, named in held.items():
-        new = {_key(t): t.untyped_storage().nbytes() for t in named.values() if _key(t) not in seen}
+        new = {
+            storage_key(t): t.untyped_storage().nbytes()
+            for t in named.values()
+            if storage_key(t) not in seen
+        }
         seen |= new.keys()
         sizes[role] = sum(new.values())
     return sizes
@@ -220,7 +202,7 @@ class Recorder(TorchDispatchMode):
 
     def latest(self, tensor: torch.Tensor) -> str:
         """The value of the graph that a tensor shows; empty if no call made it."""
-        found = self._storages.get(_key(tensor))
+        found = self._storages.get(storage_key(tensor))
         name = "" if found is None else found.names.get(_view(tensor), "")
         return "" if name in self.begins else name
 
@@ -241,10 +223,10 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         self._bury()
         refuse_foreign(func)
-        call = _Writer(self, func._schema.arguments, str(func), _indifferent(func))
+        call = ArgumentWriter(self, func._schema.arguments, str(func), indifferent(func))
         arguments = call.argument(list(args)), call.argument(dict(kwargs), top=True)
-        if func._opname.strip("_") in _ZERO_SENSITIVE:
-            call.zeros = tuple(map(_eighths_with_zeros, call.tensors))
+        if func._opname.strip("_") in ZERO_SENSITIVE:
+            call.zeros = tuple(map(eighths_with_zeros, call.tensors))
         result = func(*args, **kwargs)
         operator = f"{func._opname}.{func._overloadname}".removesuffix(".default")
         self._note(func.namespace, operator, call, arguments, result)
@@ -253,24 +235,24 @@ class Recorder(TorchDispatchMode):
     def kernel(self, key: str, types: Sequence[str], arguments: Sequence[Any]) -> None:
         """Record a call of a compiled kernel, which writes to what is not constant."""
         self._bury()
-        call = _Writer(self, (), f"the compiled kernel {key}", False)
+        call = ArgumentWriter(self, (), f"the compiled kernel {key}", False)
         told = call.of_kernel(types, arguments)
         self._note(KERNEL, KERNEL, call, (told, {"key": key}), ())
 
     def allocated(self, tensor: torch.Tensor) -> None:
         """Record that compiled code has allocated a tensor, which no dispatcher sees."""
-        if not self._compiled or _key(tensor) in self._storages:
+        if not self._compiled or storage_key(tensor) in self._storages:
             return
-        call = _Writer(self, (), "empty_strided", False)
+        call = ArgumentWriter(self, (), "empty_strided", False)
         facts = {"dtype": {"dtype": str(tensor.dtype).removeprefix("torch.")}}
         shape = [list(tensor.shape), list(tensor.stride())], facts
         self._note("aten", "empty_strided", call, shape, tensor)
 
     def _note(
-        self, namespace: str, operator: str, call: _Writer, arguments: Any, result: Any
+        self, namespace: str, operator: str, call: ArgumentWriter, arguments: Any, result: Any
     ) -> None:
         inputs, ports = list(call.inputs), call.ports()
-        storages = [_key(tensor) for tensor in call.tensors]
+        storages = [storage_key(tensor) for tensor in call.tensors]
         outputs, aliases = [], []
         returned = list(tensors_in(result))
         for tensor in returned:
@@ -352,7 +334,7 @@ class Recorder(TorchDispatchMode):
         self.nodes.append(node)
 
     def _meet(self, tensor: torch.Tensor, name: str | None, *, external: bool = False) -> _Storage:
-        key = _key(tensor)
+        key = storage_key(tensor)
         found = self._storages.get(key)
         if found is None:
             outside = external or name is not None
@@ -440,131 +422,13 @@ class Recorder(TorchDispatchMode):
         return name in self.begins
 
 
-class _Writer:
-    """Writes a call's arguments as JSON; collects its tensors and the numbers that do not count."""
-
-    def __init__(
-        self, recorder: Recorder, schema: Sequence[Any], title: str, indifferent: bool
-    ) -> None:
-        self._recorder, self._title, self._indifferent = recorder, title, indifferent
-        self._writes = {
-            a.name for a in schema if a.alias_info is not None and a.alias_info.is_write
-        }
-        self._required = {a.name for a in schema if str(a.type) == "Tensor"}
-        self._order = [a.name for a in schema if not a.kwarg_only]
-        self.tensors: list[torch.Tensor] = []
-        self.inputs: list[str] = []
-        self.written: list[torch.Tensor] = []
-        self.scalars: list[float] = []
-        self.zeros: tuple[int, ...] = ()
-
-    def argument(self, value: Any, *, top: bool = False) -> Any:
-        """The JSON form of all positional (a list) or named arguments (a dict)."""
-        if top:
-            return {name: self._named(name, each) for name, each in value.items()}
-        return [self._named(name, each) for name, each in zip(self._order, value, strict=False)]
-
-    def _named(self, name: str, value: Any) -> Any:
-        if name in self._writes:
-            self._write([t for t in tensors_in(value) if t is not None])
-        if value is None and name in self._required:
-            return UNDEFINED
-        return self._written(value)
-
-    def of_kernel(self, types: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
-        """The JSON form of a compiled kernel's arguments, whose C types tell what it writes."""
-        for type_, value in zip(types, arguments, strict=True):
-            if isinstance(value, torch.Tensor) and not type_.startswith("const"):
-                self._write([value])
-        return [self._written(value) for value in arguments]
-
-    def _write(self, tensors: Sequence[torch.Tensor]) -> None:
-        for tensor in tensors:
-            self._recorder.allocated(tensor)
-        self.written += tensors
-
-    def _written(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            self.inputs.append(self._recorder.value(value, self._title))
-            self.tensors.append(value)
-            return {"t": len(self.inputs) - 1}
-        if isinstance(value, list | tuple):
-            return [self._written(each) for each in value]
-        if isinstance(value, float):
-            return self._number(value)
-        if value is None or isinstance(value, bool | int | str):
-            return value
-        for kind, name in _PLAIN.items():
-            if isinstance(value, kind):
-                return {name: str(value).removeprefix("torch.")}
-        if isinstance(value, complex):
-            return {"complex": [value.real, value.imag]}
-        raise BackendError(
-            f"{self._title} takes an argument of type {type(value).__name__}, which cannot be"
-            " replayed"
-        )
-
-    def _number(self, value: float) -> Any:
-        if not math.isfinite(value):
-            return {"float": str(value)}
-        if not self._indifferent or abs(value) in _SPECIAL:
-            return value
-        self.scalars.append(value)
-        return {"s": len(self.scalars) - 1}
-
-    def ports(self) -> tuple[Port, ...]:
-        """How the call sees its tensors; empty where all are plain."""
-        keys = [_key(tensor) for tensor in self.tensors]
-        numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
-        first = {
-            key: min(
-                t.storage_offset() for t, k in zip(self.tensors, keys, strict=True) if k == key
-            )
-            for key in numbers
-        }
-        ports, plain = [], True
-        shared = len(set(keys)) < len(set(zip(keys, self.inputs, strict=True)))
-        for tensor, key in zip(self.tensors, keys, strict=True):
-            strides = tensor.stride()
-            plain = plain and strides == contiguous(tensor.shape)
-            ports.append(Port(numbers[key], tensor.storage_offset() - first[key], strides))
-        return () if plain and not shared else tuple(ports)
-
-
-_PLAIN = {
-    torch.dtype: "dtype",
-    torch.device: "device",
-    torch.layout: "layout",
-    torch.memory_format: "format",
-}
-
-
-def _indifferent(func: Any) -> bool:
-    """Whether an operator does the same work whatever the numbers among its arguments are."""
-    return func.namespace == "aten" and func._opname.strip("_") in _INDIFFERENT
-
-
-def _eighths_with_zeros(tensor: torch.Tensor) -> int:
-    """How many eighths of a tensor's elements are near a zero: in one group of a few with it."""
-    plain = tensor.detach().reshape(-1)
-    whole = plain.numel() // _AT_ONCE * _AT_ONCE
-    if not whole:
-        return 0
-    near = (plain[:whole].view(-1, _AT_ONCE) == 0).any(1)
-    return round(_EIGHTHS * float(near.float().mean()))
-
-
-def _key(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
 def _view(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What of its storage a tensor shows."""
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
 def _position(storages: Sequence[int], tensor: torch.Tensor | None) -> int:
-    key = None if tensor is None else _key(tensor)
+    key = None if tensor is None else storage_key(tensor)
     return storages.index(key) if key in storages else -1
 
 

@@ -1,0 +1,171 @@
+"""The arguments of a recorded call: what of them is told, and which tensors and numbers they hold.
+
+Must not know how the values of a step are named, which is the recorder's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from bricks.backends.torch.replay import tensors_in
+from bricks.errors import BackendError
+from bricks.graph.program import UNDEFINED, Port, contiguous
+
+# Operators that do the same work whatever the numbers among their arguments are, without the
+# underscores around their names. Numbers of others are part of a call.
+_INDIFFERENT = frozenset({
+    "add", "sub", "rsub", "mul", "div", "addcmul", "addcdiv", "lerp", "fill", "full", "full_like",
+    "scalar_tensor", "clamp_min", "clamp_max", "masked_fill",
+    "native_layer_norm", "native_batch_norm", "native_batch_norm_legit",
+    "native_batch_norm_legit_functional", "native_batch_norm_backward", "native_group_norm",
+    "batch_norm_impl_index", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward",
+    "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward",
+    "scaled_dot_product_flash_attention_for_cpu",
+    "scaled_dot_product_flash_attention_for_cpu_backward", "foreach_add", "foreach_sub",
+    "foreach_mul", "foreach_div", "foreach_addcmul", "foreach_addcdiv", "foreach_lerp",
+    "fused_adam", "fused_adamw", "fused_sgd", "fused_adagrad", "fused_rms_norm", "eq", "ne", "lt",
+    "le", "gt", "ge",
+})  # fmt: skip
+
+# Operators of which a library handles zeros one by one: they take ten times as long there.
+ZERO_SENSITIVE = frozenset({
+    "sqrt", "log", "log2", "log10", "foreach_sqrt", "foreach_log", "foreach_log2", "foreach_log10",
+})  # fmt: skip
+# Elements that such a library handles at once, and the steps in which shares of zeros are told.
+_AT_ONCE, _EIGHTHS = 16, 8
+
+# Numbers for which an operator may take a shorter way.
+_SPECIAL = frozenset({0.0, 0.5, 1.0, 2.0, 3.0})
+
+
+_PLAIN = {
+    torch.dtype: "dtype",
+    torch.device: "device",
+    torch.layout: "layout",
+    torch.memory_format: "format",
+}
+
+
+class Values(Protocol):
+    """Names the values of a step."""
+
+    def value(self, tensor: torch.Tensor, operator: str) -> str:
+        """The name of the value that an argument of ``operator`` is."""
+
+    def allocated(self, tensor: torch.Tensor) -> None:
+        """Take note of a tensor that is about to be written, which may be a new one."""
+
+
+class ArgumentWriter:
+    """Writes a call's arguments as JSON; collects its tensors and the numbers that do not count."""
+
+    def __init__(
+        self, values: Values, schema: Sequence[Any], title: str, indifferent: bool
+    ) -> None:
+        self._values, self._title, self._indifferent = values, title, indifferent
+        self._writes = {
+            a.name for a in schema if a.alias_info is not None and a.alias_info.is_write
+        }
+        self._required = {a.name for a in schema if str(a.type) == "Tensor"}
+        self._order = [a.name for a in schema if not a.kwarg_only]
+        self.tensors: list[torch.Tensor] = []
+        self.inputs: list[str] = []
+        self.written: list[torch.Tensor] = []
+        self.scalars: list[float] = []
+        self.zeros: tuple[int, ...] = ()
+
+    def argument(self, value: Any, *, top: bool = False) -> Any:
+        """The JSON form of all positional (a list) or named arguments (a dict)."""
+        if top:
+            return {name: self._named(name, each) for name, each in value.items()}
+        return [self._named(name, each) for name, each in zip(self._order, value, strict=False)]
+
+    def _named(self, name: str, value: Any) -> Any:
+        if name in self._writes:
+            self._write([t for t in tensors_in(value) if t is not None])
+        if value is None and name in self._required:
+            return UNDEFINED
+        return self._written(value)
+
+    def of_kernel(self, types: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
+        """The JSON form of a compiled kernel's arguments, whose C types tell what it writes."""
+        for type_, value in zip(types, arguments, strict=True):
+            if isinstance(value, torch.Tensor) and not type_.startswith("const"):
+                self._write([value])
+        return [self._written(value) for value in arguments]
+
+    def _write(self, tensors: Sequence[torch.Tensor]) -> None:
+        for tensor in tensors:
+            self._values.allocated(tensor)
+        self.written += tensors
+
+    def _written(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            self.inputs.append(self._values.value(value, self._title))
+            self.tensors.append(value)
+            return {"t": len(self.inputs) - 1}
+        if isinstance(value, list | tuple):
+            return [self._written(each) for each in value]
+        if isinstance(value, float):
+            return self._number(value)
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        for kind, name in _PLAIN.items():
+            if isinstance(value, kind):
+                return {name: str(value).removeprefix("torch.")}
+        if isinstance(value, complex):
+            return {"complex": [value.real, value.imag]}
+        raise BackendError(
+            f"{self._title} takes an argument of type {type(value).__name__}, which cannot be"
+            " replayed"
+        )
+
+    def _number(self, value: float) -> Any:
+        if not math.isfinite(value):
+            return {"float": str(value)}
+        if not self._indifferent or abs(value) in _SPECIAL:
+            return value
+        self.scalars.append(value)
+        return {"s": len(self.scalars) - 1}
+
+    def ports(self) -> tuple[Port, ...]:
+        """How the call sees its tensors; empty where all are plain."""
+        keys = [storage_key(tensor) for tensor in self.tensors]
+        numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+        first = {
+            key: min(
+                t.storage_offset() for t, k in zip(self.tensors, keys, strict=True) if k == key
+            )
+            for key in numbers
+        }
+        ports, plain = [], True
+        shared = len(set(keys)) < len(set(zip(keys, self.inputs, strict=True)))
+        for tensor, key in zip(self.tensors, keys, strict=True):
+            strides = tensor.stride()
+            plain = plain and strides == contiguous(tensor.shape)
+            ports.append(Port(numbers[key], tensor.storage_offset() - first[key], strides))
+        return () if plain and not shared else tuple(ports)
+
+
+def indifferent(func: Any) -> bool:
+    """Whether an operator does the same work whatever the numbers among its arguments are."""
+    return func.namespace == "aten" and func._opname.strip("_") in _INDIFFERENT
+
+
+def eighths_with_zeros(tensor: torch.Tensor) -> int:
+    """How many eighths of a tensor's elements are near a zero: in one group of a few with it."""
+    plain = tensor.detach().reshape(-1)
+    whole = plain.numel() // _AT_ONCE * _AT_ONCE
+    if not whole:
+        return 0
+    near = (plain[:whole].view(-1, _AT_ONCE) == 0).any(1)
+    return round(_EIGHTHS * float(near.float().mean()))
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """What tells the storage of a tensor from others, as long as it lives."""
+    return int(tensor.untyped_storage()._cdata)
