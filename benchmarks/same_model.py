@@ -158,7 +158,8 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     if row is None or "error" in row:
         return "–"
     error = row["estimate_us"] / row["measured_us"] - 1
-    return f"{row['measured_us'] / 1e3:.3g} ms ({'+' if error >= 0 else '−'}{percent(abs(error))})"
+    sign = "-" if error < 0 else "+"
+    return f"{row['measured_us'] / 1e3:.3g} ms ({sign}{percent(abs(error))})"
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 from commands import Here
 from factories import branching_net, conv_net, mlp, save
+from onnx import TensorProto, helper
 
 import bricks.session.bench
 from bricks import Bench, StoreError
-from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy
+from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy, runnable
 from bricks.estimate.estimate import Estimate
 from bricks.samples.measurement import Measurement
+from bricks.session.defaults import GRANULARITY
 from bricks.store import Published, Store
 from bricks.store.published import INDEX, read_index
 from bricks.system import System, fingerprint
@@ -35,13 +37,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: save(proto, folder, f"{name}.onnx") for name, proto in NETS.items()}
 
 
-def made(folder: Path, models: dict[str, Path], system: System, *names: str) -> Path:
+def made(
+    folder: Path, models: dict[str, Path], system: System, *names: str, threads: int = 1
+) -> Path:
     """A folder in which a system published what it measured of some models."""
     place = folder / "published"
     place.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(bricks.session.bench, "fingerprint", lambda: system)
-        with Bench(folder / "own", runtime="fake", threads=1) as bench:
+        with Bench(folder / "own", runtime="fake", threads=threads) as bench:
             compared = bench.compare([bench.read(models[name]) for name in names])
             validated = Validated.of(bench, compared)
     publish(folder / "own", [validated], place)
@@ -211,6 +215,42 @@ def test_publishing_again_replaces_the_file_and_keeps_other_systems(
     assert facts["models"] == 3
     assert facts["max_abs_error"] < 0.05
     assert {path.name for path in place.iterdir()} == {INDEX, entry.file}
+
+
+def test_targets_that_a_cache_lacks_are_kept_from_the_earlier_file(
+    by_big: Path, tmp_path: Path, models: dict[str, Path]
+) -> None:
+    place = tmp_path / "published"
+    shutil.copytree(by_big, place)
+    (before,) = read_index(place)
+    made(tmp_path, models, BIG, "mlp", threads=2)
+    (entry,) = read_index(place)
+    assert [target.runtime.threads for target in entry.targets] == [1, 2]
+    (kept,) = before.targets
+    assert entry.about["targets"][kept.key] == before.about["targets"][kept.key]
+    published, earlier = Published(place), Published(by_big)
+    for read in (published, earlier):
+        assert [plan.model for plan, _ in read.plans(kept.key, GRANULARITY)] == ["conv", "mlp"]
+    keys = [*earlier.costs(kept.key)]
+    assert keys
+    assert published.results(kept.key, keys) == earlier.results(kept.key, keys)
+
+
+def test_models_that_a_runtime_does_not_run_are_named_with_the_reason(
+    tmp_path: Path, models: dict[str, Path]
+) -> None:
+    node = helper.make_node("Frobnicate", ["in"], ["out"], domain="nowhere")
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("in", "out")]
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("nowhere", 1)]
+    graph = helper.make_graph([node], "strange", values[:1], values[1:])
+    strange = save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path, "strange.onnx"
+    )
+    with Bench(tmp_path / "cache", threads=1) as bench:
+        found, refused = runnable(bench, [bench.read(models["mlp"]), bench.read(strange)])
+    assert [model.name for model in found] == ["mlp"]
+    assert refused.keys() == {"strange"}
+    assert "Frobnicate" in refused["strange"]
 
 
 def test_the_same_measurements_give_the_same_file(by_big: Path, tmp_path: Path) -> None:
