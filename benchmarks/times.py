@@ -8,14 +8,21 @@ wall time from the start of the interpreter. Run nothing else meanwhile.
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+
+from search_space import architecture
 
 from bricks import Bench
 from bricks.graph.synthesis import Pool
@@ -28,6 +35,11 @@ NINE = (
     "alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
     "squeezenet", "vgg19", "zfnet512",
 )  # fmt: skip
+
+
+# How often a command is timed beside the same one without published measurements.
+TURNS = 9
+USERS, LOAD_S = 50, 60.0
 
 
 def main() -> None:
@@ -46,6 +58,7 @@ def main() -> None:
                 timed(["decompose", *NINE, "--verify", *cache]),
             ),
         ]
+        beside = beside_published(cache)
     rows.append(("Ctrl-C during `bricks measure NINE`, until it has ended", interrupted()))
     with tempfile.TemporaryDirectory() as folder, Bench(folder) as bench:
         system = bench.target.system.name
@@ -61,6 +74,18 @@ def main() -> None:
         "|---|--:|",
         *(f"| {what} | {seconds:.2f} s |" for what, seconds in rows),
         "",
+        "## Answers from published measurements",
+        "",
+        "| what | time |",
+        "|---|--:|",
+        *beside,
+        *(f"| {what} | {seconds:.2f} s |" for what, seconds in advised()),
+        served(),
+        "",
+        f"With and without: medians of {TURNS} processes each, in turn. The server had an empty",
+        "cache and the published files; its users sent the next request as soon as they had an",
+        "answer.",
+        "",
         f"Synthetic weights are generated at {weights_per_second() / 1e9:.1f} GB/s. To measure this"
         " on your machine:",
         "",
@@ -70,11 +95,103 @@ def main() -> None:
     PAGE.write_text("\n".join(lines), encoding="utf-8")
 
 
-def timed(arguments: list[str]) -> float:
+def timed(arguments: list[str], **environment: str) -> float:
     """Wall time in seconds of a command that must succeed."""
     started = time.perf_counter()
-    subprocess.run([*BRICKS, *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*BRICKS, *arguments], check=True, stdout=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )  # fmt: skip
     return time.perf_counter() - started
+
+
+def beside_published(cache: list[str]) -> list[str]:
+    """Rows of commands with and without published measurements beside what ``cache`` has."""
+    rows = []
+    for words in (["--help"], ["predict", "resnet50", *cache]):
+        found: tuple[list[float], list[float]] = [], []
+        for _ in range(TURNS):
+            found[0].append(timed(words))
+            found[1].append(timed(words, BRICKS_PUBLISHED=os.devnull))
+        with_s, without_s = (sorted(times)[TURNS // 2] for times in found)
+        what = "predict resnet50`, measured before" if len(words) > 1 else "--help`"
+        rows.append(f"| `bricks {what}, with and without | {with_s:.3f} and {without_s:.3f} s |")
+    return rows
+
+
+def advised() -> Iterator[tuple[str, float]]:
+    """How long advice takes in an empty folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = ["--slo", "20ms", "--cache", str(Path(folder, "zoo"))]
+        yield "`bricks advise resnet50`, empty cache", timed(["advise", "resnet50", *fresh])
+        unseen = Path(folder, "unseen.onnx")
+        unseen.write_bytes(architecture(0).SerializeToString())
+        fresh[-1] = str(Path(folder, "unseen"))
+        what = "`bricks advise` of a model never seen (a random CNN), empty cache"
+        yield what, timed(["advise", str(unseen), *fresh])
+
+
+def served() -> str:
+    """The row of users who ask a server for an answer that is there."""
+    with tempfile.TemporaryDirectory() as cache, server(cache) as address:
+        digest = uploaded(address, architecture(0).SerializeToString())
+        paths = (f"/models/{digest}", f"/api/models/{digest}")
+        waited: list[float] = []
+        users = [threading.Thread(target=ask, args=(address, paths, waited)) for _ in range(USERS)]
+        for user in users:
+            user.start()
+        for user in users:
+            user.join()
+    waited.sort()
+    most_ms = 1e3 * waited[len(waited) * 95 // 100]
+    what = f"`bricks web`, {USERS} users for a minute, {len(waited)} answers: 95th percentile"
+    return f"| {what} | {most_ms:.0f} ms |"
+
+
+@contextmanager
+def server(cache: str) -> Iterator[str]:
+    """The address of a server with an empty cache."""
+    process = subprocess.Popen(
+        [*BRICKS, "web", "--port", "0", "--cache", cache], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "http://" in line)
+        yield line.partition("http://")[2].split()[0].rstrip("/")
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def uploaded(address: str, content: bytes) -> str:
+    """The digest of a model, when its answers are there."""
+    connection = http.client.HTTPConnection(address, timeout=60)
+    headers = {"Content-Type": "application/octet-stream"}
+    connection.request("POST", "/api/models?name=unseen", content, headers)
+    job = json.loads(connection.getresponse().read())["job"]
+    while True:
+        connection.request("GET", f"/api/jobs/{job}")
+        found = json.loads(connection.getresponse().read())
+        if found["state"] == "done":
+            return str(found["digest"])
+        if found["state"] == "failed":
+            raise SystemExit(f"the server could not answer: {found}")
+        time.sleep(0.1)
+
+
+def ask(address: str, paths: tuple[str, ...], waited: list[float]) -> None:
+    """Ask one question after the other; ``waited`` gets the seconds of each."""
+    connection = http.client.HTTPConnection(address, timeout=60)
+    until, number = time.monotonic() + LOAD_S, 0
+    while time.monotonic() < until:
+        started = time.monotonic()
+        connection.request("GET", paths[number % len(paths)])
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != 200:
+            raise SystemExit(f"the server answered {answer.status}")
+        waited.append(time.monotonic() - started)
+        number += 1
 
 
 def interrupted() -> float:

@@ -20,8 +20,16 @@ from onnx import helper, numpy_helper
 from bricks.decompose.plan import Brick
 from bricks.graph.containers import ValueType
 from bricks.graph.model_metadata import between_types, noted_weight_bytes
+from bricks.graph.program import is_call
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain
+from bricks.predict.program_features import (
+    Description,
+    described_convolution,
+    described_product,
+    is_convolution,
+    is_product,
+)
 from bricks.samples.state_model import SizeFacts
 
 CONVOLUTION, PRODUCT, STREAM = "convolution", "product", "stream"
@@ -154,9 +162,13 @@ def extract_features(brick: Brick) -> BrickFeatures:
     :func:`bricks.predict.context.in_context`.
     """
     model = onnx.ModelProto.FromString(brick.model)
-    node = _Node(_heaviest(model.graph.node), _types(brick, model), model)
-    kind = _kind(node.operator)
-    tags, sizes = _DESCRIBED[kind](node)
+    heaviest, types = _heaviest(model.graph.node), _types(brick, model)
+    node = _Node(heaviest, types, model)
+    kind = _kind(heaviest)
+    if kind in _CALLS and is_call(heaviest):
+        tags, sizes = _CALLS[kind](heaviest, types)
+    else:
+        tags, sizes = _DESCRIBED[kind](node)
     read, written, weights = _bytes(brick, node.operator)
     pieces = max(sizes[:2]) / max(1.0, sizes[2]) if kind == STREAM else 0.0
     context_bytes = noted_weight_bytes(model)
@@ -249,15 +261,17 @@ def _types(brick: Brick, model: onnx.ModelProto) -> dict[str, ValueType]:
     return {**constants, **between, **brick.inputs, **brick.weights, **brick.outputs}
 
 
-def _kind(operator: str) -> str:
-    if operator in _CONVOLUTIONS:
+def _kind(node: onnx.NodeProto) -> str:
+    if is_call(node):
+        return CONVOLUTION if is_convolution(node) else PRODUCT if is_product(node) else STREAM
+    if node.op_type in _CONVOLUTIONS:
         return CONVOLUTION
-    return PRODUCT if operator in _PRODUCTS else STREAM
+    return PRODUCT if node.op_type in _PRODUCTS else STREAM
 
 
 def _heaviest(nodes: Sequence[onnx.NodeProto]) -> onnx.NodeProto:
     order = (CONVOLUTION, PRODUCT, STREAM)
-    return min(nodes, key=lambda node: order.index(_kind(node.op_type)))
+    return min(nodes, key=lambda node: order.index(_kind(node)))
 
 
 def _bytes(brick: Brick, operator: str) -> tuple[float, float, float]:
@@ -276,7 +290,7 @@ def _flops(brick: Brick, node: _Node, sizes: Sequence[float]) -> float:
         return flops
     if "Pool" in node.operator and sizes[4] > 1:
         return min(flops, sizes[0] * sizes[4])  # see _stream for windows that are too large
-    if _kind(node.operator) == CONVOLUTION:
+    if node.operator in _CONVOLUTIONS:
         return flops * sizes[5] / max(1, math.prod(_window(node)))
     return flops
 
@@ -296,9 +310,6 @@ def _size_bytes(type_: ValueType) -> int:
         return type_.size_bytes
     except KeyError:  # strings
         return 0
-
-
-Description = tuple[tuple[str, ...], tuple[float, ...]]
 
 
 def _convolution(node: _Node) -> Description:
@@ -472,6 +483,7 @@ def _broadcast(node: _Node) -> tuple[str, int]:
     return ("tail" if same else "repeated"), run
 
 
+_CALLS = {CONVOLUTION: described_convolution, PRODUCT: described_product}
 _DESCRIBED: dict[str, Callable[[_Node], Description]] = {
     CONVOLUTION: _convolution,
     PRODUCT: _product,
