@@ -144,7 +144,10 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
             if not {target.key for target in store.targets()} >= {t.key for t in entry.targets}:
                 store.merge(place / entry.file, mismatch)
         about |= {each.target_key: dict(each.facts) for each in validated}
-        chosen = [target for target in store.targets() if target.key in about]
+        chosen = sorted(
+            (target for target in store.targets() if target.key in about),
+            key=lambda target: (target.runtime.backend, target.runtime.threads),
+        )
         name = _file_name(system.name, system.key, [entry.file for entry in others])
         with tempfile.TemporaryDirectory(dir=place) as folder:
             written = Path(folder) / name

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from recorded_programs import inference_step
 from torch_environment import program
 
 from bricks import Bench, BricksError, Estimate
+from bricks.analysis.cache_summary import summarise_cache
 from bricks.decompose.plan import Decomposition
 from bricks.estimate.comparison import ComparisonFailure
 from bricks.estimate.memory import PeakMemory
@@ -19,6 +21,7 @@ from bricks.graph.read import read_model
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
+from bricks.report.page import render
 from bricks.suite import read_suite, write_suite
 
 
@@ -175,6 +178,12 @@ def test_the_phases_of_a_step_add_up_to_its_latency(bench: Bench) -> None:
     assert [phase.phase for phase in estimate.phases] == [FORWARD, BACKWARD, OPTIMIZER]
     total_s = sum(phase.estimate_s for phase in estimate.phases)
     assert estimate.estimate_s - estimate.call_overhead_s == pytest.approx(total_s, rel=1e-3)
+
+
+def test_the_report_tells_the_phases_apart(bench: Bench) -> None:
+    bench.predict(bench.read(program("momentum")))
+    text = render(summarise_cache(bench), version="0", made="today")
+    assert re.search(r"<p>\S*momentum: forward [^<]* backward [^<]* optimizer [^<]* calls", text)
 
 
 def test_peak_memory_has_the_parts_of_a_training_step(bench: Bench) -> None:
