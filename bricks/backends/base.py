@@ -203,6 +203,34 @@ class Stepped(Protocol):
         ...
 
 
+class DoubleStep(Protocol):
+    """A step of a program as it is, and the same step in double precision, by names of results."""
+
+    def reference(self) -> Mapping[str, np.ndarray]:
+        """The results in double; :class:`~bricks.errors.BackendError` if there are none."""
+        ...
+
+    def run(self) -> Mapping[str, np.ndarray]:
+        """The results of a step as it is, always from the state that the program begins with."""
+        ...
+
+    def gradients(self) -> Sequence[Mapping[str, Any]]:
+        """Derivatives in double along one random direction of each tensor, the last layer's first.
+
+        ``of`` names the tensor, ``analytic`` is automatic differentiation's, ``numeric`` the
+        central difference. Raises :class:`~bricks.errors.BackendError` if there are none.
+        """
+        ...
+
+
+class InDouble(Protocol):
+    """An optional interface of a recorder: the accuracy of a program's step."""
+
+    def in_double(self, proto: onnx.ModelProto) -> DoubleStep:
+        """The step of the program that was recorded as ``proto``, and the same in double."""
+        ...
+
+
 class Standalone(Protocol):
     """A whole model in files of its own, as users of the runtime have it; not loaded yet."""
 

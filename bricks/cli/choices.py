@@ -30,3 +30,7 @@ EFFORTS = {
     "balanced": "measure what matters most, predict the others",
     "quick": "measure less, predict more",
 }
+LISTS = {
+    "deepbench": "a selection of DeepBench's convolutions, matrix products and recurrent layers",
+    "zoo": "the costliest bricks of the zoo on a system",
+}

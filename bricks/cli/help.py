@@ -27,6 +27,7 @@ PANELS = {
     "Prepare": ("zoo", "backends", "decompose"),
     "Measure": ("measure", "probe"),
     "Predict": ("predict", "compare", "advise"),
+    "Compare runtimes": ("operators", "networks"),
     "Look": ("explain", "report", "diff", "systems", "cache"),
     "Share": ("generate", "web", "worker"),
 }

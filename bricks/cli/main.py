@@ -18,6 +18,8 @@ from bricks.cli.explain import explain
 from bricks.cli.generate import generate
 from bricks.cli.help import show_page, with_pages
 from bricks.cli.measure import measure
+from bricks.cli.networks import networks
+from bricks.cli.operators import operators
 from bricks.cli.output import complain, drop_output, show
 from bricks.cli.predict import predict
 from bricks.cli.probe import probe
@@ -44,6 +46,8 @@ app = typer.Typer(
 for command in (decompose, generate, measure, probe, predict, explain, compare, diff, report):
     app.command()(command)
 app.command()(advise)
+app.command()(operators)
+app.command()(networks)
 app.command()(web)
 app.command()(worker)
 app.add_typer(systems_app, name="systems")

@@ -70,8 +70,8 @@ def report(
         shown = {
             view.target.key: _shown(view, bench.target, options, words) for view in found.targets
         }
-        page = render(found, version=__version__, made=_today(), shown=shown)
-    _write(out, page)
+        page = render(found, version=__version__, made=today(), shown=shown)
+    write_page(out, page)
     for target in found.unmeasured:
         remark(
             f"nothing is measured on {target.system.name} with {target.runtime.backend}"
@@ -102,12 +102,13 @@ def _targets(bench: Bench, system: str | None, *, named: bool) -> Sequence[Targe
     return [target for target in every if target.system.key in keys]
 
 
-def _today() -> str:
+def today() -> str:
+    """The date, as pages show it."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-def _write(path: Path, page: str) -> None:
-    """Writes the whole file or none: an existing file stays until then."""
+def write_page(path: Path, page: str) -> None:
+    """Write the whole file or none: an existing file stays until then."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(page, encoding="utf-8")

@@ -27,6 +27,11 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
                                                          omitted
     memory   key, model, inline?                       → loading_bytes, running_bytes
     verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …
+    expect   name, folder, model, file, every          → reason, own_weights; writes file
+    evaluate model, repeats, file?, tolerance?,        → outputs: [{output, shape, dtype, norms,
+             outputs?, gradients?                         reason, heat_map, variance_map}…],
+                                                         repeats, distinct, max_variance,
+                                                         parting, gradients?
 
 Models travel as base64 of their bytes, without weights. This module must not know how a request is
 answered.

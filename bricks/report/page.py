@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.errors import UsageError, printable
@@ -20,6 +20,9 @@ from bricks.estimate.memory import PeakMemory, UnknownMemory
 from bricks.report.page_data import page_data
 from bricks.report.tables import peak_parts, peak_size, percent, phase_lines, seconds, size
 from bricks.report.wide import ShownEstimate, advice, wide_lines
+
+if TYPE_CHECKING:
+    import jinja2
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -50,8 +53,6 @@ def render(
 
     ``shown`` says what would narrow wide intervals; without it, the page gives their width alone.
     """
-    import jinja2
-
     from bricks.report import charts
 
     labels = [target_label(view) for view in summary.targets]
@@ -67,6 +68,24 @@ def render(
         "timeline": charts.timeline(),
         "roofline": charts.roofline(),
     }
+    return template("report.html.jinja").render(
+        summary=summary,
+        labels=labels,
+        targets=[_target(view, (shown or {}).get(view.target.key, {})) for view in summary.targets],
+        version=version,
+        made=made,
+        data=in_script(page_data(summary, labels)),
+        specs=in_script(specs),
+        library=library(),
+        script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
+        style=style(),
+    )
+
+
+def template(name: str) -> jinja2.Template:
+    """The template of a page: what stands in it is escaped, and nothing may be missing."""
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -82,18 +101,12 @@ def render(
         "giga": _giga,
         "millions": _millions,
     }
-    return environment.get_template("report.html.jinja").render(
-        summary=summary,
-        labels=labels,
-        targets=[_target(view, (shown or {}).get(view.target.key, {})) for view in summary.targets],
-        version=version,
-        made=made,
-        data=in_script(page_data(summary, labels)),
-        specs=in_script(specs),
-        library=library(),
-        script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
-        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
-    )
+    return environment.get_template(name)
+
+
+def style() -> str:
+    """The style sheet of all pages."""
+    return (_TEMPLATES / "report.css").read_text(encoding="utf-8")
 
 
 def target_label(view: TargetView) -> str:

@@ -309,6 +309,17 @@ class Bench:
             bricks={key: pack(brick.model) for key, brick in decomposition.bricks.items()},
         )
 
+    def evaluate(self, model: Model, *, repeats: int, **fields: Any) -> dict[str, Any]:
+        """What the runtime computes of ``model``, ``repeats`` times, beside a reference in double.
+
+        ``fields`` are those of the worker's request ``evaluate`` (``measure/protocol.py``); see
+        ``measure/worker/accuracy``.
+        """
+        self._progress(f"evaluating {model.name}", 0.0)
+        return self._graphs.ask(
+            model, "evaluate", model=pack(model.skeleton), repeats=repeats, **fields
+        )
+
     def measure(
         self,
         models: Iterable[Model],

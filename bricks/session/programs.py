@@ -86,25 +86,58 @@ def record_program(
     :class:`~bricks.errors.WorkerError` for a program that cannot be recorded, and
     :class:`~bricks.errors.BackendError` if the runtime is not installed.
     """
-    started = time.perf_counter()
-    info = backends.describe(runtime)
-    command = (info.python, "-m", "bricks.measure.worker")
-    settings = WorkerSettings(info.name, threads, seed, command=command, timing=False)
     options: Mapping[str, Any] = {} if batch is None else {"batch": batch}
-    title = entry if name is None else name
-    with Supervisor(settings) as worker:
+    with ProgramRecorder(runtime=runtime, threads=threads, seed=seed) as recorder:
+        return recorder.record(entry, options, name=name, folder=folder)
+
+
+class ProgramRecorder:
+    """Records many programs with one worker; use it as a context manager, or close it."""
+
+    def __init__(self, *, runtime: str, threads: int, seed: int) -> None:
+        """Raises :class:`~bricks.errors.BackendError` if the runtime is not installed."""
+        info = backends.describe(runtime)
+        command = (info.python, "-m", "bricks.measure.worker")
+        self._worker = Supervisor(
+            WorkerSettings(info.name, threads, seed, command=command, timing=False)
+        )
+
+    def __enter__(self) -> ProgramRecorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+
+    def record(
+        self,
+        entry: str,
+        options: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        folder: str | None = None,
+    ) -> Model:
+        """One step of the program ``entry``, whose function is called with ``options``.
+
+        See :func:`record_program`.
+        """
+        started = time.perf_counter()
+        title = entry if name is None else name
         _logger.info("%s: recording a step", title)
         try:
-            answer = worker.ask_afresh(
+            answer = self._worker.ask_afresh(
                 "record", timeout_s=_TIMEOUT_S, entry=entry, options=options,
                 folder=os.getcwd() if folder is None else folder,
             )  # fmt: skip
         except WorkerError as error:
             text = str(error)
             raise WorkerError(text if entry in text else f"{entry}: {text}") from error
-    skeleton = unpack(answer["model"])
-    proto = parse_model(skeleton)
-    graph = graph_of(proto)
-    inputs = tuple((each, graph.types[each]) for each in graph.inputs)
-    read_s = time.perf_counter() - started
-    return Model(title, Path(), skeleton, inputs, digest(proto), read_s=read_s)
+        skeleton = unpack(answer["model"])
+        proto = parse_model(skeleton)
+        graph = graph_of(proto)
+        inputs = tuple((each, graph.types[each]) for each in graph.inputs)
+        read_s = time.perf_counter() - started
+        return Model(title, Path(), skeleton, inputs, digest(proto), read_s=read_s)

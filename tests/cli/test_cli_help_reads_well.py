@@ -15,6 +15,7 @@ from bricks.cli import choices as values
 from bricks.cli.help import FIRST_STEPS, PANELS, page_of
 from bricks.cli.main import app
 from bricks.decompose.granularity import Granularity
+from bricks.operators.named import LISTS
 from bricks.predict.effort import EFFORTS
 
 
@@ -166,6 +167,7 @@ def test_values_are_those_that_the_library_takes() -> None:
     assert tuple(values.EFFORTS) == tuple(EFFORTS)
     assert tuple(values.RUNTIMES) == BACKENDS
     assert tuple(values.OPTIMIZATIONS) == describe("onnxruntime").levels
+    assert tuple(values.LISTS) == LISTS
     for text in values.GRANULARITIES:
         assert str(Granularity.parse(text)) == text
 

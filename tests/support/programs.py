@@ -201,3 +201,73 @@ def foreign():
             return torch.ops.mine.twice(x)
 
     return {"module": Foreign(), "inputs": (torch.ones(3),)}
+
+
+class Tripled(torch.autograd.Function):
+    """Three times its input, with a gradient that is off by 1 %."""
+
+    @staticmethod
+    def forward(context, x):
+        return 3 * x
+
+    @staticmethod
+    def backward(context, gradient):
+        return 3.03 * gradient
+
+
+class WrongInTheMiddle(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 5)
+        self.last = nn.Linear(5, 4)
+
+    def forward(self, x):
+        return self.last(Tripled.apply(torch.tanh(self.first(x))))
+
+
+def wrong_gradient():
+    torch.manual_seed(5)
+    return {"module": WrongInTheMiddle(), "inputs": (torch.randn(3, 6),)}
+
+
+def wrong_gradient_training():
+    made = wrong_gradient()
+    parameters = made["module"].parameters()
+    return made | {
+        "loss": lambda scores: scores.square().mean(),
+        "optimizer": torch.optim.SGD(parameters, 0.1),
+    }
+
+
+def rough():
+    class Rough(nn.Module):
+        def forward(self, x):
+            return (x + 4096.0) - 4096.0
+
+    return {"module": Rough(), "inputs": (torch.linspace(0.1, 0.9, 12).reshape(3, 4),)}
+
+
+def unsettled():
+    class Unsettled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("offset", torch.zeros(1))
+            self.steps = itertools.count()
+
+        def forward(self, x):
+            self.offset.numpy()[:] = next(self.steps) % 2  # which is no call
+            return x + self.offset
+
+    return {"module": Unsettled(), "inputs": (torch.ones(2, 2),)}
+
+
+def narrowed():
+    class Narrowed(nn.Module):
+        def forward(self, x):
+            return torch.relu(x.float())
+
+    return {"module": Narrowed(), "inputs": (torch.ones(2, 2),)}
+
+
+def dropped():
+    return {"module": nn.Dropout(0.5).train(), "inputs": (torch.ones(2, 2),)}

@@ -16,6 +16,7 @@ LAYERS = (
     {"measure", "estimate"},
     {"session"},
     {"analysis"},
+    {"operators"},
     {"report", "fleet"},
     {"web"},
     {""},

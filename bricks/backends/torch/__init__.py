@@ -21,6 +21,7 @@ import torch
 
 from bricks.backends.base import Executed, Placement
 from bricks.backends.torch.companions import Companion, is_companion
+from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import Program, program, users_errors
 from bricks.backends.torch.probe import PhaseProbe, TinySteps, probed
 from bricks.backends.torch.profile import ProfiledSteps
@@ -98,6 +99,10 @@ class TorchBackend:
         torch.manual_seed(self._seed)
         with users_errors(made.entry), self._keeping():
             return RealStep(made, proto, WARM_UP + 1)
+
+    def in_double(self, proto: onnx.ModelProto) -> ProgramInDouble:
+        """A step of the program that was recorded as ``proto``, beside the same in double."""
+        return ProgramInDouble(lambda: self._program_of(proto), self._seed)
 
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()

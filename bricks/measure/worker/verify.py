@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,12 +25,10 @@ from bricks.decompose.identity import Cutter, Piece
 from bricks.decompose.overlap import windows
 from bricks.decompose.plan import Occurrence, Plan
 from bricks.errors import BackendError
-from bricks.graph.domains import integer_ranges, steering_values
-from bricks.graph.feeds import feeds
+from bricks.graph.domains import steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.source import OpenShapes, source_graph
-from bricks.graph.synthesis import Pool
 from bricks.graph.topology import subgraphs
 from bricks.graph.view import (
     graph_of,
@@ -39,7 +36,7 @@ from bricks.graph.view import (
     unsure,
     without_values,
 )
-from bricks.graph.weights import has_own_weights, own_weights
+from bricks.measure.worker.model_data import model_data
 
 Bricks = Mapping[str, onnx.ModelProto]
 Facts = dict[str, Any]
@@ -61,10 +58,8 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     pieces of the source graph are compared with the model as it is written. Raises
     :class:`~bricks.errors.BackendError` where the pieces do not fit the plan.
     """
-    proto = parse_model(model.skeleton)
-    own = has_own_weights(model)
-    weights = own_weights(model) if own else _synthetic_weights(proto, _pool(seed))
-    given = _inputs(proto, _pool(seed))
+    data = model_data(model, seed)
+    proto, weights, given, own = data.proto, data.weights, data.inputs, data.own_weights
     expected = backend.evaluate(proto, weights, given, optimize=True)
     cut = Granularity.parse(plan.granularity)
     groups = None
@@ -307,21 +302,3 @@ def _array(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return weights[name]
     return numpy_helper.to_array(tensor)
-
-
-@cache
-def _pool(seed: int) -> Pool:
-    """The pool, kept: drawing its numbers takes longer than verifying a small model."""
-    return Pool(seed)
-
-
-def _synthetic_weights(proto: onnx.ModelProto, pool: Pool) -> dict[str, np.ndarray]:
-    types = without_values(proto)
-    ranges = integer_ranges(graph_of(proto), [n for n, t in types.items() if not t.floating])
-    return {name: pool.weight(name, type_, ranges.get(name)) for name, type_ in types.items()}
-
-
-def _inputs(proto: onnx.ModelProto, pool: Pool) -> dict[str, Any]:
-    graph = graph_of(proto)
-    makers = feeds(proto, graph, integer_ranges(graph, graph.inputs), pool)
-    return {name: make() for name, make in makers.items()}

@@ -24,6 +24,7 @@ from bricks import backends
 from bricks.backends.base import (
     Backend,
     Executed,
+    InDouble,
     Isolated,
     Loaded,
     Placed,
@@ -40,19 +41,24 @@ from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.fresh_memory import Event
 from bricks.measure.protocol import pack, unpack
+from bricks.measure.worker.accuracy import evaluate_model, evaluate_program
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.input_clamp import InputClamp
 from bricks.measure.worker.input_signs import InputSigns
 from bricks.measure.worker.memory import release_freed_memory
 from bricks.measure.worker.memory_peaks import memory_peaks
+from bricks.measure.worker.model_data import model_data
 from bricks.measure.worker.process_limits import held_bytes, limit_memory, memory_limited_for
 from bricks.measure.worker.profiling import typical_run
+from bricks.measure.worker.reference import Reference, write_reference
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.sibling import SiblingWatch
 from bricks.measure.worker.verify import source_of, verify_model, verify_program
 from bricks.measure.worker.warmth import Warmth
 from bricks.system import Waiting, logical_cpus
+
+Facts = dict[str, Any]
 
 # How long to watch whether threads are idle, and how often.
 _IDLE_CHECK_S, _IDLE_CHECKS = 0.02, 50
@@ -204,17 +210,48 @@ class Worker:
     def _do_verify(
         self, name: str, folder: str, model: str, plan: dict[str, Any], bricks: dict[str, str]
     ) -> dict[str, Any]:
-        skeleton = unpack(model)
-        proto = parse_model(skeleton)
-        graph = graph_of(proto)
-        inputs = tuple((name, graph.types[name]) for name in graph.inputs)
-        of = Model(name, Path(folder), skeleton, inputs, digest=plan["digest"])
+        of = _model(name, folder, model, digest=plan["digest"])
         chained = Plan.from_json(plan)
         protos = {key: parse_model(unpack(text)) for key, text in bricks.items()}
-        if is_program(proto):
+        if is_program(parse_model(of.skeleton)):
             backend: Any = self.backend
             return verify_program(backend, model=of, plan=chained, bricks=protos)
         return verify_model(self.backend, seed=self._seed, model=of, plan=chained, bricks=protos)
+
+    def _do_expect(self, name: str, folder: str, model: str, file: str, every: bool) -> Facts:
+        """Write the reference in double; it is the same whatever the backend."""
+        data = model_data(_model(name, folder, model), self._seed)
+        return {
+            "reason": write_reference(data, Path(file), every=every),
+            "own_weights": data.own_weights,
+        }
+
+    def _do_evaluate(
+        self,
+        model: str,
+        repeats: int,
+        file: str | None = None,
+        tolerance: float | None = None,
+        outputs: str | None = None,
+        gradients: bool = False,
+    ) -> Facts:
+        proto = parse_model(unpack(model))
+        if is_program(proto):
+            backend: Any = self.backend
+            if not hasattr(backend, "in_double"):
+                raise BackendError(f"{self._name} has no step in double to compare with")
+            programs: InDouble = backend
+            return evaluate_program(programs, proto, repeats=repeats, gradients=gradients)
+        if file is None:
+            raise WorkerError("an ONNX model is evaluated with the data of its reference")
+        return evaluate_model(
+            self.backend,
+            proto,
+            Reference.load(Path(file)),
+            repeats=repeats,
+            tolerance=tolerance,
+            outputs=None if outputs is None else Path(outputs),
+        )
 
     def _do_profile(self, key: str, model: str, streams: list[int] | None = None) -> dict[str, Any]:
         backend: Any = self.backend
@@ -457,6 +494,14 @@ class Worker:
 
     def _do_reference(self) -> dict[str, Any]:
         return {"reference_s": self._reference_timer.now_s()}
+
+
+def _model(name: str, folder: str, model: str, *, digest: str = "") -> Model:
+    """The model in a request, whose data files are in ``folder``."""
+    skeleton = unpack(model)
+    graph = graph_of(parse_model(skeleton))
+    inputs = tuple((each, graph.types[each]) for each in graph.inputs)
+    return Model(name, Path(folder), skeleton, inputs, digest)
 
 
 def _operators(proto: onnx.ModelProto) -> set[str]:

@@ -1,0 +1,71 @@
+"""Single operators as programs, with their sizes as options: what PyTorch calls to compute them.
+
+The functions keep the contract of :mod:`bricks.backends.torch.entry`. Inputs and weights are drawn
+as those of ONNX models are: uniform in [-1, 1], weights with an amplitude that keeps activations of
+one magnitude. Must not know which sizes are of interest.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+_RECURRENT = {"vanilla": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class _Product(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """The matrix product of the inputs."""
+        return torch.mm(a, b)
+
+
+class _Sequence(nn.Module):
+    """A recurrent layer, of which only the hidden states of all steps are wanted."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The hidden states."""
+        states: torch.Tensor = self.layer(x)[0]
+        return states
+
+
+def _drawn(*shape: int) -> torch.Tensor:
+    return 2 * torch.rand(shape) - 1
+
+
+def _program(module: nn.Module, *inputs: torch.Tensor) -> dict[str, Any]:
+    with torch.no_grad():
+        for parameter in module.parameters():
+            fan_in = max(1, math.prod(parameter.shape[1:]))
+            parameter.copy_(_drawn(*parameter.shape) * math.sqrt(6 / fan_in))
+    return {"module": module.eval(), "inputs": inputs}
+
+
+def convolution(
+    batch: int, channels: int, height: int, width: int, filters: int, rows: int, columns: int,
+    pad_rows: int, pad_columns: int, stride_rows: int, stride_columns: int,
+) -> dict[str, Any]:  # fmt: skip
+    """A two-dimensional convolution without bias, of images in the order NCHW."""
+    layer = nn.Conv2d(
+        channels, filters, (rows, columns), (stride_rows, stride_columns),
+        (pad_rows, pad_columns), bias=False,
+    )  # fmt: skip
+    return _program(layer, _drawn(batch, channels, height, width))
+
+
+def product(rows: int, columns: int, terms: int) -> dict[str, Any]:
+    """A product of two matrices, ``rows`` by ``terms`` and ``terms`` by ``columns``."""
+    return _program(_Product(), _drawn(rows, terms), _drawn(terms, columns))
+
+
+def recurrent(cell: str, hidden: int, batch: int, steps: int) -> dict[str, Any]:
+    """A recurrent layer of one direction without bias, whose input is as wide as its state."""
+    options = {"nonlinearity": "relu"} if cell == "vanilla" else {}
+    layer = _RECURRENT[cell](hidden, hidden, bias=False, **options)
+    return _program(_Sequence(layer), _drawn(steps, batch, hidden))

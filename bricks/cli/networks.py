@@ -1,0 +1,80 @@
+"""``bricks networks``: the accuracy of whole models over runtimes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from bricks.cli.options import (
+    Batch,
+    CommonOptions,
+    Models,
+    Shapes,
+    Unread,
+    Values,
+    read_all,
+    takes_options,
+)
+from bricks.cli.output import finish, print_json, show
+from bricks.cli.runtimes import ComparingRuntimes, Repeats, open_benches, runtime_facts
+
+Tolerance = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        metavar="SHARE",
+        show_default="0.001, of 16-bit floats 0.02",
+        help="The greatest difference of a value that is no error, relative to the greatest value.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOptions(ComparingRuntimes):
+    """Options of ``bricks networks``."""
+
+    models: Models
+    batch: Batch = None
+    shape: Shapes = None
+    value: Values = None
+
+
+@takes_options
+def networks(options: NetworkOptions, repeats: Repeats = 3, tolerance: Tolerance = None) -> None:
+    """Compare what whole models compute over runtimes, and find the first operator that errs.
+
+    Outputs are held against a reference in double precision and against each other; of an ONNX
+    model, every value too. Of a PyTorch program, outputs or loss and gradients are held against the
+    same step in double. Nothing is timed. The exit status is 1 where a model was run by none.
+    Example: bricks networks squeezenet --runtime onnxruntime --runtime mxnet
+    """
+    from bricks.operators.networks import compare_networks
+
+    read = read_all(
+        CommonOptions(
+            models=options.models, batch=options.batch, shape=options.shape, value=options.value,
+            seed=options.seed, threads=options.threads,
+        )
+    )  # fmt: skip
+    errors = [model.error for model in read if isinstance(model, Unread)]
+    models = [model for model in read if not isinstance(model, Unread)]
+    with open_benches(options) as opened:
+        found = compare_networks(models, opened.benches, repeats=repeats, tolerance=tolerance)
+        facts = {
+            **runtime_facts(opened),
+            "runtimes": [bench.target.runtime.to_json() for bench in opened.benches],
+            "models": [result.to_json() for result in found],
+        }
+    for result in facts["models"]:
+        runs = result["runtimes"]
+        if all(run["error"] for run in runs):
+            errors.append(f"{result['model']}: nothing ran: {runs[0]['error']}")
+    if options.json:
+        print_json(facts)
+    elif found:
+        from bricks.report.operators import network_lines, network_table
+
+        show(network_table(found), *network_lines(found))
+    finish(errors)

@@ -1,0 +1,231 @@
+"""The reference of a model's accuracy: its values in double precision, by the ONNX specification.
+
+The model is rewritten so that all floating-point numbers are doubles, and run by the evaluator that
+the onnx package has for reference. Weights, inputs and values go to a file, so that every runtime
+computes with the same numbers. Must not know what is compared with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+from bricks.errors import BackendError, BricksError, first_line
+from bricks.graph.payload import is_referenced
+from bricks.graph.topology import all_nodes, label
+from bricks.measure.worker.model_data import ModelData
+
+# Element types that are widened to doubles, and those whose numbers stay as they are.
+_WIDENED = (TensorProto.FLOAT, TensorProto.FLOAT16)
+_KEPT = frozenset(
+    (
+        TensorProto.DOUBLE, TensorProto.BOOL, TensorProto.INT8, TensorProto.INT16,
+        TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8, TensorProto.UINT16,
+        TensorProto.UINT32, TensorProto.UINT64,
+    )
+)  # fmt: skip
+
+_DOMAINS = frozenset(("", "ai.onnx.ml", "ai.onnx.preview.training"))
+
+_RANDOM = frozenset(
+    (
+        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
+        "Multinomial",
+    )
+)  # fmt: skip
+
+# What the evaluator would leave out of recurrent layers without a word, and where it does nothing.
+_USUAL_ACTIVATIONS = {"GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+
+# More bytes of values than this are not kept to compare them.
+MAX_BYTES = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Inputs and weights of a model as runtimes get them, and values in double, all by name.
+
+    ``values`` is empty where there is no reference.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    weights: Mapping[str, np.ndarray]
+    values: Mapping[str, np.ndarray]
+
+    def save(self, file: Path) -> None:
+        """Write it to ``file`` (.npz)."""
+        arrays: dict[str, Any] = {}
+        names: dict[str, list[str]] = {}
+        for role in ("inputs", "weights", "values"):
+            held: Mapping[str, np.ndarray] = getattr(self, role)
+            names[role] = list(held)
+            arrays |= {f"{role}{number}": each for number, each in enumerate(held.values())}
+        np.savez(file, names=np.frombuffer(json.dumps(names).encode(), np.uint8), **arrays)
+
+    @classmethod
+    def load(cls, file: Path) -> Reference:
+        """The inverse of :meth:`save`."""
+        with np.load(file, allow_pickle=False) as held:
+            names = json.loads(held["names"].tobytes())
+            return cls(
+                **{
+                    role: {name: held[f"{role}{number}"] for number, name in enumerate(of_role)}
+                    for role, of_role in names.items()
+                }
+            )
+
+
+def write_reference(data: ModelData, file: Path, *, every: bool) -> str | None:
+    """Write the reference of a model to ``file``; why there are no values in it, or None.
+
+    ``every`` keeps the values of all nodes, in their order, else only the outputs. Raises
+    :class:`BackendError` for inputs that are not tensors of numbers, which no file can hold.
+    """
+    for name, value in data.inputs.items():
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
+            raise BackendError(f"input {name!r} is no tensor of numbers: nothing can be compared")
+    values: Mapping[str, np.ndarray] = {}
+    reason = None
+    try:
+        values = _values(data, every=every)
+    except BricksError as error:
+        reason = str(error)
+    Reference(data.inputs, data.weights, values).save(file)
+    return reason
+
+
+def _values(data: ModelData, *, every: bool) -> dict[str, np.ndarray]:
+    from onnx.reference import ReferenceEvaluator
+
+    proto = in_double(data.proto)
+    given = {
+        name: value.astype(np.float64) if value.dtype.kind == "f" else value
+        for name, value in {**data.inputs, **data.weights}.items()
+    }
+    try:
+        with np.errstate(all="ignore"):
+            evaluator = ReferenceEvaluator(proto, new_ops=_further_operators())
+            found = evaluator.run(None, given, intermediate=True)
+    except MemoryError:
+        raise
+    except Exception as exc:  # the evaluator's errors have no common base class
+        raise BackendError(f"onnx's reference cannot run it: {first_line(exc)}") from exc
+    assert isinstance(found, dict)
+    _refuse_narrow(proto, found)
+    wanted = [info.name for info in proto.graph.output]
+    if every:
+        made = [name for node in proto.graph.node for name in node.output if name]
+        wanted = list(dict.fromkeys((*made, *wanted)))
+    values = {name: value for name in wanted if isinstance(value := found.get(name), np.ndarray)}
+    size_bytes = sum(value.nbytes for value in values.values())
+    if size_bytes > MAX_BYTES:
+        raise BackendError(
+            f"its values take {size_bytes >> 20} MiB in double, more than {MAX_BYTES >> 20} MiB:"
+            " give a smaller batch"
+        )
+    return values
+
+
+def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of a model in which all floating-point numbers are doubles.
+
+    Weights that the model only refers to become inputs. Raises :class:`BackendError`, which names
+    the node or value, for what would not be the same model in double.
+    """
+    wide = onnx.ModelProto()
+    wide.CopyFrom(proto)
+    graph = wide.graph
+    del graph.value_info[:]
+    for node in all_nodes(graph):
+        _refuse_unfaithful(node)
+        for attribute in node.attribute:
+            _widen_attribute(node, attribute)
+    held = []
+    for tensor in graph.initializer:
+        number = _wide_type(tensor.data_type, f"weight {tensor.name!r}")
+        if is_referenced(tensor):
+            graph.input.append(helper.make_tensor_value_info(tensor.name, number, tensor.dims))
+        else:
+            held.append(_widened(tensor))
+    del graph.initializer[:]
+    graph.initializer.extend(held)
+    for info in (*graph.input, *graph.output):
+        kind = info.type.tensor_type
+        if kind.elem_type:
+            kind.elem_type = _wide_type(kind.elem_type, f"value {info.name!r}")
+    return wide
+
+
+def _refuse_unfaithful(node: onnx.NodeProto) -> None:
+    """Raise for nodes that the evaluator does not know, or computes otherwise than they say."""
+    if node.domain not in _DOMAINS:
+        raise BackendError(f"there is no reference of {label(node)} of domain {node.domain}")
+    if node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.input) > 2):
+        raise BackendError(f"{label(node)} draws random numbers")
+    if node.op_type not in ("GRU", "LSTM", "RNN"):
+        return
+    given = {attribute.name: attribute for attribute in node.attribute}
+    usual = _USUAL_ACTIVATIONS.get(node.op_type)
+    if usual is not None and "activations" in given:
+        names = tuple(each.decode() for each in given["activations"].strings)
+        if names != usual * (len(names) // len(usual)):
+            raise BackendError(f"onnx's reference knows no other activations of {label(node)}")
+    if "clip" in given or ("input_forget" in given and given["input_forget"].i):
+        raise BackendError(f"onnx's reference knows no clip or input_forget of {label(node)}")
+    if len(node.input) > 4 and node.input[4]:
+        raise BackendError(f"onnx's reference knows no lengths of sequences of {label(node)}")
+
+
+def _widen_attribute(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
+    what = f"attribute {attribute.name!r} of {label(node)}"
+    if attribute.type == AttributeProto.TENSOR:
+        attribute.t.CopyFrom(_widened(attribute.t, what))
+    elif attribute.name in ("to", "dtype", "output_dtype") and attribute.type == AttributeProto.INT:
+        attribute.i = _wide_type(attribute.i, what) if attribute.i else attribute.i
+
+
+def _widened(tensor: onnx.TensorProto, what: str = "") -> onnx.TensorProto:
+    number = _wide_type(tensor.data_type, what or f"weight {tensor.name!r}")
+    if number == tensor.data_type:
+        return tensor
+    return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
+
+
+def _wide_type(number: int, what: str) -> int:
+    if number in _WIDENED:
+        return int(TensorProto.DOUBLE)
+    if number not in _KEPT:
+        dtype = TensorProto.DataType.Name(number)
+        raise BackendError(f"{what} is of type {dtype}, which the reference does not widen")
+    return number
+
+
+def _refuse_narrow(proto: onnx.ModelProto, found: Mapping[str, Any]) -> None:
+    """Raise for the first node whose reference computes in fewer digits than a double has."""
+    for node in proto.graph.node:
+        for name in node.output:
+            value = found.get(name)
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.itemsize < 8:
+                raise BackendError(f"onnx's reference computes {label(node)} as {value.dtype}")
+
+
+def _further_operators() -> list[Any]:
+    """Operators that the evaluator lacks: recurrent layers whose activation is a ReLU."""
+    from onnx.reference.ops.op_rnn import RNN_14
+
+    class RNN(RNN_14):
+        op_domain = ""
+
+        def choose_act(self, name: str, alpha: Any, beta: Any) -> Any:
+            if name == "Relu":
+                return lambda x: np.maximum(x, 0)
+            return super().choose_act(name, alpha, beta)  # type: ignore[no-untyped-call]  # of onnx
+
+    return [RNN]

@@ -1,0 +1,188 @@
+"""Operators over runtimes: latency, rates beside the roofline, and accuracy (Deep500's level 0).
+
+Latencies are estimates from bricks, with the cache as for any model. Runtimes take turns operator
+by operator, in an order that rotates, so that a drift of the machine favours none. Must not know
+where operators come from, nor how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from bricks.analysis.explain import Explainer
+from bricks.analysis.explanation import Peaks
+from bricks.decompose.work import flops
+from bricks.errors import ModelError
+from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.graph.graph import Graph
+from bricks.graph.model import Model
+from bricks.graph.program import is_program
+from bricks.graph.source import source_graph
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.view import graph_of, parse_model
+from bricks.operators.operator import Operator
+from bricks.operators.results import (
+    Accuracy,
+    Latency,
+    Missing,
+    OperatorComparison,
+    OperatorResult,
+    OperatorRun,
+    RuntimeFacts,
+    Work,
+)
+from bricks.operators.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
+from bricks.session.bench import Bench
+
+_UNKNOWN = Work(None, None)
+
+
+def compare_operators(
+    operators: Iterable[Operator],
+    benches: Sequence[Bench],
+    *,
+    repeats: int = 5,
+    done: Callable[[OperatorResult], None] = lambda result: None,
+) -> OperatorComparison:
+    """``operators`` over the runtimes of ``benches``, each evaluated ``repeats`` times.
+
+    What a runtime lacks stands in the result with its reason. ``done`` gets each result as it is
+    there. Raises errors that concern no single operator, such as those of the cache.
+    """
+    operators = list(operators)
+    found = []
+    with Runtimes(benches, repeats=repeats) as runtimes:
+        explainers = {Runtimes.name_of(b): Explainer(b, measure=True) for b in benches}
+        for number, operator in enumerate(operators):
+            benches[0].progress(operator.name, number / len(operators))
+            turn = number % len(benches)
+            order = [*benches[turn:], *benches[:turn]]
+            found.append(_Comparison(runtimes, explainers, operator).over(order))
+            done(found[-1])
+        facts = tuple(
+            RuntimeFacts(bench.target, explainers[Runtimes.name_of(bench)].peaks)
+            for bench in benches
+        )
+    return OperatorComparison(facts, tuple(found))
+
+
+class _Comparison:
+    """One operator: its ONNX form and the reference of it are made once for all runtimes."""
+
+    def __init__(
+        self, runtimes: Runtimes, explainers: dict[str, Explainer], operator: Operator
+    ) -> None:
+        self._runtimes, self._explainers, self._operator = runtimes, explainers, operator
+        self._model: Model | Missing | None = None
+        self._reference: ReferenceFile | Missing | None = None
+        self._work = _UNKNOWN
+
+    def over(self, benches: Sequence[Bench]) -> OperatorResult:
+        """The operator with each runtime, in the order in which all operators name them."""
+        if self._operator.onnx is not None:
+            self._read()
+        runs = {Runtimes.name_of(bench): self._run(bench) for bench in benches}
+        if isinstance(self._reference, ReferenceFile):
+            self._reference.file.unlink()  # together they would fill a disk
+        names = map(Runtimes.name_of, self._runtimes.benches)
+        operator = self._operator
+        return OperatorResult(
+            operator.name, operator.source, self._work, tuple(runs[name] for name in names)
+        )
+
+    def _read(self) -> None:
+        try:
+            self._model = self._runtimes.onnx_form(self._operator)
+        except FAILURES as error:
+            self._model = reason_of(error, self._operator.name)
+            return
+        self._work = work_of(self._model, known_flops=self._operator.flops)
+
+    def _run(self, bench: Bench) -> OperatorRun:
+        name, operator = Runtimes.name_of(bench), self._operator
+        try:
+            self._runtimes.takes(bench, operator)
+            model = self._model
+            if self._runtimes.runs_programs(bench):
+                model = self._runtimes.program_form(operator, bench)
+        except FAILURES as error:
+            missing = reason_of(error, operator.name)
+            return OperatorRun(name, missing, missing)
+        if isinstance(model, Missing):
+            return OperatorRun(name, model, model)
+        assert model is not None
+        if self._work == _UNKNOWN:
+            self._work = work_of(model)
+        return OperatorRun(name, self._latency(bench, model), self._accuracy(bench, model))
+
+    def _latency(self, bench: Bench, model: Model) -> Latency | Missing:
+        try:
+            estimate = bench.predict(model)
+        except FAILURES as error:
+            return reason_of(error, model.name)
+        if isinstance(estimate, IncompleteEstimate):
+            return Missing(estimate.gaps[0].reason)
+        peaks = self._explainers[Runtimes.name_of(bench)].peaks
+        return latency_of(estimate, self._work, peaks)
+
+    def _accuracy(self, bench: Bench, model: Model) -> Accuracy | Missing:
+        try:
+            if is_program(parse_model(model.skeleton)):
+                return self._runtimes.evaluate(bench, model, None, gradients=True).accuracy
+            if self._reference is None:
+                self._reference = self._referenced(model)
+            if isinstance(self._reference, Missing):
+                return self._reference
+            return self._runtimes.evaluate(bench, model, self._reference).accuracy
+        except FAILURES as error:
+            return reason_of(error, model.name)
+
+    def _referenced(self, model: Model) -> ReferenceFile | Missing:
+        try:
+            return self._runtimes.reference(model)
+        except FAILURES as error:
+            return reason_of(error, model.name)
+
+
+def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> Latency:
+    """An estimate with the rates at which ``work`` is done in it, without the cost of the call."""
+    net_s = estimate.estimate_s - estimate.call_overhead_s
+    share, bound = None, None
+    bandwidth = None if work.bytes is None else peaks.bandwidth(work.bytes)
+    if work.flops is not None and work.bytes is not None and peaks.flops_per_s and bandwidth:
+        compute_s, memory_s = work.flops / peaks.flops_per_s, work.bytes / bandwidth
+        bound = "compute" if compute_s >= memory_s else "memory"
+        share = max(compute_s, memory_s) / net_s if net_s > 0 else None
+    return Latency(
+        latency_s=estimate.estimate_s,
+        low_s=estimate.low_s,
+        high_s=estimate.high_s,
+        flops_per_s=None if work.flops is None or net_s <= 0 else work.flops / net_s,
+        bytes_per_s=None if work.bytes is None or net_s <= 0 else work.bytes / net_s,
+        peak_share=share,
+        bound=bound,
+    )
+
+
+def work_of(model: Model, *, known_flops: int | None = None) -> Work:
+    """The work of ``model`` as it is written, whatever a runtime makes of it.
+
+    Bytes are those of inputs, weights and outputs, each once.
+    """
+    proto = parse_model(model.skeleton)
+    try:
+        graph = graph_of(proto) if is_program(proto) else source_graph(model)
+    except ModelError:  # a shape is open, or an operator's is not known
+        return Work(known_flops, None)
+    counted = flops(graph, range(len(graph.nodes))) if known_flops is None else known_flops
+    return Work(counted, _bytes(graph))
+
+
+def _bytes(graph: Graph) -> int | None:
+    total = 0
+    for name in {*graph.inputs, *graph.initializers, *graph.outputs}:
+        type_ = graph.types.get(name)
+        if not isinstance(type_, TensorType) or type_.dtype not in ELEMENT_BITS:
+            return None
+        total += type_.size_bytes
+    return total

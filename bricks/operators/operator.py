@@ -1,0 +1,42 @@
+"""An operator to compare over runtimes: as an ONNX model, as a PyTorch program, or both.
+
+Must not know where operators come from, nor how they are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramForm:
+    """A function of a program (``FILE.py:FUNCTION`` or ``module:FUNCTION``) with its arguments.
+
+    A relative file starts from ``folder``; None: the current one.
+    """
+
+    entry: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A model of one or few nodes. ``source`` says where it comes from.
+
+    ``onnx`` is the model or its file, ``program`` what runtimes of programs run; None where the
+    operator has no such form, at most one of them. ``values`` are those of inputs that decide which
+    work is done (see :func:`bricks.read_model`). ``flops`` is its work, if it is known already.
+    """
+
+    name: str
+    source: str
+    onnx: onnx.ModelProto | Path | None = None
+    program: ProgramForm | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    flops: int | None = None

@@ -1,0 +1,345 @@
+"""What comparing operators and networks over runtimes gives: plain data, and its JSON.
+
+Must not know how it is measured, nor how it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bricks.analysis.explanation import Peaks
+from bricks.samples.error_norms import ErrorNorms
+from bricks.system import Target
+
+# A derivative that differs more from its central difference, relative to the greater of both, is
+# wrong: right ones differ by 1e-6 at most, and by some 1e-5 near kinks of functions such as ReLU.
+GRADIENT_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something that there is not, and why, in one line."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAccuracy:
+    """An output beside its reference in double precision.
+
+    ``heat_map`` holds the greatest absolute differences over the last two axes, at most 32 by 32,
+    ``variance_map`` the greatest variances over repeated runs; empty if all runs are equal.
+    """
+
+    output: str
+    shape: tuple[int, ...]
+    dtype: str
+    norms: ErrorNorms | Missing
+    heat_map: Sequence[Sequence[float]]
+    variance_map: Sequence[Sequence[float]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        norms = self.norms
+        return {
+            "output": self.output,
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "norms": None if isinstance(norms, Missing) else norms.to_json(),
+            "reason": norms.reason if isinstance(norms, Missing) else None,
+            "heat_map": [list(row) for row in self.heat_map],
+            "variance_map": [list(row) for row in self.variance_map],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GradientCheck:
+    """The derivative along a random direction of the tensor ``of``, in double precision.
+
+    ``analytic`` is that of automatic differentiation, ``numeric`` the central difference.
+    """
+
+    of: str
+    analytic: float
+    numeric: float
+
+    @property
+    def relative_error(self) -> float:
+        """The difference of both, relative to the greater one; 0 where both are zero."""
+        greater = max(abs(self.analytic), abs(self.numeric))
+        return abs(self.analytic - self.numeric) / greater if greater else 0.0
+
+    @property
+    def wrong(self) -> bool:
+        """Whether they differ by more than rounding and kinks explain."""
+        return self.relative_error > GRADIENT_TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """The gradients of a program, in the order of its backward pass."""
+
+    checked: tuple[GradientCheck, ...]
+
+    @property
+    def first_wrong(self) -> GradientCheck | None:
+        """The first that is wrong: all that the backward pass makes later may be, for its sake."""
+        return next((check for check in self.checked if check.wrong), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        first = self.first_wrong
+        return {
+            "tolerance": GRADIENT_TOLERANCE,
+            "max_relative_error": max((c.relative_error for c in self.checked), default=0.0),
+            "first_wrong": None if first is None else first.of,
+            "checked": [{**asdict(c), "relative_error": c.relative_error} for c in self.checked],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """What a runtime computes, ``repeats`` times.
+
+    ``distinct`` counts different results, bit by bit: 1 is deterministic. ``max_variance`` is the
+    greatest variance of an element over the repeats, None if results differ in shape or are
+    infinite. ``reference`` says what the outputs are held against, or why there is nothing.
+    """
+
+    reference: str | Missing
+    outputs: tuple[OutputAccuracy, ...]
+    repeats: int
+    distinct: int
+    max_variance: float | None
+    gradients: Gradients | Missing
+
+    @property
+    def worst(self) -> OutputAccuracy | None:
+        """The output with the greatest relative L2 error; None where no output has norms."""
+        known = [each for each in self.outputs if isinstance(each.norms, ErrorNorms)]
+        return max(known, key=_relative_l2, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        missing, gradients = self.reference, self.gradients
+        return {
+            "reference": None if isinstance(missing, Missing) else missing,
+            "reason": missing.reason if isinstance(missing, Missing) else None,
+            "outputs": [each.to_json() for each in self.outputs],
+            "repeats": self.repeats,
+            "distinct": self.distinct,
+            "max_variance": self.max_variance,
+            "gradients": None if isinstance(gradients, Missing) else gradients.to_json(),
+            "gradients_reason": gradients.reason if isinstance(gradients, Missing) else None,
+        }
+
+
+def _relative_l2(of: OutputAccuracy) -> float:
+    assert isinstance(of.norms, ErrorNorms)
+    return of.norms.l2 if of.norms.l2_relative is None else of.norms.l2_relative
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """An operator's work: floating-point operations, and bytes read and written, each once.
+
+    None where it is not known.
+    """
+
+    flops: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """An operator's latency with its interval, and the rates that it reaches without the call.
+
+    ``peak_share`` is the latency at the roofline over its own, ``bound`` the lower roof,
+    ``compute`` or ``memory``; None where work or peaks are not known.
+    """
+
+    latency_s: float
+    low_s: float
+    high_s: float
+    flops_per_s: float | None
+    bytes_per_s: float | None
+    peak_share: float | None
+    bound: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRun:
+    """An operator with one runtime."""
+
+    runtime: str
+    latency: Latency | Missing
+    accuracy: Accuracy | Missing
+
+    @property
+    def ran(self) -> bool:
+        """Whether anything of it is known."""
+        return not (isinstance(self.latency, Missing) and isinstance(self.accuracy, Missing))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; ``error`` says why there is no latency."""
+        latency, accuracy = self.latency, self.accuracy
+        names = Latency.__dataclass_fields__
+        facts = dict.fromkeys(names) if isinstance(latency, Missing) else asdict(latency)
+        return {
+            "runtime": self.runtime,
+            **facts,
+            "accuracy": None if isinstance(accuracy, Missing) else accuracy.to_json(),
+            "accuracy_error": accuracy.reason if isinstance(accuracy, Missing) else None,
+            "error": latency.reason if isinstance(latency, Missing) else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorResult:
+    """An operator over runtimes."""
+
+    name: str
+    source: str
+    work: Work
+    runs: tuple[OperatorRun, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {
+            "operator": self.name,
+            "source": self.source,
+            **asdict(self.work),
+            "runtimes": [run.to_json() for run in self.runs],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeFacts:
+    """A runtime that operators were compared on, and its peaks."""
+
+    target: Target
+    peaks: Peaks
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {
+            **self.target.runtime.to_json(),
+            "peaks": {
+                "flops_per_s": self.peaks.flops_per_s,
+                "bytes_per_s": self.peaks.bytes_per_s,
+                "levels": [asdict(level) for level in self.peaks.levels],
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorComparison:
+    """Operators over runtimes, on one system."""
+
+    runtimes: tuple[RuntimeFacts, ...]
+    operators: tuple[OperatorResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where a network parts from its reference, value by value.
+
+    Of ``compared`` values of the source graph, ``beyond`` are further from the reference than
+    allowed. ``first`` is the first node with such a value whose inputs are not so far off: its
+    ``node``, ``operator`` and ``value``, the value's ``linf_relative`` error, or the ``reason`` why
+    that is unknown. None if there is no such node.
+    """
+
+    compared: int
+    beyond: int
+    first: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRun:
+    """A network with one runtime."""
+
+    runtime: str
+    accuracy: Accuracy | Missing
+    parting: Parting | Missing
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; ``error`` says why nothing ran."""
+        accuracy, parting = self.accuracy, self.parting
+        return {
+            "runtime": self.runtime,
+            "accuracy": None if isinstance(accuracy, Missing) else accuracy.to_json(),
+            "parting": None if isinstance(parting, Missing) else asdict(parting),
+            "parting_reason": parting.reason if isinstance(parting, Missing) else None,
+            "error": accuracy.reason if isinstance(accuracy, Missing) else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The outputs of two runtimes beside each other; norms are relative to those of ``one``."""
+
+    one: str
+    other: str
+    outputs: tuple[OutputAccuracy, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        outputs = [each.to_json() for each in self.outputs]
+        return {"one": self.one, "other": self.other, "outputs": outputs}
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkResult:
+    """A network over runtimes, and every two of them beside each other.
+
+    ``own_weights`` is whether it computes with its own weights; None where no runtime got any.
+    """
+
+    name: str
+    kind: str
+    own_weights: bool | None
+    runs: tuple[NetworkRun, ...]
+    pairs: tuple[Pair, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {
+            "model": self.name,
+            "kind": self.kind,
+            "own_weights": self.own_weights,
+            "runtimes": [run.to_json() for run in self.runs],
+            "pairs": [pair.to_json() for pair in self.pairs],
+        }
+
+
+def accuracy_of(
+    facts: Mapping[str, Any], reference: str | Missing, gradients: Gradients | Missing
+) -> Accuracy:
+    """A worker's answer to ``evaluate`` as an accuracy against ``reference``."""
+    outputs = tuple(
+        OutputAccuracy(
+            output=row["output"],
+            shape=tuple(row["shape"]),
+            dtype=row["dtype"],
+            norms=_norms(row, reference),
+            heat_map=row["heat_map"],
+            variance_map=row["variance_map"],
+        )
+        for row in facts["outputs"]
+    )
+    return Accuracy(
+        reference, outputs, facts["repeats"], facts["distinct"], facts["max_variance"], gradients
+    )
+
+
+def _norms(row: Mapping[str, Any], reference: str | Missing) -> ErrorNorms | Missing:
+    if row["norms"] is not None:
+        return ErrorNorms.from_json(row["norms"])
+    if row["reason"] is not None:
+        return Missing(row["reason"])
+    if isinstance(reference, Missing):
+        return reference
+    return Missing("the reference has no such output")

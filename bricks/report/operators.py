@@ -1,0 +1,275 @@
+"""Operators and networks over runtimes, for people: tables, lines, and a page with heat maps.
+
+Must not compute what it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from bricks.errors import printable
+from bricks.operators.results import (
+    Accuracy,
+    Gradients,
+    Latency,
+    Missing,
+    NetworkResult,
+    OperatorComparison,
+    OperatorResult,
+    OperatorRun,
+    OutputAccuracy,
+    Parting,
+)
+from bricks.report.heat_image import heat_image
+from bricks.report.page import style, template
+from bricks.report.tables import percent, seconds
+from bricks.samples.error_norms import ErrorNorms
+
+_NONE = "–"
+
+
+def operator_table(found: OperatorComparison) -> Table:
+    """A row for each operator and runtime that ran it."""
+    table = _table("operator", "runtime")
+    for name in (
+        "latency", "±", "GFLOP/s", "GB/s", "of peak", "L2 error", "L∞ error", "results", "gradient",
+    ):  # fmt: skip
+        table.add_column(name, justify="right", no_wrap=True)
+    for result in found.operators:
+        for run in result.runs:
+            if run.ran:
+                table.add_row(
+                    Text(printable(result.name)), Text(printable(run.runtime)), *_cells(run)
+                )
+    return table
+
+
+def _cells(run: OperatorRun) -> tuple[str, ...]:
+    return (*_latency_cells(run.latency), *_accuracy_cells(run.accuracy))
+
+
+def _latency_cells(latency: Latency | Missing) -> tuple[str, ...]:
+    if isinstance(latency, Missing):
+        return (_NONE,) * 5
+    half_s = (latency.high_s - latency.low_s) / 2
+    share = percent(latency.peak_share, 0)
+    return (
+        seconds(latency.latency_s),
+        percent(half_s / latency.latency_s) if latency.latency_s > 0 else _NONE,
+        _giga(latency.flops_per_s),
+        _giga(latency.bytes_per_s),
+        share if latency.bound is None else f"{share} {latency.bound}",
+    )
+
+
+def _accuracy_cells(accuracy: Accuracy | Missing) -> tuple[str, ...]:
+    if isinstance(accuracy, Missing):
+        return (_NONE,) * 4
+    worst = accuracy.worst
+    norms = None if worst is None else worst.norms
+    return (
+        *(
+            (_error(norms.l2_relative, norms.l2), _error(norms.linf_relative, norms.linf))
+            if isinstance(norms, ErrorNorms)
+            else (_NONE, _NONE)
+        ),
+        f"{accuracy.distinct} of {accuracy.repeats}",
+        _gradient(accuracy.gradients),
+    )
+
+
+def _gradient(gradients: Gradients | Missing) -> str:
+    if isinstance(gradients, Missing):
+        return _NONE
+    if gradients.first_wrong is not None:
+        return f"wrong, {percent(gradients.first_wrong.relative_error)}"
+    return _error(max((check.relative_error for check in gradients.checked), default=0.0), 0.0)
+
+
+def _error(relative: float | None, absolute: float) -> str:
+    """A relative error; the absolute one where the reference is zero."""
+    return f"{relative:.1e}" if relative is not None else f"{absolute:.1e} absolute"
+
+
+def _giga(value: float | None) -> str:
+    return _NONE if value is None else f"{value / 1e9:.3g}"
+
+
+def operator_lines(found: OperatorComparison) -> list[str]:
+    """What is missing, and why; equal reasons of several operators are one line."""
+    lines: dict[str, list[str]] = {}
+    for result in found.operators:
+        for run in result.runs:
+            for reason in _reasons(run):
+                # A reason that names the operator's node would be another one for each operator.
+                lines.setdefault(f"{run.runtime}: {reason}", []).append(result.name)
+    told = [f"{reason} ({', '.join(map(printable, names))})" for reason, names in lines.items()]
+    return ["", *told] if told else []
+
+
+def _reasons(run: OperatorRun) -> list[str]:
+    reasons = []
+    if isinstance(run.latency, Missing):
+        reasons.append(f"not measured: {run.latency.reason}")
+    if isinstance(run.accuracy, Missing):
+        if not isinstance(run.latency, Missing) or run.accuracy != run.latency:
+            reasons.append(f"not evaluated: {run.accuracy.reason}")
+    else:
+        reasons += _accuracy_reasons(run.accuracy)
+    return reasons
+
+
+def _accuracy_reasons(accuracy: Accuracy) -> list[str]:
+    if isinstance(accuracy.reference, Missing):
+        return [accuracy.reference.reason]
+    reasons = [
+        f"output {each.output}: {each.norms.reason}"
+        for each in accuracy.outputs
+        if isinstance(each.norms, Missing)
+    ]
+    wrong = accuracy.gradients.first_wrong if isinstance(accuracy.gradients, Gradients) else None
+    if wrong is not None:
+        reasons.append(
+            f"the gradient of {wrong.of} is wrong: {wrong.analytic:.6g} along a random direction,"
+            f" by finite differences {wrong.numeric:.6g}"
+        )
+    return reasons
+
+
+def network_table(found: Sequence[NetworkResult]) -> Table:
+    """A row for each model and runtime that ran it: the output with the greatest error."""
+    table = _table("model", "runtime", "worst output")
+    for name in ("L1 error", "L2 error", "L∞ error", "results", "gradient"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for result in found:
+        for run in result.runs:
+            if isinstance(run.accuracy, Missing):
+                continue
+            worst = run.accuracy.worst
+            name = _NONE if worst is None else worst.output
+            norms = None if worst is None else worst.norms
+            l1 = _error(norms.l1_relative, norms.l1) if isinstance(norms, ErrorNorms) else _NONE
+            cells = (result.name, run.runtime, name)
+            table.add_row(
+                *(Text(printable(each)) for each in cells), l1, *_accuracy_cells(run.accuracy)
+            )
+    return table
+
+
+def network_lines(found: Sequence[NetworkResult]) -> list[str]:
+    """Where models part from their reference, how runtimes differ, and what is missing."""
+    lines: list[str] = []
+    for result in found:
+        for run in result.runs:
+            of = f"{result.name}, {run.runtime}"
+            if isinstance(run.accuracy, Missing):
+                lines.append(f"{of}: {run.accuracy.reason}")
+                continue
+            lines += [f"{of}: {reason}" for reason in _accuracy_reasons(run.accuracy)]
+            if isinstance(run.parting, Parting):
+                lines.append(f"{of}: {_parting(run.parting)}")
+            elif run.parting != run.accuracy.reference:
+                lines.append(f"{of}: {run.parting.reason}")
+        lines += [
+            f"{result.name}: {pair.other} differs from {pair.one} {_worst(pair.outputs)}"
+            for pair in result.pairs
+        ]
+    return ["", *map(printable, lines)] if lines else []
+
+
+def _parting(parting: Parting) -> str:
+    if not parting.beyond:
+        return f"all {parting.compared} values agree with the reference"
+    beyond = f"{parting.beyond} of {parting.compared} values are further from the reference"
+    if parting.first is None:
+        return f"{beyond} than allowed"
+    error = parting.first["linf_relative"]
+    far = parting.first["reason"] or (
+        "where that is zero" if error is None else f"by {error:.1e} of the greatest value"
+    )
+    return f"{beyond} than allowed; the first operator that errs is {parting.first['node']}, {far}"
+
+
+def _worst(outputs: Sequence[OutputAccuracy]) -> str:
+    norms = [each.norms for each in outputs if isinstance(each.norms, ErrorNorms)]
+    missing = [each.norms.reason for each in outputs if isinstance(each.norms, Missing)]
+    if missing:
+        return f"in kind: {missing[0]}"
+    worst = max(norms, key=lambda each: each.l2_relative or 0.0)
+    return f"by {_error(worst.l2_relative, worst.l2)} (L2, relative)"
+
+
+def operator_page(
+    found: OperatorComparison,
+    missing: Sequence[Mapping[str, str]],
+    *,
+    version: str,
+    made: str,
+) -> str:
+    """The comparison as one page that needs no network; ``made`` is the time of its creation.
+
+    ``missing`` are runtimes that are not installed, each with the reason.
+    """
+    return template("operators.html.jinja").render(
+        system=found.runtimes[0].target.system,
+        runtimes=[
+            {
+                "label": f"{each.target.runtime.backend} {each.target.runtime.version}",
+                "threads": each.target.runtime.threads,
+                "flops": _giga(each.peaks.flops_per_s),
+                "bytes": _giga(each.peaks.bytes_per_s),
+            }
+            for each in found.runtimes
+        ],
+        operators=[_of_page(result) for result in found.operators],
+        missing=missing,
+        version=version,
+        made=made,
+        style=style(),
+    )
+
+
+def _of_page(result: OperatorResult) -> dict[str, Any]:
+    """The template's variables of an operator."""
+    work = result.work
+    return {
+        "name": result.name,
+        "source": result.source,
+        "gflop": _NONE if work.flops is None else f"{work.flops / 1e9:.3g}",
+        "megabytes": _NONE if work.bytes is None else f"{work.bytes / 1e6:.3g}",
+        "runs": [
+            {
+                "runtime": run.runtime,
+                "cells": _cells(run),
+                "reasons": _reasons(run),
+                "map": _map(run),
+            }
+            for run in result.runs
+        ],
+    }
+
+
+def _map(run: OperatorRun) -> dict[str, Any] | None:
+    """The heat map of the output with the greatest error; None where there is none."""
+    worst = None if isinstance(run.accuracy, Missing) else run.accuracy.worst
+    if worst is None or not worst.heat_map:
+        return None
+    largest = max(max(row) for row in worst.heat_map)
+    return {
+        "output": worst.output,
+        "rows": len(worst.heat_map),
+        "columns": len(worst.heat_map[0]),
+        "largest": f"{largest:.1e}",
+        "image": heat_image(worst.heat_map),
+    }
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table

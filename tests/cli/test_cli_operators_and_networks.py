@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch_environment
+from commands import Here, chain
+from factories import conv_net, mlp, save
+from torch_environment import program
+
+NORMS = {"l1", "l2", "linf", "l1_relative", "l2_relative", "linf_relative"}
+ACCURACY = {
+    "reference", "reason", "outputs", "repeats", "distinct", "max_variance", "gradients",
+    "gradients_reason",
+}  # fmt: skip
+OUTPUT = {"output", "shape", "dtype", "norms", "reason", "heat_map", "variance_map"}
+
+
+@pytest.fixture
+def tanh(tmp_path: Path) -> Path:
+    return save(chain("Tanh"), tmp_path, "tanh.onnx")
+
+
+def only(facts: Any) -> Any:
+    (one,) = facts
+    return one
+
+
+def test_operators_tell_their_facts_as_json(here: Here, tanh: Path) -> None:
+    done = here("operators", tanh, "--threads", 1, "--json", runtime="onnxruntime")
+    assert (done.status, done.err) == (0, "")
+    facts = done.json
+    assert facts.keys() == {"system", "missing", "runtimes", "operators", "page"}
+    assert facts["page"] is None and facts["missing"] == []
+    runtime = only(facts["runtimes"])
+    assert runtime["backend"] == "onnxruntime"
+    assert runtime["peaks"].keys() == {"flops_per_s", "bytes_per_s", "levels"}
+    operator = only(facts["operators"])
+    assert operator.keys() == {"operator", "source", "flops", "bytes", "runtimes"}
+    assert (operator["operator"], operator["flops"], operator["bytes"]) == ("tanh", 64, 512)
+    run = only(operator["runtimes"])
+    assert run.keys() == {
+        "runtime", "latency_s", "low_s", "high_s", "flops_per_s", "bytes_per_s", "peak_share",
+        "bound", "accuracy", "accuracy_error", "error",
+    }  # fmt: skip
+    assert run["low_s"] <= run["latency_s"] <= run["high_s"]
+    accuracy = run["accuracy"]
+    assert accuracy.keys() == ACCURACY
+    assert accuracy["repeats"] == 5
+    output = only(accuracy["outputs"])
+    assert output.keys() == OUTPUT
+    assert output["norms"].keys() == NORMS
+    assert output["norms"]["linf_relative"] < 1e-5
+    assert (len(output["heat_map"]), len(output["heat_map"][0])) == (1, 32)
+
+
+def test_what_cannot_be_evaluated_is_named_and_the_rest_stands(here: Here, tanh: Path) -> None:
+    done = here("operators", tanh)
+    assert done.status == 0
+    assert "tanh" in done.out
+    assert "fake: not evaluated: the fake runtime computes nothing" in done.out
+    facts = here("operators", tanh, "--json").json
+    run = only(only(facts["operators"])["runtimes"])
+    assert run["error"] is None and run["latency_s"] > 0
+    assert run["accuracy"] is None
+    assert "computes nothing" in run["accuracy_error"]
+
+
+def test_the_exit_status_is_1_only_where_nothing_ran(here: Here, tanh: Path) -> None:
+    torch_environment.python()
+    done = here("operators", tanh, runtime="torch")
+    assert done.status == 1
+    assert done.complaint == ("nothing ran: torch runs PyTorch programs, and tanh is none")
+    done = here("operators", tanh, "--runtime", "torch")
+    assert done.status == 0
+    assert "torch: not measured: torch runs PyTorch programs, and tanh is none (tanh)" in done.out
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("deepbnch", "no list, operator or file is called 'deepbnch': did you mean deepbench?"),
+        ("gemm_35x700x204", "did you mean gemm_35x700x2048?"),
+        ("zzz", "choose one of deepbench, zoo, conv_1x1x161x700_32x5x20_s2"),
+    ],
+)
+def test_a_mistyped_word_is_met_with_the_nearest(here: Here, word: str, told: str) -> None:
+    done = here("operators", word)
+    assert done.status == 2
+    assert told in done.complaint
+    assert done.out == ""
+
+
+def test_a_file_that_is_not_there_does_not_stop_the_others(here: Here, tanh: Path) -> None:
+    done = here("operators", tanh.with_name("tanhh.onnx"), tanh)
+    assert done.status == 1
+    assert done.complaint.endswith(f"did you mean {tanh}?")
+    assert "tanh" in done.out
+
+
+def test_a_runtime_that_nobody_has_is_met_with_the_nearest(here: Here, tanh: Path) -> None:
+    done = here("operators", tanh, runtime="onnxrt")
+    assert done.status == 2
+    assert "no runtime is called 'onnxrt': did you mean onnxruntime?" in done.complaint
+
+
+def test_runtimes_that_are_not_installed_are_named(
+    here: Here, tanh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_ENVIRONMENTS", str(tmp_path / "none"))
+    done = here("operators", tanh, "--runtime", "mxnet", "--json")
+    assert done.status == 0
+    assert only(done.json["missing"])["runtime"] == "mxnet"
+    assert "mxnet is left out: " in done.complaint
+    assert "bricks backends install mxnet" in done.complaint
+
+
+def test_a_page_holds_the_heat_maps_and_asks_for_nothing(here: Here, tanh: Path) -> None:
+    page = tanh.with_name("page.html")
+    done = here("operators", tanh, "--threads", 1, "--out", page, runtime="onnxruntime")
+    assert done.status == 0
+    assert f"{page}: open it in any browser." in done.out
+    text = page.read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64,") == 1
+    assert "default-src 'none'" in text
+    assert "<script" not in text
+    assert not re.search(r"""(src|href)=["'](https?:)?//""", text)
+
+
+def test_a_page_needs_a_folder(here: Here, tanh: Path, tmp_path: Path) -> None:
+    done = here("operators", tanh, "--out", tmp_path / "none" / "page.html")
+    assert done.status == 2
+    assert "make it first" in done.complaint
+
+
+def test_the_zoos_costliest_bricks_are_those_of_the_measured_system(here: Here) -> None:
+    assert here("measure", "squeezenet", "--threads", 1).status == 0
+    facts = here("operators", "zoo", "--top", 3, "--threads", 1, "--json").json
+    assert len(facts["operators"]) == 3
+    totals = [only(each["runtimes"])["latency_s"] for each in facts["operators"]]
+    assert all(totals)
+    assert all("of the zoo, by its latency on" in each["source"] for each in facts["operators"])
+
+
+def test_the_zoo_needs_a_system_that_has_measured_it(here: Here) -> None:
+    done = here("operators", "zoo")
+    assert done.status == 2
+    assert "no system with measurements of the zoo is known" in done.complaint
+
+
+def test_networks_tell_their_facts_as_json(here: Here, tmp_path: Path) -> None:
+    one, other = save(conv_net(), tmp_path, "conv.onnx"), save(mlp(), tmp_path, "mlp.onnx")
+    done = here("networks", one, other, "--threads", 1, "--json", runtime="onnxruntime")
+    assert (done.status, done.err) == (0, "")
+    facts = done.json
+    assert facts.keys() == {"system", "missing", "runtimes", "models"}
+    assert [row["model"] for row in facts["models"]] == ["conv", "mlp"]
+    for row in facts["models"]:
+        assert row.keys() == {"model", "kind", "own_weights", "runtimes", "pairs"}
+        assert row["own_weights"] and row["kind"] == "inference" and row["pairs"] == []
+        run = only(row["runtimes"])
+        assert run.keys() == {"runtime", "accuracy", "parting", "parting_reason", "error"}
+        assert run["accuracy"].keys() == ACCURACY
+        assert run["parting"]["beyond"] == 0 and run["parting"]["first"] is None
+
+
+def test_networks_say_where_a_model_parts(here: Here, tmp_path: Path) -> None:
+    done = here("networks", save(mlp(), tmp_path, "mlp.onnx"), runtime="onnxruntime")
+    assert done.status == 0
+    assert "mlp, onnxruntime: all 5 values agree with the reference" in done.out
+
+
+def test_a_network_that_no_runtime_ran_is_an_error(here: Here, tmp_path: Path) -> None:
+    done = here("networks", save(mlp(), tmp_path, "mlp.onnx"))
+    assert done.status == 1
+    assert "mlp: nothing ran: the fake runtime computes nothing" in done.complaint
+
+
+def test_a_wrong_gradient_is_told(here: Here) -> None:
+    torch_environment.python()
+    done = here("operators", program("wrong_gradient"), "--threads", 1, runtime="torch")
+    assert done.status == 0
+    assert "the gradient of first." in done.out
+    assert "by finite differences" in done.out

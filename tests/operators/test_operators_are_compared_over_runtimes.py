@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import mxnet_environment
+import pytest
+import torch_environment
+from factories import one_node, save, value
+from torch_environment import program
+
+from bricks import Bench, Estimate, Peaks
+from bricks.analysis.explanation import Level
+from bricks.decompose.work import flops
+from bricks.estimate.uncertainty import Uncertainty
+from bricks.graph.read import read_model
+from bricks.graph.source import source_graph
+from bricks.measure.conditions import Conditions
+from bricks.measure.rounds import StopRule
+from bricks.operators.comparison import compare_operators, latency_of, work_of
+from bricks.operators.deepbench import (
+    CONVOLUTIONS,
+    KERNELS,
+    PRODUCTS,
+    RECURRENT,
+    Convolution,
+    Product,
+    deepbench,
+    operator_of,
+)
+from bricks.operators.operator import Operator, ProgramForm
+from bricks.operators.results import (
+    Accuracy,
+    Gradients,
+    Latency,
+    Missing,
+    OperatorResult,
+    OperatorRun,
+    Work,
+)
+from bricks.samples.error_norms import ErrorNorms
+
+QUICK = Conditions(rule=StopRule(precision=0.5, min_rounds=2, max_rounds=3))
+SMALL = ("conv_1x3x108x108_64x3x3_s2", "gemm_64x1x1216", "vanilla_64x1x96", "gru_512x1x1")
+
+
+@pytest.fixture(scope="module")
+def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Bench]]:
+    torch_environment.python()
+    cache = tmp_path_factory.mktemp("operators") / "cache"
+    with ExitStack() as opened:
+        yield [
+            opened.enter_context(Bench(cache, runtime=name, threads=1, conditions=QUICK))
+            for name in ("onnxruntime", "torch")
+        ]
+
+
+@pytest.fixture(scope="module")
+def results(benches: list[Bench]) -> dict[str, OperatorResult]:
+    chosen = [operator for operator in deepbench() if operator.name in SMALL]
+    found = compare_operators(chosen, benches, repeats=2)
+    assert [facts.target.runtime.backend for facts in found.runtimes] == ["onnxruntime", "torch"]
+    assert all(facts.peaks.flops_per_s for facts in found.runtimes)
+    return {result.name: result for result in found.operators}
+
+
+def runs(result: OperatorResult) -> dict[str, OperatorRun]:
+    return {run.runtime: run for run in result.runs}
+
+
+def accuracy(run: OperatorRun) -> Accuracy:
+    assert isinstance(run.accuracy, Accuracy), run.accuracy
+    return run.accuracy
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("runtime", ["onnxruntime", "torch"])
+def test_an_operator_has_a_latency_rates_and_an_accuracy(
+    results: dict[str, OperatorResult], name: str, runtime: str
+) -> None:
+    run = runs(results[name])[runtime]
+    assert isinstance(run.latency, Latency), run.latency
+    assert run.latency.low_s <= run.latency.latency_s <= run.latency.high_s
+    assert run.latency.flops_per_s and run.latency.bytes_per_s and run.latency.peak_share
+    assert run.latency.bound in ("compute", "memory")
+    found = accuracy(run)
+    assert isinstance(found.reference, str)
+    assert found.repeats == 2
+    assert 1 <= found.distinct <= 2
+    (output,) = found.outputs
+    assert isinstance(output.norms, ErrorNorms)
+    assert output.norms.l2_relative is not None
+    assert output.norms.l2_relative < 1e-5
+    assert len(output.heat_map) <= 32 and len(output.heat_map[0]) <= 32
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_both_forms_of_an_operator_have_one_shape(
+    results: dict[str, OperatorResult], name: str
+) -> None:
+    shapes = [accuracy(run).outputs[0].shape for run in results[name].runs]
+    # Of a layer's direction, which only ONNX has an axis for.
+    plain = [tuple(size for size in shape if size > 1) for shape in shapes]
+    assert plain[0] == plain[1]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_gradients_of_programs_agree_with_finite_differences(
+    results: dict[str, OperatorResult], name: str
+) -> None:
+    found = accuracy(runs(results[name])["torch"]).gradients
+    assert isinstance(found, Gradients)
+    assert found.checked
+    assert found.first_wrong is None
+    of_onnx = accuracy(runs(results[name])["onnxruntime"]).gradients
+    assert of_onnx == Missing("onnxruntime computes no gradients of ONNX models")
+
+
+def test_a_runtime_without_the_operators_form_is_named(
+    benches: list[Bench], tmp_path: Path
+) -> None:
+    tanh = one_node("Tanh", [value("x", [4, 5])], [value("y", [4, 5])])
+    chosen = [
+        Operator("tanh", "a test", onnx=save(tanh, tmp_path)),
+        Operator("program", "a test", program=ProgramForm(program("convolutions"))),
+    ]
+    in_onnx, in_torch = compare_operators(chosen, benches, repeats=1).operators
+    lacking = Missing("torch runs PyTorch programs, and tanh is none")
+    assert runs(in_onnx)["torch"] == OperatorRun("torch", lacking, lacking)
+    assert runs(in_onnx)["onnxruntime"].ran
+    lacking = Missing("onnxruntime runs ONNX models, and program is a program")
+    assert runs(in_torch)["onnxruntime"] == OperatorRun("onnxruntime", lacking, lacking)
+    assert runs(in_torch)["torch"].ran
+    assert in_torch.work.flops
+
+
+def test_an_operator_that_a_runtime_lacks_is_named_and_the_others_run(tmp_path: Path) -> None:
+    mxnet_environment.python()
+    chosen = [operator for operator in deepbench() if operator.name in SMALL[1:3]]
+    with Bench(tmp_path / "cache", runtime="mxnet", threads=1, conditions=QUICK) as bench:
+        product, recurrent = compare_operators(chosen, [bench], repeats=1).operators
+    assert product.runs[0].ran
+    (run,) = recurrent.runs
+    assert isinstance(run.latency, Missing)
+    assert "RNN 'y' has no counterpart in MXNet" in run.latency.reason
+
+
+def test_a_file_that_cannot_be_read_is_missing_everywhere(
+    benches: list[Bench], tmp_path: Path
+) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"nothing")
+    chosen = [Operator("bad", "a test", onnx=tmp_path / "bad.onnx")]
+    (result,) = compare_operators(chosen, benches[:1], repeats=1).operators
+    (run,) = result.runs
+    assert not run.ran
+
+
+def test_operators_without_a_reference_are_measured_and_named(
+    benches: list[Bench], tmp_path: Path
+) -> None:
+    fast = one_node("FastGelu", [value("x", [4, 5])], [value("y", [4, 5])], domain="com.microsoft")
+    chosen = [Operator("gelu", "a test", onnx=save(fast, tmp_path))]
+    (result,) = compare_operators(chosen, benches[:1], repeats=2).operators
+    (run,) = result.runs
+    assert isinstance(run.latency, Latency)
+    found = accuracy(run)
+    assert isinstance(found.reference, Missing)
+    assert "no reference: there is no reference of FastGelu" in found.reference.reason
+    assert found.outputs[0].norms == found.reference
+    assert found.repeats == 2
+
+
+def test_the_selection_is_what_it_says() -> None:
+    assert (len(CONVOLUTIONS), len(PRODUCTS), len(RECURRENT)) == (15, 15, 8)
+    assert len({kernel.name for kernel in KERNELS}) == len(KERNELS)
+
+
+def test_work_is_counted_as_deepbench_counts_it(tmp_path: Path) -> None:
+    kernel = Product(35, 700, 2048)
+    found = operator_of(kernel).onnx
+    path = save(found, tmp_path)  # type: ignore[arg-type]
+    work = work_of(read_model(path))
+    assert work.flops == 2 * 35 * 700 * 2048
+    assert work.bytes == 4 * (35 * 2048 + 2048 * 700 + 35 * 700)
+    convolution = Convolution(1, 64, 54, 54, 64, 3, 3, 1, 1, 1, 1)
+    path = save(operator_of(convolution).onnx, tmp_path)  # type: ignore[arg-type]
+    graph = source_graph(read_model(path))
+    assert flops(graph, [0]) == 2 * 54 * 54 * 64 * 64 * 9
+
+
+def test_rates_leave_out_the_call_and_are_held_against_the_roofline() -> None:
+    estimate = Estimate(
+        "m", "executed", 3e-3, 2e-3, 4e-3, 3e-3, 1e-3, 0.0, 0.0, 1.0, (), Uncertainty()
+    )
+    peaks = Peaks(1e9, 1e8, (Level(1000, 1e9), Level(10**6, 1e8)))
+    found = latency_of(estimate, Work(10**6, 10**4), peaks)
+    assert found.flops_per_s == pytest.approx(5e8)
+    assert found.bytes_per_s == pytest.approx(5e6)
+    assert (found.peak_share, found.bound) == (pytest.approx(0.5), "compute")
+    assert latency_of(estimate, Work(None, 10**4), peaks).peak_share is None
+    assert latency_of(estimate, Work(10**6, 10**4), Peaks()).bound is None
