@@ -19,7 +19,7 @@ from bricks.cli.runtimes import (
     open_benches,
     runtime_facts,
 )
-from bricks.cli.systems import SystemName, target_called
+from bricks.cli.systems import target_called
 from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +35,16 @@ What = Annotated[
         autocompletion=completion.values(LISTS),
         show_default="deepbench",
         help="Lists (deepbench, zoo), operators of deepbench, ONNX files, or FILE.py:FUNCTION.",
+    ),
+]
+OfSystem = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        metavar="NAME",
+        autocompletion=completion.systems,
+        help="The known system whose measurements say which of the zoo's bricks cost most.",
+        show_default="this host, or a published system",
     ),
 ]
 Top = Annotated[
@@ -68,7 +78,7 @@ class OperatorOptions(ComparingRuntimes):
 def operators(
     options: OperatorOptions,
     top: Top = 100,
-    system: SystemName = None,
+    system: OfSystem = None,
     repeats: Repeats = 5,
     out: Out = None,
 ) -> None:

@@ -59,10 +59,8 @@ def compare_operators(
             order = [*benches[turn:], *benches[:turn]]
             found.append(_Comparison(runtimes, explainers, operator).over(order))
             done(found[-1])
-        facts = tuple(
-            RuntimeFacts(bench.target, explainers[Runtimes.name_of(bench)].peaks)
-            for bench in benches
-        )
+    # Peaks were measured with the first operator that a runtime ran, and not for their own sake.
+    facts = tuple(RuntimeFacts(bench.target, Explainer(bench).peaks) for bench in benches)
     return OperatorComparison(facts, tuple(found))
 
 
