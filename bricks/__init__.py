@@ -62,6 +62,15 @@ if TYPE_CHECKING:
     from bricks.store.store import Store
     from bricks.suite import Suite, read_suite, write_suite
     from bricks.system.target import Runtime, System, Target
+    from bricks.training.result import (
+        PredictedTime,
+        TrainingFailure,
+        TrainingPrediction,
+        TrainingResult,
+        TrainingRun,
+    )
+    from bricks.training.train import train
+    from bricks.training.validation import TrainingValidation, validate_training
 
 _ORIGIN = {
     "bricks.analysis.batch": ("coverage", "decompose_all"),
@@ -96,6 +105,11 @@ _ORIGIN = {
     "bricks.store.store": ("Store",),
     "bricks.suite": ("Suite", "read_suite", "write_suite"),
     "bricks.system.target": ("Runtime", "System", "Target"),
+    "bricks.training.result": (
+        "PredictedTime", "TrainingFailure", "TrainingPrediction", "TrainingResult", "TrainingRun",
+    ),
+    "bricks.training.train": ("train",),
+    "bricks.training.validation": ("TrainingValidation", "validate_training"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 
@@ -112,11 +126,13 @@ __all__ = [
     "Conditions", "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Difference",
     "Estimate", "Explanation", "Failure", "Gap", "IncompleteEstimate", "Measured", "Measurement",
     "MemoryPeaks", "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options",
-    "Part", "PeakMemory", "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime", "ShapeError",
-    "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary",
-    "System", "Target", "TargetDiff", "UnknownMemory", "UsageError", "WorkerError", "ZooCoverage",
-    "anything", "coverage", "decompose_all", "diff_targets", "explain", "not_two_of", "per_million",
-    "read_model", "read_suite", "risk", "similarity", "wide_interval", "write_suite",
+    "Part", "PeakMemory", "Peaks", "Place", "Plan", "PredictedTime", "Probed", "Rule", "Runtime",
+    "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError",
+    "Summary", "System", "Target", "TargetDiff", "TrainingFailure", "TrainingPrediction",
+    "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError",
+    "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets",
+    "explain", "not_two_of", "per_million", "read_model", "read_suite", "risk", "similarity",
+    "train", "validate_training", "wide_interval", "write_suite",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ backend. It must not know the store, plans, or how many samples are taken.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -219,6 +219,113 @@ class DoubleStep(Protocol):
 
         ``of`` names the tensor, ``analytic`` is automatic differentiation's, ``numeric`` the
         central difference. Raises :class:`~bricks.errors.BackendError` if there are none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedEpoch:
+    """One epoch of a training, as it was measured; times are in seconds.
+
+    ``losses``, ``step_s`` and ``loading_s`` have an entry for each step: its loss, the time of the
+    step, and that of taking its batch and copying it into the inputs and targets. ``begin_s`` is
+    the time of beginning to iterate the data and of noticing their end. ``accuracy``, from 0 to 1,
+    is that of the module at the end of the epoch, and ``evaluation_s`` the time of computing it.
+    """
+
+    losses: tuple[float, ...]
+    step_s: tuple[float, ...]
+    loading_s: tuple[float, ...]
+    begin_s: float
+    accuracy: float
+    evaluation_s: float
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> TrainedEpoch:
+        """The inverse of ``dataclasses.asdict``, after JSON."""
+        lists = {name: tuple(facts[name]) for name in ("losses", "step_s", "loading_s")}
+        return cls(**{**facts, **lists})
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Batches taken and copied without training: ``begin_s`` for each epoch that was begun.
+
+    ``batch_s`` is for each batch; see :class:`TrainedEpoch`. ``processes`` is the number of
+    processes that load beside the one that trains.
+    """
+
+    begin_s: tuple[float, ...]
+    batch_s: tuple[float, ...]
+    processes: int = 0
+
+
+class Training(Protocol):
+    """A program that is trained epoch by epoch, from one seed."""
+
+    identity: str  # a digest of the code, the optimiser's options and the initial parameters
+
+    @property
+    def history(self) -> Sequence[TrainedEpoch]:
+        """The epochs so far."""
+        ...
+
+    def epoch(self, on_step: Callable[[int], None]) -> TrainedEpoch:
+        """Train for one epoch, evaluate, and return what was measured.
+
+        ``on_step`` is called before each step, with its number.
+        """
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write everything that the next epoch depends on, and the history, or nothing at all."""
+        ...
+
+    def load(self, path: Path) -> None:
+        """Go back to where :meth:`save` was called."""
+        ...
+
+    def time_loading(self, batches: int, read_bytes: int) -> Loading:
+        """Take so many ``batches`` at least, in whole epochs, without training.
+
+        Before each, so much memory is read: caches are as cold then as after a step that holds it.
+        """
+        ...
+
+    def time_evaluation(self, repeats: int, read_bytes: int) -> Sequence[float]:
+        """Seconds of computing the accuracy, ``repeats`` times; memory is read before each."""
+        ...
+
+
+class Trainer(Protocol):
+    """An optional interface of a backend for recorded programs: it trains them, and checks them.
+
+    Programs are named as in :meth:`Recorder.record`. Each call makes a program anew.
+    """
+
+    def training(self, entry: str, folder: str, options: Mapping[str, Any], seed: int) -> Training:
+        """The program made with this seed, ready to be trained; raises where it cannot be."""
+        ...
+
+    def gradients(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int
+    ) -> Mapping[str, Any]:
+        """The gradients of the loss beside finite differences; see ``backends/torch/gradients``."""
+        ...
+
+    def trajectories(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, steps: int
+    ) -> Mapping[str, Any]:
+        """What the optimiser does in so many ``steps``; see ``backends/torch/trajectories``."""
+        ...
+
+    def item_orders(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, epochs: int
+    ) -> Mapping[str, Any]:
+        """The items of each epoch in the order in which the data yield them.
+
+        ``orders`` has a list of numbers for each epoch: equal numbers are equal items. ``data_set``
+        has the numbers of all items that there are, or is None where that cannot be told.
         """
         ...
 

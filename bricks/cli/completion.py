@@ -61,6 +61,12 @@ def _zoo(context: typer.Context) -> list[str]:
     return [entry.name for entry in (*entries(), *programs())]
 
 
+def _workloads(context: typer.Context) -> list[str]:
+    from bricks.zoo import trainings
+
+    return list(trainings())
+
+
 def _frameworks(context: typer.Context) -> list[str]:
     from bricks.zoo import entries
 
@@ -92,6 +98,7 @@ zoo_models = names(_zoo)
 zoo_frameworks = names(_frameworks)
 zoo_recipes = names(_recipes)
 systems = names(_systems)
+workloads = names(_workloads)
 
 
 def models(context: typer.Context, incomplete: str) -> list[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PANELS = {
     "Prepare": ("zoo", "backends", "decompose"),
     "Measure": ("measure", "probe"),
-    "Predict": ("predict", "compare", "advise"),
+    "Predict": ("predict", "compare", "train", "advise"),
     "Compare runtimes": ("operators", "networks"),
     "Look": ("explain", "report", "diff", "systems", "cache"),
     "Share": ("generate", "web", "worker"),

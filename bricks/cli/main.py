@@ -25,6 +25,7 @@ from bricks.cli.predict import predict
 from bricks.cli.probe import probe
 from bricks.cli.report import report
 from bricks.cli.systems import app as systems_app
+from bricks.cli.train import train
 from bricks.cli.typed import remember
 from bricks.cli.verbosity import Quiet, Verbose, usual
 from bricks.cli.web import web
@@ -48,6 +49,7 @@ for command in (decompose, generate, measure, probe, predict, explain, compare, 
 app.command()(advise)
 app.command()(operators)
 app.command()(networks)
+app.command()(train)
 app.command()(web)
 app.command()(worker)
 app.add_typer(systems_app, name="systems")

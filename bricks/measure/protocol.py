@@ -32,6 +32,14 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
              outputs?, gradients?                         reason, heat_map, variance_map}…],
                                                          repeats, distinct, max_variance,
                                                          parting, gradients?
+    begin_training  entry, folder, options, seed       → identity
+    load_training   path                               → epochs: [the answers of train…]
+    train    path                                      → losses, step_s, loading_s, begin_s,
+                                                         accuracy, evaluation_s
+    time_loading    batches, read_bytes                → begin_s, batch_s, processes
+    time_evaluation repeats, read_bytes                → evaluation_s: [seconds…]
+    check_training  what, entry, folder, options,      → what the check found, see
+                    seed, steps?, epochs?                backends.base.Trainer
 
 Models travel as base64 of their bytes, without weights. This module must not know how a request is
 answered.

@@ -266,3 +266,17 @@ def roofline() -> Spec:
         .encode(x="intensity:Q", y="gflops:Q", detail="level:N")
     )
     return _done(roof + dots, 280)
+
+
+def losses() -> Spec:
+    """The loss of each step, one curve for each seed."""
+    line = _rows().mark_line(strokeWidth=1.5, clip=True)
+    return _done(
+        line.encode(
+            x=alt.X("step:Q", title="step"),
+            y=alt.Y("loss:Q", title="loss", scale=alt.Scale(type="symlog")),
+            color=alt.Color("seed:N", title=None, sort=None, scale=alt.Scale(range=_HUES)),
+            tooltip=_tips(("seed:N", "seed"), ("step:Q", "step"), ("loss:Q", "loss")),
+        ),
+        360,
+    )

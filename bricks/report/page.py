@@ -84,16 +84,21 @@ def render(
 
 def template(name: str) -> jinja2.Template:
     """The template of a page: what stands in it is escaped, and nothing may be missing."""
+    return environment().get_template(name)
+
+
+def environment() -> jinja2.Environment:
+    """The templates beside this module, and what they may call."""
     import jinja2
 
-    environment = jinja2.Environment(
+    found = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    found.filters |= {
         "seconds": seconds,
         "size": size,
         "percent": percent,
@@ -101,7 +106,7 @@ def template(name: str) -> jinja2.Template:
         "giga": _giga,
         "millions": _millions,
     }
-    return environment.get_template(name)
+    return found
 
 
 def style() -> str:

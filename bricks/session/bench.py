@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -525,6 +525,16 @@ class Bench:
         with turn, self._campaigns.memory_for([job]):
             self._progress(f"profiling {model.name}", 0.0)
             return self._graphs.profile(job)
+
+    @contextmanager
+    def worker(self, *, timing: bool = False) -> Iterator[Supervisor]:
+        """A fresh worker of this bench's runtime; ``timing``: while nobody else times here."""
+        on_wait = partial(self._progress, WAITING, 0.0)
+        alone = timing and self._conditions.exclusive
+        self._supervisor.reset()  # its threads and memory would be in the way
+        with timing_lock(on_wait) if alone else nullcontext():
+            with Supervisor(self._settings) as worker:
+                yield worker
 
     def merge(self, results: Path) -> Merged:
         """Import a file that another cache exported: all of it, or nothing.

@@ -15,8 +15,9 @@ from bricks.zoo.catalogue import (
     put,
     zoo_folder,
 )
+from bricks.zoo.trainings import find_training, trainings
 
 __all__ = [
-    "PROGRAMS", "ZooEntry", "entries", "entry", "find", "is_entry", "programs", "put",
-    "zoo_folder",
+    "PROGRAMS", "ZooEntry", "entries", "entry", "find", "find_training", "is_entry", "programs",
+    "put", "trainings", "zoo_folder",
 ]  # fmt: skip

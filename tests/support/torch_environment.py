@@ -18,3 +18,11 @@ def python() -> Path:
 def program(name: str) -> str:
     """The program called ``name`` of the tests, as a command takes it."""
     return f"{PROGRAMS}:{name}"
+
+
+TRAINING_PROGRAMS = PROGRAMS.with_name("training_programs.py")
+
+
+def workload(name: str) -> str:
+    """The workload called ``name`` that can be trained, as a command takes it."""
+    return f"{TRAINING_PROGRAMS}:{name}"

@@ -15,7 +15,7 @@ LAYERS = (
     {"store", "predict"},
     {"measure", "estimate"},
     {"session"},
-    {"analysis"},
+    {"analysis", "training"},
     {"operators"},
     {"report", "fleet"},
     {"web"},

@@ -23,11 +23,15 @@ from bricks.backends.base import Executed, Placement
 from bricks.backends.torch.companions import Companion, is_companion
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import Program, program, users_errors
+from bricks.backends.torch.gradients import gradients
+from bricks.backends.torch.item_orders import item_orders
 from bricks.backends.torch.probe import PhaseProbe, TinySteps, probed
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots, empty
 from bricks.backends.torch.stepping import RealStep
+from bricks.backends.torch.training import ProgramTraining, made_with, refuse_untrainable
+from bricks.backends.torch.trajectories import trajectories
 from bricks.backends.torch.values import bounds_of, fill, fill_rising, rising_bounds_of
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
@@ -80,6 +84,9 @@ class TorchBackend:
 
     def _made(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
         torch.manual_seed(self._seed)
+        return self._called(entry, folder, options)
+
+    def _called(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
         found = program(entry, folder, options)
         if not self._compiled:
             return found
@@ -115,6 +122,37 @@ class TorchBackend:
     ) -> StandaloneProgram:
         """The user's program; it has no files."""
         return StandaloneProgram(lambda: self._program_of(proto))
+
+    def training(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int
+    ) -> ProgramTraining:
+        """A training of the user's program; see :mod:`bricks.backends.torch.training`."""
+        where = folder or str(zoo_folder())
+        return ProgramTraining(lambda: self._called(entry, where, options), where, seed)
+
+    def gradients(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int
+    ) -> Mapping[str, Any]:
+        """The program's gradients; see :func:`bricks.backends.torch.gradients.gradients`."""
+        return gradients(self._trainable(entry, folder, options, seed), seed)
+
+    def trajectories(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, steps: int
+    ) -> Mapping[str, Any]:
+        """The way of its optimiser; see :mod:`bricks.backends.torch.trajectories`."""
+        return trajectories(self._trainable(entry, folder, options, seed), steps)
+
+    def item_orders(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, epochs: int
+    ) -> Mapping[str, Any]:
+        """The order of its data's items; see :mod:`bricks.backends.torch.item_orders`."""
+        return item_orders(self._trainable(entry, folder, options, seed), epochs)
+
+    def _trainable(self, entry: str, folder: str, options: Mapping[str, Any], seed: int) -> Program:
+        where = folder or str(zoo_folder())
+        found = made_with(lambda: program(entry, where, options), seed)
+        refuse_untrainable(found)
+        return found
 
     def _program_of(self, proto: onnx.ModelProto) -> Program:
         """The user's program that was recorded as ``proto``."""

@@ -3,8 +3,9 @@
 ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``. The function gets ``batch=N`` if the user asks
 for a batch size, and returns a dict: ``module`` (``torch.nn.Module``), ``inputs`` (a tuple of
 tensors), and for a training step ``loss`` (outputs to a scalar tensor) and ``optimizer``
-(``torch.optim.Optimizer``). Only here does code of the user run. Must not know how a step is
-recorded or timed.
+(``torch.optim.Optimizer``). To be trained until an accuracy it also gives ``data`` (an iterable of
+batches), ``targets`` (the tensors that the loss reads) and ``accuracy`` (a function). Only here
+does code of the user run. Must not know how a step is recorded or timed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +28,7 @@ import torch
 from bricks.errors import BackendError, first_line
 from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING
 
-_KEYS = {"module", "inputs", "loss", "optimizer"}
+_KEYS = {"module", "inputs", "loss", "optimizer", "data", "targets", "accuracy"}
 
 
 def _unmarked(phase: str) -> None:
@@ -38,7 +39,9 @@ def _unmarked(phase: str) -> None:
 class Program:
     """What the function returned, checked; ``entry`` names it in messages.
 
-    ``compiled`` is called in place of the module, if it is there.
+    ``compiled`` is called in place of the module, if it is there. ``data`` yields the batches of
+    one epoch each time it is iterated: the tensors of ``inputs``, then those of ``targets``, which
+    the loss reads. ``accuracy`` is that of the module on held-out data, from 0 to 1.
     """
 
     entry: str
@@ -47,6 +50,9 @@ class Program:
     loss: Callable[[Any], torch.Tensor] | None = None
     optimizer: torch.optim.Optimizer | None = None
     compiled: Callable[..., Any] | None = None
+    data: Iterable[Any] | None = None
+    targets: tuple[torch.Tensor, ...] = ()
+    accuracy: Callable[[], Any] | None = None
 
     @property
     def kind(self) -> str:
@@ -159,16 +165,14 @@ def _checked(entry: str, made: Any) -> Program:
     strange = sorted(map(str, made.keys() - _KEYS))
     if strange:
         raise BackendError(
-            f"{entry} returned a dict with {strange[0]!r}: give module, inputs, loss and optimizer"
+            f"{entry} returned a dict with {strange[0]!r}: give module, inputs, loss and optimizer,"
+            " and to train it data, targets and accuracy"
         )
     module, inputs = made.get("module"), made.get("inputs")
     loss, optimizer = made.get("loss"), made.get("optimizer")
     if not isinstance(module, torch.nn.Module):
         raise BackendError(f"{entry}: its module is {_told(module)}: give a torch.nn.Module")
-    if isinstance(inputs, list):
-        inputs = tuple(inputs)
-    if not isinstance(inputs, tuple) or not all(isinstance(i, torch.Tensor) for i in inputs):
-        raise BackendError(f"{entry}: its inputs are {_told(inputs)}: give a tuple of tensors")
+    inputs = _tensors(entry, "inputs", inputs)
     if (loss is None) != (optimizer is None):
         missing = "loss" if loss is None else "optimizer"
         raise BackendError(
@@ -182,7 +186,46 @@ def _checked(entry: str, made: Any) -> Program:
         _refuse_elsewhere(entry, f"its {name}", tensor)
     for number, tensor in enumerate(inputs):
         _refuse_elsewhere(entry, f"input {number}", tensor)
-    return Program(entry, module, inputs, loss, optimizer)
+    found = Program(entry, module, inputs, loss, optimizer)
+    return _with_data(found, made.get("data"), made.get("targets", ()), made.get("accuracy"))
+
+
+def _with_data(program: Program, data: Any, targets: Any, accuracy: Any) -> Program:
+    """``program`` with what it is trained on, checked."""
+    entry = program.entry
+    if data is not None and not isinstance(data, Iterable):
+        raise BackendError(f"{entry}: its data are {_told(data)}: give an iterable of batches")
+    if isinstance(data, Iterator):
+        raise BackendError(
+            f"{entry}: its data are {_told(data)}, which ends with the first epoch: give an"
+            " iterable that begins anew, such as torch.utils.data.DataLoader"
+        )
+    if accuracy is not None and not callable(accuracy):
+        raise BackendError(
+            f"{entry}: its accuracy is {_told(accuracy)}: give a function without arguments"
+        )
+    targets = _tensors(entry, "targets", targets)
+    for number, tensor in enumerate(targets):
+        _refuse_elsewhere(entry, f"target {number}", tensor)
+    return replace(program, data=data, targets=targets, accuracy=accuracy)
+
+
+def _tensors(entry: str, what: str, given: Any) -> tuple[torch.Tensor, ...]:
+    if isinstance(given, list):
+        given = tuple(given)
+    if not isinstance(given, tuple) or not all(isinstance(i, torch.Tensor) for i in given):
+        raise BackendError(f"{entry}: its {what} are {_told(given)}: give a tuple of tensors")
+    return given
+
+
+def source_file(entry: str, folder: str) -> Path | None:
+    """The source file of the module that ``entry`` names; None where Python knows of none."""
+    where = entry.rpartition(":")[0]
+    if where.endswith(".py"):
+        return Path(folder, where)
+    module = sys.modules.get(where)
+    origin = None if module is None else getattr(module, "__file__", None)
+    return None if origin is None else Path(origin)
 
 
 def _refuse_elsewhere(entry: str, what: str, tensor: torch.Tensor) -> None:

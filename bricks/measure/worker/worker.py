@@ -54,6 +54,7 @@ from bricks.measure.worker.reference import Reference, write_reference
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.sibling import SiblingWatch
+from bricks.measure.worker.training import TrainingRequests
 from bricks.measure.worker.verify import source_of, verify_model, verify_program
 from bricks.measure.worker.warmth import Warmth
 from bricks.system import Waiting, logical_cpus
@@ -92,12 +93,15 @@ class Worker:
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # ids and places whose nodes run along streams
         self._warmth = Warmth()
+        self._training = TrainingRequests(lambda: self.backend, say)
         self._seed = 0
         self._timing = True
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what ``request`` asks; the answer's content."""
-        operation = getattr(self, "_do_" + str(request.pop("op", "")), None)
+        name = str(request.pop("op", ""))
+        operation = getattr(self, f"_do_{name}", None)
+        operation = operation or getattr(self._training, f"do_{name}", None)
         if operation is None:
             raise WorkerError("the worker does not know this operation")
         result: dict[str, Any] = operation(**request)

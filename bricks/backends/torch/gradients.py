@@ -1,0 +1,143 @@
+"""Gradients of a program's loss, beside central finite differences, parameter by parameter.
+
+All of it in float64, on one batch of the data. Along a direction v, the derivative by automatic
+differentiation is the product of gradient and v, and that by differences is (L(p + hv) - L(p - hv))
+/ 2h. Directions are the gradient itself, which shows a wrong factor best, and random ones, which
+show errors elsewhere. Generators of random numbers are seeded anew before each loss, so that
+dropout leaves out the same values. Must not know which deviation is too large.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from bricks.backends.torch.entry import Program, users_errors
+from bricks.backends.torch.training import copy_batch
+from bricks.errors import BackendError
+
+Facts = dict[str, Any]
+
+# Random directions for each parameter, beside the gradient.
+RANDOM_DIRECTIONS = 2
+
+# Of a parameter's root mean square: the cube root of float64's precision, where the error of
+# truncation (h²) and that of rounding (precision / h) are about equal.
+_STEP = 6e-6
+# The size that counts for a parameter that is zero, as biases are at first.
+_MIN_SIZE = 1e-2
+
+# Losses are sums of many terms: so many roundings may be wrong in one of them.
+_ROUNDINGS = 100
+
+
+def gradients(program: Program, seed: int) -> Facts:
+    """The deviation of each parameter's gradient from finite differences.
+
+    ``reason`` says why nothing was compared, or is None. ``parameters`` has for each one its
+    ``name``, the largest ``deviation`` over all directions, relative to the derivative (to its
+    usual size along a random direction, if that is larger), and ``resolution``, the deviation that
+    rounding alone may cause: a smaller one says nothing. Both are None where no gradient is
+    computed, or it is zero and so are the differences.
+    """
+    _to_float64(program)
+    if program.data is not None:
+        with users_errors(program.entry):
+            batch = next(iter(program.data), None)
+        if batch is None:
+            raise BackendError(f"{program.entry}: its data yield no batch")
+        places = (*program.inputs, *program.targets)
+        copy_batch(program, [_as_float64(each) for each in batch], 1, places)
+    loss = _loss(program, seed)
+    if loss.dtype != torch.float64:
+        reason = f"its loss is computed in {loss.dtype}, which is too coarse"
+        return {"reason": reason, "parameters": []}
+    with users_errors(program.entry):
+        loss.backward()
+    base = float(loss)
+    with torch.no_grad():
+        if float(_loss(program, seed)) != base:
+            reason = "two losses of the same batch and seed differ"
+            return {"reason": reason, "parameters": []}
+        found = [
+            _compared(program, name, parameter, base, seed)
+            for name, parameter in program.module.named_parameters()
+            if parameter.requires_grad
+        ]
+    return {"reason": None, "parameters": found}
+
+
+def _compared(
+    program: Program, name: str, parameter: torch.nn.Parameter, base: float, seed: int
+) -> Facts:
+    gradient = parameter.grad
+    if gradient is None:
+        gradient = torch.zeros_like(parameter)
+    size = max(float(parameter.square().mean().sqrt()), _MIN_SIZE)
+    # Along a random direction of unit root mean square, the derivative is usually so large.
+    usual = float(gradient.norm())
+    h = _STEP * size
+    noise = _ROUNDINGS * torch.finfo(torch.float64).eps * max(abs(base), 1e-300) / h
+    deviations, resolutions = [], []
+    for direction in _directions(gradient, seed):
+        exact = float((gradient * direction).sum())
+        differences = _slope(program, parameter, direction, h, seed)
+        whole = max(abs(exact), abs(differences), usual)
+        if whole > noise:
+            deviations.append(abs(exact - differences) / whole)
+            resolutions.append(noise / whole)
+    return {
+        "name": name,
+        "deviation": max(deviations, default=None),
+        "resolution": max(resolutions, default=None),
+    }
+
+
+def _directions(gradient: torch.Tensor, seed: int) -> Iterator[torch.Tensor]:
+    """Of unit root mean square: the gradient's own direction, and random ones."""
+    size = float(gradient.square().mean().sqrt())
+    if size > 0:
+        yield gradient / size
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(RANDOM_DIRECTIONS):
+        yield torch.randn(gradient.shape, generator=generator, dtype=torch.float64)
+
+
+def _slope(
+    program: Program, parameter: torch.nn.Parameter, direction: torch.Tensor, h: float, seed: int
+) -> float:
+    kept = parameter.detach().clone()
+    parameter.add_(direction, alpha=h)
+    above = float(_loss(program, seed))
+    parameter.copy_(kept).add_(direction, alpha=-h)
+    below = float(_loss(program, seed))
+    parameter.copy_(kept)
+    return (above - below) / (2 * h)
+
+
+def _loss(program: Program, seed: int) -> torch.Tensor:
+    torch.manual_seed(seed)
+    np.random.seed(seed % (1 << 32))
+    random.seed(seed)
+    assert program.loss is not None, "only a training step has a loss"
+    with users_errors(program.entry):
+        loss = program.loss(program.module(*program.inputs))
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise BackendError(f"{program.entry}: its loss is no scalar tensor")
+    return loss
+
+
+def _to_float64(program: Program) -> None:
+    """Everything in float64 from here on, in place: the loss may refer to it."""
+    program.module.double()
+    for tensor in (*program.inputs, *program.targets):
+        tensor.data = _as_float64(tensor.data)
+
+
+def _as_float64(tensor: Any) -> Any:
+    floating = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
+    return tensor.double() if floating else tensor

@@ -1,0 +1,98 @@
+"""The trajectory of a program's optimiser on functions whose gradients are known by formula.
+
+The optimiser is made anew, of the same class and with the same options, for a parameter of float64.
+Must not know what the trajectory should be: the parent compares it with the definition.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from bricks.backends.objectives import OBJECTIVES, START, scale_for, value
+from bricks.backends.torch.entry import Program, users_errors
+from bricks.errors import BackendError
+
+Facts = dict[str, Any]
+
+# Of a group, all else is options.
+_PARAMETERS = ("params", "param_names")
+
+
+def trajectories(program: Program, steps: int) -> Facts:
+    """Points of each function after each of ``steps``, for each group of other options.
+
+    ``optimizer`` is the name of the class, ``bases`` the names of the classes of ``torch.optim``
+    that it is derived from, the nearest first. Each of ``trajectories`` has its ``options``,
+    ``objective``, ``scale``, and ``points`` of shape (steps, 8).
+    """
+    optimizer = program.optimizer
+    assert optimizer is not None, "only a training step has an optimiser"
+    found: list[Facts] = []
+    seen: list[Facts] = []
+    for group in optimizer.param_groups:
+        told = plain_options(group)
+        if told in seen:
+            continue
+        seen.append(told)
+        scale = scale_for(float(told.get("lr", 0.0)))
+        for objective in OBJECTIVES:
+            with users_errors(program.entry):
+                points = _points(optimizer, group, objective, scale, steps)
+            found.append(
+                {"options": told, "objective": objective, "scale": scale, "points": points}
+            )
+    kind = type(optimizer)
+    return {
+        "optimizer": kind.__name__,
+        "bases": [c.__name__ for c in kind.__mro__ if c.__module__.startswith("torch.optim.")],
+        "trajectories": found,
+    }
+
+
+def _points(
+    like: torch.optim.Optimizer, group: Facts, objective: str, scale: float, steps: int
+) -> list[list[float]]:
+    x = torch.tensor(START, dtype=torch.float64, requires_grad=True)
+    options = {name: held for name, held in group.items() if name not in _PARAMETERS}
+    optimizer = _made_anew(like, {**options, "params": [x]})
+    points = []
+    for _ in range(steps):
+        optimizer.zero_grad(set_to_none=True)
+        with torch.enable_grad():
+            value(objective, x, scale).backward()
+        optimizer.step()
+        points.append(x.detach().tolist())
+    return points
+
+
+def _made_anew(like: torch.optim.Optimizer, group: Facts) -> torch.optim.Optimizer:
+    """An optimiser of the same class with one group of parameters."""
+    kind: Any = type(like)
+    taken = inspect.signature(kind.__init__).parameters
+    defaults = {name: held for name, held in like.defaults.items() if name in taken}
+    try:
+        made: torch.optim.Optimizer = kind([group], **defaults)
+    except TypeError as exc:
+        raise BackendError(
+            f"its optimizer {kind.__name__} cannot be made from its options alone ({exc}): let its"
+            " arguments have the names of its defaults"
+        ) from exc
+    return made
+
+
+def plain_options(group: Mapping[str, Any]) -> Facts:
+    """The options of a group of parameters that are numbers, texts, None, or tuples of these."""
+    found: Facts = {}
+    for name, held in group.items():
+        if name in _PARAMETERS:
+            continue
+        if isinstance(held, torch.Tensor) and held.numel() == 1:
+            held = held.item()
+        parts = held if isinstance(held, tuple | list) else [held]
+        if all(each is None or isinstance(each, bool | int | float | str) for each in parts):
+            found[name] = list(parts) if isinstance(held, tuple | list) else held
+    return found

@@ -1,0 +1,69 @@
+"""The loss curves of a training as one self-contained HTML file; see :mod:`bricks.report.page`.
+
+Must not compute what it shows, except means of neighbouring losses where there are too many.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bricks.errors import printable
+from bricks.report.page import environment, in_script, library, style
+from bricks.report.tables import number, seconds
+from bricks.training.result import TrainingFailure, TrainingResult
+
+# Points of a curve: more than a screen has columns would only enlarge the page.
+_MAX_POINTS = 500
+
+
+def training_page(result: TrainingResult, *, version: str, made: str) -> str:
+    """The page; ``version`` is that of this package, ``made`` the time of its creation."""
+    from bricks.report.charts import losses
+
+    target = result.target
+    window = max((-(-run.steps // _MAX_POINTS) for run in result.runs), default=1)
+    rows = [row for run in result.runs for row in _curve(run.seed, run.losses, window)]
+    page: str = environment().get_template("training.html.jinja").render(
+        title=printable(result.workload),
+        until=result.until,
+        where=printable(
+            f"{target.system.name}, {target.runtime.backend} {target.runtime.version},"
+            f" threads: {target.runtime.threads}"
+        ),
+        runs=[
+            {
+                "seed": run.seed,
+                "steps": run.steps,
+                "epochs": len(run.epochs),
+                "accuracy": number(run.accuracy, 3),
+                "measured": seconds(run.measured_s),
+                "predicted": seconds(run.predicted.estimate_s if run.predicted else None),
+                "interval": "–" if run.predicted is None else
+                f"{seconds(run.predicted.low_s)} … {seconds(run.predicted.high_s)}",
+                "ratio": number(run.ratio, 3),
+            }
+            for run in result.runs
+        ],
+        failures=[f.error for f in result.trainings if isinstance(f, TrainingFailure)],
+        window=window,
+        version=version,
+        made=made,
+        data=in_script({"rows": rows}),
+        spec=in_script(losses()),
+        library=library(),
+        style=style(),
+    )  # fmt: skip
+    return page
+
+
+def _curve(seed: int, losses: tuple[float, ...], window: int) -> list[dict[str, Any]]:
+    """Mean losses of each ``window`` steps, with the last of these steps."""
+    return [
+        {
+            "seed": f"seed {seed}",
+            "step": min(start + window, len(losses)),
+            "loss": float(f"{sum(part) / len(part):.4g}"),
+        }
+        for start in range(0, len(losses), window)
+        for part in [losses[start : start + window]]
+    ]

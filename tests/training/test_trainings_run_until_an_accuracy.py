@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch_environment
+from torch_environment import workload
+
+from bricks import Bench, BricksError, TrainingFailure, UsageError, train
+from bricks.measure.conditions import Conditions
+from bricks.measure.rounds import StopRule
+from bricks.training.result import PredictedTime, epoch_s
+from bricks.zoo import trainings
+
+# Nothing here depends on how long anything takes, so nobody need be waited for.
+RULE = StopRule(precision=0.5, min_rounds=2, max_rounds=3)
+QUICK = Conditions(rule=RULE, exclusive=False)
+# An accuracy that is not reached, so that the number of epochs is known.
+NEVER = 1.0
+STEPS = 8  # of an epoch
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch_environment.python()
+    return tmp_path_factory.mktemp("training") / "cache"
+
+
+@pytest.fixture(scope="module")
+def bench(cache: Path) -> Iterator[Bench]:
+    with Bench(cache, runtime="torch", threads=1, conditions=QUICK) as opened:
+        yield opened
+
+
+def losses(bench: Bench, folder: Path, name: str, epochs: int, seed: int = 0) -> list[float]:
+    result = train(
+        bench, workload(name), until=NEVER, seeds=[seed], max_epochs=epochs, folder=folder
+    )
+    (run,) = result.runs
+    return list(run.losses)
+
+
+def test_predicted_and_measured_times_stand_beside_each_other(bench: Bench, tmp_path: Path) -> None:
+    result = train(bench, workload("good"), until=0.8, seeds=[0, 1], max_epochs=20, folder=tmp_path)
+    assert len(result.reached) == 2
+    fewest, _, most = result.steps or (0, 0, 0)
+    assert 0 < fewest <= most
+    for run in result.runs:
+        assert run.accuracy >= 0.8
+        assert all(epoch.accuracy < 0.8 for epoch in run.epochs[:-1])
+        assert run.steps == STEPS * len(run.epochs)
+        assert run.measured_s == pytest.approx(sum(map(epoch_s, run.epochs)))
+        parts = result.prediction
+        assert run.predicted is not None
+        assert parts.step is not None
+        assert run.predicted.low_s <= run.predicted.estimate_s <= run.predicted.high_s
+        assert run.predicted.estimate_s == pytest.approx(
+            run.steps * (parts.step.estimate_s + parts.loading.estimate_s)
+            + len(run.epochs) * (parts.begin.estimate_s + parts.evaluation.estimate_s)
+        )
+        assert run.ratio is not None
+
+
+def test_seeds_decide_the_course_of_a_training(bench: Bench, tmp_path: Path) -> None:
+    first = losses(bench, tmp_path / "a", "good", 2)
+    assert first == losses(bench, tmp_path / "b", "good", 2)
+    assert first != losses(bench, tmp_path / "a", "good", 2, seed=1)
+
+
+@pytest.mark.parametrize("name", ["good", "with_own_generator"])
+def test_an_interrupted_training_goes_on_as_if_it_had_not_been(
+    name: str, cache: Path, bench: Bench, tmp_path: Path
+) -> None:
+    whole = losses(bench, tmp_path / "whole", name, 4)
+
+    def interrupt(what: str, share: float) -> None:
+        if what.endswith("epoch 3"):
+            raise Interrupted
+
+    with Bench(
+        cache, runtime="torch", threads=1, conditions=QUICK, progress=interrupt
+    ) as interrupted:
+        with pytest.raises(Interrupted):
+            losses(interrupted, tmp_path / "parts", name, 4)
+    result = train(bench, workload(name), until=NEVER, max_epochs=4, folder=tmp_path / "parts")
+    (run,) = result.runs
+    assert run.new_epochs == 2
+    assert list(run.losses) == whole
+
+
+def test_an_epoch_that_was_interrupted_is_trained_again_from_its_checkpoint(
+    bench: Bench, tmp_path: Path
+) -> None:
+    whole = losses(bench, tmp_path / "whole", "good", 3)
+    losses(bench, tmp_path / "parts", "good", 2)
+    (facts,) = (tmp_path / "parts").rglob("seed-0-*.json")
+    facts.unlink()  # as if the process ended after the checkpoint and before this file
+    assert losses(bench, tmp_path / "parts", "good", 3) == whole
+    assert len(json.loads(facts.read_text(encoding="utf-8"))["epochs"]) == 3
+
+
+def test_what_is_kept_is_not_trained_again(bench: Bench, tmp_path: Path) -> None:
+    first = losses(bench, tmp_path, "good", 3)
+    for epochs in (3, 2):  # a goal that is met earlier needs a part of it
+        result = train(bench, workload("good"), until=NEVER, max_epochs=epochs, folder=tmp_path)
+        (run,) = result.runs
+        assert run.new_epochs == 0
+        assert list(run.losses) == first[: STEPS * epochs]
+    again = train(bench, workload("good"), until=NEVER, max_epochs=1, folder=tmp_path, again=True)
+    assert again.runs[0].new_epochs == 1
+
+
+def test_another_learning_rate_is_another_training(bench: Bench, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    text = Path(torch_environment.TRAINING_PROGRAMS).read_text(encoding="utf-8")
+    for rate in ("0.05", "0.02"):
+        program.write_text(text.replace("SGD(p, 0.05,", f"SGD(p, {rate},"), encoding="utf-8")
+        result = train(
+            bench, f"{program}:good", until=NEVER, max_epochs=1, folder=tmp_path / "kept"
+        )
+        assert result.runs[0].new_epochs == 1
+
+
+def test_a_damaged_checkpoint_is_named(bench: Bench, tmp_path: Path) -> None:
+    losses(bench, tmp_path, "good", 1)
+    (checkpoint,) = tmp_path.rglob("*.pt")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    result = train(bench, workload("good"), until=NEVER, max_epochs=2, folder=tmp_path)
+    (failure,) = result.trainings
+    assert isinstance(failure, TrainingFailure)
+    assert f"the checkpoint {checkpoint} cannot be read" in failure.error
+    assert "\n" not in failure.error
+
+
+def test_a_loss_that_is_no_number_ends_one_seed_and_names_the_step(
+    bench: Bench, tmp_path: Path
+) -> None:
+    result = train(
+        bench, workload("diverging"), until=0.9, seeds=[0, 1], max_epochs=3, folder=tmp_path
+    )
+    assert result.runs == ()
+    assert result.steps is None
+    for failure in result.trainings:
+        assert isinstance(failure, TrainingFailure)
+        assert "lower the learning rate" in failure.error
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("without_data", "cannot be trained: it gives no data and no accuracy"),
+        ("without_accuracy", "cannot be trained: it gives no accuracy"),
+        ("inference", "it gives no loss and no optimizer and no data and no accuracy"),
+        ("data_of_type_int", "its data are of type int: give an iterable of batches"),
+        ("one_epoch_alone", "which ends with the first epoch: give an iterable that begins anew"),
+        ("targets_of_type_int", "its targets are of type int: give a tuple of tensors"),
+        ("accuracy_is_a_number", "its accuracy is of type float: give a function without"),
+        ("seeds_itself", "seeds PyTorch itself, so that every --seeds would be the same"),
+        ("no_batch", "its data yield no batch in epoch 1"),
+        ("accuracy_above_one", "its accuracy is 93: return a number from 0 to 1"),
+        ("last_batch_shorter", "has (50, 8) of torch.float32 for input 0, which is (16, 8)"),
+        ("batches_without_targets", "is of 1 parts: yield tuples of 2 tensors"),
+        ("data_raise", "raised OSError: the disk is gone (training_programs.py, line "),
+    ],
+)
+def test_a_program_that_cannot_be_trained_is_told_in_one_line(
+    name: str, told: str, bench: Bench, tmp_path: Path
+) -> None:
+    with pytest.raises(BricksError) as caught:
+        train(bench, workload(name), until=0.9, max_epochs=1, folder=tmp_path)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"until": 0.0}, "an accuracy of 0 cannot be reached"),
+        ({"until": 95}, "an accuracy of 95 cannot be reached"),
+        ({"seeds": []}, "seeds must be different"),
+        ({"seeds": [1, 1]}, "seeds must be different"),
+        ({"max_epochs": 0}, "0 epochs are no training"),
+    ],
+)
+def test_a_goal_that_makes_no_sense_is_refused(
+    wrong: dict[str, object], told: str, bench: Bench, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        train(bench, workload("good"), folder=tmp_path, **{"until": 0.9, **wrong})  # type: ignore[arg-type]
+
+
+def test_recording_ignores_what_only_training_needs(bench: Bench) -> None:
+    assert bench.read(workload("good")).inputs
+
+
+def test_the_zoo_has_workloads_to_train(bench: Bench, tmp_path: Path) -> None:
+    assert len(trainings()) >= 6
+    with pytest.raises(BricksError, match="did you mean digits_cnn"):
+        train(bench, "digits_cn", until=0.9, folder=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", trainings())
+def test_workloads_of_the_zoo_learn(name: str, bench: Bench, tmp_path: Path) -> None:
+    result = train(bench, name, until=0.95, max_epochs=40, folder=tmp_path)
+    assert len(result.reached) == 1
+    (run,) = result.runs
+    assert run.predicted is not None
+
+
+def test_independent_errors_add_as_squares() -> None:
+    three, four = PredictedTime(10, 7, 13), PredictedTime(10, 6, 14)
+    assert three.plus(four) == PredictedTime(20, 15, 25)
+    assert three.times(2) == PredictedTime(20, 14, 26)
