@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,9 @@ from bricks.cli.options import (
 )
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.runtimes import ComparingRuntimes, Repeats, open_benches, runtime_facts
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
 
 Tolerance = Annotated[
     float | None,
@@ -52,12 +56,7 @@ def networks(options: NetworkOptions, repeats: Repeats = 3, tolerance: Tolerance
     """
     from bricks.operators.networks import compare_networks
 
-    read = read_all(
-        CommonOptions(
-            models=options.models, batch=options.batch, shape=options.shape, value=options.value,
-            seed=options.seed, threads=options.threads,
-        )
-    )  # fmt: skip
+    read = [model for word in options.models for model in _read(options, word)]
     errors = [model.error for model in read if isinstance(model, Unread)]
     models = [model for model in read if not isinstance(model, Unread)]
     with open_benches(options) as opened:
@@ -78,3 +77,13 @@ def networks(options: NetworkOptions, repeats: Repeats = 3, tolerance: Tolerance
 
         show(network_table(found), *network_lines(found))
     finish(errors)
+
+
+def _read(options: NetworkOptions, word: str) -> Sequence[Model | Unread]:
+    """The models that a word names; each by itself, since programs are recorded with PyTorch."""
+    return read_all(
+        CommonOptions(
+            models=[word], batch=options.batch, shape=options.shape, value=options.value,
+            seed=options.seed, threads=options.threads,
+        )
+    )  # fmt: skip

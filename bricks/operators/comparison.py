@@ -94,7 +94,7 @@ class _Comparison:
         except FAILURES as error:
             self._model = reason_of(error, self._operator.name)
             return
-        self._work = work_of(self._model, known_flops=self._operator.flops)
+        self._work = self._operator.work or work_of(self._model)
 
     def _run(self, bench: Bench) -> OperatorRun:
         name, operator = Runtimes.name_of(bench), self._operator
@@ -162,7 +162,7 @@ def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> Latency:
     )
 
 
-def work_of(model: Model, *, known_flops: int | None = None) -> Work:
+def work_of(model: Model) -> Work:
     """The work of ``model`` as it is written, whatever a runtime makes of it.
 
     Bytes are those of inputs, weights and outputs, each once.
@@ -171,9 +171,8 @@ def work_of(model: Model, *, known_flops: int | None = None) -> Work:
     try:
         graph = graph_of(proto) if is_program(proto) else source_graph(model)
     except ModelError:  # a shape is open, or an operator's is not known
-        return Work(known_flops, None)
-    counted = flops(graph, range(len(graph.nodes))) if known_flops is None else known_flops
-    return Work(counted, _bytes(graph))
+        return _UNKNOWN
+    return Work(flops(graph, range(len(graph.nodes))), _bytes(graph))
 
 
 def _bytes(graph: Graph) -> int | None:

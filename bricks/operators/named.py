@@ -14,10 +14,11 @@ import numpy as np
 from bricks.decompose.plan import Brick
 from bricks.errors import ModelError, UsageError, suggestion
 from bricks.graph.payload import numpy_dtype
-from bricks.graph.tensor import TensorType
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import parse_model
 from bricks.operators.deepbench import KERNELS, deepbench, operator_of
 from bricks.operators.operator import Operator, ProgramForm
+from bricks.operators.results import Work
 from bricks.samples.measurement import Measurement
 from bricks.store import Reading
 from bricks.system import Target
@@ -101,8 +102,15 @@ def _of_brick(brick: Brick, target: Target) -> Operator:
         f"brick {brick.key} of the zoo, by its latency on {target.system.name}",
         onnx=parse_model(brick.model),
         values={name: _array(brick.inputs[name], held) for name, held in brick.examples.items()},
-        flops=brick.flops,
+        work=Work(brick.flops, _bytes(brick)),
     )
+
+
+def _bytes(brick: Brick) -> int | None:
+    types = [*brick.inputs.values(), *brick.weights.values(), *brick.outputs.values()]
+    if not all(isinstance(each, TensorType) and each.dtype in ELEMENT_BITS for each in types):
+        return None
+    return sum(each.size_bytes for each in types)
 
 
 def _array(type_: object, held: Sequence[float]) -> np.ndarray:

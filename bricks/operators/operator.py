@@ -12,6 +12,8 @@ from typing import Any
 
 import onnx
 
+from bricks.operators.results import Work
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramForm:
@@ -31,7 +33,7 @@ class Operator:
 
     ``onnx`` is the model or its file, ``program`` what runtimes of programs run; None where the
     operator has no such form, at most one of them. ``values`` are those of inputs that decide which
-    work is done (see :func:`bricks.read_model`). ``flops`` is its work, if it is known already.
+    work is done (see :func:`bricks.read_model`). ``work`` is known already, or None.
     """
 
     name: str
@@ -39,4 +41,4 @@ class Operator:
     onnx: onnx.ModelProto | Path | None = None
     program: ProgramForm | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
-    flops: int | None = None
+    work: Work | None = None

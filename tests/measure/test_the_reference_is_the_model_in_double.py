@@ -70,6 +70,68 @@ def test_casts_and_constants_are_widened_and_whole_numbers_stay() -> None:
     assert proto.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
 
 
+@pytest.mark.parametrize("opset", [7, 11, 17])
+def test_nothing_is_dropped_in_inference(tmp_path: Path, opset: int) -> None:
+    nodes = [node("Dropout", ["x"], ["kept", "mask"]), node("Relu", ["kept"], ["y"])]
+    proto = model(nodes, [value("x", [40])], [value("y", [40])], opset=opset)
+    found = reference(proto, tmp_path, every=True)
+    np.testing.assert_array_equal(found.values["y"], np.maximum(found.inputs["x"], 0))
+    assert list(found.values) == ["kept", "y"]
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize(("opset", "axis"), [(11, None), (11, 2), (13, 1)])
+def test_softmax_is_that_of_its_version(
+    tmp_path: Path, operator: str, opset: int, axis: int | None
+) -> None:
+    attributes = {} if axis is None else {"axis": axis}
+    proto = one_node(
+        operator, [value("x", [2, 3, 4])], [value("y", [2, 3, 4])], opset=opset, **attributes
+    )
+    found = reference(proto, tmp_path)
+    powers = np.exp(found.inputs["x"].astype(np.float64))
+    summed = (1,) if opset >= 13 else tuple(range(axis or 1, 3))
+    right = powers / powers.sum(summed, keepdims=True)
+    right = np.log(right) if operator == "LogSoftmax" else right
+    np.testing.assert_allclose(found.values["y"], right, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_channels_are_normalised_by_their_neighbours(tmp_path: Path, size: int) -> None:
+    shape = [1, 6, 2, 2]
+    proto = one_node(
+        "LRN", [value("x", shape)], [value("y", shape)], size=size, alpha=0.5, bias=2.0
+    )
+    found = reference(proto, tmp_path)
+    x = found.inputs["x"].astype(np.float64)
+    for channel in range(6):
+        low, high = channel - (size - 1) // 2, channel + size // 2
+        squares = (x[:, max(0, low) : high + 1] ** 2).sum(1)
+        right = x[:, channel] / (2.0 + 0.5 / size * squares) ** 0.75
+        np.testing.assert_allclose(found.values["y"][:, channel], right, rtol=1e-6)
+
+
+@pytest.mark.parametrize("opset", [9, 14, 17])
+def test_batches_are_normalised_by_stored_statistics(tmp_path: Path, opset: int) -> None:
+    names = ["scale", "bias", "mean", "var"]
+    inputs = [value("x", [4, 2, 3]), *(value(name, [2]) for name in names)]
+    proto = one_node("BatchNormalization", inputs, [value("y", [4, 2, 3])], opset=opset)
+    found = reference(proto, tmp_path)
+    x = found.inputs["x"].astype(np.float64)
+    scale, bias, mean, var = (found.inputs[name].astype(np.float64)[:, None] for name in names)
+    with np.errstate(invalid="ignore"):  # of a variance below zero, as inputs may be
+        right = scale * (x - mean) / np.sqrt(var + 1e-5) + bias
+    np.testing.assert_allclose(found.values["y"], right, rtol=1e-6)
+
+
+def test_elements_are_gathered_by_indices_of_any_shape(tmp_path: Path) -> None:
+    inputs = [value("x", [2, 5]), value("i", [1, 3], "INT64")]
+    proto = one_node("GatherElements", inputs, [value("y", [1, 3])], axis=1)
+    found = reference(proto, tmp_path)
+    x, indices = found.inputs["x"], found.inputs["i"]
+    np.testing.assert_array_equal(found.values["y"], [x[0, indices[0]].astype(np.float64)])
+
+
 def recurrent(operator: str, gates: int, **attributes: object) -> onnx.ModelProto:
     weight = [1, gates * 3, 3]
     return one_node(

@@ -19,8 +19,9 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import is_referenced
-from bricks.graph.topology import all_nodes, label
+from bricks.graph.topology import all_nodes, label, used_values
 from bricks.measure.worker.model_data import ModelData
+from bricks.measure.worker.reference_operators import DOMAIN, further_operators
 
 # Element types that are widened to doubles, and those whose numbers stay as they are.
 _WIDENED = (TensorProto.FLOAT, TensorProto.FLOAT16)
@@ -32,7 +33,7 @@ _KEPT = frozenset(
     )
 )  # fmt: skip
 
-_DOMAINS = frozenset(("", "ai.onnx.ml", "ai.onnx.preview.training"))
+_DOMAINS = frozenset(("", "ai.onnx.ml", "ai.onnx.preview.training", DOMAIN))
 
 _RANDOM = frozenset(
     (
@@ -111,7 +112,7 @@ def _values(data: ModelData, *, every: bool) -> dict[str, np.ndarray]:
     }
     try:
         with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(proto, new_ops=_further_operators())
+            evaluator = ReferenceEvaluator(proto, new_ops=further_operators())
             found = evaluator.run(None, given, intermediate=True)
     except MemoryError:
         raise
@@ -121,7 +122,9 @@ def _values(data: ModelData, *, every: bool) -> dict[str, np.ndarray]:
     _refuse_narrow(proto, found)
     wanted = [info.name for info in proto.graph.output]
     if every:
-        made = [name for node in proto.graph.node for name in node.output if name]
+        # Optional outputs that nobody reads would only be computed for the comparison.
+        read = {name for node in proto.graph.node for name in used_values(node)}
+        made = [name for node in proto.graph.node for name in node.output if name in read]
         wanted = list(dict.fromkeys((*made, *wanted)))
     values = {name: value for name in wanted if isinstance(value := found.get(name), np.ndarray)}
     size_bytes = sum(value.nbytes for value in values.values())
@@ -143,6 +146,8 @@ def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
     wide.CopyFrom(proto)
     graph = wide.graph
     del graph.value_info[:]
+    _keep_what_inference_keeps(graph)
+    _flatten_old_softmax(wide)
     for node in all_nodes(graph):
         _refuse_unfaithful(node)
         for attribute in node.attribute:
@@ -163,15 +168,52 @@ def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
     return wide
 
 
+def _keep_what_inference_keeps(graph: onnx.GraphProto) -> None:
+    """Make each Dropout of inference an Identity: of some versions, the evaluator drops elements.
+
+    Where its mask is read, it stays as it is.
+    """
+    read = {name for node in all_nodes(graph) for name in used_values(node)}
+    read.update(info.name for info in graph.output)
+    for node in all_nodes(graph):
+        masked = any(name in read for name in node.output[1:])
+        if node.op_type == "Dropout" and not node.domain and len(node.input) <= 2 and not masked:
+            node.op_type = "Identity"
+            del node.input[1:], node.output[1:], node.attribute[:]
+
+
+def _flatten_old_softmax(proto: onnx.ModelProto) -> None:
+    """Give softmax before version 13 an operator of its own: the evaluator knows later ones alone.
+
+    It normalises all axes from ``axis`` on together, which is 1 by default.
+    """
+    versions = {entry.domain: entry.version for entry in proto.opset_import}
+    if versions.get("", versions.get("ai.onnx", 13)) >= 13:
+        return
+    for node in all_nodes(proto.graph):
+        if node.op_type in ("Softmax", "LogSoftmax") and not node.domain:
+            if not any(attribute.name == "axis" for attribute in node.attribute):
+                node.attribute.append(helper.make_attribute("axis", 1))
+            node.domain = DOMAIN
+        elif node.op_type == "Hardmax" and not node.domain:
+            raise BackendError(f"onnx's reference knows only later versions of {label(node)}")
+    if any(node.domain == DOMAIN for node in all_nodes(proto.graph)):
+        proto.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+
+
 def _refuse_unfaithful(node: onnx.NodeProto) -> None:
     """Raise for nodes that the evaluator does not know, or computes otherwise than they say."""
     if node.domain not in _DOMAINS:
         raise BackendError(f"there is no reference of {label(node)} of domain {node.domain}")
-    if node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.input) > 2):
+    if node.op_type in _RANDOM or node.op_type == "Dropout":
         raise BackendError(f"{label(node)} draws random numbers")
+    given = {attribute.name: attribute for attribute in node.attribute}
+    if node.op_type == "BatchNormalization":
+        training = "training_mode" in given and given["training_mode"].i
+        if training or any(node.output[1:]):
+            raise BackendError(f"{label(node)} normalises by its batch, as in training")
     if node.op_type not in ("GRU", "LSTM", "RNN"):
         return
-    given = {attribute.name: attribute for attribute in node.attribute}
     usual = _USUAL_ACTIVATIONS.get(node.op_type)
     if usual is not None and "activations" in given:
         names = tuple(each.decode() for each in given["activations"].strings)
@@ -214,18 +256,3 @@ def _refuse_narrow(proto: onnx.ModelProto, found: Mapping[str, Any]) -> None:
             value = found.get(name)
             if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.itemsize < 8:
                 raise BackendError(f"onnx's reference computes {label(node)} as {value.dtype}")
-
-
-def _further_operators() -> list[Any]:
-    """Operators that the evaluator lacks: recurrent layers whose activation is a ReLU."""
-    from onnx.reference.ops.op_rnn import RNN_14
-
-    class RNN(RNN_14):
-        op_domain = ""
-
-        def choose_act(self, name: str, alpha: Any, beta: Any) -> Any:
-            if name == "Relu":
-                return lambda x: np.maximum(x, 0)
-            return super().choose_act(name, alpha, beta)  # type: ignore[no-untyped-call]  # of onnx
-
-    return [RNN]
