@@ -58,6 +58,7 @@ def further_operators() -> list[Any]:
             mean: np.ndarray,
             var: np.ndarray,
             epsilon: float = 1e-5,
+            **of_training: Any,
         ) -> tuple[np.ndarray]:
             shape = (-1, *(1,) * (x.ndim - 2))
             factor = (scale / np.sqrt(var + epsilon)).reshape(shape)
