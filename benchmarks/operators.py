@@ -126,8 +126,7 @@ def page(facts: Mapping[str, Any], text: str) -> str:
         cells = [_cell(rows[name]) for name in runtimes]
         lines.append(f"| {operator['operator']} | {' | '.join(cells)} |")
         for name in runtimes:
-            reason = rows[name]["error"] or rows[name]["accuracy_error"]
-            if reason:
+            for reason in dict.fromkeys(_reasons(rows[name])):
                 lacking.setdefault(f"{name}: {reason}", []).append(operator["operator"])
     if lacking:
         lines.append("")
@@ -147,6 +146,15 @@ def _cell(row: Row) -> str:
     rate = "–" if row["flops_per_s"] is None else f"{row['flops_per_s'] / 1e9:.3g}"
     error = _worst(row)
     return f"{seconds(row['latency_s'])}, {rate}, {'–' if error is None else f'{error:.0e}'}"
+
+
+def _reasons(row: Row) -> list[str]:
+    """Why something of an operator is missing with a runtime."""
+    accuracy = row["accuracy"]
+    reasons = [row["error"], row["accuracy_error"]]
+    if accuracy is not None:
+        reasons += [accuracy["reason"], *(output["reason"] for output in accuracy["outputs"])]
+    return [reason for reason in reasons if reason]
 
 
 def _worst(row: Row) -> float | None:

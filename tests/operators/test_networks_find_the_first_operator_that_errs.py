@@ -20,6 +20,7 @@ from bricks.operators.results import (
     Parting,
 )
 from bricks.samples.error_norms import ErrorNorms
+from bricks.session.programs import ProgramRecorder
 
 # ONNX Runtime, but its Relu is off by 1 %.
 WRONG = """
@@ -91,8 +92,14 @@ def compared(benches: list[Bench], path: Path, tolerance: float | None = None) -
     return found
 
 
-def of_program(bench: Bench, name: str) -> NetworkRun:
-    (found,) = compare_networks([bench.read(program(name))], [bench], repeats=3)
+@pytest.fixture(scope="module")
+def recorder(torch_bench: Bench) -> Iterator[ProgramRecorder]:
+    with ProgramRecorder(runtime="torch", threads=1, seed=0) as opened:
+        yield opened
+
+
+def of_program(bench: Bench, recorder: ProgramRecorder, name: str) -> NetworkRun:
+    (found,) = compare_networks([recorder.record(program(name), {})], [bench], repeats=3)
     (run,) = found.runs
     return run
 
@@ -191,8 +198,10 @@ def test_a_runtime_of_programs_is_named_for_a_model_and_the_other_way_round(
     assert l2(found.runs[1]) < 1e-5
 
 
-def test_a_training_step_has_its_loss_and_gradients_beside_double(torch_bench: Bench) -> None:
-    run = of_program(torch_bench, "bags")
+def test_a_training_step_has_its_loss_and_gradients_beside_double(
+    torch_bench: Bench, recorder: ProgramRecorder
+) -> None:
+    run = of_program(torch_bench, recorder, "bags")
     names = {output.output for output in accuracy(run).outputs}
     assert names == {
         "loss",
@@ -207,9 +216,9 @@ def test_a_training_step_has_its_loss_and_gradients_beside_double(torch_bench: B
 
 
 def test_a_gradient_that_is_off_by_1_percent_is_caught_where_the_backward_pass_first_has_it(
-    torch_bench: Bench,
+    torch_bench: Bench, recorder: ProgramRecorder
 ) -> None:
-    gradients = accuracy(of_program(torch_bench, "wrong_gradient_training")).gradients
+    gradients = accuracy(of_program(torch_bench, recorder, "wrong_gradient_training")).gradients
     assert isinstance(gradients, Gradients)
     order = [check.of for check in gradients.checked]
     assert order.index("last.weight") < order.index("first.weight")
@@ -220,8 +229,10 @@ def test_a_gradient_that_is_off_by_1_percent_is_caught_where_the_backward_pass_f
     assert wrong == {"first.weight", "first.bias", "input 0"}
 
 
-def test_digits_that_a_program_loses_show_against_double(torch_bench: Bench) -> None:
-    assert l2(of_program(torch_bench, "rough")) > 1e-5
+def test_digits_that_a_program_loses_show_against_double(
+    torch_bench: Bench, recorder: ProgramRecorder
+) -> None:
+    assert l2(of_program(torch_bench, recorder, "rough")) > 1e-5
 
 
 @pytest.mark.parametrize(
@@ -231,14 +242,18 @@ def test_digits_that_a_program_loses_show_against_double(torch_bench: Bench) -> 
         ("narrowed", "computes output 0 as float32, though all that it gets is in double"),
     ],
 )
-def test_a_program_without_a_reference_says_why(torch_bench: Bench, name: str, told: str) -> None:
-    found = accuracy(of_program(torch_bench, name))
+def test_a_program_without_a_reference_says_why(
+    torch_bench: Bench, recorder: ProgramRecorder, name: str, told: str
+) -> None:
+    found = accuracy(of_program(torch_bench, recorder, name))
     assert isinstance(found.reference, Missing)
     assert told in found.reference.reason
 
 
-def test_a_program_whose_results_vary_is_reported_as_such(torch_bench: Bench) -> None:
-    found = accuracy(of_program(torch_bench, "unsettled"))
+def test_a_program_whose_results_vary_is_reported_as_such(
+    torch_bench: Bench, recorder: ProgramRecorder
+) -> None:
+    found = accuracy(of_program(torch_bench, recorder, "unsettled"))
     assert (found.repeats, found.distinct) == (3, 2)
     assert found.max_variance == pytest.approx(2 / 9)
     assert found.outputs[0].variance_map == [[pytest.approx(2 / 9)] * 2] * 2

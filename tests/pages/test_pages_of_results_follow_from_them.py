@@ -12,6 +12,7 @@ import accuracy_results
 import cost
 import cost_page
 import memory
+import operators
 import pytest
 import transfer
 
@@ -65,3 +66,9 @@ def test_the_rows_of_all_compared_models_can_be_printed(capsys: pytest.CaptureFi
     hosts = accuracy_results.hosts(accuracy.RESULTS)
     assert hosts
     assert printed.count("\n| ") == sum(len(host.rows) + len(host.cases) for host in hosts)
+
+
+def test_the_page_about_operators_is_written_from_its_results() -> None:
+    facts = json.loads(operators.RAW.read_text(encoding="utf-8"))
+    text = operators.PAGE.read_text(encoding="utf-8")
+    assert operators.page(facts, text) == text

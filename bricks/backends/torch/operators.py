@@ -1,13 +1,12 @@
 """Single operators as programs, with their sizes as options: what PyTorch calls to compute them.
 
-The functions keep the contract of :mod:`bricks.backends.torch.entry`. Inputs and weights are drawn
-as those of ONNX models are: uniform in [-1, 1], weights with an amplitude that keeps activations of
-one magnitude. Must not know which sizes are of interest.
+The functions keep the contract of :mod:`bricks.backends.torch.entry`. Inputs are uniform between -1
+and 1, as those of ONNX models are; weights are drawn as PyTorch does it for the layer, so that
+states of recurrent layers neither grow nor vanish. Must not know which sizes are of interest.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -40,10 +39,6 @@ def _drawn(*shape: int) -> torch.Tensor:
 
 
 def _program(module: nn.Module, *inputs: torch.Tensor) -> dict[str, Any]:
-    with torch.no_grad():
-        for parameter in module.parameters():
-            fan_in = max(1, math.prod(parameter.shape[1:]))
-            parameter.copy_(_drawn(*parameter.shape) * math.sqrt(6 / fan_in))
     return {"module": module.eval(), "inputs": inputs}
 
 
