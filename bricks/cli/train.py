@@ -50,7 +50,7 @@ Until = Annotated[
     typer.Option(metavar="accuracy=A", help="When a training ends, computed after each epoch."),
 ]
 Seeds = Annotated[
-    int, typer.Option(min=1, max=1000, metavar="N", help="Train from N seeds: 0, 1, …")
+    int, typer.Option(min=1, max=1000, metavar="N", help="Train from so many seeds, from 0 on.")
 ]
 MaxEpochs = Annotated[
     int, typer.Option(min=1, metavar="N", help="End a training that is not accurate by then.")

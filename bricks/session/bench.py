@@ -526,15 +526,17 @@ class Bench:
             self._progress(f"profiling {model.name}", 0.0)
             return self._graphs.profile(job)
 
+    def worker(self) -> Supervisor:
+        """A worker of its own for this bench's runtime, for what is neither brick nor model."""
+        return Supervisor(self._settings)
+
     @contextmanager
-    def worker(self, *, timing: bool = False) -> Iterator[Supervisor]:
-        """A fresh worker of this bench's runtime; ``timing``: while nobody else times here."""
+    def timing(self) -> Iterator[None]:
+        """Meanwhile, nobody else of this user times on this host, nor does this bench."""
         on_wait = partial(self._progress, WAITING, 0.0)
-        alone = timing and self._conditions.exclusive
         self._supervisor.reset()  # its threads and memory would be in the way
-        with timing_lock(on_wait) if alone else nullcontext():
-            with Supervisor(self._settings) as worker:
-                yield worker
+        with timing_lock(on_wait) if self._conditions.exclusive else nullcontext():
+            yield
 
     def merge(self, results: Path) -> Merged:
         """Import a file that another cache exported: all of it, or nothing.

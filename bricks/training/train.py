@@ -93,38 +93,46 @@ def train(
     kept = folder_of(Path(folder), model.digest, bench.target.key, str(batch))
     goal = _Goal(until, max_epochs)
     with bench.worker() as worker:
-        # First of all: a program that cannot be trained should be refused before bricks are timed.
-        identity = _asking(worker, workload)("begin_training", **program, seed=seeds[0])["identity"]
-    step, reason = _step(bench.predict(model))
-    memory = bench.predict_memory(model)
-    held_bytes = memory.peak_bytes if isinstance(memory, PeakMemory) else _MAX_READ_BYTES
-    read_bytes = min(held_bytes, _MAX_READ_BYTES)
-    with bench.worker(timing=True) as worker:
         ask = _asking(worker, workload)
-        prediction = _prediction(
-            _around(ask, bench, workload, program, seeds[0], kept, identity, read_bytes, again),
-            step,
-            reason,
-        )
-        trainings: list[TrainingRun | TrainingFailure] = []
-        for number, seed in enumerate(seeds):
+        # First of all: a program that cannot be trained should be refused before bricks are timed.
+        identity = ask("begin_training", **program, seed=seeds[0])["identity"]
+        step, reason = _step(bench.predict(model))
+        memory = bench.predict_memory(model)
+        held_bytes = memory.peak_bytes if isinstance(memory, PeakMemory) else _MAX_READ_BYTES
+        read_bytes = min(held_bytes, _MAX_READ_BYTES)
+        with bench.timing():
+            around = _around(
+                ask, bench, workload, program, seeds[0], kept, identity, read_bytes, again
+            )
+            prediction = _prediction(around, step, reason)
+            trainings: list[TrainingRun | TrainingFailure] = []
+            for number, seed in enumerate(seeds):
 
-            def progress(done: int, seed: int = seed, number: int = number) -> None:
-                share = (number + done / max_epochs) / len(seeds)
-                bench.progress(f"{workload}: seed {seed}, epoch {done + 1}", share)
+                def progress(done: int, seed: int = seed, number: int = number) -> None:
+                    share = (number + done / max_epochs) / len(seeds)
+                    bench.progress(f"{workload}: seed {seed}, epoch {done + 1}", share)
 
-            try:
-                epochs, new = _trained(ask, program, seed, kept, goal, progress, again)
-            except WorkerError as error:
-                trainings.append(TrainingFailure(seed, f"{workload}, seed {seed}: {error}"))
-                continue
-            reached = epochs[-1].accuracy >= until
-            steps = sum(len(epoch.losses) for epoch in epochs)
-            predicted = prediction.of(steps, len(epochs))
-            trainings.append(TrainingRun(seed, tuple(epochs), reached, predicted, new))
+                try:
+                    epochs, new = _trained(ask, program, seed, kept, goal, progress, again)
+                except WorkerError as error:
+                    trainings.append(TrainingFailure(seed, f"{workload}, seed {seed}: {error}"))
+                    continue
+                trainings.append(_run(seed, epochs, new, until, prediction))
     return TrainingResult(
         workload, bench.target, batch, until, max_epochs, prediction, tuple(trainings)
     )
+
+
+def _run(
+    seed: int,
+    epochs: Sequence[TrainedEpoch],
+    new: int,
+    until: float,
+    prediction: TrainingPrediction,
+) -> TrainingRun:
+    reached = epochs[-1].accuracy >= until
+    predicted = prediction.of(sum(len(epoch.losses) for epoch in epochs), len(epochs))
+    return TrainingRun(seed, tuple(epochs), reached, predicted, new)
 
 
 def _refuse(until: float, seeds: Sequence[int], max_epochs: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -109,8 +109,8 @@ class TrainingValidation:
     gradients: tuple[GradientCheck, ...]
     optimizer: tuple[OptimizerCheck, ...]
     sampling: SamplingCheck
-    gradients_reason: str | None = None
-    errors: tuple[str, ...] = field(default=())
+    gradients_reason: str | None
+    errors: tuple[str, ...]
 
     @property
     def verdict(self) -> str:
@@ -141,17 +141,21 @@ def validate_training(
         steps = ask("trajectories", steps=OPTIMIZER_STEPS)
         bench.progress(f"{workload}: comparing the orders of data", 0.7)
         orders = ask("item_orders", epochs=SAMPLING_EPOCHS)
+    return judge(workload, found, steps, orders)
+
+
+def judge(
+    workload: str,
+    found: Mapping[str, Any],
+    steps: Mapping[str, Any],
+    orders: Mapping[str, Any],
+) -> TrainingValidation:
+    """The verdicts on gradients that were ``found``, on steps of the optimiser, and on orders."""
     gradients = tuple(map(judge_gradient, found["parameters"]))
     optimizer = judge_optimizer(steps)
     sampling = judge_sampling(orders["orders"], orders["data_set"], orders["reason"])
-    return TrainingValidation(
-        workload,
-        gradients,
-        optimizer,
-        sampling,
-        gradients_reason=found["reason"],
-        errors=_errors(workload, gradients, optimizer, sampling),
-    )
+    errors = _errors(workload, gradients, optimizer, sampling)
+    return TrainingValidation(workload, gradients, optimizer, sampling, found["reason"], errors)
 
 
 def _asked(

@@ -102,5 +102,5 @@ def digits_resnet(batch: int = 32) -> dict[str, Any]:
         nn.Flatten(),
         nn.Linear(4 * width, CLASSES),
     )
-    optimizer = torch.optim.AdamW(module.parameters(), 5e-4, weight_decay=0.05)
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-4, weight_decay=0.05)
     return _training(module, batch, optimizer)

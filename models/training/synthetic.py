@@ -14,10 +14,11 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 CLASSES, HELD_OUT = 20, 1000
-# Of clusters: dimensions, and how far their centres are apart compared with their width.
-DIMENSIONS, SEPARATION = 128, 0.45
+# Of clusters: how many make a class, dimensions, and how far their centres are apart compared with
+# their width.
+CLUSTERS, DIMENSIONS, SEPARATION = 3, 128, 0.65
 # Of sequences: tokens, their length, and how many tokens in a row tell the class.
-TOKENS, LENGTH, MOTIF = 64, 24, 4
+TOKENS, LENGTH, MOTIF = 64, 24, 6
 
 
 class Tagged(nn.Module):
@@ -54,11 +55,12 @@ class SmallTransformer(nn.Module):
 
 
 def _clusters(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Points of shape (count, DIMENSIONS) around a centre for each class, and their classes."""
+    """Points of shape (count, DIMENSIONS) around a few centres for each class, and the classes."""
     generator = torch.Generator().manual_seed(1)
-    centres = SEPARATION * torch.randn(CLASSES, DIMENSIONS, generator=generator)
-    classes = torch.randint(CLASSES, (count,), generator=generator)
-    return centres[classes] + torch.randn(count, DIMENSIONS, generator=generator), classes
+    centres = SEPARATION * torch.randn(CLUSTERS * CLASSES, DIMENSIONS, generator=generator)
+    nearest = torch.randint(len(centres), (count,), generator=generator)
+    points = centres[nearest] + torch.randn(count, DIMENSIONS, generator=generator)
+    return points, nearest % CLASSES
 
 
 def _sequences(count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -104,26 +106,24 @@ def _perceptron(width: int, layers: int) -> nn.Module:
 def clusters_rmsprop(batch: int = 128) -> dict[str, Any]:
     """A perceptron of three hidden layers tells clusters apart, with RMSprop."""
     module = _perceptron(256, 3)
-    optimizer = torch.optim.RMSprop(module.parameters(), 2e-4)
+    optimizer = torch.optim.RMSprop(module.parameters(), 1e-4)
     return _training(module, _clusters(9000), batch, optimizer)
 
 
 def clusters_adagrad(batch: int = 64) -> dict[str, Any]:
     """A wide perceptron of one hidden layer tells clusters apart, with Adagrad."""
-    module = _perceptron(1024, 1)
-    return _training(
-        module, _clusters(7000), batch, torch.optim.Adagrad(module.parameters(), 0.003)
-    )
+    module = _perceptron(2048, 1)
+    return _training(module, _clusters(7000), batch, torch.optim.Adagrad(module.parameters(), 5e-4))
 
 
 def sequences_lstm(batch: int = 64) -> dict[str, Any]:
     """An LSTM finds the motif in a sequence, with Adam."""
     module = Tagged(64)
-    return _training(module, _sequences(7000), batch, torch.optim.Adam(module.parameters(), 3e-3))
+    return _training(module, _sequences(7000), batch, torch.optim.Adam(module.parameters(), 1e-3))
 
 
 def sequences_transformer(batch: int = 64) -> dict[str, Any]:
     """A small transformer finds the motif in a sequence, with AdamW."""
     module = SmallTransformer(64)
-    optimizer = torch.optim.AdamW(module.parameters(), 2e-3, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-3, weight_decay=0.01)
     return _training(module, _sequences(7000), batch, optimizer)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from torch_environment import workload
 from bricks import Bench, BricksError, TrainingFailure, UsageError, train
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
+from bricks.measure.supervisor import Supervisor
 from bricks.training.result import PredictedTime, epoch_s
 from bricks.zoo import trainings
 
@@ -36,6 +36,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(cache: Path) -> Iterator[Bench]:
     with Bench(cache, runtime="torch", threads=1, conditions=QUICK) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def worker(bench: Bench) -> Iterator[Supervisor]:
+    with bench.worker() as asked:
+        yield asked
 
 
 def losses(bench: Bench, folder: Path, name: str, epochs: int, seed: int = 0) -> list[float]:
@@ -67,16 +73,10 @@ def test_predicted_and_measured_times_stand_beside_each_other(bench: Bench, tmp_
         assert run.ratio is not None
 
 
-def test_seeds_decide_the_course_of_a_training(bench: Bench, tmp_path: Path) -> None:
-    first = losses(bench, tmp_path / "a", "good", 2)
-    assert first == losses(bench, tmp_path / "b", "good", 2)
-    assert first != losses(bench, tmp_path / "a", "good", 2, seed=1)
-
-
-@pytest.mark.parametrize("name", ["good", "with_own_generator"])
 def test_an_interrupted_training_goes_on_as_if_it_had_not_been(
-    name: str, cache: Path, bench: Bench, tmp_path: Path
+    cache: Path, bench: Bench, tmp_path: Path
 ) -> None:
+    name = "with_own_generator"
     whole = losses(bench, tmp_path / "whole", name, 4)
 
     def interrupt(what: str, share: float) -> None:
@@ -94,15 +94,39 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(
     assert list(run.losses) == whole
 
 
-def test_an_epoch_that_was_interrupted_is_trained_again_from_its_checkpoint(
-    bench: Bench, tmp_path: Path
+def begun(worker: Supervisor, name: str, seed: int = 0) -> str:
+    answer = worker.ask(
+        "begin_training", timeout_s=60, entry=workload(name), folder="", options={}, seed=seed
+    )
+    return str(answer["identity"])
+
+
+def trained(worker: Supervisor, checkpoint: Path) -> list[float]:
+    losses: list[float] = worker.ask("train", timeout_s=60, path=str(checkpoint))["losses"]
+    return losses
+
+
+def test_seeds_decide_the_course_of_a_training(worker: Supervisor, tmp_path: Path) -> None:
+    courses = []
+    for seed in (0, 0, 1):
+        begun(worker, "good", seed)
+        courses.append(trained(worker, tmp_path / "checkpoint.pt"))
+    assert courses[0] == courses[1] != courses[2]
+
+
+def test_a_checkpoint_holds_all_that_the_next_epoch_depends_on(
+    worker: Supervisor, tmp_path: Path
 ) -> None:
-    whole = losses(bench, tmp_path / "whole", "good", 3)
-    losses(bench, tmp_path / "parts", "good", 2)
-    (facts,) = (tmp_path / "parts").rglob("seed-0-*.json")
-    facts.unlink()  # as if the process ended after the checkpoint and before this file
-    assert losses(bench, tmp_path / "parts", "good", 3) == whole
-    assert len(json.loads(facts.read_text(encoding="utf-8"))["epochs"]) == 3
+    """Dropout, batch normalisation, momentum, and the order of the data."""
+    checkpoint = tmp_path / "checkpoint.pt"
+    begun(worker, "good")
+    trained(worker, tmp_path / "first.pt")
+    second = trained(worker, checkpoint)
+    third = trained(worker, tmp_path / "third.pt")
+    begun(worker, "good")
+    known = worker.ask("load_training", timeout_s=60, path=str(checkpoint))["epochs"]
+    assert known[1]["losses"] == second
+    assert trained(worker, checkpoint) == third
 
 
 def test_what_is_kept_is_not_trained_again(bench: Bench, tmp_path: Path) -> None:
@@ -116,26 +140,33 @@ def test_what_is_kept_is_not_trained_again(bench: Bench, tmp_path: Path) -> None
     assert again.runs[0].new_epochs == 1
 
 
-def test_another_learning_rate_is_another_training(bench: Bench, tmp_path: Path) -> None:
+def test_another_learning_rate_is_another_training(worker: Supervisor, tmp_path: Path) -> None:
+    text = torch_environment.TRAINING_PROGRAMS.read_text(encoding="utf-8")
     program = tmp_path / "program.py"
-    text = Path(torch_environment.TRAINING_PROGRAMS).read_text(encoding="utf-8")
+    found = set()
     for rate in ("0.05", "0.02"):
         program.write_text(text.replace("SGD(p, 0.05,", f"SGD(p, {rate},"), encoding="utf-8")
-        result = train(
-            bench, f"{program}:good", until=NEVER, max_epochs=1, folder=tmp_path / "kept"
-        )
-        assert result.runs[0].new_epochs == 1
+        fields = {"entry": f"{program}:good", "folder": "", "options": {}, "seed": 0}
+        found.add(worker.ask("begin_training", timeout_s=60, **fields)["identity"])
+    assert len(found) == 2
 
 
-def test_a_damaged_checkpoint_is_named(bench: Bench, tmp_path: Path) -> None:
-    losses(bench, tmp_path, "good", 1)
-    (checkpoint,) = tmp_path.rglob("*.pt")
+def test_a_damaged_checkpoint_is_named(worker: Supervisor, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint.pt"
+    begun(worker, "good")
+    trained(worker, checkpoint)
     checkpoint.write_bytes(checkpoint.read_bytes()[:100])
-    result = train(bench, workload("good"), until=NEVER, max_epochs=2, folder=tmp_path)
-    (failure,) = result.trainings
-    assert isinstance(failure, TrainingFailure)
-    assert f"the checkpoint {checkpoint} cannot be read" in failure.error
-    assert "\n" not in failure.error
+    with pytest.raises(BricksError, match=r"checkpoint\.pt cannot be read \(.*: remove it"):
+        worker.ask("load_training", timeout_s=60, path=str(checkpoint))
+
+
+def test_a_checkpoint_of_another_program_is_refused(worker: Supervisor, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint.pt"
+    begun(worker, "good")
+    trained(worker, checkpoint)
+    begun(worker, "good", seed=1)
+    with pytest.raises(BricksError, match="is of another program: remove it"):
+        worker.ask("load_training", timeout_s=60, path=str(checkpoint))
 
 
 def test_a_loss_that_is_no_number_ends_one_seed_and_names_the_step(
@@ -170,12 +201,22 @@ def test_a_loss_that_is_no_number_ends_one_seed_and_names_the_step(
     ],
 )
 def test_a_program_that_cannot_be_trained_is_told_in_one_line(
-    name: str, told: str, bench: Bench, tmp_path: Path
+    name: str, told: str, worker: Supervisor, tmp_path: Path
 ) -> None:
     with pytest.raises(BricksError) as caught:
-        train(bench, workload(name), until=0.9, max_epochs=1, folder=tmp_path)
+        begun(worker, name)
+        trained(worker, tmp_path / "checkpoint.pt")
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
+    bench: Bench, tmp_path: Path
+) -> None:
+    before = bench.store.stats().samples
+    with pytest.raises(BricksError, match="it gives no data and no accuracy"):
+        train(bench, workload("without_data"), until=0.9, folder=tmp_path)
+    assert bench.store.stats().samples == before
 
 
 @pytest.mark.parametrize(

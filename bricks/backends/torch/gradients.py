@@ -58,7 +58,7 @@ def gradients(program: Program, seed: int) -> Facts:
         return {"reason": reason, "parameters": []}
     with users_errors(program.entry):
         loss.backward()
-    base = float(loss)
+    base = float(loss.detach())
     with torch.no_grad():
         if float(_loss(program, seed)) != base:
             reason = "two losses of the same batch and seed differ"

@@ -108,7 +108,7 @@ class ProgramTraining:
         return done
 
     def _finite(self, loss: torch.Tensor, number: int) -> float:
-        found = float(loss)
+        found = float(loss.detach())
         if not math.isfinite(found):
             raise BackendError(
                 f"{self._program.entry}: its loss is {found} in step {number + 1} of epoch"
