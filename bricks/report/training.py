@@ -136,7 +136,8 @@ def _sampled(of: Row) -> str:
     often = "every item equally often in each of" if of["even"] else "items unequally often in"
     line = f"Data: {often} {of['epochs']} epochs"
     if of["even_p"] is not None:
-        line += f" (p = {of['even_p']:.2g})"
+        chance = "as chance would have it" if of["verdict"] == "agrees" else "not by chance"
+        line += f", {chance} (p = {of['even_p']:.2g})"
     if not of["shuffled"]:
         return f"{line}, always in the same order: not shuffled."
     line += ", in other orders each"
