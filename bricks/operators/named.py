@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bricks.analysis.explanation import shapes
 from bricks.decompose.plan import Brick
 from bricks.errors import ModelError, UsageError, suggestion
 from bricks.graph.payload import numpy_dtype
@@ -99,7 +100,7 @@ def _of_brick(brick: Brick, target: Target) -> Operator:
     operators = "+".join(name.rpartition(".")[2] for name in brick.operators)
     return Operator(
         f"{operators}_{brick.key.removeprefix('b1-')[:8]}",
-        f"brick {brick.key} of the zoo, by its latency on {target.system.name}",
+        f"brick {brick.key} of the zoo, by its latency on {target.system.name}: {shapes(brick)}",
         onnx=parse_model(brick.model),
         values={name: _array(brick.inputs[name], held) for name, held in brick.examples.items()},
         work=Work(brick.flops, _bytes(brick)),
