@@ -8,7 +8,7 @@ last checkpoint. Must not know how results are shown.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from bricks.backends.base import Loading, TrainedEpoch
 from bricks.errors import UsageError, WorkerError
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.memory import PeakMemory
+from bricks.graph.model import Model
 from bricks.measure.supervisor import Supervisor, WorkerDied
 from bricks.session.bench import Bench
 from bricks.session.programs import record_program
@@ -57,6 +58,36 @@ class _Goal:
         return self.max_epochs if len(epochs) >= self.max_epochs else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A program to train: whom to ask about it, where it is kept, and until when."""
+
+    ask: Ask
+    program: Mapping[str, Any]
+    kept: Path
+    goal: _Goal
+    again: bool
+
+    def begin(self, seed: int) -> str:
+        """Let the worker begin a training from this seed; its identity."""
+        return str(self.ask("begin_training", **self.program, seed=seed)["identity"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The progress of one of several trainings; ``what`` names it."""
+
+    bench: Bench
+    what: str
+    number: int
+    count: int
+
+    def epoch(self, done: int, max_epochs: int) -> None:
+        """Say that the next epoch begins."""
+        share = (self.number + done / max_epochs) / self.count
+        self.bench.progress(f"{self.what}, epoch {done + 1}", share)
+
+
 def train(
     bench: Bench,
     workload: str,
@@ -91,46 +122,41 @@ def train(
         seed=bench.options.seed, batch=batch, name=workload, folder=where,
     )  # fmt: skip
     kept = folder_of(Path(folder), model.digest, bench.target.key, str(batch))
-    goal = _Goal(until, max_epochs)
     with bench.worker() as worker:
-        ask = _asking(worker, workload)
+        task = _Task(_asking(worker, workload), program, kept, _Goal(until, max_epochs), again)
         # First of all: a program that cannot be trained should be refused before bricks are timed.
-        identity = ask("begin_training", **program, seed=seeds[0])["identity"]
+        identity = task.begin(seeds[0])
         step, reason = _step(bench.predict(model))
-        memory = bench.predict_memory(model)
-        held_bytes = memory.peak_bytes if isinstance(memory, PeakMemory) else _MAX_READ_BYTES
-        read_bytes = min(held_bytes, _MAX_READ_BYTES)
+        read_bytes = _held_bytes(bench, model)
         with bench.timing():
-            around = _around(
-                ask, bench, workload, program, seeds[0], kept, identity, read_bytes, again
+            bench.progress(f"{workload}: timing loading and evaluation", 0.0)
+            loading, evaluation_s = _around(task, seeds[0], identity, read_bytes)
+            prediction = TrainingPrediction(
+                step,
+                predicted_mean(loading.batch_s),
+                predicted_mean(loading.begin_s),
+                predicted_mean(evaluation_s),
+                loading.processes,
+                reason,
             )
-            prediction = _prediction(around, step, reason)
-            trainings: list[TrainingRun | TrainingFailure] = []
+            trainings = []
             for number, seed in enumerate(seeds):
-
-                def progress(done: int, seed: int = seed, number: int = number) -> None:
-                    share = (number + done / max_epochs) / len(seeds)
-                    bench.progress(f"{workload}: seed {seed}, epoch {done + 1}", share)
-
-                try:
-                    epochs, new = _trained(ask, program, seed, kept, goal, progress, again)
-                except WorkerError as error:
-                    trainings.append(TrainingFailure(seed, f"{workload}, seed {seed}: {error}"))
-                    continue
-                trainings.append(_run(seed, epochs, new, until, prediction))
+                told = _Told(bench, f"{workload}: seed {seed}", number, len(seeds))
+                trainings.append(_training(task, seed, prediction, told))
     return TrainingResult(
         workload, bench.target, batch, until, max_epochs, prediction, tuple(trainings)
     )
 
 
-def _run(
-    seed: int,
-    epochs: Sequence[TrainedEpoch],
-    new: int,
-    until: float,
-    prediction: TrainingPrediction,
-) -> TrainingRun:
-    reached = epochs[-1].accuracy >= until
+def _training(
+    task: _Task, seed: int, prediction: TrainingPrediction, told: _Told
+) -> TrainingRun | TrainingFailure:
+    """A training from one seed; another one may still succeed where it fails."""
+    try:
+        epochs, new = _trained(task, seed, told)
+    except WorkerError as error:
+        return TrainingFailure(seed, f"{told.what}: {error}")
+    reached = epochs[-1].accuracy >= task.goal.accuracy
     predicted = prediction.of(sum(len(epoch.losses) for epoch in epochs), len(epochs))
     return TrainingRun(seed, tuple(epochs), reached, predicted, new)
 
@@ -167,25 +193,23 @@ def _step(estimate: Any) -> tuple[PredictedTime | None, str | None]:
     return None, f"brick {gap.brick} is not measured: {gap.reason}{more}"
 
 
+def _held_bytes(bench: Bench, model: Model) -> int:
+    """The memory that a step holds, as far as a cache could."""
+    memory = bench.predict_memory(model)
+    held_bytes = memory.peak_bytes if isinstance(memory, PeakMemory) else _MAX_READ_BYTES
+    return min(held_bytes, _MAX_READ_BYTES)
+
+
 def _around(
-    ask: Ask,
-    bench: Bench,
-    workload: str,
-    program: dict[str, Any],
-    seed: int,
-    kept: Path,
-    identity: str,
-    read_bytes: int,
-    again: bool,
+    task: _Task, seed: int, identity: str, read_bytes: int
 ) -> tuple[Loading, Sequence[float]]:
     """Times of loading and of evaluating: as they are kept, or measured now."""
-    path = kept / f"around-{identity[:16]}.json"
-    facts = None if again else read_facts(path)
+    path = task.kept / f"around-{identity[:16]}.json"
+    facts = None if task.again else read_facts(path)
     if facts is None:
-        bench.progress(f"{workload}: timing loading and evaluation", 0.0)
-        ask("begin_training", **program, seed=seed)
-        loading = ask("time_loading", batches=LOADED_BATCHES, read_bytes=read_bytes)
-        evaluation = ask("time_evaluation", repeats=EVALUATIONS, read_bytes=read_bytes)
+        task.begin(seed)
+        loading = task.ask("time_loading", batches=LOADED_BATCHES, read_bytes=read_bytes)
+        evaluation = task.ask("time_evaluation", repeats=EVALUATIONS, read_bytes=read_bytes)
         facts = {"loading": loading, **evaluation}
         write_facts(path, facts)
     kept_loading = facts["loading"]
@@ -193,46 +217,23 @@ def _around(
     return Loading(begin_s, batch_s, kept_loading["processes"]), facts["evaluation_s"]
 
 
-def _prediction(
-    around: tuple[Loading, Sequence[float]], step: PredictedTime | None, reason: str | None
-) -> TrainingPrediction:
-    loading, evaluation_s = around
-    return TrainingPrediction(
-        step,
-        predicted_mean(loading.batch_s),
-        predicted_mean(loading.begin_s),
-        predicted_mean(evaluation_s),
-        loading.processes,
-        reason,
-    )
-
-
-def _trained(
-    ask: Ask,
-    program: dict[str, Any],
-    seed: int,
-    kept: Path,
-    goal: _Goal,
-    progress: Callable[[int], None],
-    again: bool,
-) -> tuple[list[TrainedEpoch], int]:
+def _trained(task: _Task, seed: int, told: _Told) -> tuple[list[TrainedEpoch], int]:
     """The epochs of a training until it ends, and how many of them are new."""
-    identity = ask("begin_training", **program, seed=seed)["identity"]
-    run = KeptRun(kept, seed, identity)
-    if again:
+    run = KeptRun(task.kept, seed, task.begin(seed))
+    if task.again:
         run.forget()
     epochs = run.epochs()
-    if (end := goal.end(epochs)) is not None:
+    if (end := task.goal.end(epochs)) is not None:
         return epochs[:end], 0
     epochs = []
     if run.checkpoint.exists():
-        answer = ask("load_training", path=str(run.checkpoint))
+        answer = task.ask("load_training", path=str(run.checkpoint))
         epochs = list(map(TrainedEpoch.from_json, answer["epochs"]))
         run.write(epochs)
     known = len(epochs)
-    while (end := goal.end(epochs)) is None:
-        progress(len(epochs))
-        answer = ask("train", path=str(run.checkpoint))
+    while (end := task.goal.end(epochs)) is None:
+        told.epoch(len(epochs), task.goal.max_epochs)
+        answer = task.ask("train", path=str(run.checkpoint))
         epochs.append(TrainedEpoch.from_json(answer))
         run.write(epochs)
     return epochs[:end], len(epochs) - known
