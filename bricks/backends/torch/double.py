@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
+from bricks.backends.torch.differences import slope, to_float64
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.stepping import array
 from bricks.errors import BackendError
@@ -79,46 +80,33 @@ class ProgramInDouble:
         for tensor in tensors.values():
             tensor.register_post_accumulate_grad_hook(lambda t: ready.append(id(t)))
         scalar = _scalar(program)
-        with self._step_of(program), torch.enable_grad():
-            value = scalar()
+
+        def seeded() -> torch.Tensor:
+            with self._step_of(program):
+                return scalar()
+
+        with torch.enable_grad():
+            value = seeded()
             if value.dtype != torch.float64 or not value.requires_grad:
                 raise BackendError(f"{program.entry} has no result that can be differentiated")
-            value.backward()
+            with users_errors(program.entry):
+                value.backward()
         generator = torch.Generator().manual_seed(self._seed)
         found = {}
         for name, tensor in tensors.items():
-            analytic, numeric = 0.0, 0.0
-            direction = _direction(tensor, generator)
+            analytic, direction = 0.0, _direction(tensor, generator)
             if tensor.grad is not None:
                 analytic = float((tensor.grad.to_dense() * direction).sum())
             with torch.no_grad():
-                numeric = self._central_difference(program, scalar, tensor, direction)
+                numeric = slope(seeded, tensor, direction, _STEP)
             found[id(tensor)] = {"of": name, "analytic": analytic, "numeric": numeric}
         return [found[at] for at in dict.fromkeys((*ready, *found))]
 
-    def _central_difference(
-        self,
-        program: Program,
-        scalar: Callable[[], torch.Tensor],
-        tensor: torch.Tensor,
-        direction: torch.Tensor,
-    ) -> float:
-        before = tensor.detach().clone()
-        values = []
-        for sign in (1, -1):
-            tensor.copy_(before + sign * _STEP * direction)
-            with self._step_of(program):
-                values.append(float(scalar()))
-        tensor.copy_(before)
-        return (values[0] - values[1]) / (2 * _STEP)
-
     def _in_double(self) -> Program:
         program = self._make()
-        with users_errors(program.entry):
-            program.module.double()
-        inputs = [x.double() if x.is_floating_point() else x for x in program.inputs]
+        to_float64(program)
         # Compiled code is not what is wanted of a reference.
-        return replace(program, inputs=tuple(inputs), compiled=None)
+        return replace(program, compiled=None)
 
     def _stepped(self, program: Program) -> tuple[dict[str, np.ndarray], bool]:
         """Results by name, and whether the step drew random numbers."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from bricks.backends.torch.differences import as_float64, slope, to_float64
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.training import copy_batch
 from bricks.errors import BackendError
@@ -44,14 +46,14 @@ def gradients(program: Program, seed: int) -> Facts:
     rounding alone may cause: a smaller one says nothing. Both are None where no gradient is
     computed, or it is zero and so are the differences.
     """
-    _to_float64(program)
+    to_float64(program)
     if program.data is not None:
         with users_errors(program.entry):
             batch = next(iter(program.data), None)
         if batch is None:
             raise BackendError(f"{program.entry}: its data yield no batch")
         places = (*program.inputs, *program.targets)
-        copy_batch(program, [_as_float64(each) for each in batch], 1, places)
+        copy_batch(program, [as_float64(each) for each in batch], 1, places)
     loss = _loss(program, seed)
     if loss.dtype != torch.float64:
         reason = f"its loss is computed in {loss.dtype}, which is too coarse"
@@ -85,7 +87,7 @@ def _compared(
     deviations, resolutions = [], []
     for direction in _directions(gradient, seed):
         exact = float((gradient * direction).sum())
-        differences = _slope(program, parameter, direction, h, seed)
+        differences = slope(partial(_loss, program, seed), parameter, direction, h)
         whole = max(abs(exact), abs(differences), usual)
         if whole > noise:
             deviations.append(abs(exact - differences) / whole)
@@ -107,18 +109,6 @@ def _directions(gradient: torch.Tensor, seed: int) -> Iterator[torch.Tensor]:
         yield torch.randn(gradient.shape, generator=generator, dtype=torch.float64)
 
 
-def _slope(
-    program: Program, parameter: torch.nn.Parameter, direction: torch.Tensor, h: float, seed: int
-) -> float:
-    kept = parameter.detach().clone()
-    parameter.add_(direction, alpha=h)
-    above = float(_loss(program, seed))
-    parameter.copy_(kept).add_(direction, alpha=-h)
-    below = float(_loss(program, seed))
-    parameter.copy_(kept)
-    return (above - below) / (2 * h)
-
-
 def _loss(program: Program, seed: int) -> torch.Tensor:
     torch.manual_seed(seed)
     np.random.seed(seed % (1 << 32))
@@ -129,15 +119,3 @@ def _loss(program: Program, seed: int) -> torch.Tensor:
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise BackendError(f"{program.entry}: its loss is no scalar tensor")
     return loss
-
-
-def _to_float64(program: Program) -> None:
-    """Everything in float64 from here on, in place: the loss may refer to it."""
-    program.module.double()
-    for tensor in (*program.inputs, *program.targets):
-        tensor.data = _as_float64(tensor.data)
-
-
-def _as_float64(tensor: Any) -> Any:
-    floating = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
-    return tensor.double() if floating else tensor
