@@ -22,8 +22,8 @@ from bricks.training.optimizers import reference, trajectory, unknown_option
 from bricks.zoo import find_training
 
 # In float64, differences and automatic differentiation agree to 1e-7 or so where the loss is
-# smooth; kinks of a thousand ReLUs within the step add up to 1e-3.
-GRADIENT_TOLERANCE = 3e-3
+# smooth, and to 1e-5 where it has the kinks of many ReLUs. Wrong factors are seldom this close to 1.
+GRADIENT_TOLERANCE = 1e-3
 
 # Steps of an optimiser, and how far it may be from its definition, relative to the norm of the
 # point. Twenty steps of some twenty roundings (1e-16) may add up to 1e-13, and dividing by roots of
@@ -233,7 +233,7 @@ def judge_sampling(
     even = bool((counts == counts[0]).all())
     even_p = None if even else _evenness(counts)
     shuffled = any(list(order) != list(orders[0]) for order in orders[1:])
-    order_p = _independence(orders) if shuffled and even else None
+    order_p = _independence(orders) if shuffled else None
     if not even and even_p is None:
         reason = "too few epochs to tell whether all items appear equally often"
     never = repeated = None
@@ -279,7 +279,8 @@ def _independence(orders: Sequence[Sequence[int]]) -> float | None:
     table = np.zeros((_GROUPS, _GROUPS))
     for order in orders[1:]:
         for item, place in _places(order).items():
-            table[first[item] * _GROUPS // size, place * _GROUPS // size] += 1
+            if item in first:
+                table[first[item] * _GROUPS // size, place * _GROUPS // size] += 1
     total = max(table.sum(), 1)
     expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True) / total
     if expected.min() < _MIN_EXPECTED:

@@ -75,6 +75,7 @@ def test_drawing_some_items_more_often_is_biased() -> None:
 def test_leaving_out_other_items_each_epoch_is_not_biased() -> None:
     found = judge_sampling([order[:-37] for order in shuffled()], range(ITEMS))
     assert (found.verdict, found.even) == (AGREES, False)
+    assert found.order_p is not None
 
 
 def test_items_that_are_always_repeated_are_biased() -> None:
