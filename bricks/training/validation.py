@@ -22,7 +22,7 @@ from bricks.training.optimizers import reference, trajectory, unknown_option
 from bricks.zoo import find_training
 
 # In float64, differences and automatic differentiation agree to 1e-7 or so where the loss is
-# smooth, and to 1e-5 where it has the kinks of many ReLUs. Wrong factors are seldom this close to 1.
+# smooth, and to 1e-5 where it has the kinks of many ReLUs.
 GRADIENT_TOLERANCE = 1e-3
 
 # Steps of an optimiser, and how far it may be from its definition, relative to the norm of the
