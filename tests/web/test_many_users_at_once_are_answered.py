@@ -1,4 +1,4 @@
-"""Fifty users for a minute: no error; how long they wait is printed."""
+"""Fifty users at once: no error; ``benchmarks/times.py`` says how long they wait in a minute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from web_server import Served, serving
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-USERS, SECONDS = 50, 60.0
+USERS, SECONDS = 50, 10.0
 
 
 def ask_on(served: Served, paths: list[str], until_s: float, waited: list[float]) -> None:
@@ -52,12 +52,10 @@ def users(served: Served, paths: list[str], seconds: float) -> tuple[list[float]
 
 
 @pytest.mark.slow
-def test_fifty_users_for_a_minute_meet_no_error(tmp_path: Path) -> None:
+def test_fifty_users_at_once_meet_no_error(tmp_path: Path) -> None:
     with serving("--cache", tmp_path / "c", "--measure", BRICKS_PUBLISHED=os.devnull) as served:
         digest = served.answers(mlp().SerializeToString(), name="mlp")["digest"]
         paths = [f"/models/{digest}", f"/api/models/{digest}", f"/models/{digest}?threads=1"]
         waited, failed = users(served, paths, SECONDS)
     assert failed == 0
     assert len(waited) > USERS
-    most_ms = waited[len(waited) * 95 // 100] * 1e3
-    print(f"{len(waited)} answers, 95th percentile {most_ms:.0f} ms, longest {waited[-1]:.2f} s")
