@@ -33,7 +33,7 @@ PAGE = ROOT / "docs" / "levels.md"
 MARKS = ("<!-- overhead: written by benchmarks/recording_overhead.py -->", "<!-- /overhead -->")
 
 WORKLOADS = ("resnet44_training", "lstm_training", "dlrm_training", "mobilenet_v3")
-PROCESSES = 5
+PROCESSES = 3
 
 # Memory is kept, as for measuring: else each process takes another time by its page faults.
 KEPT = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776"
