@@ -13,7 +13,7 @@ from bricks.decompose.streams import streams_of
 from bricks.estimate.recompose import Basis, Results, all_known_in, state_of
 from bricks.estimate.schedule import Construction
 from bricks.predict.prediction import Predictions
-from bricks.samples.call_overhead import ALL_PROBES
+from bricks.samples.call_overhead import ALL_PROBES, PROBES
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_model import StateModel
 from bricks.session.latency_model import LatencyModel, Loaded
@@ -68,7 +68,10 @@ class Estimator:
     def results(self, keys: Collection[str], target: Target) -> Results:
         """The stored results of ``keys`` and of the call probes on ``target``."""
         settled = self._settled.setdefault(target.key, {})
-        wanted = [*keys, *ALL_PROBES]
+        # Only targets of programs have probes of phases, and what a cache lacks is looked for in
+        # published files.
+        programs = target.runtime.allocator is not None
+        wanted = [*keys, *(ALL_PROBES if programs else PROBES.values())]
         missing = [key for key in wanted if key not in settled]
         if missing:
             settled |= self._store.results(target.key, missing)
