@@ -12,6 +12,7 @@ from bricks.cli import completion
 from bricks.cli.choices import LISTS
 from bricks.cli.options import Retry, takes_options
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.runtimes import (
     PRECISION,
     ComparingRuntimes,
@@ -92,7 +93,7 @@ def operators(
     from bricks.operators.comparison import compare_operators
 
     if out is not None:
-        _check_page(out)
+        check_page(out)
     with open_benches(options, precision=options.precision, retry=options.retry) as opened:
         chosen, errors = _chosen(options, opened.benches[0], system, top)
         found = compare_operators(chosen, opened.benches, repeats=repeats) if chosen else None
@@ -156,17 +157,8 @@ def _facts(found: OperatorComparison | None) -> dict[str, Any]:
     }
 
 
-def _check_page(out: Path) -> None:
-    from bricks.report.page import check_renderer
-
-    check_renderer()
-    if not out.parent.is_dir():
-        raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
-
-
 def _write_page(found: OperatorComparison, missing: list[dict[str, str]], out: Path) -> None:
     from bricks._version import __version__
-    from bricks.cli.report import today, write_page
     from bricks.report.operators import operator_page
 
     write_page(out, operator_page(found, missing, version=__version__, made=today()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +10,9 @@ import typer
 from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.remedies import Remedies, width_of, zoo_name
 from bricks.cli.systems import SystemName, systems_called
-from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,10 +30,6 @@ NoMeasure = Annotated[
 ]
 
 
-class ReportError(BricksError):
-    """A page that cannot be written."""
-
-
 @takes_options
 def report(
     options: Surveying,
@@ -50,11 +44,9 @@ def report(
     """
     from bricks._version import __version__
     from bricks.analysis.cache_summary import summarise_cache
-    from bricks.report.page import check_renderer, render
+    from bricks.report.page import render
 
-    check_renderer()
-    if not out.parent.is_dir():
-        raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
+    check_page(out)
     refuse_missing(options.cache)
     errors: list[str] = []
     with open_bench(options) as bench:
@@ -100,22 +92,6 @@ def _targets(bench: Bench, system: str | None, *, named: bool) -> Sequence[Targe
         return every if named or not own else own
     keys = {found.key for found in systems_called((t.system for t in every), system)}
     return [target for target in every if target.system.key in keys]
-
-
-def today() -> str:
-    """The date, as pages show it."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
-
-
-def write_page(path: Path, page: str) -> None:
-    """Write the whole file or none: an existing file stays until then."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(page, encoding="utf-8")
-        beside.replace(path)
-    except OSError as exc:
-        beside.unlink(missing_ok=True)
-        raise ReportError(f"{path} cannot be written ({exc.strerror}): give another --out") from exc
 
 
 def _shown(

@@ -23,9 +23,10 @@ from bricks.cli.options import (
     open_bench,
 )
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.verbosity import Quiet, Verbose
 from bricks.cli.warnings import warn_of_crowding
-from bricks.errors import BricksError, UsageError
+from bricks.errors import UsageError
 from bricks.session.defaults import CACHE, PRECISION, PROGRAMS_RUNTIME, TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def train(
 
     accuracy = _accuracy(until)
     if out is not None:
-        _refuse_page(out)
+        check_page(out)
     options = Measuring(
         models=[workload], json=json, cache=cache, batch=batch, runtime=runtime, threads=threads,
         precision=precision, timeout=timeout, quiet=quiet, verbose=verbose,
@@ -145,26 +146,11 @@ def _accuracy(text: str) -> float:
     return value
 
 
-def _refuse_page(out: Path) -> None:
-    from bricks.report.page import check_renderer
-
-    check_renderer()
-    if not out.parent.is_dir():
-        raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
-
-
 def _write_page(out: Path, result: TrainingResult) -> None:
-    import datetime
-
     from bricks._version import __version__
     from bricks.report.training_page import training_page
 
-    made = datetime.datetime.now(datetime.UTC).date().isoformat()
-    page = training_page(result, version=__version__, made=made)
-    try:
-        out.write_text(page, encoding="utf-8")
-    except OSError as exc:
-        raise BricksError(f"{out} cannot be written ({exc.strerror}): give another --out") from exc
+    write_page(out, training_page(result, version=__version__, made=today()))
 
 
 def _errors(result: TrainingResult) -> list[str]:

@@ -18,9 +18,8 @@ from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.program import is_program
 from bricks.graph.source import source_graph
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import graph_of, parse_model
-from bricks.operators.operator import Operator
+from bricks.operators.operator import Operator, bytes_of
 from bricks.operators.results import (
     Accuracy,
     Latency,
@@ -176,10 +175,5 @@ def work_of(model: Model) -> Work:
 
 
 def _bytes(graph: Graph) -> int | None:
-    total = 0
-    for name in {*graph.inputs, *graph.initializers, *graph.outputs}:
-        type_ = graph.types.get(name)
-        if not isinstance(type_, TensorType) or type_.dtype not in ELEMENT_BITS:
-            return None
-        total += type_.size_bytes
-    return total
+    names = {*graph.inputs, *graph.initializers, *graph.outputs}
+    return bytes_of([graph.types.get(name) for name in names])

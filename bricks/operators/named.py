@@ -15,10 +15,10 @@ from bricks.analysis.explanation import shapes
 from bricks.decompose.plan import Brick
 from bricks.errors import ModelError, UsageError, suggestion
 from bricks.graph.payload import numpy_dtype
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
 from bricks.operators.deepbench import KERNELS, deepbench, operator_of
-from bricks.operators.operator import Operator, ProgramForm
+from bricks.operators.operator import Operator, ProgramForm, bytes_of
 from bricks.operators.results import Work
 from bricks.samples.measurement import Measurement
 from bricks.store import Reading
@@ -98,20 +98,14 @@ def costliest(zoo: ZooSource) -> list[Operator]:
 
 def _of_brick(brick: Brick, target: Target) -> Operator:
     operators = "+".join(name.rpartition(".")[2] for name in brick.operators)
+    types = [*brick.inputs.values(), *brick.weights.values(), *brick.outputs.values()]
     return Operator(
         f"{operators}_{brick.key.removeprefix('b1-')[:8]}",
         f"brick {brick.key} of the zoo, by its latency on {target.system.name}: {shapes(brick)}",
         onnx=parse_model(brick.model),
         values={name: _array(brick.inputs[name], held) for name, held in brick.examples.items()},
-        work=Work(brick.flops, _bytes(brick)),
+        work=Work(brick.flops, bytes_of(types)),
     )
-
-
-def _bytes(brick: Brick) -> int | None:
-    types = [*brick.inputs.values(), *brick.weights.values(), *brick.outputs.values()]
-    if not all(isinstance(each, TensorType) and each.dtype in ELEMENT_BITS for each in types):
-        return None
-    return sum(each.size_bytes for each in types)
 
 
 def _array(type_: object, held: Sequence[float]) -> np.ndarray:

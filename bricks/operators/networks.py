@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from bricks.graph.model import Model
 from bricks.graph.program import is_program, origin_of
@@ -122,14 +123,14 @@ def _run(
     return NetworkRun(name, evaluated.accuracy, _parting(evaluated.facts["parting"], reference))
 
 
-def _parting(facts: dict[str, object] | None, reference: ReferenceFile) -> Parting | Missing:
+def _parting(facts: dict[str, Any] | None, reference: ReferenceFile) -> Parting | Missing:
     if isinstance(reference.values, Missing):
         return reference.values
     if facts is None:
         return Missing("it has no values but its outputs")
     if facts["reason"] is not None:
         return Missing(str(facts["reason"]))
-    return Parting(facts["compared"], facts["beyond"], facts["first"])  # type: ignore[arg-type]
+    return Parting(facts["compared"], facts["beyond"], facts["first"])
 
 
 def _beside(model: Model, one: Path, other: Path) -> tuple[OutputAccuracy, ...]:

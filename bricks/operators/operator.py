@@ -5,14 +5,26 @@ Must not know where operators come from, nor how they are run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import onnx
 
+from bricks.graph.containers import ValueType
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.operators.results import Work
+
+
+def bytes_of(types: Iterable[ValueType | None]) -> int | None:
+    """The bytes of all values of these types; None where the size of one is not known."""
+    total = 0
+    for type_ in types:
+        if not isinstance(type_, TensorType) or type_.dtype not in ELEMENT_BITS:
+            return None
+        total += type_.size_bytes
+    return total
 
 
 @dataclass(frozen=True, slots=True)

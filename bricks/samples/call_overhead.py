@@ -49,6 +49,11 @@ def calls_around(plan: Plan) -> dict[str, int]:
     return found
 
 
+def needed_by(plan: Plan) -> tuple[str, ...]:
+    """The keys of all that an estimate of ``plan`` is recomposed from: its bricks and probes."""
+    return (*plan.keys, *probes_of(plan))
+
+
 def probes_of(plan: Plan) -> tuple[str, ...]:
     """The keys of the probes that an estimate of ``plan`` needs."""
     pairs = (PHASE_PROBES[phase] for phase in calls_around(plan))

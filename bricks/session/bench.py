@@ -40,7 +40,7 @@ from bricks.measure.protocol import pack
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Freed, Supervisor, WorkerSettings
 from bricks.measure.timing_lock import WAITING, timing_lock
-from bricks.samples.call_overhead import probes_of
+from bricks.samples.call_overhead import needed_by
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile
@@ -440,13 +440,13 @@ class Bench:
         plan = self.plan(model, target=target)
         measure = measure and not elsewhere
         estimator = self._measured_estimator if measure else self._estimator
-        results = estimator.results(plan.keys, target)
-        resolved = results.keys() >= {*plan.keys, *probes_of(plan)}
+        results = estimator.results(needed_by(plan), target)
+        resolved = results.keys() >= set(needed_by(plan))
         if self.options.retry and any(isinstance(r, Failure) for r in results.values()):
             resolved = False
         if measure and not resolved:
             self._campaigns.measure([Job(model, self.decompose(model), whole=False)])
-            results = estimator.results(plan.keys, target)
+            results = estimator.results(needed_by(plan), target)
         return estimator.basis(plan, results, target)
 
     def predict_plan(
@@ -454,7 +454,7 @@ class Bench:
     ) -> Estimate | IncompleteEstimate:
         """The latency of ``plan``, as :meth:`predict` tells it without measuring."""
         target = self.target if target is None else target
-        results = self._estimator.results(plan.keys, target)
+        results = self._estimator.results(needed_by(plan), target)
         return self._estimator.basis(plan, results, target).estimate()
 
     def recomposed(
@@ -466,7 +466,7 @@ class Bench:
         state of that measurement.
         """
         target = self.target if target is None else target
-        results = self._estimator.results([*plan.keys, plan.digest], target)
+        results = self._estimator.results([*needed_by(plan), plan.digest], target)
         return self._estimator.basis(plan, results, target).estimate()
 
     def predict_memory(

@@ -17,6 +17,7 @@ from bricks.measure.campaign import CampaignResult
 from bricks.measure.failure_explanation import explain_failure
 from bricks.measure.jobs import Job
 from bricks.predict.prediction import Predictions
+from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Measurement
 from bricks.session.campaigns import Campaigns
 from bricks.session.estimator import Estimator
@@ -47,7 +48,8 @@ def compare(
             rows[number] = ComparisonFailure(model.name, str(error))
     measured = campaigns.measure(list(jobs.values()))
     keys = {k for job in jobs.values() for k in (*job.decomposition.plan.keys, job.whole_key)}
-    found = estimator.results(sorted(keys), target)
+    probes = {k for job in jobs.values() for k in probes_of(job.decomposition.plan)}
+    found = estimator.results(sorted(keys | probes), target)
     wholes = {job.whole_key: job.model.digest for job in jobs.values()}
     results = {wholes.get(key, key): result for key, result in found.items()}
     predictions = estimator.predictions(sorted(keys - wholes.keys()), results, target)

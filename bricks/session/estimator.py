@@ -13,7 +13,6 @@ from bricks.decompose.streams import streams_of
 from bricks.estimate.recompose import Basis, Results, all_known_in, state_of
 from bricks.estimate.schedule import Construction
 from bricks.predict.prediction import Predictions
-from bricks.samples.call_overhead import ALL_PROBES, PROBES
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_model import StateModel
 from bricks.session.latency_model import LatencyModel, Loaded
@@ -66,16 +65,16 @@ class Estimator:
         self.latency_model(target).invalidate(remeasured)
 
     def results(self, keys: Collection[str], target: Target) -> Results:
-        """The stored results of ``keys`` and of the call probes on ``target``."""
+        """The stored results of ``keys`` on ``target``: bricks, probes and whole models.
+
+        Ask for what is needed and no more: a key that the user's cache lacks is looked for in
+        published files, which takes long.
+        """
         settled = self._settled.setdefault(target.key, {})
-        # Only targets of programs have probes of phases, and what a cache lacks is looked for in
-        # published files.
-        programs = target.runtime.allocator is not None
-        wanted = [*keys, *(ALL_PROBES if programs else PROBES.values())]
-        missing = [key for key in wanted if key not in settled]
+        missing = [key for key in dict.fromkeys(keys) if key not in settled]
         if missing:
             settled |= self._store.results(target.key, missing)
-        return {key: settled[key] for key in dict.fromkeys(wanted) if key in settled}
+        return {key: settled[key] for key in dict.fromkeys(keys) if key in settled}
 
     def predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
         """Predictions for those ``keys`` that were not tried."""

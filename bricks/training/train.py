@@ -34,7 +34,7 @@ from bricks.zoo import find_training
 
 # Batches and evaluations that are timed without training.
 LOADED_BATCHES, EVALUATIONS = 100, 5
-# Memory is read between them, as much as a step holds, and at most this: no cache holds more.
+# Memory is read between them, as much as a step holds, but no more than this: it takes time.
 _MAX_READ_BYTES = 1 << 28
 
 # The longest silence of a worker, which announces steps but neither loading nor evaluating.

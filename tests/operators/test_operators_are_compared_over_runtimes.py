@@ -27,7 +27,6 @@ from bricks.operators.deepbench import (
     Convolution,
     Product,
     deepbench,
-    operator_of,
 )
 from bricks.operators.operator import Operator, ProgramForm
 from bricks.operators.results import (
@@ -178,13 +177,12 @@ def test_the_selection_is_what_it_says() -> None:
 
 def test_work_is_counted_as_deepbench_counts_it(tmp_path: Path) -> None:
     kernel = Product(35, 700, 2048)
-    found = operator_of(kernel).onnx
-    path = save(found, tmp_path)  # type: ignore[arg-type]
+    path = save(kernel.model(), tmp_path)
     work = work_of(read_model(path))
     assert work.flops == 2 * 35 * 700 * 2048
     assert work.bytes == 4 * (35 * 2048 + 2048 * 700 + 35 * 700)
     convolution = Convolution(1, 64, 54, 54, 64, 3, 3, 1, 1, 1, 1)
-    path = save(operator_of(convolution).onnx, tmp_path)  # type: ignore[arg-type]
+    path = save(convolution.model(), tmp_path)
     graph = source_graph(read_model(path))
     assert flops(graph, [0]) == 2 * 54 * 54 * 64 * 64 * 9
 

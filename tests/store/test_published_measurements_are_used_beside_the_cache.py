@@ -217,6 +217,21 @@ def test_publishing_again_replaces_the_file_and_keeps_other_systems(
     assert {path.name for path in place.iterdir()} == {INDEX, entry.file}
 
 
+def test_a_measured_model_is_predicted_without_reading_published_files(
+    tmp_path: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = made(tmp_path / "same", models, HOME, "conv")
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(place))
+    with Bench(tmp_path / "own", runtime="fake", threads=1) as bench:
+        model = bench.read(models["conv"])
+        bench.measure([model])
+    (entry,) = read_index(place)
+    (place / entry.file).unlink()  # reading it would be a problem that is told
+    with Bench(tmp_path / "own", runtime="fake", threads=1) as bench:
+        assert isinstance(bench.predict(model), Estimate)
+        assert bench.published.problems == []
+
+
 def test_targets_that_a_cache_lacks_are_kept_from_the_earlier_file(
     by_big: Path, tmp_path: Path, models: dict[str, Path]
 ) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch_environment
@@ -231,10 +232,10 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
     ],
 )
 def test_a_goal_that_makes_no_sense_is_refused(
-    wrong: dict[str, object], told: str, bench: Bench, tmp_path: Path
+    wrong: dict[str, Any], told: str, bench: Bench, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=told):
-        train(bench, workload("good"), folder=tmp_path, **{"until": 0.9, **wrong})  # type: ignore[arg-type]
+        train(bench, workload("good"), folder=tmp_path, **{"until": 0.9, **wrong})
 
 
 def test_recording_ignores_what_only_training_needs(bench: Bench) -> None:

@@ -1,0 +1,38 @@
+"""Files of pages that commands write: checked before the work, written whole or not at all."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+
+from bricks.errors import BricksError, UsageError
+
+
+class PageError(BricksError):
+    """A page cannot be written."""
+
+
+def check_page(out: Path) -> None:
+    """Refuse ahead of the work what could not be written after it."""
+    from bricks.report.page import check_renderer
+
+    check_renderer()
+    if not out.parent.is_dir():
+        raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
+
+
+def today() -> str:
+    """The date, as pages show it."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write the whole file or none: an existing file stays until then."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(page, encoding="utf-8")
+        beside.replace(path)
+    except OSError as exc:
+        beside.unlink(missing_ok=True)
+        raise PageError(f"{path} cannot be written ({exc.strerror}): give another --out") from exc
