@@ -7,18 +7,34 @@ not know how calls are recorded or run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of a step: its name, how many occurrences it has, and how many calls these make."""
+    """A phase of a step: its name, how many occurrences it has, and how many calls these make.
+
+    ``displaced`` is the sum over its calls of the share of a core's caches that each displaces (see
+    ``graph/program_traffic``); plans of earlier versions know of none.
+    """
 
     name: str
     occurrences: int
     calls: int
+    displaced: float = 0.0
+
+    def to_json(self) -> list[Any]:
+        """A JSON list; the inverse is :meth:`from_json`."""
+        return [self.name, self.occurrences, self.calls, self.displaced]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Phase:
+        """The inverse of :meth:`to_json`; ValueError or TypeError for invalid data."""
+        name, occurrences, calls, *more = data
+        (displaced,) = more or (0.0,)
+        return cls(str(name), int(occurrences), int(calls), float(displaced))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +60,7 @@ class Program:
         """A JSON object; the inverse is :meth:`from_json`."""
         return {
             "kind": self.kind,
-            "phases": [[p.name, p.occurrences, p.calls] for p in self.phases],
+            "phases": [phase.to_json() for phase in self.phases],
             "freed": list(self.freed),
             "storages": list(self.storages),
             "gradients": list(self.gradients),
@@ -56,7 +72,7 @@ class Program:
         """The inverse of :meth:`to_json`; ValueError, KeyError or TypeError for invalid data."""
         return cls(
             kind=str(data["kind"]),
-            phases=tuple(Phase(str(name), int(n), int(calls)) for name, n, calls in data["phases"]),
+            phases=tuple(map(Phase.from_json, data["phases"])),
             freed=tuple(None if at is None else int(at) for at in data["freed"]),
             storages=tuple(map(int, data["storages"])),
             gradients=tuple(map(int, data["gradients"])),
@@ -66,7 +82,8 @@ class Program:
     def problem(self, occurrences: int, values: int) -> str | None:
         """The first contradiction to a plan of this many occurrences and values; None if none."""
         if sum(phase.occurrences for phase in self.phases) != occurrences or any(
-            min(phase.occurrences, phase.calls) < 0 for phase in self.phases
+            not 0 <= phase.displaced <= phase.calls or phase.occurrences < 0
+            for phase in self.phases
         ):
             return "its phases are not its occurrences"
         if len(self.freed) != values or len(self.storages) != values:

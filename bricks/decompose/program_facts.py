@@ -16,6 +16,7 @@ from bricks.decompose.program import Phase, Program
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.program import FREED, PHASE, call_of, is_call, origin_of, state_of
+from bricks.graph.program_traffic import displacement, touched_bytes
 
 
 def program_of(
@@ -37,6 +38,10 @@ def program_of(
     notes = [{p.key: p.value for p in node.metadata_props} for node in graph.nodes]
     names = [notes[window.nodes[0]].get(PHASE, "") for window in cut]
     sizes = [len(window.nodes) for window in cut]
+    displaced = [
+        sum(displacement(touched_bytes(graph.nodes[n], graph.types)) for n in window.nodes)
+        for window in cut
+    ]
     freed: list[int | None] = [None] * len(types)
     for node, note in enumerate(notes):
         for name in json.loads(note.get(FREED, "[]")):
@@ -44,9 +49,10 @@ def program_of(
                 freed[numbers[name]] = position[node]
     phases, begin = [], 0
     for name, group in groupby(names):
-        count = len(list(group))
-        phases.append(Phase(name, count, sum(sizes[begin : begin + count])))
-        begin += count
+        end = begin + len(list(group))
+        calls, share = sum(sizes[begin:end]), sum(displaced[begin:end])
+        phases.append(Phase(name, end - begin, calls, round(share, 3)))
+        begin = end
     state = state_of(proto)
     return Program(
         kind=origin.kind,

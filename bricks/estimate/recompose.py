@@ -31,8 +31,9 @@ from bricks.samples.call_overhead import (
     PHASE_PROBES,
     PROBES,
     SHORT,
+    Around,
+    around_of,
     call_overhead_s,
-    calls_around,
     probes_of,
 )
 from bricks.samples.measurement import Failure, Measurement, common_state
@@ -266,7 +267,7 @@ def recompose(
     if construction is not None:
         interval = _parallel(plan, construction, found, interval)
         total = length_s(schedule(plan, construction, middles))
-    around = {phase: cost_around(results, phase) for phase in calls_around(plan)}
+    around = {phase: cost_around(results, phase, a) for phase, a in around_of(plan).items()}
     phases = _phases(plan, middles, around)
     total += sum(each.around_s for each in phases)
     interval = interval.shifted(sum(each.around_s for each in phases))
@@ -276,7 +277,7 @@ def recompose(
             Source.OTHER_STATE: found.all_shared_s,
             Source.RECOMPOSITION: cache_state_s(gross_s, weight_bound_s),
             Source.CALLS: calls_s(sum(map(abs, counts.values())), overhead.median_s)
-            + _around_uncertain_s(plan, around),
+            + _around_uncertain_s(around),
         }
     )
     return Estimate(
@@ -304,25 +305,24 @@ def _phases(
     if plan.program is None:
         return ()
     inference = plan.program.kind == INFERENCE
+    every = around_of(plan)
     found, begin = [], 0
     for phase in plan.program.phases:
         mine = plan.occurrences[begin : begin + phase.occurrences]
         begin += phase.occurrences
-        around_s = phase.calls * around[INFERENCE if inference else phase.name].median_s
+        name = INFERENCE if inference else phase.name
+        # Where a phase is interrupted, each part of it has its share.
+        around_s = around[name].median_s * phase.calls / max(1, every[name].calls)
         bricks_s = sum(o.times * middles[o.brick] for o in mine)
         found.append(PhaseShare(phase.name, phase.calls, max(0.0, bricks_s + around_s), around_s))
     return tuple(found)
 
 
-def _around_uncertain_s(plan: Plan, around: Mapping[str, Spread]) -> float:
+def _around_uncertain_s(around: Mapping[str, Spread]) -> float:
     """Half the width that costs around calls add: programs differ in what they do there."""
     return sum(
-        calls
-        * (
-            (around[phase].high_s - around[phase].low_s) / 2
-            + AROUND_SHARE * abs(around[phase].median_s)
-        )
-        for phase, calls in calls_around(plan).items()
+        (cost.high_s - cost.low_s) / 2 + AROUND_SHARE * abs(cost.median_s)
+        for cost in around.values()
     )
 
 
@@ -461,13 +461,17 @@ def call_cost(results: Results) -> Spread:
     return Spread(overhead_s, low_s, overhead_s + (short.high_s - short.median_s), short.count)
 
 
-def cost_around(results: Results, phase: str) -> Spread:
-    """What runs around a call in a phase, in seconds, from the probes among ``results``."""
-    found = [results[key] for key in PHASE_PROBES[phase]]
-    step, calls = (round_spread(m) for m in found if isinstance(m, Measurement))
-    middle_s = step.median_s - calls.median_s
-    half_s = math.hypot(step.high_s - step.low_s, calls.high_s - calls.low_s) / 2
-    return Spread(middle_s, middle_s - half_s, middle_s + half_s, min(step.count, calls.count))
+def cost_around(results: Results, phase: str, around: Around) -> Spread:
+    """What runs around the calls of a phase, in seconds, from the probes among ``results``."""
+    middle_s = half_s = 0.0
+    counts = []
+    for part, times in around.times.items():
+        found = [results[key] for key in PHASE_PROBES[phase][part]]
+        step, without = (round_spread(m) for m in found if isinstance(m, Measurement))
+        middle_s += times * (step.median_s - without.median_s)
+        half_s += times * math.hypot(step.high_s - step.low_s, without.high_s - without.low_s) / 2
+        counts += [step.count, without.count]
+    return Spread(middle_s, middle_s - half_s, middle_s + half_s, min(counts))
 
 
 def _gap(key: str, occurrences: int, results: Results) -> Gap | None:

@@ -15,10 +15,7 @@ from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 
 # A probe takes microseconds: several runs make one pass long enough to settle.
 _REPEATS = 5
-# A step of a tiny program takes a millisecond.
-_STEPS = 2
-
-# The domain of probes of a recorded program's phases: the backend runs a tiny program of its own.
+# The domain of probes of a recorded program's phases: the backend runs tiny programs of its own.
 STEP_DOMAIN = "org.pytorch.probe"
 
 
@@ -31,12 +28,12 @@ def chain(length: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
-def step_probe(phase: str, kind: str) -> onnx.ModelProto:
-    """A model that stands for a phase of the backend's own tiny program.
+def step_probe(phase: str, part: str, kind: str) -> onnx.ModelProto:
+    """A model that stands for a phase of the backend's own tiny programs.
 
-    Its latency is that of a call on average: in a real ``step``, or of its ``calls`` one by one.
+    Its latency is that of a real ``step``, or what the ``calls`` without the part would take.
     """
-    node = helper.make_node(kind, [], ["out"], domain=STEP_DOMAIN, phase=phase)
+    node = helper.make_node(kind, [], ["out"], domain=STEP_DOMAIN, phase=phase, part=part)
     out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [1])
     graph = helper.make_graph([node], "probe", [], [out])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid(STEP_DOMAIN, 1)])
@@ -52,13 +49,11 @@ def probe_walk(keys: list[str]) -> Walk:
         loads.append(Load(key, chain(length).SerializeToString(), optimize=False))
         for i in range(_REPEATS):
             steps.append(Step(f"{key}/{i}", key, (None,), (None,), timed=i == _REPEATS - 1))
-    # What is real runs before its calls, once for all phases and once more that settles it.
-    for place, kind in enumerate(("step", "calls")):
-        wanted = [(p, pair[place]) for p, pair in PHASE_PROBES.items() if pair[place] in keys]
-        for again in range(_STEPS):
-            for phase, key in wanted:
-                if not again:
-                    loads.append(Load(key, step_probe(phase, kind).SerializeToString(), False))
-                timed = again == _STEPS - 1
-                steps.append(Step(f"{key}/{again}", key, (), (None,), timed=timed))
+    for phase, parts in PHASE_PROBES.items():
+        for part, pair in parts.items():
+            for kind, key in zip(("step", "calls"), pair, strict=True):
+                if key in keys:
+                    proto = step_probe(phase, part, kind)
+                    loads.append(Load(key, proto.SerializeToString(), optimize=False))
+                    steps.append(Step(key, key, (), (None,), timed=True))
     return Walk(tuple(loads), tuple(steps))

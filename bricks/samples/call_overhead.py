@@ -5,9 +5,10 @@ of trivial nodes of two lengths separate the cost of a call from that of a node:
 the intercept of latency over length.
 
 In a recorded program every node is a call of its own, and around it run Python and the engine of
-automatic differentiation. A tiny program shows what these take: a real step of it, beside the same
-calls timed as bricks are, gives the cost around a call in each phase (which is negative where the
-engine calls an operator faster than Python does).
+automatic differentiation. What these take has three parts in each phase: what is done once, what is
+done for each call, and how much longer it takes where a call has displaced it from the caches of
+the core. Tiny programs tell each: a real step beside the same calls timed as bricks are. A part may
+be negative, since the engine calls an operator faster than Python does.
 
 A target measures probes like bricks, and the store keeps them under keys of their own. Must not
 know how they are measured.
@@ -15,20 +16,51 @@ know how they are measured.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from bricks.decompose.plan import Plan
-from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER
+from bricks.graph.program_phases import (
+    BACKWARD,
+    DISPLACED,
+    EACH,
+    FORWARD,
+    INFERENCE,
+    ONCE,
+    OPTIMIZER,
+)
 
 SHORT, LONG = 1, 33
 PROBES = {length: f"p1-chain{length}" for length in (SHORT, LONG)}
 
-# Of each phase: the key of a real step's seconds per call, and that of its calls timed as bricks.
+# Of each phase and part: the key of real steps, and that of what they would take without the part.
 # Without automatic differentiation the forward pass is another phase.
 PHASE_PROBES = {
-    phase: (f"p1-{phase}-step", f"p1-{phase}-calls")
+    phase: {
+        part: (f"p1-{phase}{infix}-step", f"p1-{phase}{infix}-calls")
+        for part, infix in ((ONCE, "-once"), (EACH, ""), (DISPLACED, "-displaced"))
+    }
     for phase in (INFERENCE, FORWARD, BACKWARD, OPTIMIZER)
 }
 
-ALL_PROBES = (*PROBES.values(), *(key for pair in PHASE_PROBES.values() for key in pair))
+ALL_PROBES = (
+    *PROBES.values(),
+    *(key for parts in PHASE_PROBES.values() for pair in parts.values() for key in pair),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """How often each part of what is around calls occurs in a phase."""
+
+    once: int
+    calls: int
+    displaced: float
+
+    @property
+    def times(self) -> Mapping[str, float]:
+        """The same by part."""
+        return {ONCE: self.once, EACH: self.calls, DISPLACED: self.displaced}
 
 
 def call_overhead_s(short_s: float, long_s: float) -> float:
@@ -37,15 +69,17 @@ def call_overhead_s(short_s: float, long_s: float) -> float:
     return max(0.0, short_s - SHORT * per_node)
 
 
-def calls_around(plan: Plan) -> dict[str, int]:
-    """The calls of a recorded program in each of :data:`PHASE_PROBES`; empty for other models."""
+def around_of(plan: Plan) -> dict[str, Around]:
+    """What is around the calls of a recorded program, by phase; empty for other models."""
     if plan.program is None:
         return {}
     inference = plan.program.kind == INFERENCE
-    found: dict[str, int] = {}
+    found: dict[str, Around] = {}
     for phase in plan.program.phases:
         name = INFERENCE if inference else phase.name
-        found[name] = found.get(name, 0) + phase.calls
+        before = found.get(name, Around(1, 0, 0.0))
+        calls, displaced = before.calls + phase.calls, before.displaced + phase.displaced
+        found[name] = Around(1, calls, displaced)
     return found
 
 
@@ -56,5 +90,5 @@ def needed_by(plan: Plan) -> tuple[str, ...]:
 
 def probes_of(plan: Plan) -> tuple[str, ...]:
     """The keys of the probes that an estimate of ``plan`` needs."""
-    pairs = (PHASE_PROBES[phase] for phase in calls_around(plan))
+    pairs = (pair for phase in around_of(plan) for pair in PHASE_PROBES[phase].values())
     return (*PROBES.values(), *(key for pair in pairs for key in pair))

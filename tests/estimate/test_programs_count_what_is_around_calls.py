@@ -9,23 +9,24 @@ from bricks.decompose.plan import Plan
 from bricks.decompose.program import Phase, Program
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import Results, recompose
-from bricks.samples.call_overhead import PHASE_PROBES, calls_around, probes_of
+from bricks.graph.program_phases import DISPLACED, EACH, ONCE
+from bricks.samples.call_overhead import PHASE_PROBES, around_of, probes_of
 
 
 def step(kind: str = "training step") -> Plan:
-    phases = (Phase("forward", 2, 2), Phase("backward", 1, 1), Phase("optimizer", 1, 4))
+    phases = (Phase("forward", 2, 2), Phase("backward", 1, 1), Phase("optimizer", 1, 4, 2.5))
     if kind == "inference":
         phases = (Phase("forward", 4, 4),)
     made = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3]), ("c", [3], [4])])
     return replace(made, program=Program(kind, phases, (None,) * 5, (-1,) * 5, (), {}))
 
 
-def probed(around_s: dict[str, float]) -> Results:
+def probed(around_s: dict[str, float], part: str = EACH) -> Results:
     found = dict(results({"a": 1e-3, "b": 2e-3, "c": 4e-3}))
     for phase, cost_s in around_s.items():
-        real, calls = PHASE_PROBES[phase]
-        found[real] = measurement(real, *[5e-6 + cost_s] * 8)
-        found[calls] = measurement(calls, *[5e-6] * 8)
+        for each, (real, without) in PHASE_PROBES[phase].items():
+            found[real] = measurement(real, *[5e-6 + (cost_s if each == part else 0.0)] * 8)
+            found[without] = measurement(without, *[5e-6] * 8)
     return found
 
 
@@ -43,6 +44,18 @@ def test_each_phase_adds_what_is_around_its_calls() -> None:
     assert [phase.calls for phase in estimate.phases] == [2, 1, 4]
 
 
+def test_what_is_done_once_in_a_phase_counts_once() -> None:
+    estimate = recompose(step(), probed(AROUND, ONCE))
+    assert isinstance(estimate, Estimate)
+    assert [p.around_s for p in estimate.phases] == pytest.approx([1e-4, -1e-6, 2e-4])
+
+
+def test_code_takes_longer_where_calls_displaced_it() -> None:
+    estimate = recompose(step(), probed(AROUND, DISPLACED))
+    assert isinstance(estimate, Estimate)
+    assert [p.around_s for p in estimate.phases] == pytest.approx([0.0, 0.0, 2.5 * 2e-4])
+
+
 def test_the_interval_moves_with_it_and_knows_that_programs_differ() -> None:
     exact = recompose(step(), probed(dict.fromkeys(AROUND, 0.0)))
     estimate = recompose(step(), probed(AROUND))
@@ -54,7 +67,8 @@ def test_the_interval_moves_with_it_and_knows_that_programs_differ() -> None:
 
 
 def test_inference_has_a_cost_of_its_own() -> None:
-    assert calls_around(step("inference")) == {"inference": 4}
+    (around,) = around_of(step("inference")).values()
+    assert around.calls == 4
     estimate = recompose(step("inference"), probed({"inference": 1e-5}))
     assert isinstance(estimate, Estimate)
     (phase,) = estimate.phases
@@ -66,12 +80,13 @@ def test_without_the_probes_there_is_no_estimate() -> None:
     found = recompose(step(), probed({"forward": 1e-4}))
     assert isinstance(found, IncompleteEstimate)
     missing = {gap.brick for gap in found.gaps}
-    assert missing == {*PHASE_PROBES["backward"], *PHASE_PROBES["optimizer"]}
+    lacking = (PHASE_PROBES[phase].values() for phase in ("backward", "optimizer"))
+    assert missing == {key for pairs in lacking for pair in pairs for key in pair}
 
 
 def test_other_models_need_no_such_probes() -> None:
     other = plan([("a", [0], [1])])
-    assert calls_around(other) == {}
+    assert around_of(other) == {}
     assert len(probes_of(other)) == 2
     estimate = recompose(other, results({"a": 1e-3}))
     assert isinstance(estimate, Estimate)

@@ -25,7 +25,7 @@ from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import Program, program, users_errors
 from bricks.backends.torch.gradients import gradients
 from bricks.backends.torch.item_orders import item_orders
-from bricks.backends.torch.probe import PhaseProbe, TinySteps, probed
+from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots, empty
@@ -36,7 +36,7 @@ from bricks.backends.torch.values import bounds_of, fill, fill_rising, rising_bo
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.program import Origin, call_of, is_program, origin_of
-from bricks.graph.program_phases import FORWARD, INFERENCE
+from bricks.graph.program_phases import INFERENCE
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
 from bricks.zoo import zoo_folder
@@ -67,8 +67,7 @@ class TorchBackend:
             compile_quietly()
         self._slots: Slots = {}
         self._occupied: Slots = {}
-        self._tiny: dict[bool, TinySteps] = {}
-        self._shared: dict[tuple[bool, str], dict[str, float]] = {}
+        self._probes: dict[bool, PhaseProbes] = {}
 
     def record(self, entry: str, folder: str, options: Mapping[str, Any]) -> onnx.ModelProto:
         """The calls of one step of the user's program; see :func:`recording.record`."""
@@ -239,14 +238,13 @@ class TorchBackend:
         """The program with the weights as they are."""
         return self.executed(proto), weights
 
-    def _probe(self, phase: str, kind: str) -> PhaseProbe:
+    def _probe(self, phase: str, part: str, kind: str) -> PhaseProbe:
         training = phase != INFERENCE
-        if training not in self._tiny:
+        if training not in self._probes:
             with self._keeping():
-                self._tiny[training] = TinySteps(training, self._seed, compiled=self._compiled)
-        shared = self._shared.setdefault((training, kind), {})
-        own = phase if training else FORWARD
-        return PhaseProbe(self._tiny[training], own, kind, shared)
+                probes = PhaseProbes(training, self._seed, compiled=self._compiled)
+            self._probes[training] = probes
+        return PhaseProbe(self._probes[training], phase, part, kind)
 
     def _generator(self, key: str) -> torch.Generator:
         generator = torch.Generator()

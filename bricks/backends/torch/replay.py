@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import onnx
 import torch
 
 from bricks.backends.base import Placement
+from bricks.backends.torch.values import COMPARING
 from bricks.errors import BackendError, first_line
 from bricks.graph.program import TORCH_DTYPES, Call, Port, call_of
 from bricks.graph.tensor import TensorType
@@ -206,11 +208,20 @@ class LoadedCalls:
             for name, slot in zip(self._inputs, placement.inputs, strict=True)
         }
         outputs = dict(zip(self._outputs, placement.outputs, strict=True))
-        return PlacedCalls(self._calls, self._own(), inputs, outputs, self._slots)
+        compared = {
+            name
+            for call in self._calls
+            if call.call.operator.partition(".")[0] in COMPARING
+            for name in call.inputs
+        }
+        return PlacedCalls(self._calls, self._own(), inputs, outputs, compared, self._slots)
 
 
 class PlacedCalls:
-    """Calls with the slots that they read and fill; an empty slot is replaced by an own tensor."""
+    """Calls with the slots that they read and fill; an empty slot is replaced by an own tensor.
+
+    Slots of inputs that are ``compared`` get the values of the own tensor.
+    """
 
     def __init__(
         self,
@@ -218,9 +229,11 @@ class PlacedCalls:
         own: Mapping[str, torch.Tensor],
         inputs: Mapping[str, int | None],
         outputs: Mapping[str, int | None],
+        compared: AbstractSet[str],
         slots: Slots,
     ) -> None:
         self._calls, self._own, self._slots = calls, own, slots
+        self._compared = compared
         self._inputs = [(name, slot) for name, slot in inputs.items() if slot is not None]
         self._outputs = [(name, slot) for name, slot in outputs.items() if slot is not None]
 
@@ -229,8 +242,10 @@ class PlacedCalls:
         values = dict(self._own)
         for name, slot in self._inputs:
             found = self._slots.get(slot)
-            if found is not None:
+            if found is not None and name not in self._compared:
                 values[name] = found
+            elif found is not None and found.is_contiguous():
+                values[name] = found.copy_(self._own[name])
         taken, clock = 0, time.perf_counter_ns
         for each in self._calls:
             positional, named = each.arguments(values)

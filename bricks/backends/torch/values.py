@@ -1,9 +1,9 @@
 """Synthetic values for the inputs of recorded calls.
 
-Floats are between zero and one: no call takes longer for others. Integers must be valid where they
-are indices, and which they may be follows from the shapes of the call's other arguments. Those that
-divide indices into bags rise evenly. Must not
-know how calls are made.
+Floats are between zero and one: few calls take longer for others (:data:`COMPARING`, and those that
+``call_arguments`` knows). Integers must be valid where they are indices, and which they may be
+follows from the shapes of the call's other arguments. Those that divide indices into bags rise
+evenly. Must not know how calls are made.
 """
 
 from __future__ import annotations
@@ -70,6 +70,13 @@ _BOUNDS: Mapping[str, Bounds] = {
     "max_unpool2d": lambda a: {1: a[2][0] * a[2][1]},
 }
 
+# Operators that branch on which of their values is larger: they take half as long where the
+# processor can foretell it, as in what other calls have computed of synthetic values.
+COMPARING = frozenset({
+    "max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "fractional_max_pool2d", "fractional_max_pool3d", "sort", "topk",
+    "kthvalue", "median", "nanmedian", "mode", "_unique2", "unique_dim", "searchsorted",
+})  # fmt: skip
 
 # The same for integers that rise evenly from zero to that bound.
 _RISING: Mapping[str, Bounds] = {
