@@ -23,6 +23,7 @@ from bricks.backends.base import Placement
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import ReplayedCall
+from bricks.errors import BackendError
 from bricks.graph.program import FREED, PHASE, Origin
 from bricks.graph.program_phases import DISPLACED, EACH, INFERENCE, ONCE, TRAINING
 from bricks.graph.program_traffic import displacement, touched_bytes
@@ -39,6 +40,10 @@ _WIDE_LAYERS, _WIDE_WIDTH = 3, 512
 
 # Steps before the one that is timed: it begins with its own code in the caches.
 _SETTLE = 1
+
+# Rounds of steps before the first that counts, so that medians are of several; and how often one is
+# taken that is disturbed.
+_BEFORE, _ATTEMPTS = 4, 20
 
 
 class _Block(nn.Module):
@@ -159,6 +164,8 @@ class PhaseProbes:
         self._programs, self._training = made, training
         self._samples: dict[tuple[str, str, str], float] = {}
         self._known: dict[tuple[str, str], list[float]] = {}
+        for _ in range(_BEFORE):
+            self._taken()
 
     def sample(self, phase: str, part: str, kind: str) -> float:
         """Seconds of a probe: real steps for ``step``, what they would take without the part else.
@@ -167,8 +174,19 @@ class PhaseProbes:
         caches, both on average over a program; ``once`` is that of a whole phase.
         """
         if (phase, part, kind) not in self._samples:
-            self._samples |= self._taken()
+            self._samples |= self._undisturbed()
         return self._samples.pop((phase, part, kind))
+
+    def _undisturbed(self) -> dict[tuple[str, str, str], float]:
+        """A sample of each probe; taken again where other processes disturbed it beyond sense."""
+        for _ in range(_ATTEMPTS):
+            found = self._taken()
+            if min(found.values()) > 0:
+                return found
+        raise BackendError(
+            "other processes disturb the steps of tiny programs so much that they tell nothing:"
+            " measure again on a quiet host"
+        )
 
     def _taken(self) -> dict[tuple[str, str, str], float]:
         few, many, wide = (self._programs[name] for name in (_FEW, _MANY, _WIDE))
