@@ -249,7 +249,7 @@ def test_where_all_hosts_die_what_was_gathered_is_kept_and_gone_on_with(
 
 
 def thread_states(process: psutil.Process) -> list[str]:
-    """The letters by which the kernel tells what each thread does; signals reach them one by one."""
+    """The kernel's letter for what each thread does: a signal reaches one after the other."""
     folders = Path(f"/proc/{process.pid}/task").iterdir()
     return [(each / "stat").read_text().rpartition(")")[2].split()[0] for each in folders]
 
