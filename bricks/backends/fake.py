@@ -33,6 +33,7 @@ import onnx
 
 from bricks.backends.base import Executed, NodeEvent, Placement
 from bricks.backends.eviction_read import EVICTION_READ
+from bricks.backends.fake_collectives import FakeCollectives
 from bricks.backends.reference import REFERENCE, SIBLING_CHAIN
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
@@ -100,6 +101,10 @@ class FakeBackend:
         """Each node takes as long as its brick, plus the time to record it."""
         graph = _typed(proto)
         return FakeProfiled(graph, streams or [0] * len(graph.nodes), _fault(graph))
+
+    def collectives(self) -> FakeCollectives:
+        """This process as a rank among others."""
+        return FakeCollectives()
 
     def standalone(
         self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False

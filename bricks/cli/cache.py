@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bricks.store import Store
 
 # The counts of an import, as shown to people.
-_NEW = ("systems", "targets", "plans", "bricks", "measurements", "rounds")
+_NEW = ("systems", "networks", "targets", "plans", "bricks", "measurements", "rounds")
 
 app = typer.Typer(no_args_is_help=True, help="Look into the cache of measurements, and check it.")
 
@@ -79,7 +79,7 @@ def export(
     from bricks._version import __version__
 
     with _open(cache) as store:
-        targets = store.targets()
+        targets = [*store.targets(), *(target for _, target in store.network_targets())]
         known = [target.system for target in targets]
         keys = {found.key for name in system or () for found in systems_called(known, name)}
         targets = [target for target in targets if not system or target.system.key in keys]

@@ -30,6 +30,12 @@ EFFORTS = {
     "balanced": "measure what matters most, predict the others",
     "quick": "measure less, predict more",
 }
+COLLECTIVES = {
+    "all_reduce": "the sum over all ranks, on each of them",
+    "broadcast": "the tensor of the first rank, on each of them",
+    "all_gather": "a part from each rank, on each of them",
+    "reduce_scatter": "the sum over all ranks, a part on each of them",
+}
 LISTS = {
     "deepbench": "a selection of DeepBench's convolutions, matrix products and recurrent layers",
     "zoo": "the costliest bricks of the zoo on a system",

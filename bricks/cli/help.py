@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # The sections of the list of all commands.
 PANELS = {
     "Prepare": ("zoo", "backends", "decompose"),
-    "Measure": ("measure", "probe"),
+    "Measure": ("measure", "probe", "network"),
     "Predict": ("predict", "compare", "train", "advise"),
     "Compare runtimes": ("operators", "networks"),
     "Look": ("explain", "report", "diff", "systems", "cache"),

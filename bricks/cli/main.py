@@ -18,6 +18,7 @@ from bricks.cli.explain import explain
 from bricks.cli.generate import generate
 from bricks.cli.help import show_page, with_pages
 from bricks.cli.measure import measure
+from bricks.cli.network import app as network_app
 from bricks.cli.networks import networks
 from bricks.cli.operators import operators
 from bricks.cli.output import complain, drop_output, show
@@ -54,6 +55,7 @@ app.command()(web)
 app.command()(worker)
 app.add_typer(systems_app, name="systems")
 app.add_typer(cache_app, name="cache")
+app.add_typer(network_app, name="network")
 app.add_typer(zoo_app, name="zoo")
 app.add_typer(backends_app, name="backends")
 

@@ -40,6 +40,19 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     time_evaluation repeats, read_bytes                → evaluation_s: [seconds…]
     check_training  what, entry, folder, options,      → what the check found, see
                     seed, steps?, epochs?                backends.base.Trainer
+    interface name                                     → kind, mtu, rate_bps, speed_mbps
+    open_group address, patience_s                     → port
+    join_group rank, ranks, address, port, interface,  → {}
+               cores, patience_s
+    time_collective operation, num_bytes, passes,      → samples: [seconds…], before_s?, during_s?
+               computing
+    leave_group {}                                     → {}
+    begin_steps entry, folder, options, seed,          → {}
+               bucket_cap_mb, accumulation
+    time_steps passes, delay_s                         → solo_s, synchronised_s: [seconds…]
+    bucket_order {}                                    → buckets: [{index, size_bytes,
+                                                         parameters}…], bucket_bytes,
+                                                         broadcast_bytes, unused
 
 Models travel as base64 of their bytes, without weights. This module must not know how a request is
 answered.

@@ -140,6 +140,18 @@ class Supervisor:
         """Processor time in seconds that the live worker has taken; 0 if there is none."""
         return 0.0 if self._process is None else self._process.processor_s()
 
+    @property
+    def alive(self) -> bool:
+        """Whether there is a worker, and it runs."""
+        process = self._process
+        return process is not None and process.alive
+
+    def kill(self) -> None:
+        """Kill the worker, from any thread: whoever waits for its answer gets WorkerDied."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def reset(self) -> None:
         """End the worker, at once; the next request starts a fresh one."""
         self._end()

@@ -143,11 +143,15 @@ class WorkerProcess:
         del self._pending[: end + 1]
         return line
 
+    def kill(self) -> None:
+        """Kill it; :meth:`end` removes what belongs to it."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
     def end(self) -> None:
         """Kill it, and remove all that belongs to it."""
         self._close_lifeline()
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        self.kill()
         self._process.wait()
         self._stdin.close()
         self._stdout.close()

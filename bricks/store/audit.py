@@ -6,7 +6,9 @@ a brick is computed; the caller passes ``rekey``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from sqlalchemy import Connection, func, select
 
@@ -18,6 +20,7 @@ from bricks.store.rows import (
     as_written,
     brick_of,
     decoding,
+    network_of,
     plan_of,
     round_of,
     system_of,
@@ -30,6 +33,7 @@ from bricks.store.schema import (
     OPEN,
     bricks,
     measurements,
+    networks,
     plans,
     rounds,
     systems,
@@ -50,6 +54,7 @@ def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
     known = _known_bricks(connection)
     for table, found in (
         ("systems", _of_systems(connection)),
+        ("networks", _of_networks(connection)),
         ("bricks", _of_bricks(connection, rekey)),
         ("plans", _of_plans(connection, known)),
         ("measurements", _of_measurements(connection, known)),
@@ -91,6 +96,24 @@ def _of_systems(connection: Connection) -> Iterator[str]:
                     yield f"target {row.key}: its system and runtime do not give this key"
         except StoreError as exc:
             yield str(exc)
+
+
+def _of_networks(connection: Connection) -> Iterator[str]:
+    known = set()
+    for row in connection.execute(select(networks).order_by(networks.c.key)):
+        known.add(row.key)
+        try:
+            with decoding(f"network {row.key}"):
+                if network_of(row).key != row.key:
+                    yield f"network {row.key}: its identity does not give this key"
+        except StoreError as exc:
+            yield str(exc)
+    for row in connection.execute(select(targets).order_by(targets.c.key)):
+        network = None
+        with suppress(ValueError, AttributeError):  # a runtime that is none is told of elsewhere
+            network = json.loads(row.runtime).get("network")
+        if network is not None and network not in known:
+            yield f"target {row.key}: its network {network} is unknown"
 
 
 def _of_bricks(connection: Connection, rekey: Rekey | None) -> Iterator[str]:

@@ -22,11 +22,22 @@ from bricks.store.rows import (
     SYSTEM_COLUMNS,
     brick_of,
     decoding,
+    network_of,
     plan_of,
     round_of,
     target_of,
 )
-from bricks.store.schema import FAILED, OPEN, bricks, measurements, plans, rounds, systems, targets
+from bricks.store.schema import (
+    FAILED,
+    OPEN,
+    bricks,
+    measurements,
+    networks,
+    plans,
+    rounds,
+    systems,
+    targets,
+)
 from bricks.system.target import Target
 
 
@@ -61,6 +72,11 @@ def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
             found.append(target_of(row))
     for system in sorted({t.system.key: t.system for t in found}.values(), key=lambda s: s.key):
         yield "system", system.to_json()
+    wanted = {target.runtime.network for target in found} - {None}
+    query = select(networks).where(networks.c.key.in_(wanted)).order_by(networks.c.key)
+    for row in connection.execute(query):
+        with decoding(f"network {row.key}"):
+            yield "network", network_of(row).to_json()
     for target in found:
         runtime = target.runtime.to_json()
         yield "target", {"key": target.key, "system": target.system.key, "runtime": runtime}

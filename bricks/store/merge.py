@@ -26,6 +26,7 @@ from bricks.store.engine import CHUNK, chunks, insert_or_ignore
 from bricks.store.export import rounds_by_id
 from bricks.store.records import Settled
 from bricks.store.records import brick_of as brick_record
+from bricks.store.records import network_of as network_record
 from bricks.store.records import system_of as system_record
 from bricks.store.records import target_of as target_record
 from bricks.store.results_file import KINDS, Record
@@ -33,6 +34,7 @@ from bricks.store.rows import (
     brick_of,
     brick_row,
     decoding,
+    network_row,
     plan_row,
     round_row,
     system_of,
@@ -46,17 +48,19 @@ from bricks.store.schema import (
     OPEN,
     bricks,
     measurements,
+    networks,
     plans,
     rounds,
     systems,
     targets,
 )
+from bricks.system.target import Target
 
 # What is wrong with a brick in one line; None if it is what its key stands for.
 Mismatch = Callable[[Brick], str | None]
 
 # The tables that merging writes to, in the order in which other transactions write to them.
-WRITTEN = (measurements, rounds, systems, targets, bricks, plans)
+WRITTEN = (measurements, rounds, systems, networks, targets, bricks, plans)
 
 
 @dataclass(slots=True)
@@ -68,6 +72,7 @@ class Merged:
     """
 
     systems: int = 0
+    networks: int = 0
     targets: int = 0
     bricks: int = 0
     plans: int = 0
@@ -88,6 +93,7 @@ def merge(
     merged = Merged()
     into: dict[str, Callable[[list[dict[str, Any]]], None]] = {
         "system": partial(_merge_systems, connection, merged),
+        "network": partial(_merge_networks, connection, merged),
         "target": partial(_merge_targets, connection, merged),
         "brick": partial(_merge_bricks, connection, merged, mismatch),
         "plan": partial(_merge_plans, connection, merged),
@@ -112,6 +118,11 @@ def _merge_systems(connection: Connection, merged: Merged, records: list[dict[st
         merged.systems += _insert(connection, systems, [row])
 
 
+def _merge_networks(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
+    rows = [network_row(network_record(data)) for data in records]
+    merged.networks += _insert(connection, networks, rows)
+
+
 def _merge_targets(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
     for data in records:
         query = select(systems).where(systems.c.key == data["system"])
@@ -119,7 +130,15 @@ def _merge_targets(connection: Connection, merged: Merged, records: list[dict[st
         if row is None:
             raise ValueError(f"the target {data['key']} is of a system that is nowhere")
         target = target_record(data, system_of(row))
+        _refuse_unknown_network(connection, target)
         merged.targets += _insert(connection, targets, [target_row(target)])
+
+
+def _refuse_unknown_network(connection: Connection, target: Target) -> None:
+    key = target.runtime.network
+    query = select(networks.c.key).where(networks.c.key == key)
+    if key is not None and connection.execute(query).one_or_none() is None:
+        raise ValueError(f"the target {target.key} is of a network that is nowhere")
 
 
 def _merge_bricks(

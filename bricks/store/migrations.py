@@ -63,6 +63,16 @@ def _systems_get_names_and_prices(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE systems ADD COLUMN {column}"))
 
 
+def _networks_are_kept(connection: Connection) -> None:
+    collated = ' COLLATE "C"' if connection.dialect.name == "postgresql" else ""
+    connection.execute(
+        text(
+            f"CREATE TABLE networks (key VARCHAR(64){collated} NOT NULL PRIMARY KEY,"
+            " name TEXT NOT NULL, identity TEXT NOT NULL, recorded TEXT NOT NULL)"
+        )
+    )
+
+
 # MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or
 # with tables of its own, not with schema.py, which moves on. Version 1 was the first.
 MIGRATIONS: dict[int, Migration] = {
@@ -70,6 +80,7 @@ MIGRATIONS: dict[int, Migration] = {
     3: _rounds_get_an_end,
     4: _rows_get_checksums,
     5: _systems_get_names_and_prices,
+    6: _networks_are_kept,
 }
 
 

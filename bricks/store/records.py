@@ -15,6 +15,7 @@ from bricks.decompose.plan import Brick
 from bricks.errors import first_line
 from bricks.samples.measurement import Round
 from bricks.store.rows import checked_round
+from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, System, Target, checked_price
 
 
@@ -30,6 +31,14 @@ def system_of(data: Mapping[str, Any]) -> System:
     if system.key != data["key"]:
         raise ValueError(f"the system {data['name']} is not the one that its key stands for")
     return system
+
+
+def network_of(data: Mapping[str, Any]) -> NetworkFingerprint:
+    """A network; ValueError where its key stands for another."""
+    network = NetworkFingerprint(str(data["name"]), dict(data["identity"]), dict(data["recorded"]))
+    if network.key != data["key"]:
+        raise ValueError(f"the network {network.name} is not the one that its key stands for")
+    return network
 
 
 def target_of(data: Mapping[str, Any], system: System) -> Target:

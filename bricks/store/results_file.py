@@ -40,7 +40,7 @@ _MAX_XZ_BYTES = 64 << 20
 Record = tuple[str, dict[str, Any]]
 
 # The kinds of records in their order in a file: each refers to nothing that comes later.
-KINDS = ("system", "target", "brick", "plan", "measurement")
+KINDS = ("system", "network", "target", "brick", "plan", "measurement")
 
 
 def write(path: Path, records: Iterable[Record], *, package: str) -> int:

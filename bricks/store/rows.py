@@ -22,6 +22,7 @@ from bricks.errors import StoreError, first_line
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.samples.measurement import Round
 from bricks.store.schema import systems
+from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, System, Target
 
 # The errors of decoding a text that is not as it was written.
@@ -104,6 +105,21 @@ def system_of(row: Row[Any]) -> System:
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise ValueError(f"its price {price!r} is none")
     return System(name, _mapping(row.identity), _mapping(row.recorded), price)
+
+
+def network_row(network: NetworkFingerprint) -> dict[str, Any]:
+    """The columns of a network."""
+    return {
+        "key": network.key,
+        "name": network.name,
+        "identity": to_text(network.identity),
+        "recorded": to_text(network.recorded),
+    }
+
+
+def network_of(row: Row[Any]) -> NetworkFingerprint:
+    """The network in a row of the table of networks."""
+    return NetworkFingerprint(row.name, _mapping(row.identity), _mapping(row.recorded))
 
 
 def target_row(target: Target) -> dict[str, Any]:

@@ -32,7 +32,8 @@ from sqlalchemy.types import TypeEngine
 #      have the end of their lease, and the start of their owner, by a clock that nobody sets;
 #      plans are made anew, with what was assumed
 #   5  systems have the name that somebody gave them, and their price
-SCHEMA_VERSION = 5
+#   6  networks, which targets of collectives name in their runtime
+SCHEMA_VERSION = 6
 
 # States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.
 OPEN, DONE, FAILED = "open", "done", "failed"
@@ -66,6 +67,16 @@ systems = Table(
     Column("recorded", Text, nullable=False),  # JSON object
     Column("given_name", Text),  # by a person; null: none was
     Column("price_per_hour", Double),  # of one host, in the user's currency; null: not known
+)
+
+# Networks whose collectives are measured: a target's runtime names one by its key.
+networks = Table(
+    "networks",
+    metadata,
+    Column("key", _name(64), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("identity", Text, nullable=False),  # JSON object
+    Column("recorded", Text, nullable=False),  # JSON object
 )
 
 targets = Table(
@@ -105,7 +116,8 @@ plans = Table(
     UniqueConstraint("digest", "granularity", "target_key", name="one_plan_per_target"),
 )
 
-# brick_key is no foreign key: whole models (m1-…) and probes (p1-…) are measured too.
+# brick_key is no foreign key: whole models (m1-…), probes (p1-…) and collectives (c1-…) are
+# measured too.
 measurements = Table(
     "measurements",
     metadata,

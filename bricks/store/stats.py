@@ -19,6 +19,7 @@ from bricks.store.schema import (
     SCHEMA_VERSION,
     bricks,
     measurements,
+    networks,
     plans,
     rounds,
     systems,
@@ -34,6 +35,7 @@ class CacheStats:
     schema_version: int
     size_bytes: int
     systems: int
+    networks: int
     targets: int
     plans: int
     bricks: int
@@ -63,6 +65,7 @@ def stats_of(connection: Connection, label: str) -> CacheStats:
         schema_version=SCHEMA_VERSION,
         size_bytes=size_bytes(connection),
         systems=count(systems),
+        networks=count(networks),
         targets=count(targets),
         plans=count(plans),
         bricks=count(bricks),

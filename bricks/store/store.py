@@ -32,6 +32,8 @@ from bricks.store.rows import (
     brick_of,
     brick_row,
     decoding,
+    network_of,
+    network_row,
     plan_of,
     plan_row,
     system_of,
@@ -40,8 +42,9 @@ from bricks.store.rows import (
     target_row,
     usage_in,
 )
-from bricks.store.schema import bricks, plans, systems, targets
+from bricks.store.schema import bricks, networks, plans, systems, targets
 from bricks.store.stats import CacheStats, stats_of
+from bricks.system.network import NetworkFingerprint
 from bricks.system.target import System, Target, checked_price
 
 
@@ -184,7 +187,33 @@ class Store:
                     raise StoreError(f"the cache {self.path} knows no system {key}")
 
     def targets(self) -> list[Target]:
-        """All targets, by name of their system."""
+        """All targets that run models, by name of their system."""
+        return [target for target in self._targets() if target.runtime.network is None]
+
+    def network_targets(self) -> list[tuple[NetworkFingerprint, Target]]:
+        """All targets of collectives, each with its network, by name of the network."""
+        with self._reading() as connection:
+            rows = connection.execute(select(networks)).all()
+        known: dict[str | None, NetworkFingerprint] = {}
+        for row in rows:
+            with decoding(f"network {row.key}"):
+                known[row.key] = network_of(row)
+        found = [t for t in self._targets() if t.runtime.network is not None]
+        for target in found:
+            if target.runtime.network not in known:
+                raise StoreError(
+                    f"the network of target {target.key} is not in the cache {self.path}:"
+                    " run 'bricks cache verify'"
+                )
+        pairs = [(known[target.runtime.network], target) for target in found]
+        return sorted(pairs, key=lambda pair: (pair[0].name, pair[1].runtime.version))
+
+    def save_network(self, network: NetworkFingerprint) -> None:
+        """Keep a network; a known one keeps the name that it has."""
+        with self._writing() as connection:
+            database.insert_or_ignore(connection, networks, [network_row(network)])
+
+    def _targets(self) -> list[Target]:
         query = select(targets, *SYSTEM_COLUMNS)
         query = query.join(systems).order_by(targets.c.key)
         with self._reading() as connection:

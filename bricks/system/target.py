@@ -94,7 +94,8 @@ class Runtime:
     where bricks are nodes of an already optimised graph, ``all`` where they are pieces of the
     source graph. Whole models always run with all of ``optimization``: the runtime's levels are
     ``all``, ``extended``, ``basic`` and ``none``. ``allocator`` are the settings of the memory
-    allocator where calls allocate their results.
+    allocator where calls allocate their results. ``network`` is the key of the network that ranks
+    talk over, where the runtime is a backend of collectives.
     """
 
     backend: str
@@ -105,6 +106,7 @@ class Runtime:
     optimization: str = "all"
     build: str | None = field(default=None, compare=False)
     allocator: str | None = None
+    network: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All fields of the runtime; an unknown ``build`` and the default level are omitted."""
@@ -120,6 +122,8 @@ class Runtime:
             del facts["optimization"]
         if self.allocator is None:
             del facts["allocator"]
+        if self.network is None:
+            del facts["network"]
         return facts
 
 

@@ -191,8 +191,8 @@ def test_cache_stats_and_verify(here: Here, models: list[Path]) -> None:
     done = here.plain("cache", "stats", "--json", "--cache", here.cache)
     assert (done.status, done.err) == (0, "")
     names = (
-        "schema_version", "size_bytes", "systems", "targets", "plans", "bricks", "measurements",
-        "failures", "open_claims", "samples",
+        "schema_version", "size_bytes", "systems", "networks", "targets", "plans", "bricks",
+        "measurements", "failures", "open_claims", "samples",
     )  # fmt: skip
     has(done.json, {"path": TEXT, **dict.fromkeys(names, COUNT)})
     assert done.json["bricks"] == measured["bricks"]

@@ -364,3 +364,17 @@ def test_only_an_address_is_taken_for_one() -> None:
     with pytest.raises(UsageError):
         with connected("127.0.0.1:8786"):
             raise AssertionError("unreachable")
+
+
+def test_hosts_measure_the_network_between_them(scheduler: str, here: Here) -> None:
+    words = ("network", "measure", "lab", "--backend", "fake", "--max-bytes", 5000, "--json")
+    words = (*words, "--scheduler", scheduler, "--cache", here.cache)
+    with joined(scheduler, "one"):
+        done = here.plain(*words)
+        assert done.status == 1
+        assert "1 hosts have joined, and 2 ranks need one each" in done.complaint
+        with joined(scheduler, "two"):
+            done = here.plain(*words)
+    assert (done.status, done.err) == (0, "")
+    assert len(done.json["new"]) == 4 * 2
+    assert done.json["identity"]["kind"] == "loopback" and done.json["identity"]["same_host"]

@@ -223,6 +223,7 @@ def test_stats_count_everything(cache: Cache) -> None:
         schema_version=SCHEMA_VERSION,
         size_bytes=stats.size_bytes,
         systems=1,
+        networks=0,
         targets=1,
         plans=1,
         bricks=2,

@@ -117,6 +117,7 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
             connection.execute(f"ALTER TABLE measurements DROP COLUMN {column}")
         for column in ("given_name", "price_per_hour"):
             connection.execute(f"ALTER TABLE systems DROP COLUMN {column}")
+        connection.execute("DROP TABLE networks")
     set_version(tmp_path, 1)
     with Store.open(tmp_path) as store:
         assert store.stats().schema_version == SCHEMA_VERSION

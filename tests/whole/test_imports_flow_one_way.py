@@ -12,7 +12,7 @@ LAYERS = (
     {"graph", "system"},
     {"decompose", "zoo"},
     {"backends", "memory", "samples", "suite"},
-    {"store", "predict"},
+    {"store", "predict", "network"},
     {"measure", "estimate"},
     {"session"},
     {"analysis", "training"},

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -40,6 +40,10 @@ from bricks.graph.program_phases import INFERENCE
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
 from bricks.zoo import zoo_folder
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.collectives import TorchCollectives
+    from bricks.backends.torch.distributed_step import DistributedStep
 
 _PAGE_BYTES = 4096
 
@@ -146,6 +150,33 @@ class TorchBackend:
     ) -> Mapping[str, Any]:
         """The order of its data's items; see :mod:`bricks.backends.torch.item_orders`."""
         return item_orders(self._trainable(entry, folder, options, seed), epochs)
+
+    def collectives(self) -> TorchCollectives:
+        """This process as a rank; see :mod:`bricks.backends.torch.collectives`."""
+        from bricks.backends.torch.collectives import TorchCollectives
+
+        return TorchCollectives()
+
+    def synchronised_step(
+        self,
+        entry: str,
+        folder: str,
+        options: Mapping[str, Any],
+        seed: int,
+        *,
+        bucket_cap_mb: float | None,
+        accumulation: int,
+    ) -> DistributedStep:
+        """The user's program under DDP; see :mod:`bricks.backends.torch.distributed_step`."""
+        from bricks.backends.torch.distributed_step import DistributedStep
+
+        where = folder or str(zoo_folder())
+
+        def make() -> Program:
+            torch.manual_seed(seed)
+            return program(entry, where, options)
+
+        return DistributedStep(make, bucket_cap_mb=bucket_cap_mb, accumulation=accumulation)
 
     def _trainable(self, entry: str, folder: str, options: Mapping[str, Any], seed: int) -> Program:
         where = folder or str(zoo_folder())

@@ -50,6 +50,7 @@ from bricks.measure.worker.memory_peaks import memory_peaks
 from bricks.measure.worker.model_data import model_data
 from bricks.measure.worker.process_limits import held_bytes, limit_memory, memory_limited_for
 from bricks.measure.worker.profiling import typical_run
+from bricks.measure.worker.rank import RankRequests
 from bricks.measure.worker.reference import Reference, write_reference
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.region import ActivationRegion
@@ -93,7 +94,10 @@ class Worker:
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # ids and places whose nodes run along streams
         self._warmth = Warmth()
-        self._training = TrainingRequests(lambda: self.backend, say)
+        self._others = (
+            TrainingRequests(lambda: self.backend, say),
+            RankRequests(lambda: self.backend),
+        )
         self._seed = 0
         self._timing = True
 
@@ -101,7 +105,8 @@ class Worker:
         """Do what ``request`` asks; the answer's content."""
         name = str(request.pop("op", ""))
         operation = getattr(self, f"_do_{name}", None)
-        operation = operation or getattr(self._training, f"do_{name}", None)
+        for requests in self._others:
+            operation = operation or getattr(requests, f"do_{name}", None)
         if operation is None:
             raise WorkerError("the worker does not know this operation")
         result: dict[str, Any] = operation(**request)

@@ -1,0 +1,150 @@
+"""All-reduces on networks, predicted for sizes that nobody measured, beside measured ones.
+
+Writes docs/scaling.md (its table of networks) and benchmarks/results/collectives.json.
+
+    .venv/bin/python benchmarks/collectives.py --networks loopback 1Gbit 100Mbit
+
+All-reduces between two ranks of this host, a core each, alone and while both compute; sizes are
+powers of two. Each second size is fitted, and the others are predicted. Each network is kept at
+once; the next call goes on with what lacks. Needs root, for network namespaces. Run nothing else
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bricks.network.collective import ALL_REDUCE, Aspect, Collective
+from bricks.network.times import MeasuredNetwork
+from bricks.network.units import bits_per_s
+from bricks.report.tables import number, percent, seconds, size
+from bricks.samples.statistics import median
+from bricks.session.networks import measure_locally, network_called
+from bricks.store import Store
+
+ROOT = Path(__file__).resolve().parent.parent
+RAW = ROOT / "benchmarks" / "results" / "collectives.json"
+PAGE = ROOT / "docs" / "scaling.md"
+CACHE = ROOT / "cache" / "collectives"
+
+MARKS = ("<!-- networks: written by benchmarks/collectives.py -->", "<!-- /networks -->")
+
+LOOPBACK, UNLIMITED = "loopback", "unlimited"
+NETWORKS = (LOOPBACK, "1Gbit", "100Mbit")
+RANKS = 2
+SIZES = tuple(1024 << power for power in range(17))
+
+# Half of the sizes should be predicted this well by the other half, in the median.
+BOUND = 0.10
+
+Facts = dict[str, Any]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure what lacks, and write the page from all that there is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
+    parser.add_argument("--max-bytes", type=int, default=SIZES[-1])
+    parser.add_argument("--raw", type=Path, default=RAW)
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--pages", action="store_true", help="Only write the page.")
+    arguments = parser.parse_args(words)
+    rows: dict[str, Facts] = {}
+    if arguments.raw.exists():
+        rows = json.loads(arguments.raw.read_text(encoding="utf-8"))["networks"]
+    for name in () if arguments.pages else arguments.networks:
+        rows[name] = measured(name, arguments.cache, arguments.max_bytes)
+        text = json.dumps({"ranks": RANKS, "networks": rows}, indent=1)
+        arguments.raw.write_text(text + "\n", encoding="utf-8")
+    text = arguments.page.read_text(encoding="utf-8")
+    begin, end = (text.index(mark) for mark in MARKS)
+    text = f"{text[: begin + len(MARKS[0])]}\n{table(rows)}\n{text[end:]}"
+    arguments.page.write_text(text, encoding="utf-8")
+
+
+def measured(name: str, cache: Path, max_bytes: int) -> Facts:
+    """The rounds of each size, and what of the network identifies it."""
+    shaped = name != LOOPBACK
+    cache.mkdir(parents=True, exist_ok=True)
+    with Store.open(cache) as store:
+        measure_locally(
+            store, name, ranks=RANKS, shaped=shaped,
+            bandwidth_bps=bits_per_s(name) if shaped and name != UNLIMITED else None,
+            operations=[ALL_REDUCE], sizes=[each for each in SIZES if each <= max_bytes],
+            computing=True, progress=lambda what, share: print(f"{share:4.0%} {what}", flush=True),
+        )  # fmt: skip
+        network = network_called(store, name)
+    slow = network.slowdown(RANKS)
+    return {
+        "identity": network.fingerprint["identity"],
+        "version": network.fingerprint["version"],
+        "slowdown": [slow.ratio, slow.low, slow.high],
+        "alone": _points(network, Aspect.ALONE),
+        "computing": _points(network, Aspect.COMPUTING),
+        "errors": errors(network, computing=False),
+        "errors_computing": errors(network, computing=True),
+    }
+
+
+def _points(network: MeasuredNetwork, aspect: Aspect) -> dict[str, list[float]]:
+    found = network.series(ALL_REDUCE, aspect)[RANKS]
+    return {
+        str(size): [float(f"{value:.4g}") for value in values] for size, values in found.items()
+    }
+
+
+def errors(network: MeasuredNetwork, *, computing: bool) -> dict[str, float]:
+    """Predicted over measured, minus one, of each size that was left out of the fit."""
+    aspect = Aspect.COMPUTING if computing else Aspect.ALONE
+    known = network.series(ALL_REDUCE, aspect)[RANKS]
+    ordered = sorted(known)
+    left_out = ordered[1:-1:2]
+    kept = {
+        key: measurement
+        for key, measurement in network.samples.items()
+        if (of := Collective.of(key)) is None or of.num_bytes not in left_out
+    }
+    half = MeasuredNetwork(network.name, network.fingerprint, kept)
+    return {
+        str(size): half.time(ALL_REDUCE, size, RANKS, computing=computing).seconds
+        / median(known[size])
+        - 1
+        for size in left_out
+    }
+
+
+def table(rows: Mapping[str, Facts]) -> str:
+    """The table of all networks."""
+    lines = [
+        "| network | 64 KiB | 1 MiB | 16 MiB | largest | median error | worst | computing: 16 MiB |"
+        " median error | slower |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name in sorted(rows, key=lambda name: ([*NETWORKS, name].index(name), name)):
+        row = rows[name]
+        alone = {int(each): median(values) for each, values in row["alone"].items()}
+        beside = {int(each): median(values) for each, values in row["computing"].items()}
+        off = sorted(map(abs, row["errors"].values()))
+        off_beside = [abs(error) for error in row["errors_computing"].values()]
+        ratio, low, high = row["slowdown"]
+        cells = [
+            name,
+            *(seconds(alone.get(each)) for each in (1 << 16, 1 << 20, 1 << 24)),
+            f"{size(max(alone))} {seconds(alone[max(alone)])}",
+            percent(median(off)),
+            percent(off[-1]),
+            seconds(beside.get(1 << 24)),
+            percent(median(off_beside)),
+            f"{number(ratio)} ({number(low)} to {number(high)})",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Collectives of ``torch.distributed`` in one rank: joining the others, and timing operations.
+
+Here because only a backend imports its runtime. Must not know how ranks were started, or what the
+network between them is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from bricks.errors import BackendError
+
+_ITEM_BYTES = 4  # gradients are float32
+
+# Runs of the unit of computation that are timed before a collective, and the fewest beside one
+# from which its slowdown follows.
+_UNITS_BEFORE, _MIN_UNITS = 8, 4
+
+# The unit is a layer of a small network for images: a few tenths of a millisecond.
+_UNIT_BATCH, _UNIT_CHANNELS, _UNIT_SIDE = 8, 16, 32
+
+
+# Threads take turns after so long, where one of them only waits.
+_TURN_S = 1e-4
+
+
+# Gloo makes a reduce-scatter of an all-reduce, and copies the result while it is waited for: what
+# was begun does not tell that it has ended.
+_UNTOLD = ("reduce_scatter",)
+
+
+class _Waiting:
+    """A thread that waits for what was begun."""
+
+    def __init__(self, work: Any) -> None:
+        self._work = work
+        self._end = threading.Event()
+        self._error: RuntimeError | None = None
+        self._turn_s = sys.getswitchinterval()
+        sys.setswitchinterval(_TURN_S)
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    def _wait(self) -> None:
+        try:
+            self._work.wait()
+        except RuntimeError as exc:
+            self._error = exc
+        finally:
+            sys.setswitchinterval(self._turn_s)
+            self._end.set()
+
+    def is_completed(self) -> bool:
+        """Whether it has ended."""
+        return self._end.is_set()
+
+    def wait(self) -> None:
+        """Wait for its end; raises what it raised."""
+        self._end.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class TorchCollectives:
+    """This process as one rank of a group; :meth:`leave` it before joining another."""
+
+    def __init__(self) -> None:
+        self._store: dist.TCPStore | None = None
+        self._buffer = torch.empty(0)
+        self._ranks = 1
+        self._unit: Callable[[], Any] | None = None
+
+    def open_store(self, address: str, timeout_s: float) -> int:
+        """Serve the group's rendezvous at ``address``; the port, which the system chooses."""
+        timeout = timedelta(seconds=timeout_s)
+        self._store = dist.TCPStore(
+            address, 0, None, is_master=True, wait_for_workers=False, timeout=timeout
+        )
+        return int(self._store.port)
+
+    def join(
+        self, rank: int, ranks: int, address: str, port: int, interface: str, timeout_s: float
+    ) -> None:
+        """Become one of so many ``ranks``, which meet at ``address``, and talk over gloo.
+
+        With the port 0, as the launcher of this process (torchrun) says in its environment.
+        """
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+        timeout = timedelta(seconds=timeout_s)
+        self._ranks = ranks
+        if not port:
+            dist.init_process_group("gloo", timeout=timeout)
+            return
+        if self._store is None:
+            self._store = dist.TCPStore(
+                address, port, None, is_master=False, wait_for_workers=False, timeout=timeout
+            )
+        dist.init_process_group(
+            "gloo", store=self._store, rank=rank, world_size=ranks, timeout=timeout
+        )
+
+    def leave(self) -> None:
+        """Leave the group."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        self._store = None
+
+    def time(
+        self, operation: str, num_bytes: int, passes: int, computing: bool
+    ) -> Mapping[str, Any]:
+        """Time ``operation`` on ``num_bytes``, all ranks at once, so many ``passes``, in seconds.
+
+        ``samples`` are from this rank's start to its end. With ``computing``, the rank computes
+        meanwhile: ``before_s`` is the time of a unit of computation just before, and ``during_s``
+        that of one beside the collective, None where too few fit beside it.
+        """
+        begin = self._operation(operation, num_bytes)
+        runs = [
+            self._beside(begin, operation in _UNTOLD) if computing else self._alone(begin)
+            for _ in range(passes)
+        ]
+        return {name: [run[name] for run in runs] for name in runs[0]}
+
+    @staticmethod
+    def _alone(begin: Callable[[], Any]) -> dict[str, float | None]:
+        dist.barrier()
+        started = time.perf_counter()
+        begin().wait()
+        return {"samples": time.perf_counter() - started}
+
+    def _beside(self, begin: Callable[[], Any], untold: bool) -> dict[str, float | None]:
+        unit = self._computation()
+        dist.barrier()
+        started = time.perf_counter()
+        for _ in range(_UNITS_BEFORE):
+            unit()
+        before_s = (time.perf_counter() - started) / _UNITS_BEFORE
+        dist.barrier()
+        started = time.perf_counter()
+        work, count = begin(), 0
+        # Asked between units, by the thread that computes: a thread that waited for the end would
+        # also wait for Python's lock.
+        waited = _Waiting(work) if untold else work
+        while not waited.is_completed():
+            unit()
+            count += 1
+        taken_s = time.perf_counter() - started
+        waited.wait()
+        enough = count >= _MIN_UNITS
+        return {
+            # On average it ended in the middle of the last unit.
+            "samples": taken_s - taken_s / count / 2 if count else taken_s,
+            "before_s": before_s,
+            "during_s": taken_s / count if enough else None,
+        }
+
+    def _computation(self) -> Callable[[], Any]:
+        if self._unit is None:
+            shape = (_UNIT_BATCH, _UNIT_CHANNELS, _UNIT_SIDE, _UNIT_SIDE)
+            data = torch.rand(shape)
+            kernel = torch.rand(_UNIT_CHANNELS, _UNIT_CHANNELS, 3, 3)
+
+            def unit() -> None:
+                with torch.no_grad():
+                    torch.conv2d(data, kernel, padding=1)
+
+            for _ in range(2 * _UNITS_BEFORE):
+                unit()
+            self._unit = unit
+        return self._unit
+
+    def _operation(self, name: str, num_bytes: int) -> Callable[[], Any]:
+        """What begins the operation ``name`` on a tensor of ``num_bytes``, and returns its work.
+
+        The tensor has as many items as ranks can share equally. It holds zeros: sums stay finite.
+        """
+        share = -(-num_bytes // (_ITEM_BYTES * self._ranks))
+        needed = share * (self._ranks + 1)
+        if self._buffer.numel() < needed:
+            self._buffer = torch.zeros(needed)
+        whole, part = self._buffer[share:needed], self._buffer[:share]
+        begins: dict[str, Callable[[], Any]] = {
+            "all_reduce": lambda: dist.all_reduce(whole, async_op=True),
+            "broadcast": lambda: dist.broadcast(whole, 0, async_op=True),
+            "all_gather": lambda: dist.all_gather_single(whole, part, async_op=True),
+            "reduce_scatter": lambda: dist.reduce_scatter_single(part, whole, async_op=True),
+        }
+        if name not in begins:
+            raise BackendError(f"there is no collective {name!r}: give one of {', '.join(begins)}")
+        return begins[name]

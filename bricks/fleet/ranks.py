@@ -1,0 +1,216 @@
+"""Ranks on hosts of the fleet: each host runs one, and answers what it is asked.
+
+``RankHosts`` is the coordinator's side, the functions below are what it calls on a host. Must not
+know how hosts are reached (:class:`~bricks.fleet.hosts.Cluster`), or what ranks are asked.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bricks._version import __version__
+from bricks.errors import FleetError, WorkerError, first_line
+from bricks.fleet.hosts import Call, Cluster
+from bricks.measure.ranks import JOIN_TIMEOUT_S, Answers
+from bricks.measure.supervisor import Supervisor
+from bricks.session.networks import collectives_settings
+from bricks.store.claims import host_id
+from bricks.system import System, fingerprint, logical_cpus
+from bricks.system.interface import interface_of
+
+_POLL_S = 0.002
+
+# A host looks for this long beyond the time that a request may take, then counts as lost.
+_LOST_S = 30.0
+
+_supervisors: dict[str, Supervisor] = {}
+
+
+def start(request: str, backend: str, address: str) -> dict[str, Any]:
+    """Start the worker of a rank here; facts about this host, which is reached at ``address``."""
+    settings, version = collectives_settings(backend)
+    end(request)
+    _supervisors[request] = Supervisor(settings)
+    _supervisors[request].awaken()
+    return {
+        "package": __version__,
+        "version": version,
+        "system": fingerprint(),
+        "host": host_id(),
+        "cores": logical_cpus(),
+        "interface": interface_of(address),
+    }
+
+
+def ask(request: str, op: str, timeout_s: float, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rank's worker here answers."""
+    if request not in _supervisors:
+        raise FleetError("the host has forgotten its rank: it was started again meanwhile")
+    return _supervisors[request].ask(op, timeout_s=timeout_s, **fields)
+
+
+def end(request: str) -> None:
+    """End the rank's worker here, if there is one."""
+    known = _supervisors.pop(request, None)
+    if known is not None:
+        known.close()
+
+
+class RankHosts:
+    """Ranks on so many hosts of ``cluster``; use it as a context manager, or close it.
+
+    Raises FleetError where fewer hosts have joined, or one cannot take part.
+    """
+
+    def __init__(self, cluster: Cluster, ranks: int, backend: str) -> None:
+        self.count = ranks
+        self._cluster = cluster
+        self._request = uuid.uuid4().hex
+        hosts = cluster.hosts()
+        if len(hosts) < ranks:
+            raise FleetError(
+                f"{len(hosts)} hosts have joined, and {ranks} ranks need one each: start 'bricks"
+                " worker' on more, or give fewer --ranks"
+            )
+        self._addresses = sorted(hosts)[:ranks]
+        self._names = [hosts[address].name for address in self._addresses]
+        self.facts = self._call_each(
+            start, [(self._own(rank), backend, self.ip(rank)) for rank in range(ranks)], 120.0
+        )
+        self._refuse_unlike()
+
+    def __enter__(self) -> RankHosts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the ranks, as soon as their hosts are free."""
+        for rank, address in enumerate(self._addresses):
+            self._cluster.notify(address, end, self._own(rank))
+
+    def ip(self, rank: int) -> str:
+        """The address at which others reach a rank's host."""
+        return self._addresses[rank].rpartition("://")[2].rpartition(":")[0].strip("[]")
+
+    @property
+    def systems(self) -> list[System]:
+        """The system of each rank's host."""
+        return [facts["system"] for facts in self.facts]
+
+    @property
+    def same_host(self) -> bool:
+        """Whether all ranks are on one host."""
+        return len({facts["host"] for facts in self.facts}) == 1
+
+    @property
+    def cores_per_rank(self) -> float:
+        """The cores that a rank has on the host with the most ranks for its cores."""
+        hosts = [facts["host"] for facts in self.facts]
+        return min(
+            min(1.0, len(facts["cores"]) / hosts.count(facts["host"])) for facts in self.facts
+        )
+
+    def join(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
+        """See :class:`~bricks.measure.ranks.Ranks`."""
+        [opened] = self._call_each(
+            ask,
+            [(self._own(0), "open_group", timeout_s,
+              {"address": self.ip(0), "patience_s": timeout_s})],
+            timeout_s,
+        )  # fmt: skip
+        self.ask_each(
+            "join_group",
+            [
+                {
+                    "rank": rank, "ranks": self.count, "address": self.ip(0),
+                    "port": opened["port"], "interface": facts["interface"],
+                    "cores": [self._core(rank)], "patience_s": timeout_s,
+                }
+                for rank, facts in enumerate(self.facts)
+            ],
+            timeout_s=2 * timeout_s,
+        )  # fmt: skip
+
+    def reference_s(self, timeout_s: float) -> float | None:
+        """None: to ask one host alone takes longer than what is timed."""
+        return None
+
+    def ask(self, op: str, *, timeout_s: float, **fields: Any) -> Answers:
+        """See :class:`~bricks.measure.ranks.Ranks`."""
+        return self.ask_each(op, [fields] * self.count, timeout_s=timeout_s)
+
+    def ask_each(
+        self, op: str, fields: Sequence[Mapping[str, Any]], *, timeout_s: float
+    ) -> Answers:
+        """As :meth:`ask`, with fields of its own for each rank."""
+        arguments = [(self._own(rank), op, timeout_s, dict(own)) for rank, own in enumerate(fields)]
+        return self._call_each(ask, arguments, timeout_s)
+
+    def _own(self, rank: int) -> str:
+        return f"{self._request}-{rank}"
+
+    def _core(self, rank: int) -> int:
+        """A core for a rank: ranks of one host have theirs in turn."""
+        hosts = [facts["host"] for facts in self.facts]
+        before = hosts[:rank].count(hosts[rank])
+        cores = self.facts[rank]["cores"]
+        return int(cores[before % len(cores)])
+
+    def _refuse_unlike(self) -> None:
+        for rank, facts in enumerate(self.facts):
+            name = self._names[rank]
+            if facts["package"] != __version__:
+                self._fail(f"{name} runs bricks {facts['package']}, and not {__version__}")
+            if facts["version"] != self.facts[0]["version"]:
+                self._fail(f"{name} has version {facts['version']} of the backend, others not")
+            if facts["interface"] is None:
+                self._fail(f"{name} has no interface with the address {self.ip(rank)}")
+
+    def _fail(self, why: str) -> None:
+        self.close()
+        raise FleetError(f"{why}: let the hosts of the fleet be alike")
+
+    def _call_each(
+        self, function: Any, arguments: Sequence[tuple[Any, ...]], timeout_s: float
+    ) -> Answers:
+        """Call a function on the first hosts, one for each of ``arguments``, all at once."""
+        calls: list[Call] = [
+            self._cluster.call(address, function, *own)
+            for address, own in zip(self._addresses, arguments, strict=False)
+        ]
+        deadline = time.monotonic() + timeout_s + _LOST_S
+        answers: dict[int, dict[str, Any]] = {}
+        try:
+            while len(answers) < len(calls):
+                for rank, call in enumerate(calls):
+                    if rank not in answers and call.done():
+                        answers[rank] = self._result(rank, call)
+                if time.monotonic() > deadline or not self._present(len(calls)):
+                    late = [rank for rank in range(len(calls)) if rank not in answers]
+                    raise WorkerError(f"{self._title(late[0])} has left, or answers no more")
+                time.sleep(_POLL_S)
+        except BaseException:
+            for call in calls:
+                call.cancel()
+            self.close()
+            raise
+        return [answers[rank] for rank in range(len(calls))]
+
+    def _present(self, count: int) -> bool:
+        there = self._cluster.hosts()
+        return all(address in there for address in self._addresses[:count])
+
+    def _title(self, rank: int) -> str:
+        return f"rank {rank} of {self.count} ({self._names[rank]})"
+
+    def _result(self, rank: int, call: Call) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = call.result()
+        except Exception as exc:  # of any kind: it comes from another host
+            raise WorkerError(f"{self._title(rank)}: {first_line(exc)}") from exc
+        return found

@@ -1,0 +1,190 @@
+"""The ranks of one job: a worker for each, which all get the same requests at once.
+
+If one of them dies, hangs or fails, the others wait for it in vain: all are ended, and the error
+names the rank that was the cause. Must not know what is asked, or why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from bricks.errors import WorkerError
+from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
+from bricks.system import logical_cpus
+
+# The longest time in which ranks find each other.
+JOIN_TIMEOUT_S = 60.0
+
+# Once one rank has failed, the others get so long to fail too: the cause may be among them.
+_GRACE_S = 1.0
+
+Answers = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """Where a rank runs: on which ``cores``, at which address of which interface.
+
+    ``prefix`` is a command that runs the worker's there, such as in a network namespace.
+    """
+
+    address: str
+    interface: str
+    cores: tuple[int, ...]
+    prefix: tuple[str, ...] = ()
+
+
+class Ranks(Protocol):
+    """Ranks that answer requests, wherever they run."""
+
+    count: int
+
+    def ask(self, op: str, *, timeout_s: float, **fields: Any) -> Answers:
+        """What each rank answers, in order; :class:`WorkerError` that names a rank that fails."""
+
+    def join(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
+        """Let the ranks form a group, so that they can communicate."""
+
+    def reference_s(self, timeout_s: float) -> float | None:
+        """The latency of the reference workload in seconds now; None where it is not run."""
+
+
+def cores_of(ranks: int) -> list[tuple[int, ...]]:
+    """A core for each rank; where there are fewer cores, ranks share them in turn."""
+    cores = logical_cpus()
+    return [(cores[rank % len(cores)],) for rank in range(ranks)]
+
+
+def loopback(ranks: int) -> list[RankPlace]:
+    """Places for ranks that talk over this host's loopback interface."""
+    return [RankPlace("127.0.0.1", "lo", cores) for cores in cores_of(ranks)]
+
+
+class LocalRanks:
+    """Ranks on this host, one in each of ``places``; use it as a context manager, or close it.
+
+    ``launchers`` are commands that each start the worker of a rank, and tell it where the ranks
+    meet; without them, the ranks meet at a port that the first of them opens.
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        places: Sequence[RankPlace],
+        *,
+        launchers: Sequence[Sequence[str]] = (),
+    ) -> None:
+        self.count = len(places)
+        self._places = places
+        self._launched = bool(launchers)
+        commands = launchers or [settings.command] * self.count
+        self._workers = [
+            Supervisor(replace(settings, command=(*place.prefix, *command)))
+            for place, command in zip(places, commands, strict=True)
+        ]
+        self._pool = ThreadPoolExecutor(self.count)
+        self._joined = False
+        for worker in self._workers:
+            worker.awaken()
+
+    def __enter__(self) -> LocalRanks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all ranks."""
+        for worker in self._workers:
+            worker.close()
+        self._pool.shutdown()
+
+    def join(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
+        """See :class:`Ranks`; ranks that have ended are started again."""
+        if self._joined:
+            self._end()
+        for worker in self._workers:
+            worker.awaken()
+        self._joined = True
+        first, port = self._places[0], 0
+        if not self._launched:
+            answer = self._ask_first(
+                "open_group", timeout_s=timeout_s, address=first.address, patience_s=timeout_s
+            )
+            port = answer["port"]
+        self.ask_each(
+            "join_group",
+            [
+                {
+                    "rank": rank, "ranks": self.count, "address": first.address, "port": port,
+                    "interface": place.interface, "cores": list(place.cores),
+                    "patience_s": timeout_s,
+                }
+                for rank, place in enumerate(self._places)
+            ],
+            timeout_s=2 * timeout_s,
+        )  # fmt: skip
+
+    def reference_s(self, timeout_s: float) -> float | None:
+        """See :class:`Ranks`: the first rank runs it."""
+        found: float = self._ask_first("reference", timeout_s=timeout_s)["reference_s"]
+        return found
+
+    def _ask_first(self, op: str, *, timeout_s: float, **fields: Any) -> dict[str, Any]:
+        self._refuse_ended()
+        try:
+            return self._workers[0].ask(op, timeout_s=timeout_s, **fields)
+        except WorkerError as error:
+            self._end()
+            raise type(error)(f"rank 0 of {self.count}: {error}") from error
+
+    def ask(self, op: str, *, timeout_s: float, **fields: Any) -> Answers:
+        """See :class:`Ranks`."""
+        return self.ask_each(op, [fields] * self.count, timeout_s=timeout_s)
+
+    def ask_each(
+        self, op: str, fields: Sequence[Mapping[str, Any]], *, timeout_s: float
+    ) -> Answers:
+        """As :meth:`ask`, with fields of its own for each rank."""
+        self._refuse_ended()
+        asked = [
+            self._pool.submit(worker.ask, op, timeout_s=timeout_s, **own)
+            for worker, own in zip(self._workers, fields, strict=True)
+        ]
+        try:
+            wait(asked, return_when=FIRST_EXCEPTION)
+            if any(each.done() and each.exception() is not None for each in asked):
+                wait(asked, _GRACE_S)
+                raise self._cause(asked)
+            return [each.result() for each in asked]
+        except BaseException:
+            for worker in self._workers:
+                worker.kill()
+            wait(asked)
+            self._end()
+            raise
+
+    def _refuse_ended(self) -> None:
+        """A worker that has ended would be started again, and be in no group."""
+        for rank, worker in enumerate(self._workers):
+            if not worker.alive:
+                self._end()
+                raise WorkerError(f"rank {rank} of {self.count} has ended")
+
+    def _end(self) -> None:
+        for worker in self._workers:
+            worker.reset()
+
+    def _cause(self, asked: Sequence[Future[dict[str, Any]]]) -> WorkerError:
+        """The error of the rank that was the cause: of one that died rather than that complains."""
+        failed = {
+            rank: error
+            for rank, each in enumerate(asked)
+            if each.done() and (error := each.exception()) is not None
+        }
+        rank = min(failed, key=lambda rank: not isinstance(failed[rank], WorkerDied))
+        kind = WorkerDied if isinstance(failed[rank], WorkerDied) else WorkerError
+        return kind(f"rank {rank} of {self.count}: {failed[rank]}")

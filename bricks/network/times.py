@@ -1,0 +1,335 @@
+"""Networks that tell how long a collective takes: a measured one, and one that is only stated.
+
+Every answer says where it comes from, and has an interval that grows from measured sizes over the
+fit to ranks and sizes that nobody measured. Must not know how collectives are measured or stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from bricks.errors import UsageError
+from bricks.network.collective import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    BROADCAST,
+    OPERATIONS,
+    REDUCE_SCATTER,
+    Aspect,
+    Collective,
+)
+from bricks.network.fit import Fit, fit
+from bricks.network.formulas import steps, volume
+from bricks.samples.measurement import Measurement, Round
+from bricks.samples.statistics import (
+    MIN_RANKED,
+    Spread,
+    half_width,
+    median,
+    pooled_deviation,
+    spread,
+)
+
+__all__ = [
+    "ALL_GATHER", "ALL_REDUCE", "BROADCAST", "EXTRAPOLATED", "FITTED", "MEASURED",
+    "REDUCE_SCATTER", "STATED", "CollectiveTime", "MeasuredNetwork", "Network", "Slowdown",
+    "StatedNetwork",
+]  # fmt: skip
+
+# From the most to the least that is known of a figure.
+MEASURED, FITTED, EXTRAPOLATED, STATED = "measured", "fitted", "extrapolated", "stated"
+
+_NORMAL_95 = 1.96
+
+# The relative standard deviation that the formula adds for each doubling of the ranks, where only
+# one number of ranks was measured; and that of a size beyond all that were, for each doubling.
+_PER_DOUBLING, _PER_DOUBLED_SIZE = 0.10, 0.05
+
+# Rounds vary by no less than this, relative to them.
+_MIN_DEVIATION = 0.01
+
+# Threads of a backend and the thread that computes share a core: at worst each gets half of it.
+_MAX_SHARING = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTime:
+    """The time of a collective in seconds with its 95 % interval.
+
+    ``origin`` is ``measured`` (at this size and these ranks), ``fitted`` (between measured sizes),
+    ``extrapolated`` (by formula, beyond them) or ``stated``.
+    """
+
+    seconds: float
+    low_s: float
+    high_s: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """How much slower a rank computes while a collective runs on its cores, from 1 on.
+
+    ``low`` and ``high`` are a 95 % interval; ``origin`` is as in :class:`CollectiveTime`.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    origin: str
+
+
+def round_time(aspect: Aspect, taken: Round) -> float:
+    """The time that a round of an aspect tells, in seconds.
+
+    Of a collective alone it is that of its samples without outliers, as for any brick. Beside
+    computing, waiting for the core is part of it and differs from pass to pass: there it is the
+    mean.
+    """
+    if aspect is Aspect.COMPUTING:
+        return sum(taken.samples) / len(taken.samples)
+    return taken.latency_s
+
+
+class Network(Protocol):
+    """What ranks are joined by."""
+
+    @property
+    def name(self) -> str:
+        """What its users call it."""
+
+    def time(
+        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
+    ) -> CollectiveTime:
+        """The time of an operation on a tensor of ``num_bytes`` on each of so many ``ranks``.
+
+        ``computing``: while the ranks compute on their cores.
+        """
+
+    def slowdown(self, ranks: int) -> Slowdown:
+        """How much slower a rank computes while a collective runs on its cores."""
+
+
+_NOTHING = CollectiveTime(0.0, 0.0, 0.0, STATED)
+
+
+@dataclass(frozen=True, slots=True)
+class StatedNetwork:
+    """A network that nobody measured: ``bandwidth`` in bytes/s, ``latency_s`` of a message.
+
+    Rings and trees follow the formulas exactly; real backends take longer. What communicating costs
+    a rank that computes is stated too, by default nothing; the interval reaches to an even share of
+    the core.
+    """
+
+    bandwidth: float
+    latency_s: float
+    name: str = "stated"
+    slowdown_ratio: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.bandwidth) and self.bandwidth > 0):
+            raise UsageError(f"a bandwidth of {self.bandwidth:g} moves nothing")
+        if not (math.isfinite(self.latency_s) and self.latency_s >= 0):
+            raise UsageError(f"a latency of {self.latency_s:g} s cannot be")
+
+    def time(
+        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
+    ) -> CollectiveTime:
+        """See :class:`Network`."""
+        _refuse(operation, num_bytes, ranks)
+        if ranks == 1:
+            return _NOTHING
+        latency_s = steps(operation, ranks) * self.latency_s
+        seconds = latency_s + volume(operation, ranks) * num_bytes / self.bandwidth
+        return CollectiveTime(seconds, seconds, seconds, STATED)
+
+    def slowdown(self, ranks: int) -> Slowdown:
+        """See :class:`Network`."""
+        if ranks == 1:
+            return Slowdown(1.0, 1.0, 1.0, STATED)
+        high = max(self.slowdown_ratio, _MAX_SHARING)
+        return Slowdown(self.slowdown_ratio, 1.0, high, STATED)
+
+
+@dataclass(frozen=True)  # without slots: what follows from the samples is asked for many times
+class MeasuredNetwork:
+    """A network whose collectives were measured: ``samples`` by their keys.
+
+    ``fingerprint`` are the facts that it is known by, as JSON.
+    """
+
+    name: str
+    fingerprint: Mapping[str, Any]
+    samples: Mapping[str, Measurement]
+
+    def time(
+        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
+    ) -> CollectiveTime:
+        """See :class:`Network`; :class:`UsageError` for an operation that was not measured here."""
+        _refuse(operation, num_bytes, ranks)
+        if ranks == 1:
+            return _NOTHING
+        aspect = Aspect.COMPUTING if computing else Aspect.ALONE
+        known = self.series(operation, aspect)
+        if not known and computing:
+            return _shared(self.time(operation, num_bytes, ranks, computing=False))
+        if not known:
+            raise UsageError(
+                f"no {operation} was measured on network {self.name}: run 'bricks network measure"
+                f" {self.name} --operation {operation}'"
+            )
+        if num_bytes in known.get(ranks, {}):
+            found = self.measured(operation, num_bytes, ranks, aspect)
+            return CollectiveTime(found.median_s, found.low_s, found.high_s, MEASURED)
+        if ranks in known:
+            of = self.fit(operation, ranks, aspect)
+            seconds, deviation = _fitted(of, num_bytes)
+            origin = FITTED if of.covers(num_bytes) else EXTRAPOLATED
+            return _within(seconds, deviation, origin)
+        return self._by_formula(operation, num_bytes, ranks, aspect)
+
+    def slowdown(self, ranks: int) -> Slowdown:
+        """See :class:`Network`: the median over sizes and operations that were measured."""
+        if ranks == 1:
+            return Slowdown(1.0, 1.0, 1.0, MEASURED)
+        known = self._slowdowns
+        if not known:
+            return Slowdown(1.0, 1.0, _MAX_SHARING, EXTRAPOLATED)
+        nearest = _nearest(known, ranks)
+        ratios = sorted(max(1.0, ratio) for ratio in known[nearest])
+        found = spread(ratios)
+        low, high = (
+            (ratios[0], ratios[-1]) if len(ratios) < MIN_RANKED else (found.low_s, found.high_s)
+        )
+        origin = MEASURED if nearest == ranks else EXTRAPOLATED
+        return Slowdown(found.median_s, low, high, origin)
+
+    def series(self, operation: str, aspect: Aspect) -> dict[int, dict[int, list[float]]]:
+        """The times of the rounds in seconds, by ranks and bytes."""
+        return self._series.get((operation, aspect), {})
+
+    def measured(self, operation: str, num_bytes: int, ranks: int, aspect: Aspect) -> Spread:
+        """The median over rounds of what was measured, and its interval.
+
+        Few rounds do not show how much they vary: other sizes show that too.
+        """
+        of_ranks = self.series(operation, aspect)[ranks]
+        values = of_ranks[num_bytes]
+        if len(values) >= MIN_RANKED:
+            return spread(values)
+        deviation = max(_MIN_DEVIATION, pooled_deviation(of_ranks.values()))
+        middle_s, half_s = median(values), half_width(values, deviation)
+        return Spread(middle_s, max(0.0, middle_s - half_s), middle_s + half_s, len(values))
+
+    def fit(self, operation: str, ranks: int, aspect: Aspect) -> Fit:
+        """The fit of an operation over the sizes that were measured with these ranks."""
+        if (operation, ranks, aspect) not in self._fits:
+            of = self.series(operation, aspect)[ranks]
+            points = [(num_bytes, median(values)) for num_bytes, values in of.items()]
+            self._fits[operation, ranks, aspect] = fit(points)
+        return self._fits[operation, ranks, aspect]
+
+    def _by_formula(
+        self, operation: str, num_bytes: int, ranks: int, aspect: Aspect
+    ) -> CollectiveTime:
+        known = self.series(operation, aspect)
+        base = _nearest(known, ranks)
+        of = self.fit(operation, base, aspect)
+        seconds = _scaled(of, operation, num_bytes, base, ranks)
+        _, deviation = _fitted(of, num_bytes)
+        doublings = abs(math.log2(ranks / base))
+        extra = self._formula_deviation(operation, aspect) * doublings
+        return _within(seconds, math.hypot(deviation, extra), EXTRAPOLATED)
+
+    def _formula_deviation(self, operation: str, aspect: Aspect) -> float:
+        """How wrong the formula is for each doubling of ranks, as far as that was measured."""
+        known = self.series(operation, aspect)
+        errors = []
+        for base in known:
+            for ranks in known:
+                for num_bytes, values in known[ranks].items() if ranks > base else ():
+                    seconds = _scaled(
+                        self.fit(operation, base, aspect), operation, num_bytes, base, ranks
+                    )
+                    error = math.log(seconds / median(values)) / math.log2(ranks / base)
+                    errors.append(error * error)
+        if not errors:
+            return _PER_DOUBLING
+        return max(_PER_DOUBLING / 2, math.sqrt(sum(errors) / len(errors)))
+
+    @cached_property
+    def _series(self) -> dict[tuple[str, Aspect], dict[int, dict[int, list[float]]]]:
+        found: dict[tuple[str, Aspect], dict[int, dict[int, list[float]]]] = {}
+        for key, measurement in sorted(self.samples.items()):
+            of = Collective.of(key)
+            if of is not None:
+                by_ranks = found.setdefault((of.operation, of.aspect), {})
+                times = [round_time(of.aspect, each) for each in measurement.rounds]
+                by_ranks.setdefault(of.ranks, {})[of.num_bytes] = times
+        return found
+
+    @cached_property
+    def _fits(self) -> dict[tuple[str, int, Aspect], Fit]:
+        return {}
+
+    @cached_property
+    def _slowdowns(self) -> dict[int, list[float]]:
+        """The slowdown of each size of each operation, by ranks: the median over its rounds."""
+        found: dict[int, list[float]] = defaultdict(list)
+        for operation in OPERATIONS:
+            before = self.series(operation, Aspect.UNIT_BEFORE)
+            for ranks, sizes in self.series(operation, Aspect.UNIT_DURING).items():
+                for num_bytes, during in sizes.items():
+                    alone = before.get(ranks, {}).get(num_bytes, [])
+                    if alone:
+                        found[ranks].append(median(during) / median(alone))
+        return dict(found)
+
+
+def _refuse(operation: str, num_bytes: int, ranks: int) -> None:
+    if operation not in OPERATIONS:
+        raise UsageError(f"there is no collective {operation!r}: give one of {OPERATIONS}")
+    if num_bytes < 0 or ranks < 1:
+        raise UsageError(f"{num_bytes} bytes on {ranks} ranks cannot be")
+
+
+def _nearest(known: Mapping[int, Any], ranks: int) -> int:
+    """Of the numbers of ranks that are known, the largest up to ``ranks``, or the smallest."""
+    below = [each for each in known if each <= ranks]
+    return max(below) if below else min(known)
+
+
+def _scaled(of: Fit, operation: str, num_bytes: int, base: int, ranks: int) -> float:
+    """A time with ``base`` ranks carried to ``ranks`` by the formulas, in seconds."""
+    piece = of.piece(num_bytes)
+    fixed_s = piece.alpha_s * steps(operation, ranks) / steps(operation, base)
+    moved_s = num_bytes / piece.beta_bytes_per_s
+    moved_s *= volume(operation, ranks) / volume(operation, base)
+    return fixed_s + moved_s
+
+
+def _fitted(of: Fit, num_bytes: int) -> tuple[float, float]:
+    """The time in seconds, and the relative standard deviation of it."""
+    seconds = of.time_s(num_bytes)
+    if of.covers(num_bytes):
+        return seconds, of.deviation
+    edge = of.sizes[0] if num_bytes < of.sizes[0] else of.sizes[-1]
+    beyond = abs(math.log2(max(1, num_bytes) / edge))
+    return seconds, math.hypot(of.deviation, _PER_DOUBLED_SIZE * beyond)
+
+
+def _within(seconds: float, deviation: float, origin: str) -> CollectiveTime:
+    factor = math.exp(_NORMAL_95 * deviation)
+    return CollectiveTime(seconds, seconds / factor, seconds * factor, origin)
+
+
+def _shared(alone: CollectiveTime) -> CollectiveTime:
+    """The time beside computing where that was not measured: between alone and half of a core."""
+    middle = (1 + _MAX_SHARING) / 2 * alone.seconds
+    return CollectiveTime(middle, alone.low_s, _MAX_SHARING * alone.high_s, EXTRAPOLATED)

@@ -1,0 +1,124 @@
+"""``bricks network``: measured once, listed, shown, exported, and refused in one line."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import CommandResult, Here
+
+Measure = Callable[..., CommandResult]
+
+
+@pytest.fixture
+def measure(here: Here) -> Measure:
+    """Measures a network of the fake backend."""
+
+    def measure(name: str, *words: object) -> CommandResult:
+        options = ("--backend", "fake", "--cache", here.cache, "--max-bytes", 70_000)
+        return here.plain("network", "measure", name, *options, *words)
+
+    return measure
+
+
+def json_of(done: CommandResult) -> Any:
+    assert (done.status, done.err) == (0, "")
+    return done.json
+
+
+def test_a_network_is_measured_once_and_shown(here: Here, measure: Measure) -> None:
+    first = json_of(measure("lab", "--computing", "--json"))
+    assert len(first["new"]) == 4 * 4 * 4 and first["known"] == first["left_out"] == []
+    again = json_of(measure("lab", "--computing", "--json"))
+    assert again["new"] == [] and again["known"] == first["new"]
+    listed = json_of(here.plain("network", "list", "--json", "--cache", here.cache))["networks"]
+    assert [(each["name"], each["ranks"], each["series"]) for each in listed] == [("lab", [2], 64)]
+    assert listed[0]["identity"]["kind"] == "loopback"
+    shown = json_of(here.plain("network", "show", "lab", "--json", "--cache", here.cache))
+    assert shown == {name: first[name] for name in shown}
+    for fit in shown["fits"]:
+        assert all(abs(point["residual"]) < 0.02 for point in fit["points"])
+    assert shown["slowdowns"][0]["ratio"] == pytest.approx(2.0, rel=0.02)
+    told = here.plain("network", "show", "lab", "--cache", here.cache)
+    assert "all-reduce, computing" in told.out and "2.00 times as long" in told.out
+    assert "lab" in here.plain("network", "list", "--cache", here.cache).out
+
+
+def test_a_network_travels_with_what_was_measured_on_it(
+    here: Here, measure: Measure, tmp_path: Path
+) -> None:
+    json_of(measure("lab", "--operation", "all_reduce", "--json"))
+    file, other = tmp_path / "results.jsonl", tmp_path / "other"
+    json_of(here.plain("cache", "export", file, "--json", "--cache", here.cache))
+    new = json_of(here.plain("cache", "import", file, "--json", "--cache", other))
+    assert (new["networks"], new["targets"], new["measurements"]) == (1, 1, 4)
+    again = json_of(here.plain("cache", "import", file, "--json", "--cache", other))
+    assert (again["networks"], again["rounds"], again["known"]) == (0, 0, 4)
+    one, two = (
+        json_of(here.plain("network", "show", "lab", "--json", "--cache", cache))
+        for cache in (here.cache, other)
+    )
+    assert one == two
+    # Targets of networks run no models: no other command takes them for such.
+    systems = json_of(here.plain("systems", "--json", "--cache", other))["systems"]
+    assert [system["runtimes"] for system in systems] == [[]]
+
+
+def test_a_network_that_was_altered_is_noticed(here: Here, measure: Measure) -> None:
+    json_of(measure("lab", "--operation", "broadcast", "--json"))
+    with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
+        connection.execute("UPDATE networks SET identity = replace(identity, '65536', '1500')")
+    done = here.plain("cache", "verify", "--cache", here.cache)
+    assert done.status == 1 and "its identity does not give this key" in done.err
+    with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM networks")
+    done = here.plain("cache", "verify", "--cache", here.cache)
+    assert done.status == 1 and "is unknown" in done.err
+    done = here.plain("network", "list", "--cache", here.cache)
+    assert done.status == 1 and "bricks cache verify" in done.complaint
+
+
+def test_a_name_stands_for_one_network(here: Here, measure: Measure) -> None:
+    json_of(measure("lab", "--json"))
+    done = measure("other")
+    assert (done.status, done.complaint.split(":")[0]) == (2, "this network is known as 'lab'")
+    with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
+        connection.execute("UPDATE networks SET name = 'there', key = 'n1-0', identity = '{}'")
+        connection.execute("UPDATE targets SET runtime = json_set(runtime, '$.network', 'n1-0')")
+    done = measure("there")
+    assert done.status == 2 and "another network is called 'there'" in done.complaint
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("measure", "lab", "--backend", "nccl"), 1, "nccl needs a"),
+        (("measure", "lab", "--backend", "mpi"), 2, "no backend is called 'mpi'"),
+        (("measure", "lab", "--operation", "gather"), 2, "did you mean all_gather?"),
+        (("measure", "lab", "--ranks", "65"), 2, "65 ranks cannot communicate"),
+        (("measure", "lab", "--bandwidth", "fast"), 2, "'fast' is no bandwidth"),
+        (("measure", "lab", "--loopback", "--bandwidth", "1Gbit"), 2, "a network is one"),
+        (("measure", "lab", "--scheduler", "there"), 2, "'there' is no scheduler"),
+        (("measure", " "), 2, "is no name"),
+        (("show", "lab"), 1, "there is no cache in"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(
+    here: Here, tmp_path: Path, words: tuple[str, ...], status: int, said: str
+) -> None:
+    done = here.plain("network", *words, "--cache", tmp_path / "none")
+    assert done.status == status
+    assert said in done.complaint
+
+
+def test_an_unknown_network_is_one_line(here: Here, measure: Measure) -> None:
+    assert json_of(here.plain("network", "list", "--json", "--cache", here.cache)) == {
+        "networks": []
+    }
+    json_of(measure("lab", "--json"))
+    done = here.plain("network", "show", "lap", "--cache", here.cache)
+    assert done.status == 2 and "did you mean lab?" in done.complaint

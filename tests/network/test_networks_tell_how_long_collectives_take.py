@@ -1,0 +1,169 @@
+"""Times of collectives: as measured, by the fit, by formula, or from two stated numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from bricks.errors import UsageError
+from bricks.network.collective import OPERATIONS, Aspect, Collective
+from bricks.network.fit import fit
+from bricks.network.formulas import bytes_sent, steps, volume
+from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
+from bricks.network.units import bits_per_s, seconds, written_bits
+from bricks.samples.measurement import Measurement, Round
+
+SIZES = [1024 << power for power in range(0, 17, 2)]
+
+
+def line(alpha_s: float, bytes_per_s: float) -> Callable[[int], float]:
+    return lambda num_bytes: alpha_s + num_bytes / bytes_per_s
+
+
+def measured(
+    time_s: Callable[[int], float],
+    *,
+    ranks: int = 2,
+    aspect: Aspect = Aspect.ALONE,
+    sizes: list[int] = SIZES,
+) -> dict[str, Measurement]:
+    """All-reduces whose rounds differ by a percent."""
+    found = {}
+    for num_bytes in sizes:
+        key = Collective("all_reduce", num_bytes, ranks, aspect).key
+        rounds = tuple(Round((time_s(num_bytes) * (1 + n / 100),)) for n in (-1, 0, 1))
+        found[key] = Measurement(key, rounds, 1.0)
+    return found
+
+
+def network(*series: dict[str, Measurement]) -> MeasuredNetwork:
+    return MeasuredNetwork("lan", {}, {k: m for each in series for k, m in each.items()})
+
+
+def test_keys_say_what_was_measured_and_nothing_else_is_such_a_key() -> None:
+    for operation in OPERATIONS:
+        for aspect in Aspect:
+            of = Collective(operation, 4096, 8, aspect)
+            assert Collective.of(of.key) == of
+    for key in ("b1-00", "c1-all_reduce-1-2", "c1-shuffle-1-2-alone", "c1-broadcast-1-2-asleep"):
+        assert Collective.of(key) is None
+
+
+def test_a_measured_size_is_told_as_it_was_measured() -> None:
+    found = network(measured(line(1e-4, 1e9))).time("all_reduce", SIZES[3], 2, computing=False)
+    assert found.origin == "measured"
+    assert found.low_s < found.seconds < found.high_s
+    assert found.seconds == line(1e-4, 1e9)(SIZES[3])
+
+
+def test_sizes_between_and_beyond_follow_the_fit_and_are_less_certain() -> None:
+    truth = line(1e-4, 1e9)
+    lan = network(measured(truth))
+    between = lan.time("all_reduce", 300_000, 2, computing=False)
+    beyond = lan.time("all_reduce", 64 * SIZES[-1], 2, computing=False)
+    assert (between.origin, beyond.origin) == ("fitted", "extrapolated")
+    assert between.seconds == pytest.approx(truth(300_000), rel=1e-6)
+    assert beyond.seconds == pytest.approx(truth(64 * SIZES[-1]), rel=1e-6)
+    assert beyond.high_s / beyond.seconds > between.high_s / between.seconds > 1
+
+
+def test_an_algorithm_that_changes_with_the_size_is_fitted_in_pieces() -> None:
+    def truth(num_bytes: int) -> float:
+        slow = num_bytes > 100_000
+        return line(2e-3, 1e8)(num_bytes) if slow else line(1e-4, 1e9)(num_bytes)
+
+    points = [(1024 << power, truth(1024 << power)) for power in range(14)]
+    found = fit(points)
+    assert len(found.pieces) == 2
+    for size in (3_000, 50_000, 300_000, 6_000_000):
+        assert found.time_s(size) == pytest.approx(truth(size), rel=1e-6)
+    assert len(fit([(size, line(1e-4, 1e9)(size)) for size, _ in points]).pieces) == 1
+    # Between the pieces times rise with the size.
+    times = [found.time_s(size) for size in range(60_000, 140_000, 1000)]
+    assert times == sorted(times)
+
+
+def test_a_single_size_and_times_that_fall_are_fitted_without_negative_numbers() -> None:
+    for points in ([(4096, 1e-3)], [(1024, 3e-3), (4096, 2e-3), (16384, 1e-3)]):
+        (piece,) = fit(points).pieces
+        assert piece.alpha_s >= 0 and piece.beta_bytes_per_s > 0
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 16])
+def test_ranks_that_nobody_measured_follow_the_formula_and_are_less_certain(ranks: int) -> None:
+    latency_s, bytes_per_s = 5e-5, 1e9
+
+    def ring(ranks: int) -> Callable[[int], float]:
+        return lambda size: 2 * (ranks - 1) * (latency_s + size / ranks / bytes_per_s)
+
+    lan = network(measured(ring(2)))
+    two = lan.time("all_reduce", SIZES[5], 2, computing=False)
+    more = lan.time("all_reduce", SIZES[5], ranks, computing=False)
+    assert more.origin == "extrapolated"
+    assert more.seconds == pytest.approx(ring(ranks)(SIZES[5]), rel=1e-6)
+    assert more.high_s / more.seconds > two.high_s / two.seconds
+    # Where the formula was wrong between two measured numbers of ranks, it is trusted less.
+    wrong = network(measured(ring(2)), measured(lambda size: 2 * ring(3)(size), ranks=3))
+    doubted = wrong.time("all_reduce", SIZES[5], 4 * ranks, computing=False)
+    trusted = lan.time("all_reduce", SIZES[5], 4 * ranks, computing=False)
+    assert doubted.high_s / doubted.seconds > trusted.high_s / trusted.seconds
+
+
+def test_computing_ranks_are_told_as_measured_or_with_half_a_core() -> None:
+    alone = measured(line(1e-4, 1e9))
+    size = SIZES[4]
+    guessed = network(alone).time("all_reduce", size, 2, computing=True)
+    once = network(alone).time("all_reduce", size, 2, computing=False)
+    assert guessed.origin == "extrapolated"
+    assert guessed.low_s <= once.seconds < guessed.seconds < 2 * once.seconds <= guessed.high_s
+    both = network(alone, measured(line(3e-4, 5e8), aspect=Aspect.COMPUTING))
+    assert both.time("all_reduce", size, 2, computing=True).origin == "measured"
+    assert both.slowdown(2).ratio == 1.0 and both.slowdown(2).high == 2.0
+    units = [
+        measured(lambda size: 1e-3, aspect=Aspect.UNIT_BEFORE),
+        measured(lambda size: 1.5e-3, aspect=Aspect.UNIT_DURING),
+    ]
+    told = network(alone, *units).slowdown(2)
+    assert (told.ratio, told.origin) == (pytest.approx(1.5), "measured")
+    assert network(alone, *units).slowdown(8).origin == "extrapolated"
+
+
+def test_a_stated_network_is_its_formula() -> None:
+    lan: Network = StatedNetwork(bandwidth=1e9, latency_s=1e-4)
+    found = lan.time("all_reduce", 8_000_000, 4, computing=True)
+    assert found.seconds == pytest.approx(6 * 1e-4 + 1.5 * 8e-3)
+    assert found.origin == "stated"
+    assert lan.time("broadcast", 8_000_000, 5, computing=False).seconds == pytest.approx(
+        3 * (1e-4 + 8e-3)
+    )
+    for operation in OPERATIONS:
+        assert lan.time(operation, 1 << 20, 1, computing=False).seconds == 0
+        assert steps(operation, 2) >= 1 and volume(operation, 64) <= 6
+        assert bytes_sent(operation, 100, 1) == 0
+    assert lan.slowdown(1).high == 1 < lan.slowdown(2).high
+    for bandwidth, latency_s in ((0.0, 0.0), (math.nan, 0.0), (1e9, -1.0)):
+        with pytest.raises(UsageError):
+            StatedNetwork(bandwidth, latency_s)
+
+
+def test_what_was_not_measured_is_an_error_that_says_what_to_do() -> None:
+    lan = network(measured(line(1e-4, 1e9)))
+    with pytest.raises(UsageError, match="bricks network measure lan --operation broadcast"):
+        lan.time("broadcast", 1024, 2, computing=False)
+    with pytest.raises(UsageError, match="no collective 'shuffle'"):
+        lan.time("shuffle", 1024, 2, computing=False)
+
+
+def test_bandwidths_and_latencies_are_read_as_people_write_them() -> None:
+    assert [bits_per_s(each) for each in ("1Gbit", "100 Mbit/s", "2.5gbit")] == [1e9, 1e8, 2.5e9]
+    assert [seconds(each) for each in ("50us", "1.5 ms", "2µs")] == pytest.approx(
+        [5e-5, 1.5e-3, 2e-6]
+    )
+    assert written_bits(1e8) == "100Mbit"
+    for text in ("", "fast", "1", "-1Gbit", "0Gbit", "1GB"):
+        with pytest.raises(UsageError):
+            bits_per_s(text)
+    with pytest.raises(UsageError):
+        seconds("50")
