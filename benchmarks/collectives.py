@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bricks.network.collective import ALL_REDUCE, Aspect, Collective
+from bricks.network.collective import ALL_REDUCE, Aspect
+from bricks.network.fit import fit
 from bricks.network.times import MeasuredNetwork
 from bricks.network.units import bits_per_s
 from bricks.report.tables import number, percent, seconds, size
@@ -59,7 +60,7 @@ def main(words: Sequence[str] | None = None) -> None:
         rows = json.loads(arguments.raw.read_text(encoding="utf-8"))["networks"]
     for name in () if arguments.pages else arguments.networks:
         rows[name] = measured(name, arguments.cache, arguments.max_bytes)
-        text = json.dumps({"ranks": RANKS, "networks": rows}, indent=1)
+        text = json.dumps({"ranks": RANKS, "networks": rows}, separators=(",", ":"))
         arguments.raw.write_text(text + "\n", encoding="utf-8")
     text = arguments.page.read_text(encoding="utf-8")
     begin, end = (text.index(mark) for mark in MARKS)
@@ -86,36 +87,23 @@ def measured(name: str, cache: Path, max_bytes: int) -> Facts:
         "slowdown": [slow.ratio, slow.low, slow.high],
         "alone": _points(network, Aspect.ALONE),
         "computing": _points(network, Aspect.COMPUTING),
-        "errors": errors(network, computing=False),
-        "errors_computing": errors(network, computing=True),
     }
 
 
 def _points(network: MeasuredNetwork, aspect: Aspect) -> dict[str, list[float]]:
     found = network.series(ALL_REDUCE, aspect)[RANKS]
-    return {
-        str(size): [float(f"{value:.4g}") for value in values] for size, values in found.items()
-    }
+    return {str(size): [float(f"{value:.4g}") for value in found[size]] for size in sorted(found)}
 
 
-def errors(network: MeasuredNetwork, *, computing: bool) -> dict[str, float]:
-    """Predicted over measured, minus one, of each size that was left out of the fit."""
-    aspect = Aspect.COMPUTING if computing else Aspect.ALONE
-    known = network.series(ALL_REDUCE, aspect)[RANKS]
-    ordered = sorted(known)
+def errors(points: Mapping[int, float]) -> list[float]:
+    """Predicted over measured, minus one, of each size that is left out of the fit.
+
+    ``points`` are seconds by size; each second one is left out, and not the first or the last.
+    """
+    ordered = sorted(points)
     left_out = ordered[1:-1:2]
-    kept = {
-        key: measurement
-        for key, measurement in network.samples.items()
-        if (of := Collective.of(key)) is None or of.num_bytes not in left_out
-    }
-    half = MeasuredNetwork(network.name, network.fingerprint, kept)
-    return {
-        str(size): half.time(ALL_REDUCE, size, RANKS, computing=computing).seconds
-        / median(known[size])
-        - 1
-        for size in left_out
-    }
+    kept = fit([(size, points[size]) for size in ordered if size not in left_out])
+    return [kept.time_s(size) / points[size] - 1 for size in left_out]
 
 
 def table(rows: Mapping[str, Facts]) -> str:
@@ -129,8 +117,7 @@ def table(rows: Mapping[str, Facts]) -> str:
         row = rows[name]
         alone = {int(each): median(values) for each, values in row["alone"].items()}
         beside = {int(each): median(values) for each, values in row["computing"].items()}
-        off = sorted(map(abs, row["errors"].values()))
-        off_beside = [abs(error) for error in row["errors_computing"].values()]
+        off, off_beside = sorted(map(abs, errors(alone))), list(map(abs, errors(beside)))
         ratio, low, high = row["slowdown"]
         cells = [
             name,

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bricks.samples.statistics import NORMAL_95
+
 # A piece needs more points than its line has numbers; so many pieces are the most.
 _MIN_POINTS, _MAX_PIECES = 3, 4
 
@@ -23,7 +25,10 @@ _MIN_DEVIATION = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One line: sizes up to ``max_bytes`` take ``alpha_s`` + bytes / ``beta_bytes_per_s``."""
+    """One line: sizes up to ``max_bytes`` take ``alpha_s`` + bytes / ``beta_bytes_per_s``.
+
+    ``alpha_s`` is negative where larger sizes than those of the piece before are slower.
+    """
 
     max_bytes: int
     alpha_s: float
@@ -57,15 +62,35 @@ class Fit:
         Between the last size of one piece and the first of the next no line is right alone: they
         are joined by a straight line there.
         """
-        at = self.piece(num_bytes)
-        number = self.pieces.index(at)
-        first = min(s for s in self.sizes if self.piece(s) is at)
-        if number == 0 or num_bytes >= first:
+        before, at = self._around(num_bytes)
+        if before is None:
             return at.time_s(num_bytes)
-        before = self.pieces[number - 1]
-        low, high = before.max_bytes, first
+        low, high = before.max_bytes, self._first_of(at)
         share = (num_bytes - low) / (high - low)
         return (1 - share) * before.time_s(low) + share * at.time_s(high)
+
+    def deviation_at(self, num_bytes: int) -> float:
+        """The relative standard deviation of a time between measured sizes.
+
+        Between two pieces, the time may be that of either.
+        """
+        before, at = self._around(num_bytes)
+        if before is None:
+            return self.deviation
+        joined_s = self.time_s(num_bytes)
+        either = (before.time_s(num_bytes), at.time_s(num_bytes))
+        apart = max((abs(math.log(t / joined_s)) for t in either if t > 0), default=0.0)
+        return math.hypot(self.deviation, apart / NORMAL_95)
+
+    def _around(self, num_bytes: int) -> tuple[Piece | None, Piece]:
+        """The piece of so many bytes; with the one before it, if the bytes are between both."""
+        at = self.piece(num_bytes)
+        number = self.pieces.index(at)
+        between = number > 0 and num_bytes < self._first_of(at)
+        return (self.pieces[number - 1] if between else None), at
+
+    def _first_of(self, piece: Piece) -> int:
+        return min(size for size in self.sizes if self.piece(size) is piece)
 
     def covers(self, num_bytes: int) -> bool:
         """Whether sizes on both sides were measured."""
@@ -116,16 +141,18 @@ def _divisions(points: Sequence[tuple[int, float]]) -> list[tuple[Piece, ...]]:
                 if (pieces - 1, begin) not in best or short:
                     continue
                 squares, before = best[pieces - 1, begin]
-                line, more = _line(points[begin:end])
+                line, more = _line(points[begin:end], falling=begin > 0)
                 if (pieces, end) not in best or squares + more < best[pieces, end][0]:
                     best[pieces, end] = squares + more, (*before, line)
     return [best[n, count][1] for n in range(1, most + 1) if (n, count) in best]
 
 
-def _line(points: Sequence[tuple[int, float]]) -> tuple[Piece, float]:
+def _line(points: Sequence[tuple[int, float]], *, falling: bool) -> tuple[Piece, float]:
     """The line with the smallest squares of relative residuals, and their sum.
 
-    Neither of its numbers is negative. A single point gives a line through the origin.
+    Times do not fall with the size. Nor is the time of no bytes negative, unless ``falling``: where
+    larger sizes are slower, since they leave the caches, say, a line through them begins below.
+    A single point gives a line through the origin.
     """
     last = points[-1][0]
     candidates = []
@@ -137,7 +164,7 @@ def _line(points: Sequence[tuple[int, float]]) -> tuple[Piece, float]:
     if len(points) > 1 and determinant > 1e-12 * uu * vv:
         a = (sum(u) * vv - sum(v) * uv) / determinant
         b = (sum(v) * uu - sum(u) * uv) / determinant
-        if a >= 0 and b > 0:
+        if b > 0 and (a >= 0 or (falling and a + b * points[0][0] > 0)):
             candidates.append((a, b))
     if not candidates:
         candidates.append((0.0, sum(v) / vv))

@@ -28,6 +28,7 @@ from bricks.network.formulas import steps, volume
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.statistics import (
     MIN_RANKED,
+    NORMAL_95,
     Spread,
     half_width,
     median,
@@ -43,8 +44,6 @@ __all__ = [
 
 # From the most to the least that is known of a figure.
 MEASURED, FITTED, EXTRAPOLATED, STATED = "measured", "fitted", "extrapolated", "stated"
-
-_NORMAL_95 = 1.96
 
 # The relative standard deviation that the formula adds for each doubling of the ranks, where only
 # one number of ranks was measured; and that of a size beyond all that were, for each doubling.
@@ -308,8 +307,9 @@ def _nearest(known: Mapping[int, Any], ranks: int) -> int:
 def _scaled(of: Fit, operation: str, num_bytes: int, base: int, ranks: int) -> float:
     """A time with ``base`` ranks carried to ``ranks`` by the formulas, in seconds."""
     piece = of.piece(num_bytes)
-    fixed_s = piece.alpha_s * steps(operation, ranks) / steps(operation, base)
-    moved_s = num_bytes / piece.beta_bytes_per_s
+    # A negative latency is none: it says that the bytes of this piece are slower than others.
+    fixed_s = max(0.0, piece.alpha_s) * steps(operation, ranks) / steps(operation, base)
+    moved_s = num_bytes / piece.beta_bytes_per_s + min(0.0, piece.alpha_s)
     moved_s *= volume(operation, ranks) / volume(operation, base)
     return fixed_s + moved_s
 
@@ -318,14 +318,14 @@ def _fitted(of: Fit, num_bytes: int) -> tuple[float, float]:
     """The time in seconds, and the relative standard deviation of it."""
     seconds = of.time_s(num_bytes)
     if of.covers(num_bytes):
-        return seconds, of.deviation
+        return seconds, of.deviation_at(num_bytes)
     edge = of.sizes[0] if num_bytes < of.sizes[0] else of.sizes[-1]
     beyond = abs(math.log2(max(1, num_bytes) / edge))
     return seconds, math.hypot(of.deviation, _PER_DOUBLED_SIZE * beyond)
 
 
 def _within(seconds: float, deviation: float, origin: str) -> CollectiveTime:
-    factor = math.exp(_NORMAL_95 * deviation)
+    factor = math.exp(NORMAL_95 * deviation)
     return CollectiveTime(seconds, seconds / factor, seconds * factor, origin)
 
 

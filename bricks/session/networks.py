@@ -85,6 +85,23 @@ def local_places(
         yield places
 
 
+@contextmanager
+def places_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence[RankPlace]]:
+    """Places for ranks on this host that are joined as by ``network``, while it lasts.
+
+    Raises :class:`UsageError` for a network between hosts, which cannot be set up on one.
+    """
+    identity = network.fingerprint["identity"]
+    kind = identity["kind"]
+    if not identity["same_host"] or kind not in ("loopback", "veth"):
+        raise UsageError(
+            f"network {network.name} is between hosts and cannot be set up on this one: choose one"
+            " of 'bricks network measure --loopback' or '--bandwidth'"
+        )
+    with local_places(ranks, identity["rate_bps"], shaped=kind == "veth") as places:
+        yield places
+
+
 def measure_locally(
     store: Store,
     name: str,

@@ -85,6 +85,33 @@ def test_an_algorithm_that_changes_with_the_size_is_fitted_in_pieces() -> None:
     assert times == sorted(times)
 
 
+def test_sizes_that_leave_the_caches_are_fitted_by_lines_that_begin_below_zero() -> None:
+    def truth(num_bytes: int) -> float:
+        return max(line(1e-4, 2e9)(num_bytes), line(-8e-3, 5e8)(num_bytes))
+
+    lan = network(measured(truth, sizes=[1024 << power for power in range(18)]))
+    of = lan.fit("all_reduce", 2, Aspect.ALONE)
+    assert of.pieces[-1].alpha_s < 0
+    assert of.time_s(50_000_000) == pytest.approx(truth(50_000_000), rel=0.05)
+    for ranks in (2, 8, 1024):
+        times = [
+            lan.time("all_reduce", size, ranks, computing=False).seconds
+            for size in (1 << 23, 1 << 26, 1 << 29)
+        ]
+        assert times == sorted(times) and times[0] > 0
+
+
+def test_between_two_pieces_either_may_be_right() -> None:
+    def truth(num_bytes: int) -> float:
+        return line(1e-4, 1e9)(num_bytes) if num_bytes <= 65_536 else line(5e-3, 1e8)(num_bytes)
+
+    lan = network(measured(truth, sizes=[1024 << power for power in range(12)]))
+    gap = lan.time("all_reduce", 90_000, 2, computing=False)
+    assert gap.low_s <= line(1e-4, 1e9)(90_000) < line(5e-3, 1e8)(90_000) <= gap.high_s
+    beside = lan.time("all_reduce", 200_000, 2, computing=False)
+    assert beside.high_s / beside.low_s < gap.high_s / gap.low_s
+
+
 def test_a_single_size_and_times_that_fall_are_fitted_without_negative_numbers() -> None:
     for points in ([(4096, 1e-3)], [(1024, 3e-3), (4096, 2e-3), (16384, 1e-3)]):
         (piece,) = fit(points).pieces

@@ -9,6 +9,7 @@ from pathlib import Path
 import accuracy
 import accuracy_page
 import accuracy_results
+import collectives
 import cost
 import cost_page
 import memory
@@ -53,6 +54,12 @@ def test_the_page_about_accuracy_and_the_readme_are_written_from_the_results() -
     page, readme = (p.read_text(encoding="utf-8") for p in (accuracy.PAGE, accuracy.README))
     assert accuracy_page.page(hosts, page) == page
     assert accuracy_page.readme(hosts, readme) == readme
+
+
+def test_the_table_of_networks_is_written_from_its_results() -> None:
+    rows = json.loads(collectives.RAW.read_text(encoding="utf-8"))["networks"]
+    assert set(collectives.NETWORKS) <= set(rows)
+    assert f"\n{collectives.table(rows)}\n" in collectives.PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_about_memory_is_written_from_its_results() -> None:
