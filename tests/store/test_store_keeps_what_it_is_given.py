@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
 from store_examples import (
     Cache,
     keys_up_to,
@@ -19,6 +20,9 @@ from bricks.errors import StoreError
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store
 from bricks.store import measurements as ledger
+from bricks.store.engine import locate
+from bricks.system.network import NetworkFingerprint
+from bricks.system.target import Runtime, Target
 
 TARGET = make_target()
 
@@ -266,3 +270,29 @@ def test_the_store_loads_no_model_library() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+def test_a_network_is_kept_and_an_older_cache_gets_the_table_for_it(cache: Cache) -> None:
+    network = NetworkFingerprint("lan", {"kind": "veth", "mtu": 1500}, {"speed_mbps": None})
+    target = Target(TARGET.system, Runtime("gloo", "2", "CPU", 1, "none", network=network.key))
+    with open_with_target(cache) as store:
+        store.save_decomposition(make_decomposition(), TARGET.key)
+        measure(store, TARGET, ["b1-0001"])
+    engine = create_engine(locate(cache))
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE networks"))
+        connection.execute(
+            text("UPDATE bricks_cache_info SET value = '5' WHERE name = 'schema_version'")
+        )
+    engine.dispose()
+    with Store.open(cache) as store:
+        assert store.network_targets() == []
+        store.save_network(network)
+        store.save_target(target)
+        store.save_network(replace(network, name="another"))  # it keeps its first name
+        assert store.network_targets() == [(network, target)]
+        assert store.targets() == [TARGET]
+        measure(store, target, ["c1-all_reduce-1024-2-alone"])
+        stats = store.stats()
+        assert (stats.schema_version, stats.networks, stats.measurements) == (SCHEMA_VERSION, 1, 2)
+        assert store.verify() == []
