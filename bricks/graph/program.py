@@ -41,6 +41,8 @@ DOMAIN = "org.pytorch."
 ORIGIN = "bricks.program"
 # The key of metadata that says what a step begins with and leaves; see :class:`State`.
 STATE = "bricks.state"
+# The key of metadata that says which tensors a module has; see :class:`ModuleTensors`.
+MODULE = "bricks.module"
 # Keys of a node's metadata: the phase of the step, and the values that are gone after the call.
 PHASE, FREED = "phase", "freed"
 
@@ -227,7 +229,53 @@ def state_of(proto: onnx.ModelProto) -> State:
     return _told(State, texts[-1]) if texts else State()
 
 
-_Told = TypeVar("_Told", Origin, State)
+@dataclass(frozen=True, slots=True)
+class ModuleTensors:
+    """What of a module several ranks of a training keep equal.
+
+    ``parameters`` are the names of the trainable ones in the order of their registration, each with
+    whether a step gives it a gradient; those that have one are in the order of
+    :attr:`State.gradients`. ``buffers_bytes`` are the bytes of buffers by their type of numbers, by
+    PyTorch's name for it.
+    """
+
+    parameters: Sequence[tuple[str, bool]]
+    buffers_bytes: Mapping[str, int]
+
+    def note(self, proto: onnx.ModelProto) -> None:
+        """Write it into a program's metadata."""
+        facts = {
+            "parameters": [list(each) for each in self.parameters],
+            "buffers_bytes": dict(self.buffers_bytes),
+        }
+        proto.metadata_props.add(key=MODULE, value=json.dumps(facts))
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The trainable parameters that get no gradient."""
+        return tuple(name for name, used in self.parameters if not used)
+
+
+def module_of(proto: onnx.ModelProto) -> ModuleTensors | None:
+    """What :meth:`ModuleTensors.note` wrote into a program's metadata.
+
+    None for programs that were recorded by an earlier version.
+    """
+    texts = [entry.value for entry in proto.metadata_props if entry.key == MODULE]
+    if not texts:
+        return None
+    found = _told(ModuleTensors, texts[-1])
+    try:
+        parameters = tuple((str(name), bool(used)) for name, used in found.parameters)
+        sizes = {str(dtype): int(size) for dtype, size in found.buffers_bytes.items()}
+        if any(size < 0 for size in sizes.values()):
+            raise ValueError("a buffer has less than no bytes")
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise ModelError(f"what a recorded program says of its module is wrong: {exc}") from exc
+    return ModuleTensors(parameters, sizes)
+
+
+_Told = TypeVar("_Told", Origin, State, ModuleTensors)
 
 
 def _told(kind: type[_Told], text: str) -> _Told:

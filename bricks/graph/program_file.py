@@ -13,7 +13,7 @@ import onnx
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
 from bricks.graph.payload import is_referenced
-from bricks.graph.program import call_of, is_call, leaves, origin_of, state_of
+from bricks.graph.program import call_of, is_call, leaves, module_of, origin_of, state_of
 from bricks.graph.topology import check_names, label
 from bricks.graph.view import graph_of
 
@@ -58,6 +58,7 @@ def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, Value
     if origin_of(proto) is None:
         raise ModelError(f"{file}: it says of itself neither what it is nor who recorded it")
     state_of(proto)
+    module_of(proto)
     return tuple((name, graph.types[name]) for name in graph.inputs)
 
 

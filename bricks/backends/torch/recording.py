@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from bricks.graph.program import (
     PHASE,
     TORCH_DTYPES,
     Call,
+    ModuleTensors,
     Origin,
     State,
 )
@@ -94,7 +96,7 @@ def _recorded(program: Program) -> Recorder:
     recorder = Recorder(program)
     with recorder, recorder.watching():
         result = program.step(recorder.mark)
-        recorder.finish([p.grad for p in program.module.parameters() if p.grad is not None])
+        recorder.finish(program.module)
     del result
     return recorder
 
@@ -151,6 +153,14 @@ def _sizes_bytes(held: Mapping[str, Mapping[str, torch.Tensor]]) -> dict[str, in
     return sizes
 
 
+def _module_tensors(module: torch.nn.Module, gradients: Mapping[str, str]) -> ModuleTensors:
+    """The facts of ``module``, whose parameters have ``gradients`` by name, or an empty one."""
+    buffers: Counter[str] = Counter()
+    for buffer in module.buffers():
+        buffers[TORCH_DTYPES[_DTYPES[buffer.dtype]]] += buffer.nbytes
+    return ModuleTensors([(name, bool(value)) for name, value in gradients.items()], buffers)
+
+
 class Recorder(TorchDispatchMode):
     """Records calls while it is active. ``nodes`` are the calls so far."""
 
@@ -172,6 +182,7 @@ class Recorder(TorchDispatchMode):
         self._alive: dict[int, _Storage] = {}
         self._outputs: list[str] = []
         self._gradients: list[str] = []
+        self._module: ModuleTensors | None = None
         self.nodes: list[onnx.NodeProto] = []
         self.begins: dict[str, torch.Tensor] = {}
         self._scalars: dict[str, list[float]] = {}
@@ -206,14 +217,22 @@ class Recorder(TorchDispatchMode):
         name = "" if found is None else found.names.get(_view(tensor), "")
         return "" if name in self.begins else name
 
-    def finish(self, gradients: Sequence[torch.Tensor] = ()) -> None:
+    def finish(self, module: torch.nn.Module | None = None) -> None:
         """The step has ended, and its results are still there: they are outputs of the graph.
 
-        ``gradients`` are those of the parameters.
+        ``module`` is the one whose parameters have gradients now.
         """
         self._bury()
-        self._gradients = [name for name in map(self.latest, gradients) if name]
         self._outputs = [s.latest for s in self._storages.values() if s.latest and self._lives(s)]
+        if module is None:
+            return
+        made = {name: self._gradient(p) for name, p in module.named_parameters() if p.requires_grad}
+        self._gradients = [value for value in made.values() if value]
+        self._module = _module_tensors(module, made)
+
+    def _gradient(self, parameter: torch.nn.Parameter) -> str:
+        """The value that a parameter's gradient is; empty if the step made none."""
+        return "" if parameter.grad is None else self.latest(parameter.grad)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -416,6 +435,8 @@ class Recorder(TorchDispatchMode):
         if origin is not None:
             origin.note(model)
         State(self._sizes_bytes, self._gradients).note(model)
+        if self._module is not None and self._training:
+            self._module.note(model)
         return model
 
     def _used(self, name: str) -> bool:

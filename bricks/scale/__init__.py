@@ -1,0 +1,1 @@
+"""Data-parallel training of a recorded program over several ranks, predicted from its bricks."""

@@ -1,0 +1,182 @@
+"""Scales a program's training over ranks: its step from bricks, recorded again for each batch.
+
+Missing bricks are measured first, copies of a few sizes among them. Must not know how a step on
+several ranks follows from that, nor how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from bricks.analysis.answers import inferences
+from bricks.decompose.plan import by_itself
+from bricks.errors import BricksError, ModelError, UsageError
+from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.graph.model import Model
+from bricks.scale.copies import SIZES, CopyTimes, copy_bricks
+from bricks.scale.result import CheckedStep, ScaleFailure, ScalePoint, ScaleResult
+from bricks.scale.scaling import Scaling, Training
+from bricks.scale.training_step import TrainingStep, module_tensors, training_step
+from bricks.session.bench import Bench
+from bricks.session.programs import read_program, record_program
+from bricks.system import Target
+from bricks.zoo import programs
+
+# Beyond this, only the numbers of ranks that are asked for are looked at.
+_MAX_LOOKED = 128
+
+# Runs real steps on so many ranks.
+Check = Callable[[int], CheckedStep]
+
+
+def scale(
+    bench: Bench,
+    workload: str,
+    training: Training,
+    ranks: Sequence[int],
+    *,
+    batch: int | None = None,
+    target: Target | None = None,
+    measure: bool = True,
+    checks: Mapping[int, Check] | None = None,
+) -> ScaleResult:
+    """Predict ``training`` of ``workload`` on each number of ``ranks``.
+
+    ``workload`` is ``FILE.py:FUNCTION``, ``module:FUNCTION`` or a recorded training step of the
+    zoo; ``batch`` is passed on to it, and replaces that of ``training``, as its price is that of
+    the target's system. With ``measure``, missing bricks are measured first; nothing can be
+    measured on a ``target`` other than the bench's. ``checks`` run real steps for some numbers of
+    ranks. Raises :class:`~bricks.errors.UsageError` for a program that is no training step and for
+    a batch that is missing, and :class:`~bricks.errors.BricksError` if no step can be predicted.
+    """
+    if training.divided and batch is None:
+        raise UsageError("a batch that ranks divide must be given: add --batch N")
+    target = bench.target if target is None else target
+    steps, problems = _Steps(bench, workload, target, measure), dict[int, str]()
+    found: dict[int, TrainingStep] = {}
+    if not training.divided:
+        size, step = steps.of(batch)
+        training, found = replace(training, batch=size), {size: step}
+    else:
+        assert batch is not None
+        training = replace(training, batch=batch)
+        found, problems = _shared(steps, batch, ranks)
+    training = replace(training, price_per_hour=target.system.price_per_hour)
+    scaling = Scaling(training, found, _copies(bench, target, measure))
+    points = tuple(
+        ScaleFailure(n, problems[n])
+        if n in problems
+        else _point(scaling, n, (checks or {}).get(n), workload)
+        for n in ranks
+    )
+    looked = [n for n in sorted({1, *ranks}) if n not in problems]
+    if not training.divided:
+        looked = sorted({*looked, *range(1, min(max(ranks), _MAX_LOOKED) + 1)})
+    return ScaleResult(
+        workload=workload,
+        target=target,
+        network=training.network.name,
+        strategy=training.strategy.name,
+        points=points,
+        pays_up_to=scaling.last_that_pays(looked),
+        looked_up_to=looked[-1],
+    )
+
+
+def _point(
+    scaling: Scaling, ranks: int, check: Check | None, workload: str
+) -> ScalePoint | ScaleFailure:
+    try:
+        return scaling.point(ranks, None if check is None else check(ranks))
+    except BricksError as error:
+        return ScaleFailure(ranks, f"{workload} on {ranks} ranks: {error}")
+
+
+def _shared(
+    steps: _Steps, batch: int, ranks: Sequence[int]
+) -> tuple[dict[int, TrainingStep], dict[int, str]]:
+    """The step at each share of ``batch``, and why there is none by the number of ranks.
+
+    That of one rank must be there, since all others are relative to it.
+    """
+    found, problems = {batch: steps.of(batch)[1]}, dict[int, str]()
+    for n in ranks:
+        share, rest = divmod(batch, n)
+        if rest:
+            problems[n] = f"a batch of {batch} cannot be divided by {n} ranks: choose others"
+        elif share not in found:
+            try:
+                found[share] = steps.of(share)[1]
+            except BricksError as error:
+                problems[n] = f"the step of {n} ranks, at batch {share}: {error}"
+    return found, problems
+
+
+class _Steps:
+    """A rank's own steps of a workload."""
+
+    def __init__(self, bench: Bench, workload: str, target: Target, measure: bool) -> None:
+        self._bench, self._workload, self._target = bench, workload, target
+        self._measure = measure
+
+    def of(self, batch: int | None) -> tuple[int, TrainingStep]:
+        """The step at ``batch``, by default the program's own; that batch, and the step."""
+        bench, model = self._bench, self._recorded(batch)
+        basis = bench.basis(model, measure=self._measure, target=self._target)
+        estimate = basis.estimate()
+        if isinstance(estimate, IncompleteEstimate):
+            raise ModelError(
+                f"{model.name} on {self._target.system.name}: {len(estimate.gaps)} bricks are"
+                " neither measured nor can they be predicted: leave out --no-measure, or measure"
+                " more there"
+            )
+        size = inferences(basis.plan) if batch is None else batch
+        return size, training_step(model, basis, estimate)
+
+    def _recorded(self, batch: int | None) -> Model:
+        """The program; one of the zoo is recorded anew if its recording lacks what is needed."""
+        options = self._bench.options
+        runtime, threads = self._bench.runtime.backend, self._bench.runtime.threads
+        model = read_program(
+            self._workload, runtime=runtime, threads=threads, seed=options.seed, batch=batch
+        )
+        if module_tensors(model) is not None:
+            return model
+        code = next((each.code for each in programs() if each.name == self._workload), None)
+        if code is None:
+            return model
+        return record_program(
+            code, runtime=runtime, threads=threads, seed=options.seed, batch=batch,
+            name=self._workload, folder="",
+        )  # fmt: skip
+
+
+def _copies(bench: Bench, target: Target, measure: bool) -> CopyTimes:
+    """What copies take on ``target``."""
+    if measure and target.key == bench.target.key:
+        bench.measure_alone(copy_bricks())
+    found: list[Estimate] = []
+    counts: list[int] = []
+    for brick in copy_bricks():
+        plan = by_itself(brick, str(bench.granularity)).plan
+        estimate = bench.predict_plan(plan, target=target)
+        if isinstance(estimate, IncompleteEstimate):
+            raise ModelError(
+                f"copies of gradients are neither measured on {target.system.name} nor can they be"
+                " predicted: leave out --no-measure, or scale there"
+            )
+        found.append(estimate)
+        counts.append(len(plan.occurrences))
+
+    def each(end: str) -> tuple[float, ...]:
+        # A call of the runtime is no part of a copy that the engine makes.
+        return tuple(
+            max(0.0, getattr(estimate, end) - estimate.call_overhead_s) / count
+            for estimate, count in zip(found, counts, strict=True)
+        )
+
+    return CopyTimes(
+        SIZES, each("estimate_s"), each("low_s"), each("high_s"),
+        measured=all(estimate.measured_share >= 1 for estimate in found),
+    )  # fmt: skip
