@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +19,7 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.quantities import seconds_of, whole_numbers_of
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import systems_called
 from bricks.errors import BricksError, UsageError
@@ -48,9 +48,6 @@ Batches = Annotated[
     typer.Option(metavar="1,4,8", help="Batch sizes to look at, instead of the model's."),
 ]
 
-_UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
-_DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(us|µs|ms|s)")
-
 
 @takes_options
 def advise(options: Surveying, slo: Slo, system: Systems = None, batches: Batches = None) -> None:
@@ -63,7 +60,7 @@ def advise(options: Surveying, slo: Slo, system: Systems = None, batches: Batche
     """
     from bricks.estimate.advice import PROMISE
 
-    slo_s, sizes = _seconds(slo), _sizes(batches, options)
+    slo_s, sizes = seconds_of("--slo", slo), _sizes(batches, options)
     refuse_missing(options.cache)
     answers: list[tuple[dict[str, Any], ShownEstimate | None]] = []
     with open_bench(options) as bench:
@@ -92,22 +89,13 @@ def advise(options: Surveying, slo: Slo, system: Systems = None, batches: Batche
     finish(row["error"] for row in rows if row["error"] is not None)
 
 
-def _seconds(text: str) -> float:
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or float(found[1]) <= 0:
-        raise UsageError(f"--slo {text!r} is no latency: write it like 20ms, 500us or 1.5s")
-    return float(found[1]) * _UNITS[found[2]]
-
-
 def _sizes(text: str | None, options: Surveying) -> list[int | None]:
     if text is None:
         return [options.batch]
     if options.batch is not None:
         raise UsageError("--batch and --batches are both given: leave one out")
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 1 <= int(part) <= LARGEST_DIM for part in parts):
-        raise UsageError(f"--batches {text!r} are no batch sizes: write them like 1,4,8")
-    return [int(part) for part in dict.fromkeys(parts)]
+    sizes = whole_numbers_of("--batches", text, LARGEST_DIM, "batch sizes")
+    return [*sizes]
 
 
 def _targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:

@@ -25,6 +25,7 @@ from bricks.cli.output import complain, drop_output, show
 from bricks.cli.predict import predict
 from bricks.cli.probe import probe
 from bricks.cli.report import report
+from bricks.cli.scale import scale
 from bricks.cli.systems import app as systems_app
 from bricks.cli.train import train
 from bricks.cli.typed import remember
@@ -51,6 +52,7 @@ app.command()(advise)
 app.command()(operators)
 app.command()(networks)
 app.command()(train)
+app.command()(scale)
 app.command()(web)
 app.command()(worker)
 app.add_typer(systems_app, name="systems")

@@ -280,3 +280,41 @@ def losses() -> Spec:
         ),
         360,
     )
+
+
+def over_ranks(
+    field: str, title: str, *, ideal: str | None = None, format_: str = "", log: bool = False
+) -> Spec:
+    """A figure over numbers of ranks, with its interval; ``ideal`` is the field of a grey line."""
+    base = _rows()
+    x = alt.X("ranks:Q", title="ranks", scale=alt.Scale(type="log", base=2, nice=False))
+    scale = alt.Scale(type="log", nice=False, padding=8) if log else alt.Scale(zero=True)
+    axis = alt.Axis(format=format_) if format_ else alt.Axis()
+    y = alt.Y(f"{field}:Q", title=title, axis=axis, scale=scale)
+    color = alt.Color(
+        "strategy:N", title=None, sort=None, scale=alt.Scale(range=_HUES),
+        legend=alt.Legend(symbolOpacity=1),
+    )  # fmt: skip
+    tips = _tips(("strategy:N", "strategy"), ("ranks:Q", "ranks"), ("text:N", "step, speed-up"))
+    ends = {"y": alt.Y(f"{field}_low:Q", title=title), "y2": f"{field}_high:Q"}
+    band = base.mark_area(opacity=0.2).encode(x=x, color=color, **ends)
+    line = base.mark_line(point=True).encode(x=x, y=y, color=color, tooltip=tips)
+    if ideal is None:
+        return _done(band + line, 240)
+    grey = base.mark_line(color=_GREY, strokeDash=[4, 3]).encode(x=x, y=alt.Y(f"{ideal}:Q"))
+    return _done(grey + band + line, 240)
+
+
+def step_over_ranks() -> Spec:
+    """What ranks and their network do during a step."""
+    bars = alt.Chart(alt.NamedData(name="spans")).mark_bar(height={"band": 0.9}, minBandSize=1)
+    return _done(
+        bars.encode(
+            x=alt.X("start_ms:Q", title="ms since the step began"),
+            x2="end_ms:Q",
+            y=alt.Y("lane:N", sort=None, title=None),
+            color=alt.Color("color:N", title=None, sort=None, scale=alt.Scale(range=_HUES)),
+            tooltip=_tips(("kind:N", "what"), ("length:N", "takes")),
+        ),
+        120,
+    )

@@ -17,6 +17,7 @@ from bricks.graph.model import Model
 from bricks.scale.copies import SIZES, CopyTimes, copy_bricks
 from bricks.scale.result import CheckedStep, ScaleFailure, ScalePoint, ScaleResult
 from bricks.scale.scaling import Scaling, Training
+from bricks.scale.strategies import Strategy
 from bricks.scale.training_step import TrainingStep, module_tensors, training_step
 from bricks.session.bench import Bench
 from bricks.session.programs import read_program, record_program
@@ -36,52 +37,64 @@ def scale(
     training: Training,
     ranks: Sequence[int],
     *,
+    strategies: Sequence[Strategy] = (),
     batch: int | None = None,
     target: Target | None = None,
     measure: bool = True,
     checks: Mapping[int, Check] | None = None,
-) -> ScaleResult:
-    """Predict ``training`` of ``workload`` on each number of ``ranks``.
+) -> tuple[ScaleResult, ...]:
+    """Predict ``training`` of ``workload`` on each number of ``ranks``, for each of ``strategies``.
 
     ``workload`` is ``FILE.py:FUNCTION``, ``module:FUNCTION`` or a recorded training step of the
     zoo; ``batch`` is passed on to it, and replaces that of ``training``, as its price is that of
     the target's system. With ``measure``, missing bricks are measured first; nothing can be
-    measured on a ``target`` other than the bench's. ``checks`` run real steps for some numbers of
-    ranks. Raises :class:`~bricks.errors.UsageError` for a program that is no training step and for
-    a batch that is missing, and :class:`~bricks.errors.BricksError` if no step can be predicted.
+    measured on a ``target`` other than the bench's. Without ``strategies``, that of ``training``
+    counts. ``checks`` run real steps for some numbers of ranks, with the first strategy. Raises
+    :class:`~bricks.errors.UsageError` for a program that is no training step and for a batch that
+    is missing, and :class:`~bricks.errors.BricksError` if no step can be predicted.
     """
     if training.divided and batch is None:
         raise UsageError("a batch that ranks divide must be given: add --batch N")
     target = bench.target if target is None else target
     steps, problems = _Steps(bench, workload, target, measure), dict[int, str]()
-    found: dict[int, TrainingStep] = {}
-    if not training.divided:
-        size, step = steps.of(batch)
-        training, found = replace(training, batch=size), {size: step}
+    if training.divided and batch is not None:
+        size, (found, problems) = batch, _shared(steps, batch, ranks)
     else:
-        assert batch is not None
-        training = replace(training, batch=batch)
-        found, problems = _shared(steps, batch, ranks)
-    training = replace(training, price_per_hour=target.system.price_per_hour)
-    scaling = Scaling(training, found, _copies(bench, target, measure))
-    points = tuple(
-        ScaleFailure(n, problems[n])
-        if n in problems
-        else _point(scaling, n, (checks or {}).get(n), workload)
-        for n in ranks
-    )
-    looked = [n for n in sorted({1, *ranks}) if n not in problems]
-    if not training.divided:
-        looked = sorted({*looked, *range(1, min(max(ranks), _MAX_LOOKED) + 1)})
-    return ScaleResult(
-        workload=workload,
-        target=target,
-        network=training.network.name,
-        strategy=training.strategy.name,
-        points=points,
-        pays_up_to=scaling.last_that_pays(looked),
-        looked_up_to=looked[-1],
-    )
+        size, step = steps.of(batch)
+        found = {size: step}
+    training = replace(training, batch=size, price_per_hour=target.system.price_per_hour)
+    copies, results = _copies(bench, target, measure), []
+    for number, strategy in enumerate(strategies or [training.strategy]):
+        scaling = Scaling(replace(training, strategy=strategy), found, copies)
+        own = checks or {} if number == 0 else {}
+        points = tuple(
+            ScaleFailure(n, problems[n])
+            if n in problems
+            else _point(scaling, n, own.get(n), workload)
+            for n in ranks
+        )
+        looked = _looked(training, [n for n in ranks if n not in problems])
+        results.append(
+            ScaleResult(
+                workload=workload,
+                target=target,
+                network=training.network.name,
+                strategy=strategy.name,
+                points=points,
+                pays_up_to=scaling.last_that_pays(looked),
+                looked_up_to=looked[-1],
+            )
+        )
+    return tuple(results)
+
+
+def _looked(training: Training, ranks: Sequence[int]) -> list[int]:
+    """The numbers of ranks that are compared to tell where further ones add too little.
+
+    Where ranks divide a batch, each share of it would have to be recorded.
+    """
+    between = () if training.divided else range(1, min(max(ranks), _MAX_LOOKED) + 1)
+    return sorted({1, *ranks, *between})
 
 
 def _point(

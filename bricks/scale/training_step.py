@@ -75,8 +75,33 @@ def training_step(model: Model, basis: Basis, estimate: Estimate) -> TrainingSte
     Raises :class:`~bricks.errors.UsageError` for a model that is no training step, whose recording
     lacks what is needed, or that DDP would refuse.
     """
-    plan, module = basis.plan, module_tensors(model)
-    program = plan.program
+    plan = basis.plan
+    made, module = ready_gradients(model, plan)
+    phases = {phase.phase: phase.estimate_s for phase in estimate.phases}
+    backward_s, optimizer_s = phases.get(BACKWARD, 0.0), phases.get(OPTIMIZER, 0.0)
+    ends_s, whole_s = _backward_ends_s(basis, estimate), estimate.estimate_s
+    return TrainingStep(
+        forward_s=max(0.0, whole_s - backward_s - optimizer_s),
+        backward_s=backward_s,
+        optimizer_s=optimizer_s,
+        gradients=tuple(gradient for _, gradient in made),
+        ready_s=tuple(ends_s[position] for position, _ in made),
+        buffers_bytes=dict(module.buffers_bytes),
+        low_ratio=estimate.low_s / whole_s if whole_s else 1.0,
+        high_ratio=estimate.high_s / whole_s if whole_s else 1.0,
+        measured_share=estimate.measured_share,
+    )
+
+
+def ready_gradients(
+    model: Model, plan: Plan
+) -> tuple[tuple[tuple[int, Gradient], ...], ModuleTensors]:
+    """The gradients of ``model`` in the order in which they become ready, and its tensors.
+
+    Each with the position in ``plan`` of the occurrence that makes it. Raises
+    :class:`~bricks.errors.UsageError` as :func:`training_step` does.
+    """
+    program, module = plan.program, module_tensors(model)
     if program is None or program.kind != TRAINING:
         raise UsageError(
             f"{plan.model} is no training step: give a function that returns a loss and an"
@@ -92,27 +117,14 @@ def training_step(model: Model, basis: Basis, estimate: Estimate) -> TrainingSte
             f"{plan.model}: its parameter {module.unused[0]!r} gets no gradient, which"
             " DistributedDataParallel refuses: use it, or freeze it (requires_grad_(False))"
         )
-    phases = {phase.phase: phase.estimate_s for phase in estimate.phases}
-    backward_s, optimizer_s = phases.get(BACKWARD, 0.0), phases.get(OPTIMIZER, 0.0)
-    ends_s = _backward_ends_s(basis, estimate)
     made = sorted(
         (_made_at(plan, program, value, name), number)
         for number, (name, value) in enumerate(zip(used, program.gradients, strict=True))
     )
-    whole_s = estimate.estimate_s
-    return TrainingStep(
-        forward_s=max(0.0, whole_s - backward_s - optimizer_s),
-        backward_s=backward_s,
-        optimizer_s=optimizer_s,
-        gradients=tuple(
-            Gradient(used[number], *_size_of(plan, program.gradients[number])) for _, number in made
-        ),
-        ready_s=tuple(ends_s[position] for position, _ in made),
-        buffers_bytes=dict(module.buffers_bytes),
-        low_ratio=estimate.low_s / whole_s if whole_s else 1.0,
-        high_ratio=estimate.high_s / whole_s if whole_s else 1.0,
-        measured_share=estimate.measured_share,
-    )
+    return tuple(
+        (position, Gradient(used[number], *_size_of(plan, program.gradients[number])))
+        for position, number in made
+    ), module
 
 
 def _made_at(plan: Plan, program: Program, value: int, name: str) -> int:

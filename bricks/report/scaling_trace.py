@@ -1,0 +1,89 @@
+"""One predicted step over all of its ranks, as trace events: opens in ui.perfetto.dev.
+
+A process for each rank and one for the network, in the format of :mod:`bricks.report.trace`. Must
+not know how the step was simulated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from bricks.errors import printable
+from bricks.scale.result import ScalePoint, ScaleResult
+from bricks.scale.simulation import Span
+
+Event = dict[str, Any]
+
+# The network's process; ranks follow.
+_NETWORK = 1
+
+
+def scaling_trace(result: ScaleResult) -> str:
+    """The whole file, one event a line, of the step on the most ranks."""
+    point = max(result.predicted, key=lambda each: each.ranks)
+    about = {
+        "workload": printable(result.workload),
+        "system": printable(result.target.system.name),
+        "network": printable(result.network),
+        "strategy": result.strategy,
+        "ranks": point.ranks,
+        "step_us": _us(point.step_s.value),
+        "low_us": _us(point.step_s.low),
+        "high_us": _us(point.step_s.high),
+    }
+    events = ",\n".join(_json(event) for event in _events(point))
+    head = _json({"displayTimeUnit": "ns", "otherData": about})
+    return f'{head[:-1]},"traceEvents":[\n{events}\n]}}\n'
+
+
+def _events(point: ScalePoint) -> Iterator[Event]:
+    yield from _named(_NETWORK, "network")
+    for moved in point.simulated.moved:
+        transfer = moved.transfer
+        facts = {
+            "bytes": transfer.size_bytes,
+            "messages": len(transfer.messages),
+            "alone_us": _us(transfer.alone_s),
+            "while_computing_us": _us(transfer.computing_s),
+        }
+        yield _slice(_NETWORK, Span(transfer.kind, moved.begin_s, moved.end_s), facts)
+    for rank in range(point.ranks):
+        spans = spans_of(point, rank)
+        pid = _NETWORK + 1 + rank
+        yield from _named(pid, f"rank {rank}")
+        for span in spans:
+            yield _slice(pid, span, {})
+
+
+def spans_of(point: ScalePoint, rank: int) -> tuple[Span, ...]:
+    """What a rank does; all do the same but the first, if that is slower."""
+    kinds = point.simulated.ranks
+    return kinds[min(rank, len(kinds) - 1)]
+
+
+def _named(pid: int, name: str) -> Iterator[Event]:
+    track = {"pid": pid, "tid": 1000 * pid}
+    for what, args in (
+        ("process_name", {"name": name}),
+        ("process_sort_index", {"sort_index": pid}),
+        ("thread_name", {"name": name}),
+    ):
+        yield {"ph": "M", "name": what, **track, "args": args}
+
+
+def _slice(pid: int, span: Span, facts: Event) -> Event:
+    begin, end = round(span.begin_s * 1e9), round(span.end_s * 1e9)
+    return {
+        "ph": "X", "name": printable(span.kind), "pid": pid, "tid": 1000 * pid,
+        "ts": begin / 1000, "dur": max(end - begin, 1) / 1000, "args": facts,
+    }  # fmt: skip
+
+
+def _us(seconds: float) -> float:
+    return round(seconds * 1e9) / 1000
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
