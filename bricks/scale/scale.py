@@ -14,6 +14,7 @@ from bricks.decompose.plan import by_itself
 from bricks.errors import BricksError, ModelError, UsageError
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.graph.model import Model
+from bricks.measure.rounds import StopRule
 from bricks.scale.copies import SIZES, CopyTimes, copy_bricks
 from bricks.scale.result import CheckedStep, ScaleFailure, ScalePoint, ScaleResult
 from bricks.scale.scaling import Scaling, Training
@@ -23,6 +24,9 @@ from bricks.session.bench import Bench
 from bricks.session.programs import read_program, record_program
 from bricks.system import Target
 from bricks.zoo import programs
+
+# Copies are a small part of a step: a few rounds tell them well enough.
+_COPY_RULE = StopRule(precision=0.05, min_rounds=3, max_rounds=6)
 
 # Beyond this, only the numbers of ranks that are asked for are looked at.
 _MAX_LOOKED = 128
@@ -168,7 +172,7 @@ class _Steps:
 def _copies(bench: Bench, target: Target, measure: bool) -> CopyTimes:
     """What copies take on ``target``."""
     if measure and target.key == bench.target.key:
-        bench.measure_alone(copy_bricks())
+        bench.measure_alone(copy_bricks(), rule=_COPY_RULE)
     found: list[Estimate] = []
     counts: list[int] = []
     for brick in copy_bricks():

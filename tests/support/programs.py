@@ -271,3 +271,9 @@ def narrowed():
 
 def dropped():
     return {"module": nn.Dropout(0.5).train(), "inputs": (torch.ones(2, 2),)}
+
+
+def partly_used():
+    made = _training(4, lambda p: torch.optim.SGD(p, 0.05))
+    made["module"].spare = nn.Linear(2, 2)
+    return made
