@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from bricks.predict.cost import Cost, CostModel
     from bricks.samples.measurement import Failure, Measurement
     from bricks.samples.memory_peaks import MemoryPeaks
+    from bricks.scale.result import ScaleFailure, ScalePoint, ScaleResult
+    from bricks.scale.scale import scale_training
+    from bricks.scale.scaling import DataParallelTraining
     from bricks.session.bench import Bench
     from bricks.session.options import Options
     from bricks.session.summaries import Comparison, Measured, Probed
@@ -98,6 +101,9 @@ _ORIGIN = {
     "bricks.predict.cost": ("Cost", "CostModel"),
     "bricks.samples.measurement": ("Failure", "Measurement"),
     "bricks.samples.memory_peaks": ("MemoryPeaks",),
+    "bricks.scale.result": ("ScaleFailure", "ScalePoint", "ScaleResult"),
+    "bricks.scale.scale": ("scale_training",),
+    "bricks.scale.scaling": ("DataParallelTraining",),
     "bricks.session.bench": ("Bench",),
     "bricks.session.options": ("Options",),
     "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
@@ -123,16 +129,17 @@ _RENAMED = {
 
 __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
-    "Conditions", "Cost", "CostModel", "Coverage", "Covered", "Decomposition", "Difference",
-    "Estimate", "Explanation", "Failure", "Gap", "IncompleteEstimate", "Measured", "Measurement",
-    "MemoryPeaks", "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options",
-    "Part", "PeakMemory", "Peaks", "Place", "Plan", "PredictedTime", "Probed", "Rule", "Runtime",
-    "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError",
-    "Summary", "System", "Target", "TargetDiff", "TrainingFailure", "TrainingPrediction",
-    "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError",
-    "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets",
-    "explain", "not_two_of", "per_million", "read_model", "read_suite", "risk", "similarity",
-    "train", "validate_training", "wide_interval", "write_suite",
+    "Conditions", "Cost", "CostModel", "Coverage", "Covered", "DataParallelTraining",
+    "Decomposition", "Difference", "Estimate", "Explanation", "Failure", "Gap",
+    "IncompleteEstimate", "Measured", "Measurement", "MemoryPeaks", "Merged", "Model",
+    "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "PeakMemory", "Peaks",
+    "Place", "Plan", "PredictedTime", "Probed", "Rule", "Runtime", "ScaleFailure", "ScalePoint",
+    "ScaleResult", "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite",
+    "SuiteError", "Summary", "System", "Target", "TargetDiff", "TrainingFailure",
+    "TrainingPrediction", "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory",
+    "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
+    "diff_targets", "explain", "not_two_of", "per_million", "read_model", "read_suite", "risk",
+    "scale_training", "similarity", "train", "validate_training", "wide_interval", "write_suite",
 ]  # fmt: skip
 
 

@@ -31,6 +31,8 @@ TOGETHER = {
     "test_diff_page_works_as_written.py": "diff page",
     # All look at one report, in one browser.
     "test_reports_are_one_page.py": "report",
+    # Copies of gradients are measured once for all.
+    "test_cli_scales_over_ranks.py": "scaling",
     # All need one scheduler.
     "test_a_fleet_measures_each_brick_once_per_system.py": "fleet",
     # One process of a host times at a time: these would wait for each other.

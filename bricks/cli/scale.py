@@ -184,8 +184,8 @@ def scale(
     step is put together, and what is assumed. Example: bricks scale train.py:step --ranks 1,2,4,8
     --bandwidth 10Gbit --latency 50us
     """
-    from bricks.scale.scale import scale as scale_program
-    from bricks.scale.scaling import Training
+    from bricks.scale.scale import scale_training
+    from bricks.scale.scaling import DataParallelTraining
 
     counts = whole_numbers_of("--ranks", ranks, MAX_RANKS, "numbers of ranks")
     strategies = _strategies(strategy or ["ddp"], bucket_cap_mb)
@@ -197,7 +197,7 @@ def scale(
         models=[workload], json=json, cache=cache, batch=batch, runtime=runtime, threads=threads,
         seed=seed, precision=precision, timeout=timeout, quiet=quiet, verbose=verbose,
     )  # fmt: skip
-    training = Training(
+    training = DataParallelTraining(
         strategies[0], _network(network, bandwidth, latency, cache), 1, divided=strong,
         accumulate=accumulate, straggler=straggler, samples_per_epoch=samples_per_epoch,
     )  # fmt: skip
@@ -208,7 +208,7 @@ def scale(
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, 1)
-        results = scale_program(
+        results = scale_training(
             bench, workload, training, counts, strategies=strategies, batch=batch, target=target,
             measure=not no_measure, checks=checks,
         )  # fmt: skip

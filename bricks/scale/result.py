@@ -87,9 +87,9 @@ class ScaleFailure:
 class ScaleResult:
     """A training on several numbers of ranks.
 
-    ``pays_up_to`` is the number of ranks from which further ones add too little (see
-    :meth:`Scaling.last_that_pays`); None if they still pay at all that were looked at, the last of
-    which is ``looked_up_to``.
+    ``pays_up_to`` is the number of ranks from which further ones add too little, less than half of
+    the samples/s of a rank by itself each; None if they still pay at all numbers that were looked
+    at, the last of which is ``looked_up_to``.
     """
 
     workload: str

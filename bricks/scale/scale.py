@@ -17,7 +17,7 @@ from bricks.graph.model import Model
 from bricks.measure.rounds import StopRule
 from bricks.scale.copies import SIZES, CopyTimes, copy_bricks
 from bricks.scale.result import CheckedStep, ScaleFailure, ScalePoint, ScaleResult
-from bricks.scale.scaling import Scaling, Training
+from bricks.scale.scaling import DataParallelTraining, Scaling
 from bricks.scale.strategies import Strategy
 from bricks.scale.training_step import TrainingStep, module_tensors, training_step
 from bricks.session.bench import Bench
@@ -35,10 +35,10 @@ _MAX_LOOKED = 128
 Check = Callable[[int], CheckedStep]
 
 
-def scale(
+def scale_training(
     bench: Bench,
     workload: str,
-    training: Training,
+    training: DataParallelTraining,
     ranks: Sequence[int],
     *,
     strategies: Sequence[Strategy] = (),
@@ -77,7 +77,9 @@ def scale(
             else _point(scaling, n, own.get(n), workload)
             for n in ranks
         )
-        looked = _looked(training, [n for n in ranks if n not in problems])
+        # Where no number of ranks can be predicted, neither can those between.
+        told = [each.ranks for each in points if isinstance(each, ScalePoint)]
+        looked = _looked(training, told)
         results.append(
             ScaleResult(
                 workload=workload,
@@ -92,12 +94,13 @@ def scale(
     return tuple(results)
 
 
-def _looked(training: Training, ranks: Sequence[int]) -> list[int]:
+def _looked(training: DataParallelTraining, ranks: Sequence[int]) -> list[int]:
     """The numbers of ranks that are compared to tell where further ones add too little.
 
     Where ranks divide a batch, each share of it would have to be recorded.
     """
-    between = () if training.divided else range(1, min(max(ranks), _MAX_LOOKED) + 1)
+    most = max(ranks, default=1)
+    between = () if training.divided else range(1, min(most, _MAX_LOOKED) + 1)
     return sorted({1, *ranks, *between})
 
 

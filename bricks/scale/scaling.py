@@ -27,7 +27,7 @@ _CERTAINTY = (MEASURED, FITTED, EXTRAPOLATED, STATED)
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class DataParallelTraining:
     """How a training is run on several ranks.
 
     ``batch`` is that of one rank by itself; if ``divided``, several ranks share it (strong
@@ -88,7 +88,7 @@ class Scaling:
     ``steps`` are a rank's own step by the samples that it has in a forward pass.
     """
 
-    training: Training
+    training: DataParallelTraining
     steps: Mapping[int, TrainingStep]
     copies: CopyTimes
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bricks.network.times import MEASURED, CollectiveTime, Slowdown, StatedNetwork
 from bricks.scale.buckets import Gradient, assign, bucket_limits
 from bricks.scale.copies import SIZES, CopyTimes
-from bricks.scale.scaling import Scaling, Training
+from bricks.scale.scaling import DataParallelTraining, Scaling
 from bricks.scale.simulation import Await, HandOver, InOrder, Transfer, Work, simulate
 from bricks.scale.strategies import DistributedDataParallel, Horovod, ParameterServer, Strategy
 from bricks.scale.training_step import TrainingStep
@@ -65,7 +65,7 @@ counts = st.integers(2, 64)
 def scaling(
     step: TrainingStep, network: StatedNetwork, strategy: Strategy, **how: object
 ) -> Scaling:
-    training = replace(Training(strategy, network, BATCH), **how)
+    training = replace(DataParallelTraining(strategy, network, BATCH), **how)
     return Scaling(training, {BATCH: step}, COPIES)
 
 

@@ -49,22 +49,30 @@ def ddps(entry: str, folder: str, cap_mb: float | None) -> list[list[str]]:
 TESTS, ZOO = str(torch_environment.PROGRAMS.parent), str(zoo_folder())
 
 
+def same_buckets(bench: Bench, entry: str, folder: str, cap_mb: float | None) -> bool:
+    found = ours(bench, entry, folder, cap_mb)
+    assert len(found) > 1
+    return found == ddps(entry, folder, cap_mb)
+
+
+def test_buckets_are_those_that_ddp_makes(bench: Bench) -> None:
+    assert same_buckets(bench, "programs.py:words", TESTS, 0.004)
+    assert same_buckets(bench, "torch/images.py:resnet44_training", ZOO, None)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("entry", "folder", "cap_mb"),
+    ("entry", "cap_mb"),
     [
-        ("programs.py:words", TESTS, 0.004),
-        ("torch/images.py:resnet44_training", ZOO, None),
-        pytest.param("torch/language_models.py:gpt2_training", ZOO, 0.5, marks=pytest.mark.slow),
-        pytest.param("torch/recommendation.py:dlrm_training", ZOO, None, marks=pytest.mark.slow),
-        pytest.param("torch/images.py:mobilenet_v3_training", ZOO, 0.2, marks=pytest.mark.slow),
+        ("torch/language_models.py:gpt2_training", 0.5),
+        ("torch/recommendation.py:dlrm_training", None),
+        ("torch/images.py:mobilenet_v3_training", 0.2),
     ],
 )
-def test_buckets_are_those_that_ddp_makes(
-    bench: Bench, entry: str, folder: str, cap_mb: float | None
+def test_buckets_of_large_workloads_are_those_that_ddp_makes(
+    bench: Bench, entry: str, cap_mb: float | None
 ) -> None:
-    found = ours(bench, entry, folder, cap_mb)
-    assert found == ddps(entry, folder, cap_mb)
-    assert len(found) > 1 or cap_mb is None
+    assert same_buckets(bench, entry, ZOO, cap_mb)
 
 
 def test_what_ddp_refuses_is_refused(bench: Bench) -> None:

@@ -14,7 +14,7 @@ LAYERS = (
     {"backends", "memory", "samples", "suite"},
     {"store", "predict", "network"},
     {"measure", "estimate"},
-    {"session", "network"},
+    {"session"},
     {"analysis", "training"},
     {"operators", "scale"},
     {"report", "fleet"},
