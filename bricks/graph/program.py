@@ -37,6 +37,8 @@ from bricks.errors import ModelError
 
 # Domains of nodes begin so; the namespace of the operator follows.
 DOMAIN = "org.pytorch."
+# The namespace of no library: steps that the backend makes itself, with and without other ranks.
+REPLICATED = "replicated"
 # The key of metadata that says where a program comes from; see :class:`Origin`.
 ORIGIN = "bricks.program"
 # The key of metadata that says what a step begins with and leaves; see :class:`State`.

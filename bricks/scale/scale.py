@@ -10,12 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from bricks.analysis.answers import inferences
-from bricks.decompose.plan import by_itself
+from bricks.decompose.plan import Brick, by_itself
 from bricks.errors import BricksError, ModelError, UsageError
-from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.estimate.estimate import IncompleteEstimate
+from bricks.estimate.recompose import round_spread
 from bricks.graph.model import Model
 from bricks.measure.rounds import StopRule
-from bricks.scale.copies import SIZES, CopyTimes, copy_bricks
+from bricks.samples.measurement import Measurement
+from bricks.scale.copies import (
+    SIZES,
+    CopyTimes,
+    Seconds,
+    TimesBySize,
+    copy_bricks,
+    ddp_bricks,
+    ddp_times,
+)
 from bricks.scale.result import CheckedStep, ScaleFailure, ScalePoint, ScaleResult
 from bricks.scale.scaling import DataParallelTraining, Scaling
 from bricks.scale.strategies import Strategy
@@ -26,7 +36,7 @@ from bricks.system import Target
 from bricks.zoo import programs
 
 # Copies are a small part of a step: a few rounds tell them well enough.
-_COPY_RULE = StopRule(precision=0.05, min_rounds=3, max_rounds=6)
+_COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6)
 
 # Beyond this, only the numbers of ranks that are asked for are looked at.
 _MAX_LOOKED = 128
@@ -173,30 +183,35 @@ class _Steps:
 
 
 def _copies(bench: Bench, target: Target, measure: bool) -> CopyTimes:
-    """What copies take on ``target``."""
+    """What copies and DDP itself take on ``target``.
+
+    Where DDP was not measured, a gradient takes two copies, and nothing is done once.
+    """
     if measure and target.key == bench.target.key:
-        bench.measure_alone(copy_bricks(), rule=_COPY_RULE)
-    found: list[Estimate] = []
-    counts: list[int] = []
-    for brick in copy_bricks():
-        plan = by_itself(brick, str(bench.granularity)).plan
-        estimate = bench.predict_plan(plan, target=target)
-        if isinstance(estimate, IncompleteEstimate):
-            raise ModelError(
-                f"copies of gradients are neither measured on {target.system.name} nor can they be"
-                " predicted: leave out --no-measure, or scale there"
-            )
-        found.append(estimate)
-        counts.append(len(plan.occurrences))
+        bench.measure_alone([*copy_bricks(), *ddp_bricks()], rule=_COPY_RULE)
+    known = [_copy_s(bench, target, brick) for brick in copy_bricks()]
+    copies = TimesBySize(SIZES, tuple(each for each, _ in known))
+    results = bench.known.results(target.key, [brick.key for brick in ddp_bricks()])
+    own = [results.get(brick.key) for brick in ddp_bricks()]
+    added = [round_spread(each) for each in own if isinstance(each, Measurement)]
+    if len(added) == len(own):
+        seconds = [Seconds(each.median_s, each.low_s, each.high_s) for each in added]
+        measured = all(measured for _, measured in known)
+        return CopyTimes(copies, *ddp_times(seconds), measured=measured)
+    twice = [Seconds(2 * t.seconds, 2 * t.low_s, 2 * t.high_s) for t in copies.times]
+    nothing = Seconds(0.0, 0.0, 0.0)
+    return CopyTimes(copies, nothing, TimesBySize(SIZES, tuple(twice)), measured=False)
 
-    def each(end: str) -> tuple[float, ...]:
-        # A call of the runtime is no part of a copy that the engine makes.
-        return tuple(
-            max(0.0, getattr(estimate, end) - estimate.call_overhead_s) / count
-            for estimate, count in zip(found, counts, strict=True)
+
+def _copy_s(bench: Bench, target: Target, brick: Brick) -> tuple[Seconds, bool]:
+    """What a copy takes without the call of the runtime, and whether it was measured."""
+    plan = by_itself(brick, str(bench.granularity)).plan
+    found = bench.predict_plan(plan, target=target)
+    if isinstance(found, IncompleteEstimate):
+        raise ModelError(
+            f"copies of gradients are neither measured on {target.system.name} nor can they be"
+            " predicted: leave out --no-measure, or scale there"
         )
-
-    return CopyTimes(
-        SIZES, each("estimate_s"), each("low_s"), each("high_s"),
-        measured=all(estimate.measured_share >= 1 for estimate in found),
-    )  # fmt: skip
+    count, call_s = len(plan.occurrences), found.call_overhead_s
+    ends = (found.estimate_s, found.low_s, found.high_s)
+    return Seconds(*(max(0.0, end - call_s) / count for end in ends)), found.measured_share >= 1

@@ -16,7 +16,7 @@ from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
 from bricks.scale.copies import CopyTimes
 from bricks.scale.result import CheckedStep, Figure, Origins, ScalePoint
 from bricks.scale.simulation import Simulated, Work, simulate
-from bricks.scale.strategies import COPYING, Costs, Schedule, Strategy, slowed, solo
+from bricks.scale.strategies import AROUND, COPYING, Costs, Schedule, Strategy, slowed, solo
 from bricks.scale.training_step import TrainingStep
 
 # A further rank pays if it adds at least this share of the samples/s of a rank by itself.
@@ -177,7 +177,8 @@ class Scaling:
         slowdown = training.network.slowdown(ranks)
         ratio = {"seconds": slowdown.ratio, "low_s": slowdown.low, "high_s": slowdown.high}
         simulated = simulate(lanes, schedule.order, max(1.0, ratio[case.slowdown]))
-        copying_s = sum(w.seconds for w in lanes[0] if isinstance(w, Work) and w.kind == COPYING)
+        added = {COPYING, AROUND}
+        copying_s = sum(w.seconds for w in lanes[0] if isinstance(w, Work) and w.kind in added)
         return _Run(
             simulated,
             schedule,

@@ -18,7 +18,7 @@ from bricks.scale.simulation import Action, Await, HandOver, InOrder, Order, Tra
 from bricks.scale.training_step import TrainingStep
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
-COPYING, ACCUMULATING = "copying gradients", "accumulating gradients"
+COPYING, ACCUMULATING, AROUND = "copying gradients", "accumulating gradients", "DDP itself"
 
 
 @dataclass(slots=True)
@@ -39,7 +39,15 @@ class Costs:
 
     def copy_s(self, size_bytes: int) -> float:
         """A copy within a rank's memory."""
-        return self.copies.of(size_bytes, self.copies_end)
+        return self.copies.copies.of(size_bytes, self.copies_end)
+
+    def ddp_step_s(self) -> float:
+        """What DDP takes around a step."""
+        return float(getattr(self.copies.ddp_step, self.copies_end))
+
+    def ddp_gradient_s(self, size_bytes: int) -> float:
+        """What DDP takes for a gradient on one of its two ways: into a bucket, or back."""
+        return self.copies.ddp_gradients.of(size_bytes, self.copies_end) / 2
 
     def collective_s(
         self, operation: str, size_bytes: int, ranks: int | None = None
@@ -101,8 +109,9 @@ class DistributedDataParallel:
     Buffers are broadcast from the first rank before the forward pass, one message for each type of
     numbers. In the backward pass each gradient is copied into its bucket, and divided by the number
     of ranks on the way. A bucket is reduced when all of its gradients are ready, after those before
-    it, while the pass goes on. At its end each bucket is awaited and copied back. Accumulated steps
-    but the last communicate nothing (``no_sync``).
+    it, while the pass goes on. At its end each bucket is awaited and copied back. DDP's own code
+    takes time once, and for each gradient: half of that when it is ready, half when it is copied
+    back. Accumulated steps but the last communicate nothing (``no_sync``).
     """
 
     cap_bytes: int | None = None
@@ -112,7 +121,7 @@ class DistributedDataParallel:
         """See :class:`Strategy`."""
         buckets = assign(step.gradients, bucket_limits(self.cap_bytes))
         transfers: list[Transfer] = []
-        actions: list[Action] = []
+        actions: list[Action] = [Work(AROUND, costs.ddp_step_s())]
         for dtype, size_bytes in step.buffers_bytes.items():
             if size_bytes:
                 number = len(transfers)
@@ -128,7 +137,8 @@ class DistributedDataParallel:
         actions += _passes(step, costs, accumulate)
         actions += _backward(step, self._after(step, costs, buckets, first))
         for number, bucket in enumerate(buckets):
-            back_s = sum(costs.copy_s(step.gradients[i].size_bytes) for i in bucket.members)
+            sizes = (step.gradients[i].size_bytes for i in bucket.members)
+            back_s = sum(costs.ddp_gradient_s(size_bytes) for size_bytes in sizes)
             actions += [Await(first + number), Work(COPYING, back_s)]
         actions.append(Work(OPTIMIZER, step.optimizer_s))
         sent = _ring_bytes(costs.ranks, step.gradient_bytes)
@@ -141,7 +151,7 @@ class DistributedDataParallel:
     ) -> dict[int, list[Action]]:
         """What follows when a gradient is ready: its copy, and its bucket if it is complete now."""
         after: dict[int, list[Action]] = {
-            i: [Work(COPYING, costs.copy_s(gradient.size_bytes))]
+            i: [Work(COPYING, costs.ddp_gradient_s(gradient.size_bytes))]
             for i, gradient in enumerate(step.gradients)
         }
         for number, bucket in enumerate(buckets):

@@ -11,16 +11,28 @@ from hypothesis import strategies as st
 
 from bricks.network.times import MEASURED, CollectiveTime, Slowdown, StatedNetwork
 from bricks.scale.buckets import Gradient, assign, bucket_limits
-from bricks.scale.copies import SIZES, CopyTimes
+from bricks.scale.copies import (
+    PROGRAMS,
+    SIZES,
+    CopyTimes,
+    Seconds,
+    TimesBySize,
+    ddp_times,
+)
 from bricks.scale.scaling import DataParallelTraining, Scaling
 from bricks.scale.simulation import Await, HandOver, InOrder, Transfer, Work, simulate
 from bricks.scale.strategies import DistributedDataParallel, Horovod, ParameterServer, Strategy
 from bricks.scale.training_step import TrainingStep
 
 ALL: list[Strategy] = [DistributedDataParallel(), Horovod(), ParameterServer()]
-COPIES = CopyTimes(
-    SIZES, *(tuple(ratio * size / 1e10 for size in SIZES) for ratio in (1, 0.8, 1.3))
-)
+
+
+def linear(ns_per_byte: float) -> TimesBySize:
+    per_byte = [ratio * 1e-9 * ns_per_byte for ratio in (1, 0.8, 1.3)]
+    return TimesBySize(SIZES, tuple(Seconds(*(s * size for s in per_byte)) for size in SIZES))
+
+
+COPIES = CopyTimes(linear(0.1), Seconds(0.0, 0.0, 1e-3), linear(0.2))
 BATCH = 8
 
 # A point is simulated for both ends of each source of error.
@@ -145,7 +157,7 @@ def test_all_but_the_last_bucket_hides_behind_the_backward_pass() -> None:
     network = StatedNetwork(bandwidth=(1 << 21) / 0.02, latency_s=1e-9)
     point = scaling(a_step(), network, DistributedDataParallel(cap_bytes=1)).point(2)
     # Copying back what has arrived hides behind the last transfer.
-    copied_s = (4 + 1) * COPIES.of(1 << 21)
+    copied_s = (4 + 1) * COPIES.copies.of(1 << 21)
     assert [moved.transfer.kind for moved in point.simulated.moved] == [
         f"all-reduce of bucket {number}" for number in (1, 2, 3, 4)
     ]
@@ -214,6 +226,15 @@ def test_work_and_a_transfer_slow_each_other_down() -> None:
 
 
 def test_copies_grow_with_their_size() -> None:
-    of = CopyTimes((100, 200), (1.0, 3.0), (1.0, 3.0), (1.0, 3.0))
+    of = TimesBySize((100, 200), (Seconds(1.0, 1.0, 1.0), Seconds(3.0, 3.0, 3.0)))
     assert [of.of(size) for size in (1, 100, 150, 200, 400)] == [1.0, 1.0, 2.0, 3.0, 6.0]
     assert math.isfinite(of.of(1 << 40))
+
+
+def test_what_ddp_adds_is_told_by_steps_with_and_without_it() -> None:
+    """300 µs once, 20 µs for each gradient, and 1 ns for each of its bytes."""
+    added = [3e-4 + count * (2e-5 + 1e-9 * size) for count, size in PROGRAMS]
+    once, gradients = ddp_times([Seconds(s, s, s) for s in added])
+    assert once.seconds == pytest.approx(3e-4)
+    for size in (1 << 8, 1 << 16, 1 << 18, 1 << 22):
+        assert gradients.of(size) == pytest.approx(2e-5 + 1e-9 * size)

@@ -29,6 +29,7 @@ from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots, empty
+from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
 from bricks.backends.torch.stepping import RealStep
 from bricks.backends.torch.training import ProgramTraining, made_with, refuse_untrainable
 from bricks.backends.torch.trajectories import trajectories
@@ -234,11 +235,14 @@ class TorchBackend:
 
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
-    ) -> LoadedCalls | LoadedProgram | Companion | PhaseProbe:
+    ) -> LoadedCalls | LoadedProgram | Companion | PhaseProbe | ReplicatedSteps:
         """The calls of a brick, with synthetic inputs; of a whole model, the user's program."""
         probe = probed(proto)
         if probe is not None:
             return self._probe(*probe)
+        replicated = replicated_steps(proto)
+        if replicated is not None:
+            return replicated
         if is_companion(proto):
             return Companion(proto, self._generator(key))
         _refuse_others(proto)
