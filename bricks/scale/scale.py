@@ -188,16 +188,18 @@ def _copies(bench: Bench, target: Target, measure: bool) -> CopyTimes:
     Where DDP was not measured, a gradient takes two copies, and nothing is done once.
     """
     if measure and target.key == bench.target.key:
-        bench.measure_alone([*copy_bricks(), *ddp_bricks()], rule=_COPY_RULE)
+        rule, asked = _COPY_RULE, bench.options.conditions.rule.precision
+        if asked > rule.precision:  # fewer rounds do
+            rule = replace(rule, precision=asked, min_rounds=2, max_rounds=3)
+        bench.measure_alone([*copy_bricks(), *ddp_bricks()], rule=rule)
     known = [_copy_s(bench, target, brick) for brick in copy_bricks()]
     copies = TimesBySize(SIZES, tuple(each for each, _ in known))
     results = bench.known.results(target.key, [brick.key for brick in ddp_bricks()])
-    own = [results.get(brick.key) for brick in ddp_bricks()]
-    added = [round_spread(each) for each in own if isinstance(each, Measurement)]
-    if len(added) == len(own):
+    measured = [results.get(brick.key) for brick in ddp_bricks()]
+    added = [round_spread(each) for each in measured if isinstance(each, Measurement)]
+    if len(added) == len(measured):
         seconds = [Seconds(each.median_s, each.low_s, each.high_s) for each in added]
-        measured = all(measured for _, measured in known)
-        return CopyTimes(copies, *ddp_times(seconds), measured=measured)
+        return CopyTimes(copies, *ddp_times(seconds), measured=all(sure for _, sure in known))
     twice = [Seconds(2 * t.seconds, 2 * t.low_s, 2 * t.high_s) for t in copies.times]
     nothing = Seconds(0.0, 0.0, 0.0)
     return CopyTimes(copies, nothing, TimesBySize(SIZES, tuple(twice)), measured=False)
