@@ -125,14 +125,16 @@ class Scaling:
         steps in the curve. None if further ranks pay at all of ``candidates``.
         """
         rates = {ranks: self._samples_per_s(ranks) for ranks in candidates}
+        last = None
         for ranks in candidates:
             next_ = next((n for n in candidates if n >= max(ranks + 1, 1.25 * ranks)), None)
             if next_ is None:
-                return None
+                return last
             gained = (rates[next_] - rates[ranks]) / (next_ - ranks)
-            if gained < MIN_GAIN * rates[candidates[0]]:
-                return ranks
-        return None
+            pays = gained >= MIN_GAIN * rates[candidates[0]]
+            # A slow rank is waited for by the second one, but costs the third nothing more.
+            last = None if pays else ranks if last is None else last
+        return last
 
     def _samples(self, ranks: int) -> int:
         """Samples of a step of the optimiser."""

@@ -202,6 +202,8 @@ def test_further_ranks_pay_until_each_adds_too_little() -> None:
     cheap = scaling(a_step(), StatedNetwork(1e12, 1e-9), ALL[0])
     dear = scaling(a_step(), StatedNetwork(1e9, 1e-6), ALL[2])
     assert cheap.last_that_pays(range(1, 33)) is None
+    slow = scaling(a_step(), StatedNetwork(1e12, 1e-9), ALL[0], straggler=1.9)
+    assert slow.last_that_pays(range(1, 33)) is None
     last = dear.last_that_pays(range(1, 33))
     assert last is not None
     assert 1 < last < 32
