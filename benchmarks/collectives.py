@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bricks.cli.quantities import bytes_per_s_of
 from bricks.network.collective import ALL_REDUCE, Aspect
 from bricks.network.fit import fit
 from bricks.network.times import MeasuredNetwork
-from bricks.network.units import bits_per_s
 from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median
 from bricks.session.networks import measure_locally, network_called
@@ -75,7 +75,7 @@ def measured(name: str, cache: Path, max_bytes: int) -> Facts:
     with Store.open(cache) as store:
         measure_locally(
             store, name, ranks=RANKS, shaped=shaped,
-            bandwidth_bps=bits_per_s(name) if shaped and name != UNLIMITED else None,
+            bandwidth_bps=8 * bytes_per_s_of("--bandwidth", name) if shaped and name != UNLIMITED else None,
             operations=[ALL_REDUCE], sizes=[each for each in SIZES if each <= max_bytes],
             computing=True, progress=lambda what, share: print(f"{share:4.0%} {what}", flush=True),
         )  # fmt: skip

@@ -11,6 +11,7 @@ from bricks.cli.choices import COLLECTIVES
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import print_json, remark, show
 from bricks.cli.progress import terminal_progress
+from bricks.cli.quantities import bytes_per_s_of
 from bricks.errors import StoreError, UsageError
 from bricks.session.defaults import CACHE
 
@@ -167,10 +168,11 @@ def _wanted(operations: list[str] | None, max_bytes: int) -> dict[str, Any]:
 def _locally(
     store: Store, name: str, bandwidth: str | None, progress: Progress, **wanted: Any
 ) -> NetworkMeasured:
-    from bricks.network.units import bits_per_s
     from bricks.session.networks import measure_locally
 
-    rate = None if bandwidth in (None, "unlimited") else bits_per_s(str(bandwidth))
+    rate = None
+    if bandwidth is not None and bandwidth != "unlimited":
+        rate = 8 * bytes_per_s_of("--bandwidth", bandwidth)
     return measure_locally(
         store, name, shaped=bandwidth is not None, bandwidth_bps=rate, progress=progress, **wanted
     )

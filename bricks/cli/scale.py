@@ -24,17 +24,20 @@ from bricks.cli.options import (
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.predict import NoMeasure
+from bricks.cli.progress import terminal_progress
 from bricks.cli.quantities import bytes_per_s_of, seconds_of, whole_numbers_of
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.verbosity import Quiet, Verbose
 from bricks.cli.warnings import warn_of_crowding
-from bricks.errors import UsageError, suggestion
+from bricks.errors import StoreError, UsageError, suggestion
 from bricks.session.defaults import CACHE, PRECISION, PROGRAMS_RUNTIME, TIMEOUT_S
 
 if TYPE_CHECKING:
+    from bricks.measure.campaign import Progress
     from bricks.network.times import Network
     from bricks.scale.result import Figure, ScaleFailure, ScalePoint, ScaleResult
     from bricks.scale.scale import Check
+    from bricks.scale.scaling import DataParallelTraining
     from bricks.scale.strategies import Strategy
 
 # Further ranks are beyond what anybody can check.
@@ -201,16 +204,17 @@ def scale(
         strategies[0], _network(network, bandwidth, latency, cache), 1, divided=strong,
         accumulate=accumulate, straggler=straggler, samples_per_epoch=samples_per_epoch,
     )  # fmt: skip
-    checks: dict[int, Check] = {}
     if check is not None:
         counts = sorted({*counts, check})
-        checks[check] = _real_steps(workload)
-    with open_bench(options) as bench:
+        _refuse_check(training)
+    with open_bench(options) as bench, terminal_progress() as progress:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, 1)
         results = scale_training(
             bench, workload, training, counts, strategies=strategies, batch=batch, target=target,
-            measure=not no_measure, checks=checks,
+            measure=not no_measure,
+            checks={} if check is None else {check: _real_steps(workload, training, bucket_cap_mb,
+            seed, progress)},
         )  # fmt: skip
     facts = _facts(results, training, out, trace)
     if out is not None:
@@ -242,14 +246,44 @@ def _network(name: str | None, bandwidth: str | None, latency: str | None, cache
 
 def _measured_network(name: str, cache: str) -> Network:
     """The network called ``name`` in the cache."""
-    raise UsageError(
-        f"no network is called {name!r} in the cache {cache}: add --bandwidth and --latency instead"
-    )
+    from bricks.session.networks import network_called
+    from bricks.store import Store
+
+    if not Store.exists(cache):
+        raise StoreError(f"there is no cache in {cache}: give another --cache")
+    with Store.open(cache, make=False) as store:
+        return network_called(store, name)
 
 
-def _real_steps(workload: str) -> Check:
+def _refuse_check(training: DataParallelTraining) -> None:
+    """Real steps need a network that can be set up, and DDP."""
+    from bricks.network.times import MeasuredNetwork
+
+    if not isinstance(training.network, MeasuredNetwork):
+        raise UsageError(
+            "--check runs real steps on a network that was measured: add --network NAME in place of"
+            " --bandwidth and --latency ('bricks network measure NAME')"
+        )
+    if training.strategy.name != "ddp":
+        raise UsageError("--check runs real steps of DDP: give --strategy ddp first")
+
+
+def _real_steps(
+    workload: str,
+    training: DataParallelTraining,
+    bucket_cap_mb: float | None,
+    seed: int,
+    progress: Progress,
+) -> Check:
     """What runs real steps of ``workload``."""
-    raise UsageError(f"real steps of {workload} cannot be run yet: leave out --check")
+    from bricks.network.times import MeasuredNetwork
+    from bricks.scale.check import RealSteps
+
+    assert isinstance(training.network, MeasuredNetwork)
+    return RealSteps(
+        workload, training.network, bucket_cap_mb, training.accumulate, training.straggler, seed,
+        progress,
+    )  # fmt: skip
 
 
 def _strategies(names: Sequence[str], bucket_cap_mb: float | None) -> list[Strategy]:

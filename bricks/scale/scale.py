@@ -41,8 +41,9 @@ _COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6)
 # Beyond this, only the numbers of ranks that are asked for are looked at.
 _MAX_LOOKED = 128
 
-# Runs real steps on so many ranks.
-Check = Callable[[int], CheckedStep]
+# Runs real steps on so many ranks, with so many samples each (None: the program's own number); the
+# last argument is the seconds that a rank computes in a step.
+Check = Callable[[int, int | None, float], CheckedStep]
 
 
 def scale_training(
@@ -84,7 +85,7 @@ def scale_training(
         points = tuple(
             ScaleFailure(n, problems[n])
             if n in problems
-            else _point(scaling, n, own.get(n), workload)
+            else _point(scaling, n, own.get(n), workload, batch)
             for n in ranks
         )
         # Where no number of ranks can be predicted, neither can those between.
@@ -115,10 +116,13 @@ def _looked(training: DataParallelTraining, ranks: Sequence[int]) -> list[int]:
 
 
 def _point(
-    scaling: Scaling, ranks: int, check: Check | None, workload: str
+    scaling: Scaling, ranks: int, check: Check | None, workload: str, batch: int | None
 ) -> ScalePoint | ScaleFailure:
     try:
-        return scaling.point(ranks, None if check is None else check(ranks))
+        if check is None:
+            return scaling.point(ranks)
+        share = None if batch is None else scaling.training.share(ranks)
+        return scaling.point(ranks, check(ranks, share, scaling.computing_s(ranks)))
     except BricksError as error:
         return ScaleFailure(ranks, f"{workload} on {ranks} ranks: {error}")
 

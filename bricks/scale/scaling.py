@@ -117,6 +117,12 @@ class Scaling:
             checked=checked,
         )
 
+    def computing_s(self, ranks: int) -> float:
+        """The seconds of a step of one of ``ranks`` ranks if it were by itself."""
+        own = Costs(self.training.network, self.copies, 1)
+        schedule = solo(self.steps[self.training.share(ranks)], own, self.training.accumulate)
+        return simulate([schedule.actions], schedule.order, 1.0).step_s
+
     def last_that_pays(self, candidates: Sequence[int]) -> int | None:
         """The last of rising numbers of ranks that further ranks are worth adding to.
 

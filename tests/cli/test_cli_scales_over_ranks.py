@@ -84,6 +84,8 @@ def test_ranks_divide_a_batch_that_they_can(scale: Scale) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ((*NETWORK, "--check", "2"), "--check runs real steps on a network that was measured"),
+        (("--network", "lan"), "no network is called 'lan'"),
         ((), "no network is given: add --bandwidth 10Gbit --latency 50us, or --network NAME"),
         (("--bandwidth", "10Gbit"), "no network is given"),
         (("--bandwidth", "10Gb", "--latency", "1ms"), "--bandwidth '10Gb' is no bandwidth"),
