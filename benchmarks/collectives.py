@@ -71,11 +71,13 @@ def main(words: Sequence[str] | None = None) -> None:
 def measured(name: str, cache: Path, max_bytes: int) -> Facts:
     """The rounds of each size, and what of the network identifies it."""
     shaped = name != LOOPBACK
+    limited = shaped and name != UNLIMITED
+    rate_bps = 8 * bytes_per_s_of("--networks", name) if limited else None
     cache.mkdir(parents=True, exist_ok=True)
     with Store.open(cache) as store:
         measure_locally(
             store, name, ranks=RANKS, shaped=shaped,
-            bandwidth_bps=8 * bytes_per_s_of("--bandwidth", name) if shaped and name != UNLIMITED else None,
+            bandwidth_bps=rate_bps,
             operations=[ALL_REDUCE], sizes=[each for each in SIZES if each <= max_bytes],
             computing=True, progress=lambda what, share: print(f"{share:4.0%} {what}", flush=True),
         )  # fmt: skip
