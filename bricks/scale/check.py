@@ -10,7 +10,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bricks.measure.distributed_steps import measure_steps
+from bricks.measure.distributed_steps import RULE, measure_steps
+from bricks.measure.rounds import StopRule
 from bricks.network.times import MeasuredNetwork
 from bricks.scale.result import CheckedStep
 from bricks.session.networks import places_of
@@ -32,6 +33,7 @@ class RealSteps:
     straggler: float = 1.0
     seed: int = 0
     progress: Callable[[str, float], None] = lambda what, share: None
+    rule: StopRule = RULE
 
     def __call__(self, ranks: int, batch: int | None, lone_s: float) -> CheckedStep:
         """Steps on ``ranks`` ranks, each with ``batch`` samples (None: the program's own number).
@@ -54,6 +56,7 @@ class RealSteps:
                 accumulation=self.accumulate,
                 delays_s=[(self.straggler - 1) * lone_s],
                 seed=self.seed,
+                rule=self.rule,
                 progress=self.progress,
             )
         return CheckedStep(ranks, found.synchronised.median_s, found.solo.median_s)

@@ -1,0 +1,251 @@
+"""How well are data-parallel steps predicted? Real steps of DDP on two ranks beside predictions.
+
+Writes docs/scaling.md (its tables of steps and of curves) and benchmarks/results/scaling.json.
+
+    .venv/bin/python benchmarks/scaling.py --minutes 30
+
+Each workload's bricks are measured, and collectives on each network (loopback, and network
+namespaces of which each sends at a shaped rate, which needs root). Then real steps run on two
+ranks, a core each, in turn with steps that do not communicate. Each row is kept at once; the next
+call goes on with what lacks. Run nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bricks import Bench, BricksError, DataParallelTraining, scale_training
+from bricks.cli.quantities import bytes_per_s_of
+from bricks.measure.campaign import Conditions
+from bricks.measure.rounds import StopRule
+from bricks.network.collective import ALL_REDUCE, BROADCAST
+from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
+from bricks.report.tables import number, percent, seconds
+from bricks.samples.statistics import median
+from bricks.scale.check import RealSteps
+from bricks.scale.result import Figure, ScaleFailure, ScalePoint
+from bricks.scale.strategies import DistributedDataParallel
+from bricks.session.networks import measure_locally, network_called
+from bricks.store import Store
+
+ROOT = Path(__file__).resolve().parent.parent
+RAW = ROOT / "benchmarks" / "results" / "scaling.json"
+PAGE = ROOT / "docs" / "scaling.md"
+CACHE = ROOT / "cache" / "scaling"
+
+STEPS = ("<!-- steps: written by benchmarks/scaling.py -->", "<!-- /steps -->")
+CURVES = ("<!-- curves: written by benchmarks/scaling.py -->", "<!-- /curves -->")
+
+LOOPBACK = "loopback"
+NETWORKS = (LOOPBACK, "1Gbit", "100Mbit")
+RANKS = 2
+SIZES = tuple(1024 * 4**power for power in range(8))
+# Few gradients and many, small ones and large ones, buffers to broadcast and none.
+WORKLOADS = {
+    "resnet44": "torch_resnet44_training",
+    "mobilenet_v3": "torch_mobilenet_v3_training",
+    "lstm": "torch_lstm_training",
+    "two_tower": "torch_two_tower_training",
+    "digits_resnet": "models/training/digits.py:digits_resnet",
+    "transformer": "models/training/synthetic.py:sequences_transformer",
+}
+RULE = StopRule(precision=0.02, max_rounds=12)
+REAL_RULE = StopRule(precision=0.02, min_rounds=8, max_rounds=16, passes=1)
+
+# The study whose workload this is: ResNet-44, a batch of 128 on each worker, CIFAR-10's shapes.
+STUDY = "torch_resnet44_training"
+STUDY_BATCH, STUDY_RANKS = 128, (1, 2, 4, 8, 12, 16, 32, 64)
+STATED: Mapping[str, Network] = {
+    "1 Gbit/s, 50 µs": StatedNetwork(1e9 / 8, 50e-6),
+    "10 Gbit/s, 20 µs": StatedNetwork(1e10 / 8, 20e-6),
+}
+
+Facts = dict[str, Any]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure what lacks, and write the page from all that there is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--minutes", type=float, help="Begin nothing after this time.")
+    parser.add_argument("--raw", type=Path, default=RAW)
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--pages", action="store_true", help="Only write the page.")
+    arguments = parser.parse_args(words)
+    found: Facts = {"rows": [], "curves": {}}
+    if arguments.raw.exists():
+        found = json.loads(arguments.raw.read_text(encoding="utf-8"))
+    if not arguments.pages:
+        measure(found, arguments)
+    text = arguments.page.read_text(encoding="utf-8")
+    text = _put(_put(text, STEPS, steps_table(found)), CURVES, curves_table(found))
+    arguments.page.write_text(text, encoding="utf-8")
+
+
+def measure(found: Facts, arguments: argparse.Namespace) -> None:
+    """Measure what lacks in ``found``."""
+    minutes = arguments.minutes
+    deadline = float("inf") if minutes is None else time.monotonic() + 60 * minutes
+    arguments.cache.mkdir(parents=True, exist_ok=True)
+    known = {(row["workload"], row["network"]) for row in found["rows"]}
+    wanted = [(w, n) for w in arguments.workloads for n in arguments.networks]
+    conditions = Conditions(rule=RULE)
+    for workload, name in [each for each in wanted if each not in known]:
+        if time.monotonic() >= deadline:
+            return
+        network = _network(name, arguments.cache)
+        with Bench(
+            arguments.cache, runtime="torch", threads=1, conditions=conditions, published=False
+        ) as bench:
+            found |= {
+                "system": bench.target.system.name,
+                "runtime": f"torch {bench.target.runtime.version}",
+                "date": datetime.now(UTC).date().isoformat(),
+            }
+            found["rows"].append(row(bench, workload, network))
+            print(found["rows"][-1], flush=True)
+        _keep(found, arguments.raw)
+    if not found["curves"] and time.monotonic() < deadline:
+        measured = _network("1Gbit", arguments.cache)
+        with Bench(
+            arguments.cache, runtime="torch", threads=1, conditions=conditions, published=False
+        ) as bench:
+            found["curves"] = curves(bench, {"1 Gbit/s, measured with two ranks": measured})
+        _keep(found, arguments.raw)
+
+
+def _keep(found: Facts, raw: Path) -> None:
+    raw.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def _network(name: str, cache: Path) -> MeasuredNetwork:
+    """The network ``name``, of which the cache gets what it lacks."""
+    rate_bps = None if name == LOOPBACK else 8 * bytes_per_s_of("--networks", name)
+    with Store.open(cache) as store:
+        measure_locally(
+            store, name, ranks=RANKS, shaped=name != LOOPBACK, bandwidth_bps=rate_bps,
+            operations=[ALL_REDUCE, BROADCAST], sizes=SIZES, computing=True,
+        )  # fmt: skip
+        return network_called(store, name)
+
+
+def row(bench: Bench, workload: str, network: MeasuredNetwork) -> Facts:
+    """A workload on a network: seconds predicted and measured, or why there are none."""
+    entry = WORKLOADS[workload]
+    facts: Facts = {"workload": workload, "network": network.name}
+    training = DataParallelTraining(DistributedDataParallel(), network, 1)
+    check = {RANKS: RealSteps(entry, network, rule=REAL_RULE)}
+    try:
+        (result,) = scale_training(bench, entry, training, [1, RANKS], checks=check)
+    except BricksError as error:
+        return {**facts, "error": str(error)}
+    one, two = result.points
+    if isinstance(two, ScaleFailure) or isinstance(one, ScaleFailure) or two.checked is None:
+        return {**facts, "error": getattr(two, "error", getattr(one, "error", "not run"))}
+    return {
+        **facts,
+        "batch": two.batch,
+        "bytes_sent": two.bytes_sent,
+        "solo_s": one.step_s.value,
+        "measured_solo_s": two.checked.solo_s,
+        "step_s": two.step_s.value,
+        "low_s": two.step_s.low,
+        "high_s": two.step_s.high,
+        "exposed_s": two.exposed_communication_s.value,
+        "measured_step_s": two.checked.step_s,
+        "origin": two.origins.network,
+    }
+
+
+def curves(bench: Bench, measured: Mapping[str, Network]) -> Facts:
+    """The study's workload on measured and stated networks: speed-up and its interval by ranks."""
+    found: Facts = {}
+    for name, network in {**measured, **STATED}.items():
+        training = DataParallelTraining(DistributedDataParallel(), network, 1)
+        (result,) = scale_training(bench, STUDY, training, STUDY_RANKS, batch=STUDY_BATCH)
+        found[name] = {
+            "pays_up_to": result.pays_up_to,
+            "points": [_point(p) for p in result.points if isinstance(p, ScalePoint)],
+        }
+    return found
+
+
+def _point(point: ScalePoint) -> Facts:
+    def told(figure: Figure) -> list[float]:
+        return [float(f"{each:.4g}") for each in (figure.value, figure.low, figure.high)]
+
+    return {
+        "ranks": point.ranks,
+        "step_s": told(point.step_s),
+        "speedup": told(point.speedup),
+        "network": point.origins.network,
+    }
+
+
+def steps_table(found: Facts) -> str:
+    """The table of real steps, and a line that sums it up."""
+    rows = [row for row in found["rows"] if "error" not in row]
+    lines = [
+        "| workload | network | alone, predicted | measured on both ranks | step, predicted |"
+        " interval | measured | ratio | communication exposed, predicted | measured |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for each in rows:
+        cells = [
+            each["workload"], each["network"], seconds(each["solo_s"]),
+            seconds(each["measured_solo_s"]), seconds(each["step_s"]),
+            f"{seconds(each['low_s'])} … {seconds(each['high_s'])}",
+            seconds(each["measured_step_s"]), f"{each['step_s'] / each['measured_step_s']:.3f}",
+            seconds(each["exposed_s"]),
+            seconds(max(0.0, each["measured_step_s"] - each["measured_solo_s"])),
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    if not rows:
+        return "\n".join(lines)
+    off = [abs(each["step_s"] / each["measured_step_s"] - 1) for each in rows]
+    inside = [each["low_s"] <= each["measured_step_s"] <= each["high_s"] for each in rows]
+    errors = [f"- {each['workload']}, {each['network']}: {each['error']}" for each in found["rows"]
+              if "error" in each]  # fmt: skip
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{found['date']}, {found['system']}, {found['runtime']}: {len(rows)} pairs, median"
+            f" error {percent(median(off))}, worst {percent(max(off))}, {sum(inside)} of"
+            f" {len(inside)} inside the interval.",
+            *errors,
+        ]
+    )
+
+
+def curves_table(found: Facts) -> str:
+    """The speed-up of the study's workload by ranks, on each network."""
+    every = found["curves"]
+    if not every:
+        return ""
+    lines = [f"| ranks | {' | '.join(every)} |", f"|--:|{'--:|' * len(every)}"]
+    by_ranks = {name: {p["ranks"]: p for p in each["points"]} for name, each in every.items()}
+    for ranks in STUDY_RANKS:
+        cells = []
+        for points in by_ranks.values():
+            speedup, low, high = points[ranks]["speedup"]
+            cells.append(f"{number(speedup)} ({number(low)} to {number(high)})")
+        lines.append(f"| {ranks} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _put(text: str, marks: tuple[str, str], table: str) -> str:
+    begin, end = (text.index(mark) for mark in marks)
+    return f"{text[: begin + len(marks[0])]}\n{table}\n{text[end:]}"
+
+
+if __name__ == "__main__":
+    main()
