@@ -10,6 +10,7 @@ address is contacted but the one that the user gives. Must not know what is call
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 # The Dask resource of which a worker started by 'bricks worker' has one: so no other worker gets a
 # call, and each runs one call at a time.
 RESOURCE = "bricks"
+
+# A call that is cancelled has so long to end by itself: Dask logs an error where it is cut off.
+_CANCEL_S = 1.0
 
 _SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
 
@@ -152,5 +156,6 @@ class _DaskCall:
         return self._fetched.result(timeout=0)
 
     def cancel(self) -> None:
+        self._future.cancel()  # which ends the fetching, unless the result is on its way
+        concurrent.futures.wait([self._fetched], timeout=_CANCEL_S)
         self._fetched.cancel()
-        self._future.cancel()
