@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import paper
@@ -88,8 +89,12 @@ def test_networks_count_as_often_as_the_paper_has_trained_models_of_them(
 
 def test_a_finished_run_changes_nothing_when_it_is_run_again(run: Run) -> None:
     before = {path: path.read_bytes() for path in run.folder.rglob("paper*") if path.is_file()}
-    dated = run.file.read_bytes()
-    run.file.write_bytes(dated.replace(run.found().date.encode(), b"2020-04-20"))
+    dated, found = run.file.read_bytes(), run.found()
+    # Models that are measured after a row add rounds to bricks of it, where others disturb them.
+    (first, row), *_ = found.rows.items()
+    assert isinstance(row, Row)
+    rows = {**found.rows, first: replace(row, estimate_s=row.measured_s)}
+    results.write(replace(found, date="2020-04-20", rows=rows), run.file)
     assert run() == 0
     assert run.found().date == "2020-04-20"  # the day of measuring, not that of writing
     run.file.write_bytes(dated)
