@@ -10,12 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bricks.analysis.explanation import Peaks
-from bricks.samples.error_norms import ErrorNorms
+from bricks.samples.error_norms import GRADIENT_TOLERANCE, ErrorNorms
 from bricks.system import Target
-
-# A derivative that differs more from its central difference, relative to the greater of both, is
-# wrong: right ones differ by 1e-6 at most, and by some 1e-5 near kinks of functions such as ReLU.
-GRADIENT_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,10 @@ import numpy as np
 
 from bricks.errors import WorkerError
 from bricks.measure.supervisor import Supervisor
+from bricks.samples.error_norms import GRADIENT_TOLERANCE
 from bricks.session.bench import Bench
 from bricks.training.optimizers import reference, trajectory, unknown_option
 from bricks.zoo import find_training
-
-# In float64, differences and automatic differentiation agree to 1e-7 or so where the loss is
-# smooth, and to 1e-5 where it has the kinks of many ReLUs.
-GRADIENT_TOLERANCE = 1e-3
 
 # Steps of an optimiser, and how far it may be from its definition, relative to the norm of the
 # point. Twenty steps of some twenty roundings (1e-16) may add up to 1e-13, and dividing by roots of
