@@ -115,6 +115,15 @@ def own_optimizer():
     return _training(lambda p: OwnOptimizer(p))
 
 
+class WithoutRate(torch.optim.Optimizer):
+    def __init__(self, params, step_size=0.1):
+        super().__init__(params, {"step_size": step_size})
+
+
+def without_rate():
+    return _training(lambda p: WithoutRate(p))
+
+
 def biased_sampler():
     weights = torch.ones(ITEMS - HELD_OUT)
     weights[:32] = 3.0

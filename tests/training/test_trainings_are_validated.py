@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch_environment
-from torch_environment import TRAINING_PROGRAMS, workload
+from torch_environment import workload
 
 from bricks import Bench, BricksError, validate_training
 from bricks.measure.supervisor import Supervisor
@@ -79,8 +79,8 @@ def test_what_is_right_agrees(bench: Bench) -> None:
     assert found.sampling.verdict == AGREES
 
 
-def test_a_gradient_that_is_one_per_cent_off_is_caught_and_named(bench: Bench) -> None:
-    found = validate_training(bench, workload("wrong_gradient"))
+def test_a_gradient_that_is_one_per_cent_off_is_caught_and_named(worker: Supervisor) -> None:
+    found = validated(worker, "wrong_gradient")
     assert {g.parameter: g.verdict for g in found.gradients} == {
         "0.weight": DEVIATES, "0.bias": DEVIATES, "2.weight": AGREES, "2.bias": AGREES,
     }  # fmt: skip
@@ -103,6 +103,11 @@ def test_an_optimiser_without_a_known_definition_is_not_judged(worker: Superviso
     assert {c.verdict for c in found.optimizer} == {UNKNOWN}
     assert {c.reason for c in found.optimizer} == {"no definition of OwnOptimizer is known here"}
     assert found.errors == ()
+
+
+def test_an_optimiser_without_a_learning_rate_is_named(worker: Supervisor) -> None:
+    with pytest.raises(BricksError, match="its optimizer WithoutRate has no learning rate"):
+        validated(worker, "without_rate")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +140,6 @@ def test_a_loss_that_is_too_coarse_is_told(worker: Supervisor) -> None:
     assert "float32, which is too coarse" in found.gradients_reason
 
 
-def test_what_cannot_be_trained_cannot_be_validated(bench: Bench) -> None:
+def test_what_cannot_be_trained_cannot_be_validated(worker: Supervisor) -> None:
     with pytest.raises(BricksError, match="it gives no data and no accuracy"):
-        validate_training(bench, f"{TRAINING_PROGRAMS}:without_data")
+        validated(worker, "without_data")

@@ -27,7 +27,8 @@ def trajectories(program: Program, steps: int) -> Facts:
 
     ``optimizer`` is the name of the class, ``bases`` the names of the classes of ``torch.optim``
     that it is derived from, the nearest first. Each of ``trajectories`` has its ``options``,
-    ``objective``, ``scale``, and ``points`` of shape (steps, 8).
+    ``objective``, ``scale``, and ``points`` of shape (steps, 8). Raises BackendError for an
+    optimiser that has no learning rate, or cannot be made from its options.
     """
     optimizer = program.optimizer
     assert optimizer is not None, "only a training step has an optimiser"
@@ -38,7 +39,7 @@ def trajectories(program: Program, steps: int) -> Facts:
         if told in seen:
             continue
         seen.append(told)
-        scale = scale_for(float(told.get("lr", 0.0)))
+        scale = scale_for(_learning_rate(optimizer, told))
         for objective in OBJECTIVES:
             with users_errors(program.entry):
                 points = _points(optimizer, group, objective, scale, steps)
@@ -51,6 +52,17 @@ def trajectories(program: Program, steps: int) -> Facts:
         "bases": [c.__name__ for c in kind.__mro__ if c.__module__.startswith("torch.optim.")],
         "trajectories": found,
     }
+
+
+def _learning_rate(optimizer: torch.optim.Optimizer, options: Facts) -> float:
+    """The option ``lr``, for which the functions are scaled."""
+    rate = options.get("lr")
+    if not isinstance(rate, int | float):
+        raise BackendError(
+            f"its optimizer {type(optimizer).__name__} has no learning rate to scale functions for:"
+            " let each of its groups have the option lr, a number"
+        )
+    return float(rate)
 
 
 def _points(
