@@ -1,9 +1,10 @@
 """The worker: loads, places and runs models in the child process, as requests say.
 
 It answers one request after the other, and owns the backend, everything that is loaded, and the
-activation region. It must not know of the store, of how walks are chosen, or of why something is
-run. If it dies (of a crash of the runtime, for lack of memory, or ended by the parent because it
-hangs), nothing else dies with it.
+activation region; requests about graphs, evaluation and training are answered in modules of their
+own. It must not know of the store, of how walks are chosen, or of why something is run. If it dies
+(of a crash of the runtime, for lack of memory, or ended by the parent because it hangs), nothing
+else dies with it.
 """
 
 from __future__ import annotations
@@ -23,40 +24,32 @@ import onnx
 from bricks import backends
 from bricks.backends.base import (
     Backend,
-    Executed,
-    InDouble,
     Isolated,
     Loaded,
     Placed,
     Placement,
     Profiler,
     Recorder,
-    SignObserver,
 )
-from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, WorkerError
-from bricks.graph.model import Model
-from bricks.graph.program import is_program
 from bricks.graph.topology import all_nodes
-from bricks.graph.view import graph_of, parse_model
+from bricks.graph.view import parse_model
 from bricks.measure.fresh_memory import Event
-from bricks.measure.protocol import pack, unpack
-from bricks.measure.worker.accuracy import evaluate_model, evaluate_program
+from bricks.measure.protocol import unpack
 from bricks.measure.worker.cache_evictor import CacheEvictor
+from bricks.measure.worker.evaluation import EvaluationRequests
+from bricks.measure.worker.graphs import GraphRequests
 from bricks.measure.worker.input_clamp import InputClamp
 from bricks.measure.worker.input_signs import InputSigns
 from bricks.measure.worker.memory import release_freed_memory
 from bricks.measure.worker.memory_peaks import memory_peaks
-from bricks.measure.worker.model_data import model_data
-from bricks.measure.worker.process_limits import held_bytes, limit_memory, memory_limited_for
+from bricks.measure.worker.process_limits import held_bytes, limit_memory
 from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.rank import RankRequests
-from bricks.measure.worker.reference import Reference, write_reference
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.sibling import SiblingWatch
 from bricks.measure.worker.training import TrainingRequests
-from bricks.measure.worker.verify import source_of, verify_model, verify_program
 from bricks.measure.worker.warmth import Warmth
 from bricks.system import Waiting, logical_cpus
 
@@ -94,7 +87,9 @@ class Worker:
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # ids and places whose nodes run along streams
         self._warmth = Warmth()
-        self._others = (
+        self._requests = (
+            GraphRequests(lambda: self.backend, lambda: self._name, lambda: self._timing),
+            EvaluationRequests(lambda: self.backend, lambda: self._name, lambda: self._seed),
             TrainingRequests(lambda: self.backend, say),
             RankRequests(lambda: self.backend),
         )
@@ -105,7 +100,7 @@ class Worker:
         """Do what ``request`` asks; the answer's content."""
         name = str(request.pop("op", ""))
         operation = getattr(self, f"_do_{name}", None)
-        for requests in self._others:
+        for requests in self._requests:
             operation = operation or getattr(requests, f"do_{name}", None)
         if operation is None:
             raise WorkerError("the worker does not know this operation")
@@ -142,125 +137,6 @@ class Worker:
     def _do_limit(self, memory_bytes: int | None) -> dict[str, Any]:
         limit_memory(memory_bytes)
         return {"held_bytes": held_bytes()}
-
-    def _do_executed(self, model: str, key: str = "") -> dict[str, Any]:
-        proto = parse_model(unpack(model))
-        with memory_limited_for(proto):
-            executed = self.backend.executed(proto)
-            signs = self._signs(proto, executed, key)
-        if self._timing:  # else the next model needs the memory
-            release_freed_memory()
-        return {
-            "model": pack(executed.proto.SerializeToString()),
-            "types": {name: type_.to_json() for name, type_ in executed.types.items()},
-            "in_place": dict(executed.in_place),
-            "observed": list(executed.observed),
-            "groups": None if executed.groups is None else list(map(list, executed.groups)),
-            "notes": list(executed.notes),
-            "signs": signs,
-            "rewritten_bytes": executed.rewritten_bytes,
-        }
-
-    def _signs(
-        self, model: onnx.ModelProto, executed: Executed, key: str
-    ) -> dict[str, list[float]]:
-        """The signs of what sign-sensitive nodes read, by the value's name.
-
-        They follow from the weights of the ``model`` as it is loaded with this ``key``. Values that
-        only the executed graph has are taken from a run of that.
-        """
-        backend: Any = self.backend
-        nodes = executed.proto.graph.node
-        names = [node.input[0] for node in nodes if backend.sign_sensitive(node.op_type)]
-        if not names or not hasattr(backend, "signs"):
-            return {}
-        observer: SignObserver = backend
-        known = {name for node in model.graph.node for name in node.output}
-        found: dict[str, list[float]] = {}
-        for proto, wanted in (
-            (model, [name for name in dict.fromkeys(names) if name in known]),
-            (executed.proto, [name for name in dict.fromkeys(names) if name not in known]),
-        ):
-            if wanted:
-                signs = observer.signs(proto, wanted, key=key)
-                found |= {name: pattern.to_json() for name, pattern in signs.items()}
-        return found
-
-    def _do_record(self, entry: str, folder: str, options: dict[str, Any]) -> dict[str, Any]:
-        backend: Any = self.backend
-        if not hasattr(backend, "record"):
-            raise BackendError(
-                f"{self._name} runs ONNX models, not programs: choose --runtime torch"
-            )
-        recorder: Recorder = backend
-        return {"model": pack(recorder.record(entry, folder, options).SerializeToString())}
-
-    def _do_source(self, name: str, model: str) -> dict[str, Any]:
-        skeleton = unpack(model)
-        proto = parse_model(skeleton)
-        given = graph_of(proto)
-        inputs = tuple((name, given.types[name]) for name in given.inputs)
-        with memory_limited_for(proto):
-            of = Model(name, Path(), skeleton, inputs, "")
-            graph, observed = source_of(self.backend, of, proto)
-        del proto.graph.node[:]
-        proto.graph.node.extend(graph.nodes)
-        return {
-            "model": pack(proto.SerializeToString()),
-            "types": {name: type_.to_json() for name, type_ in graph.types.items()},
-            "observed": list(observed),
-        }
-
-    def _do_values(self, model: str, names: list[str]) -> dict[str, Any]:
-        proto = parse_model(unpack(model))
-        with memory_limited_for(proto):
-            return {"values": self.backend.values(proto, names)}
-
-    def _do_verify(
-        self, name: str, folder: str, model: str, plan: dict[str, Any], bricks: dict[str, str]
-    ) -> dict[str, Any]:
-        of = _model(name, folder, model, digest=plan["digest"])
-        chained = Plan.from_json(plan)
-        protos = {key: parse_model(unpack(text)) for key, text in bricks.items()}
-        if is_program(parse_model(of.skeleton)):
-            backend: Any = self.backend
-            return verify_program(backend, model=of, plan=chained, bricks=protos)
-        return verify_model(self.backend, seed=self._seed, model=of, plan=chained, bricks=protos)
-
-    def _do_expect(self, name: str, folder: str, model: str, file: str, every: bool) -> Facts:
-        """Write the reference in double; it is the same whatever the backend."""
-        data = model_data(_model(name, folder, model), self._seed)
-        return {
-            "reason": write_reference(data, Path(file), every=every),
-            "own_weights": data.own_weights,
-        }
-
-    def _do_evaluate(
-        self,
-        model: str,
-        repeats: int,
-        file: str | None = None,
-        tolerance: float | None = None,
-        outputs: str | None = None,
-        gradients: bool = False,
-    ) -> Facts:
-        proto = parse_model(unpack(model))
-        if is_program(proto):
-            backend: Any = self.backend
-            if not hasattr(backend, "in_double"):
-                raise BackendError(f"{self._name} has no step in double to compare with")
-            programs: InDouble = backend
-            return evaluate_program(programs, proto, repeats=repeats, gradients=gradients)
-        if file is None:
-            raise WorkerError("an ONNX model is evaluated with the data of its reference")
-        return evaluate_model(
-            self.backend,
-            proto,
-            Reference.load(Path(file)),
-            repeats=repeats,
-            tolerance=tolerance,
-            outputs=None if outputs is None else Path(outputs),
-        )
 
     def _do_profile(self, key: str, model: str, streams: list[int] | None = None) -> dict[str, Any]:
         backend: Any = self.backend
@@ -503,14 +379,6 @@ class Worker:
 
     def _do_reference(self) -> dict[str, Any]:
         return {"reference_s": self._reference_timer.now_s()}
-
-
-def _model(name: str, folder: str, model: str, *, digest: str = "") -> Model:
-    """The model in a request, whose data files are in ``folder``."""
-    skeleton = unpack(model)
-    graph = graph_of(parse_model(skeleton))
-    inputs = tuple((each, graph.types[each]) for each in graph.inputs)
-    return Model(name, Path(folder), skeleton, inputs, digest)
 
 
 def _operators(proto: onnx.ModelProto) -> set[str]:
