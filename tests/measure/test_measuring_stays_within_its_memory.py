@@ -22,20 +22,20 @@ MIB = 1 << 20
 LAYERS, WIDTH = 3, 4096  # a layer's weight takes 64 MiB
 
 
-def wide(folder: Path, rows: int = 2) -> Path:
+def wide(folder: Path, rows: int = 2, width: int = WIDTH) -> Path:
     """Matrix products with large weights, whose values are nowhere."""
     weights = [
         TensorProto(
             name=f"w{i}",
             data_type=TensorProto.FLOAT,
-            dims=[WIDTH, WIDTH],
+            dims=[width, width],
             data_location=TensorProto.EXTERNAL,
             external_data=[onnx.StringStringEntryProto(key="location", value="none.weights")],
         )
         for i in range(LAYERS)
     ]
     nodes = [node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(LAYERS)]
-    proto = model(nodes, [value("v0", [rows, WIDTH])], [value(f"v{LAYERS}", [rows, WIDTH])])
+    proto = model(nodes, [value("v0", [rows, width])], [value(f"v{LAYERS}", [rows, width])])
     proto.graph.initializer.extend(weights)
     path = folder / "wide.onnx"
     path.write_bytes(proto.SerializeToString())
@@ -55,7 +55,7 @@ def test_a_model_and_its_bricks_take_twice_its_weights(tmp_path: Path) -> None:
 
 
 def test_the_limit_follows_the_heaviest_model_and_what_is_asked_for(tmp_path: Path) -> None:
-    path = wide(tmp_path)
+    path = wide(tmp_path, width=WIDTH // 2)  # a quarter of the bytes
     limits: dict[int | None, set[int | None]] = {}
     for asked in (None, 700 * MIB):
         cache = tmp_path / f"cache-{asked}"
@@ -78,7 +78,7 @@ def test_the_limit_follows_the_heaviest_model_and_what_is_asked_for(tmp_path: Pa
             assert worker.rlimit(psutil.RLIMIT_DATA)[0] == at_first
             met.discard(at_first)
     # The same brick three times, and one weight more while it is packed.
-    assert limits[None] == {2 * 64 * MIB * (LAYERS + 1) + 1024 * MIB}
+    assert limits[None] == {2 * 16 * MIB * (LAYERS + 1) + 1024 * MIB}
     assert limits[700 * MIB] == set()
 
 

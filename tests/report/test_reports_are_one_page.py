@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Here, bricks
+from commands import Here
 from factories import branching_net, conv_net, embedding_net, mlp, save
 
 from bricks import Bench
 from bricks.analysis.cache_summary import CacheSummary, summarise_cache
 from bricks.analysis.similarity import similarity
+from bricks.cli.main import run
 from bricks.report import page as pages
 from bricks.report.lanes import lanes
 from bricks.report.tables import size
@@ -47,13 +48,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save(mlp(widths=(8, 64, 10)), hostile.parent, hostile.name)
     common = ("--runtime", "fake", "--cache", folder / "cache")
     every = [*sorted(models.glob("*.onnx")), hostile]
-    assert bricks("compare", *every, "--threads", 1, *common).status == 0
-    assert bricks("explain", every[0], "--threads", 1, *common).status == 0
-    assert bricks("measure", *every[:2], "--threads", 2, *common).status == 0
-    # It is known on two targets, and measured on the first.
-    assert bricks("decompose", every[2], "--threads", 2, *common).status == 0
-    written = bricks("report", "--threads", 1, "--out", folder / "report.html", *common)
-    assert written.status == 0, written.err
+    for words in (
+        ("compare", *every, "--threads", 1),
+        ("explain", every[0], "--threads", 1),
+        ("measure", *every[:2], "--threads", 2),
+        # It is known on two targets, and measured on the first.
+        ("decompose", every[2], "--threads", 2),
+        ("report", "--threads", 1, "--out", folder / "report.html"),
+    ):
+        assert run([*map(str, (*words, *common))]) == 0
     return folder
 
 
@@ -231,9 +234,9 @@ def test_what_lacks_is_named(folder: Path) -> None:
 
 
 def test_the_peak_memory_of_each_model_is_shown_with_its_parts(
-    folder: Path, tmp_path: Path
+    here: Here, folder: Path, tmp_path: Path
 ) -> None:
-    told = bricks(
+    told = here.plain(
         "report", folder / "models" / "conv.onnx", "--out", tmp_path / "r.html", "--json",
         "--cache", folder / "cache", "--runtime", "fake",
     )  # fmt: skip
@@ -299,8 +302,8 @@ def test_data_can_not_end_the_script_that_holds_it() -> None:
     assert json.loads(held) == {"name": "</script><!--\u2028&"}
 
 
-def test_facts_for_programs_are_those_of_the_page(folder: Path, tmp_path: Path) -> None:
-    told = bricks(
+def test_facts_for_programs_are_those_of_the_page(here: Here, folder: Path, tmp_path: Path) -> None:
+    told = here.plain(
         "report", "--out", tmp_path / "r.html", "--json", "--cache", folder / "cache",
         "--runtime", "fake",
     )  # fmt: skip
@@ -313,8 +316,8 @@ def test_facts_for_programs_are_those_of_the_page(folder: Path, tmp_path: Path) 
     assert [model["model"] for model in incomplete] == ["embedding"]
 
 
-def test_models_may_be_named(folder: Path, tmp_path: Path) -> None:
-    told = bricks(
+def test_models_may_be_named(here: Here, folder: Path, tmp_path: Path) -> None:
+    told = here.plain(
         "report", folder / "models" / "conv.onnx", "--out", tmp_path / "r.html", "--json",
         "--cache", folder / "cache", "--runtime", "fake",
     )  # fmt: skip
@@ -359,12 +362,14 @@ def test_where_nothing_is_measured_is_left_out_and_told(here: Here, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_page_that_cannot_be_written_leaves_what_was_there(folder: Path, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_leaves_what_was_there(
+    here: Here, folder: Path, tmp_path: Path
+) -> None:
     common = ("--cache", folder / "cache", "--runtime", "fake")
-    told = bricks("report", "--out", tmp_path / "nowhere" / "r.html", *common)
+    told = here.plain("report", "--out", tmp_path / "nowhere" / "r.html", *common)
     assert told.status == 2 and "make it first" in told.complaint
     (tmp_path / "r.html").mkdir()
-    told = bricks("report", "--out", tmp_path / "r.html", *common)
+    told = here.plain("report", "--out", tmp_path / "r.html", *common)
     assert told.status == 1 and "give another --out" in told.complaint
     assert list(tmp_path.iterdir()) == [tmp_path / "r.html"]
 
