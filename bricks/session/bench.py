@@ -25,13 +25,12 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition, Plan, by_itself
 from bricks.decompose.streams import streams_of
-from bricks.errors import StoreError, UsageError, WorkerError
+from bricks.errors import StoreError, WorkerError
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.memory import PeakMemory, UnknownMemory, peak_memory
 from bricks.estimate.recompose import Basis
 from bricks.graph.model import Model
 from bricks.graph.program import is_program
-from bricks.graph.read import read_model
 from bricks.graph.view import parse_model
 from bricks.measure.campaign import CampaignResult, Progress
 from bricks.measure.graphs import Decomposer, Graphs
@@ -41,7 +40,7 @@ from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Freed, Supervisor, WorkerSettings
 from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.samples.call_overhead import needed_by
-from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.measurement import Failure
 from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile
 from bricks.session.campaigns import Campaigns
@@ -50,13 +49,12 @@ from bricks.session.estimator import Estimator
 from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options, conditions_of, effort_of, runtime_of
 from bricks.session.plans import Plans
-from bricks.session.programs import names_program, read_program
+from bricks.session.reading import read
 from bricks.session.summaries import Comparison, Measured, Probed
 from bricks.store import Elsewhere, Merged, Published, Reading, Store, Union
 from bricks.store.published import NOWHERE
 from bricks.system import Target, available_memory_bytes, fingerprint
 from bricks.system.allocator import KEPT
-from bricks.zoo import find
 
 if TYPE_CHECKING:
     import onnx
@@ -205,27 +203,15 @@ class Bench:
         ``name`` overrides the name of its file or graph. ``values`` are the values of inputs that
         cannot be synthetic; see :func:`read_model`, which also lists the errors.
         """
-        if isinstance(model, str) and names_program(model):
-            if shapes or values:
-                raise UsageError(f"{model} makes its own inputs: give it a batch size alone")
-            return read_program(
-                model, runtime=self.runtime.backend, threads=self.runtime.threads,
-                seed=self.options.seed, batch=batch, name=name,
-            )  # fmt: skip
-        if isinstance(model, str | Path):
-            found = find(str(model))
-            if len(found) != 1:
-                raise UsageError(f"{model} holds {len(found)} models: name one of them")
-            title, path = found[0]
-        else:
-            # Here, as below: to predict what is measured, nothing more need be imported.
-            from bricks.graph.in_memory import proto_of, title_of, write_model
-
-            proto = proto_of(model)
-            title = title_of(proto)
-            path = write_model(proto, self._folder_of_its_own(), title)
-        return read_model(
-            path, batch=batch, shapes=shapes, values=values, name=title if name is None else name
+        return read(
+            model,
+            name=name,
+            batch=batch,
+            shapes=shapes,
+            values=values,
+            runtime=self.runtime,
+            seed=self.options.seed,
+            folder=self._folder_of_its_own,
         )
 
     def _folder_of_its_own(self) -> Path:
@@ -367,30 +353,16 @@ class Bench:
         ``budget_s`` seconds of measuring. Bricks that are already measured count, and are not
         measured again.
         """
-        from bricks.session.adaptive import deviation, probes
+        from bricks.session.probing import probe
 
-        started = time.perf_counter()
-        jobs = [Job(model, self.decompose(model), whole=False) for model in models]
-        latency_model = self._measured_estimator.latency_model(self.target)
-        for job in jobs:
-            latency_model.add_model(job.decomposition)
-        keys = {key for job in jobs for key in job.keys}
-        chosen: list[str] = []
-        if keys:
-            chosen = probes(jobs, latency_model, bricks)
-            picked = [replace(job, chosen=frozenset(chosen)) for job in jobs]
-            self._campaigns.measure_all([job for job in picked if job.keys], budget_s)
-        results = self.store.results(self.target.key, sorted(keys))
-        others = {target.key: target for target in self.known.targets()}
-        return Probed(
-            models=len(jobs),
-            bricks=len(keys),
-            probes=len(results.keys() & set(chosen)),
-            measured=sum(isinstance(result, Measurement) for result in results.values()),
-            teachers=tuple(others[other.target_key] for other in latency_model.others),
-            deviation=deviation(jobs, latency_model),
-            failures=tuple(r for k, r in results.items() if isinstance(r, Failure) and k in chosen),
-            wall_s=time.perf_counter() - started,
+        return probe(
+            (Job(model, self.decompose(model), whole=False) for model in models),
+            bricks,
+            budget_s,
+            known=self.known,
+            results=partial(self.store.results, self.target.key),
+            latency_model=self._measured_estimator.latency_model(self.target),
+            campaigns=self._campaigns,
         )
 
     def measure_alone(
