@@ -192,7 +192,9 @@ def _point(point: ScalePoint) -> Facts:
 
 def steps_table(found: Facts) -> str:
     """The table of real steps, and a line that sums it up."""
+    order = [(workload, network) for workload in WORKLOADS for network in NETWORKS]
     rows = [row for row in found["rows"] if "error" not in row]
+    rows.sort(key=lambda row: order.index((row["workload"], row["network"])))
     lines = [
         "| workload | network | alone, predicted | measured on both ranks | step, predicted |"
         " interval | measured | ratio | communication exposed, predicted | measured |",
