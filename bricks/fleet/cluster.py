@@ -90,15 +90,18 @@ class DaskCluster:
 
     def hosts(self) -> Mapping[str, HostStatus]:
         """All hosts that are there now, by address; FleetError if the scheduler has gone."""
-        if self._client.status != "running":
+        scheduler = self._client.scheduler
+        if self._client.status != "running" or scheduler is None:
             raise self._gone()
+        # Not scheduler_info(): what that returns, the client overwrites every two seconds with
+        # facts that hold no workers, also between asking and returning.
         try:
-            workers = self._client.scheduler_info()["workers"]
+            found: Any = self._client.sync(scheduler.identity, n_workers=-1)
         except OSError as exc:
             raise self._gone() from exc
         return {
             address: HostStatus(str(facts["name"]), float(facts["last_seen"]))
-            for address, facts in workers.items()
+            for address, facts in found["workers"].items()
             if RESOURCE in facts["resources"]
         }
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dask
 import psutil
 import pytest
 from commands import PATIENCE_S, Here, environment, rounds, started, until
@@ -39,6 +40,8 @@ two_systems = pytest.mark.skipif(len(CPUS) < 2, reason="needs two processors")
 
 # Slow enough that something can happen in the middle.
 SLOWLY = {"BRICKS_FAKE_PACE": "0.001"}
+# How often Dask's client asks for facts of its own.
+INFO_INTERVAL = "distributed.client.scheduler-info-interval"
 FAKE = Options(runtime="fake", conditions=Conditions(exclusive=False))
 
 
@@ -258,6 +261,13 @@ def test_a_host_that_joins_late_takes_part(scheduler: str, run: Any) -> None:
             done = running.done
     assert by_name(done)["late"].new_bricks > 0
     assert sum(host.new_bricks for host in done.hosts) == done.targets[0].bricks
+
+
+def test_a_host_is_there_whatever_else_the_client_asks_the_scheduler(scheduler: str) -> None:
+    with joined(scheduler, "there"), dask.config.set({INFO_INTERVAL: "1ms"}):
+        with connected(scheduler) as cluster:
+            names = [{seen.name for seen in cluster.hosts().values()} for _ in range(300)]
+    assert all("there" in each for each in names)
 
 
 def test_what_a_host_returned_before_it_hung_is_had(scheduler: str) -> None:
