@@ -190,8 +190,8 @@ class RankHosts:
                 for rank, call in enumerate(calls):
                     if rank not in answers and call.done():
                         answers[rank] = self._result(rank, call)
-                if time.monotonic() > deadline or not self._present(len(calls)):
-                    late = [rank for rank in range(len(calls)) if rank not in answers]
+                late = [rank for rank in range(len(calls)) if rank not in answers]
+                if late and (time.monotonic() > deadline or not self._present(len(calls))):
                     raise WorkerError(f"{self._title(late[0])} has left, or answers no more")
                 time.sleep(_POLL_S)
         except BaseException:

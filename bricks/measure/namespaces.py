@@ -33,7 +33,7 @@ _INTERFACE, _SUBNET, _MAX_RANKS = "eth0", "10.213.0", 200
 # in one piece: with smaller buckets it cuts such pieces itself, and does not reach the rate.
 _BURST_S, _MIN_BURST_BYTES = 2e-4, 72 << 10
 # The longest queue: as long as those of switches.
-_QUEUE = "100ms"
+QUEUE = "100ms"
 
 _TIMEOUT_S = 30.0
 
@@ -113,7 +113,7 @@ def _make(name: str, rank: int, switch: str, rate_bps: int | None) -> None:
         burst = max(_MIN_BURST_BYTES, int(rate_bps / 8 * _BURST_S))
         _run(
             "tc", "-n", name, "qdisc", "add", "dev", _INTERFACE, "root", "tbf",
-            "rate", f"{rate_bps}bit", "burst", str(burst), "latency", _QUEUE,
+            "rate", f"{rate_bps}bit", "burst", str(burst), "latency", QUEUE,
         )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def test_namespaces_of_a_killed_process_are_removed_by_the_next(tmp_path: Path) 
 def test_what_the_kernel_refuses_is_one_line_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(here, "_QUEUE", "never")
+    monkeypatch.setattr(here, "QUEUE", "never")
     with pytest.raises(WorkerError, match="a network namespace cannot be made") as error:
         with namespaces(2, 1_000_000):
             raise AssertionError
