@@ -147,9 +147,11 @@ def row(bench: Bench, workload: str, network: MeasuredNetwork) -> Facts:
         (result,) = scale_training(bench, entry, training, [1, RANKS], checks=check)
     except BricksError as error:
         return {**facts, "error": str(error)}
-    one, two = result.points
-    if isinstance(two, ScaleFailure) or isinstance(one, ScaleFailure) or two.checked is None:
-        return {**facts, "error": getattr(two, "error", getattr(one, "error", "not run"))}
+    failed = [point.error for point in result.points if isinstance(point, ScaleFailure)]
+    if failed:
+        return {**facts, "error": failed[0]}
+    one, two = result.predicted
+    assert two.checked is not None, "real steps were asked for"
     return {
         **facts,
         "batch": two.batch,

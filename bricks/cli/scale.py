@@ -24,7 +24,6 @@ from bricks.cli.options import (
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.predict import NoMeasure
-from bricks.cli.progress import terminal_progress
 from bricks.cli.quantities import bytes_per_s_of, seconds_of, whole_numbers_of
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.verbosity import Quiet, Verbose
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from bricks.scale.scale import Check
     from bricks.scale.scaling import DataParallelTraining
     from bricks.scale.strategies import Strategy
+    from bricks.system import Target
 
 # Further ranks are beyond what anybody can check.
 MAX_RANKS = 1 << 16
@@ -206,15 +206,17 @@ def scale(
     )  # fmt: skip
     if check is not None:
         counts = sorted({*counts, check})
-        _refuse_check(training)
-    with open_bench(options) as bench, terminal_progress() as progress:
+        _refuse_check(training, runtime)
+    with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, 1)
+        checks: dict[int, Check] = {}
+        if check is not None:
+            _refuse_other_ranks(bench.target, target)
+            checks[check] = _real_steps(workload, training, bucket_cap_mb, seed, bench.progress)
         results = scale_training(
             bench, workload, training, counts, strategies=strategies, batch=batch, target=target,
-            measure=not no_measure,
-            checks={} if check is None else {check: _real_steps(workload, training, bucket_cap_mb,
-            seed, progress)},
+            measure=not no_measure, checks=checks,
         )  # fmt: skip
     facts = _facts(results, training, out, trace)
     if out is not None:
@@ -255,8 +257,8 @@ def _measured_network(name: str, cache: str) -> Network:
         return network_called(store, name)
 
 
-def _refuse_check(training: DataParallelTraining) -> None:
-    """Real steps need a network that can be set up, and DDP."""
+def _refuse_check(training: DataParallelTraining, runtime: str) -> None:
+    """Real steps need a network that can be set up, and are those of DDP around plain modules."""
     from bricks.network.times import MeasuredNetwork
 
     if not isinstance(training.network, MeasuredNetwork):
@@ -266,6 +268,20 @@ def _refuse_check(training: DataParallelTraining) -> None:
         )
     if training.strategy.name != "ddp":
         raise UsageError("--check runs real steps of DDP: give --strategy ddp first")
+    if runtime != PROGRAMS_RUNTIME:
+        raise UsageError(
+            f"--check runs real steps with {PROGRAMS_RUNTIME}, not {runtime}: leave out --runtime"
+        )
+
+
+def _refuse_other_ranks(here: Target, target: Target) -> None:
+    """Real ranks run here, with one thread each: others cannot be compared with them."""
+    if target.key != here.key:
+        raise UsageError(
+            f"--check runs real steps on this host, not on {target.system.name}: leave out --system"
+        )
+    if target.runtime.threads != 1:
+        raise UsageError("--check gives each rank one thread: add --threads 1")
 
 
 def _real_steps(

@@ -17,13 +17,13 @@ class Phase:
     """A phase of a step: its name, how many occurrences it has, and how many calls these make.
 
     ``displaced`` is the sum over its calls of the share of a core's caches that each displaces (see
-    ``graph/program_traffic``); plans of earlier versions know of none.
+    ``graph/program_traffic``); None in plans of earlier versions, which do not tell.
     """
 
     name: str
     occurrences: int
     calls: int
-    displaced: float = 0.0
+    displaced: float | None = 0.0
 
     def to_json(self) -> list[Any]:
         """A JSON list; the inverse is :meth:`from_json`."""
@@ -33,8 +33,9 @@ class Phase:
     def from_json(cls, data: Sequence[Any]) -> Phase:
         """The inverse of :meth:`to_json`; ValueError or TypeError for invalid data."""
         name, occurrences, calls, *more = data
-        (displaced,) = more or (0.0,)
-        return cls(str(name), int(occurrences), int(calls), float(displaced))
+        (displaced,) = more or (None,)
+        told = None if displaced is None else float(displaced)
+        return cls(str(name), int(occurrences), int(calls), told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Program:
     def problem(self, occurrences: int, values: int) -> str | None:
         """The first contradiction to a plan of this many occurrences and values; None if none."""
         if sum(phase.occurrences for phase in self.phases) != occurrences or any(
-            not 0 <= phase.displaced <= phase.calls or phase.occurrences < 0
+            not 0 <= (phase.displaced or 0) <= phase.calls or phase.occurrences < 0
             for phase in self.phases
         ):
             return "its phases are not its occurrences"
@@ -95,6 +96,11 @@ class Program:
         if any(size < 0 for size in self.state_bytes.values()):
             return "it holds less than no bytes"
         return None
+
+    @property
+    def outdated(self) -> bool:
+        """Whether an earlier version made it, which did not note all that estimates need."""
+        return any(phase.displaced is None for phase in self.phases)
 
     @property
     def phase_names(self) -> tuple[str, ...]:

@@ -201,10 +201,16 @@ class Basis:
 
 
 def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap, ...]:
-    """The bricks and probes without a measurement or a prediction."""
+    """The bricks and probes without a measurement or a prediction.
+
+    A plan of an earlier version that does not tell how often a probe counts has a gap too.
+    """
     wanted = (*plan.counts.items(), *((key, 0) for key in probes_of(plan)))
     found = (_gap(key, n, results) for key, n in wanted if key not in predicted)
-    return tuple(gap for gap in found if gap is not None)
+    untold: tuple[Gap, ...] = ()
+    if plan.program is not None and plan.program.outdated:
+        untold = (Gap(plan.model, 0, "its plan is of an earlier version: decompose it again"),)
+    return (*(gap for gap in found if gap is not None), *untold)
 
 
 def recompose(

@@ -153,7 +153,7 @@ def _sampled(
     delays = [*delays_s, *[0.0] * (ranks.count - len(delays_s))]
     fields = [{"passes": rule.passes, "delay_s": delay_s} for delay_s in delays]
     rounds: list[tuple[float, float]] = []
-    while not rule.met([both for _, both in rounds], 1.0, 0.0) if rounds else True:
+    while not rounds or not rule.met([both for _, both in rounds], 1.0, 0.0):
         progress(f"{entry}: steps of {ranks.count} ranks", len(rounds) / rule.max_rounds)
         answers = ranks.ask_each("time_steps", fields, timeout_s=_STEP_TIMEOUT_S)
         rounds.append((_mean(answers, "solo_s"), _mean(answers, "synchronised_s")))

@@ -70,7 +70,11 @@ def call_overhead_s(short_s: float, long_s: float) -> float:
 
 
 def around_of(plan: Plan) -> dict[str, Around]:
-    """What is around the calls of a recorded program, by phase; empty for other models."""
+    """What is around the calls of a recorded program, by phase; empty for other models.
+
+    An outdated plan does not tell what calls displace: there it counts as nothing, and an estimate
+    has a gap.
+    """
     if plan.program is None:
         return {}
     inference = plan.program.kind == INFERENCE
@@ -78,7 +82,7 @@ def around_of(plan: Plan) -> dict[str, Around]:
     for phase in plan.program.phases:
         name = INFERENCE if inference else phase.name
         before = found.get(name, Around(1, 0, 0.0))
-        calls, displaced = before.calls + phase.calls, before.displaced + phase.displaced
+        calls, displaced = before.calls + phase.calls, before.displaced + (phase.displaced or 0.0)
         found[name] = Around(1, calls, displaced)
     return found
 

@@ -15,15 +15,15 @@ from bricks.measure.rounds import StopRule
 from bricks.network.times import MeasuredNetwork
 from bricks.scale.result import CheckedStep
 from bricks.session.networks import places_of
-from bricks.zoo import programs
+from bricks.session.programs import code_of
 
 
 @dataclass(frozen=True, slots=True)
 class RealSteps:
     """Runs real steps of ``workload`` on ranks that ``network`` joins.
 
-    The ranks share this host, so unlike predicted ones they also share its memory and its last
-    level of cache. ``straggler`` is how much slower the first rank is.
+    Each rank has one thread. The ranks share this host, so unlike predicted ones they also share
+    its memory and its last level of cache. ``straggler`` is how much slower the first rank is.
     """
 
     workload: str
@@ -42,7 +42,7 @@ class RealSteps:
         :class:`~bricks.errors.BricksError` if the network cannot be set up here, and if a rank
         fails.
         """
-        code = {each.name: each.code for each in programs()}.get(self.workload)
+        code = code_of(self.workload)
         program = {
             "entry": self.workload if code is None else code,
             "folder": os.getcwd() if code is None else "",

@@ -31,9 +31,8 @@ from bricks.scale.scaling import DataParallelTraining, Scaling
 from bricks.scale.strategies import Strategy
 from bricks.scale.training_step import TrainingStep, module_tensors, training_step
 from bricks.session.bench import Bench
-from bricks.session.programs import read_program, record_program
+from bricks.session.programs import code_of, read_program, record_program
 from bricks.system import Target
-from bricks.zoo import programs
 
 # Copies are a small part of a step: a few rounds tell them well enough.
 _COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6)
@@ -177,7 +176,7 @@ class _Steps:
         )
         if module_tensors(model) is not None:
             return model
-        code = next((each.code for each in programs() if each.name == self._workload), None)
+        code = code_of(self._workload)
         if code is None:
             return model
         return record_program(

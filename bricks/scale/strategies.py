@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
 from bricks.network.times import ALL_GATHER, ALL_REDUCE, BROADCAST, EXTRAPOLATED, Network
 from bricks.scale.buckets import MIB, Bucket, assign, bucket_limits
 from bricks.scale.copies import CopyTimes
 from bricks.scale.simulation import Action, Await, HandOver, InOrder, Order, Transfer, Work
 from bricks.scale.training_step import TrainingStep
 
-FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 COPYING, ACCUMULATING, AROUND = "copying gradients", "accumulating gradients", "DDP itself"
 
 

@@ -184,7 +184,10 @@ class Plans:
         self, digest: str, name: str | None, target: Target, source: Reading
     ) -> tuple[Plan, float] | None:
         cut = str(self._granularity)
-        return source.load_plan(digest, cut, target.key, name=name)
+        found = source.load_plan(digest, cut, target.key, name=name)
+        if found is not None and found[0].program is not None and found[0].program.outdated:
+            return None  # it is made again
+        return found
 
 
 def _may_execute_alike(one: Target, other: Target) -> bool:

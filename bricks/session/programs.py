@@ -39,6 +39,11 @@ def zoo_of(runtime: str) -> list[ZooEntry]:
     return programs() if backends.describe(runtime).programs else entries()
 
 
+def code_of(program: str) -> str | None:
+    """The function of the zoo that a recorded program of this name was recorded from, if any."""
+    return next((entry.code for entry in programs() if entry.name == program), None)
+
+
 def read_program(
     program: str,
     *,

@@ -85,6 +85,7 @@ def test_ranks_divide_a_batch_that_they_can(scale: Scale) -> None:
     ("words", "said"),
     [
         ((*NETWORK, "--check", "2"), "--check runs real steps on a network that was measured"),
+        ((*NETWORK, "--check", "2", "--strategy", "horovod"), "--check runs real steps"),
         (("--network", "lan"), "no network is called 'lan'"),
         ((), "no network is given: add --bandwidth 10Gbit --latency 50us, or --network NAME"),
         (("--bandwidth", "10Gbit"), "no network is given"),

@@ -84,6 +84,18 @@ def test_without_the_probes_there_is_no_estimate() -> None:
     assert missing == {key for pairs in lacking for pair in pairs for key in pair}
 
 
+def test_a_plan_that_does_not_tell_what_is_displaced_has_a_gap() -> None:
+    told = step()
+    assert told.program is not None
+    phases = [replace(phase, displaced=None) for phase in told.program.phases]
+    old = replace(told, program=replace(told.program, phases=tuple(phases)))
+    assert Plan.from_json(old.to_json()).program == old.program
+    found = recompose(old, probed(AROUND))
+    assert isinstance(found, IncompleteEstimate)
+    (gap,) = found.gaps
+    assert "of an earlier version" in gap.reason
+
+
 def test_other_models_need_no_such_probes() -> None:
     other = plan([("a", [0], [1])])
     assert around_of(other) == {}

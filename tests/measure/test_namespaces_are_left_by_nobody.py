@@ -28,6 +28,7 @@ def reason() -> str | None:
     return None
 
 
+# Only root may make them, with iproute2, as CI has both.
 needs_namespaces = pytest.mark.skipif(reason() is not None, reason=str(reason()))
 
 
