@@ -12,7 +12,7 @@ SEED ?= 0
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test test-all docs conformance wild exports fuzz notebooks commands check lint format lock models programs zoo-check clean
+.PHONY: help setup demo paper test test-all docs conformance wild exports fuzz notebooks commands check lint format lock models programs learned zoo-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -109,6 +109,9 @@ models: setup ## rebuild the zoo from its recipes (MODELS=--all: those of PyTorc
 
 programs: setup ## record the zoo's PyTorch programs again (PROGRAMS: functions, --replace)
 	$(BIN)/python tools/record_programs.py $(PROGRAMS)
+
+learned: setup ## learn from the published measurements again, after a change of the predictor
+	$(BIN)/python tools/learn_published.py
 
 zoo-check: setup ## decompose, chain and measure every model of the zoo: docs/zoo.json
 	$(BIN)/python tools/zoo_check.py

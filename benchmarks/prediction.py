@@ -177,7 +177,8 @@ def _row(
     results = {key: zoo.results[key] for key in (*plan.counts.keys() & known, *PROBES.values())}
     whole = replace(runs[0], rounds=tuple(r for run in runs for r in run.rounds))
     state_s = state_of(plan, results, whole)
-    wanted = seen.in_state(_part(zoo.features, plan.counts.keys() - results.keys()), state_s)
+    unmeasured = _part(zoo.features, plan.counts.keys() - results.keys())
+    wanted = seen.states_seen.in_state(unmeasured, state_s)
     predictions = Predictions(predictor.predict(wanted), predictor.bias, state_s)
     estimate = recompose(plan, results, state_s, predictions=predictions, states=states)
     assert isinstance(estimate, Estimate), f"{model}: {estimate}"

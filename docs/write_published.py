@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bricks.store.published import Entry, read_index
+from bricks.store.published_index import Entry, read_index
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "cache" / "published"

@@ -24,12 +24,14 @@ from bricks.decompose.identity import mismatch
 from bricks.errors import BricksError, StoreError, first_line
 from bricks.estimate.comparison import ComparisonFailure
 from bricks.graph.model import Model
+from bricks.predict import learned_file
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.bench import Bench
 from bricks.session.defaults import GRANULARITY
+from bricks.session.latency_model import LatencyModel
 from bricks.session.summaries import Comparison
 from bricks.store import Published, Store
-from bricks.store.published import Entry, read_index, write_index
+from bricks.store.published_index import INDEX, Entry, LearnedFile, read_index, write_index
 from bricks.system import ForeignLoad, System
 
 # Other processes may keep this many processors busy while a host is watched: less than the error
@@ -41,6 +43,8 @@ MAX_DISTURBED_SHARE = 0.25
 
 # Significant digits of published samples: far more than they repeat to, in half of the bytes.
 DIGITS = 4
+
+_SUFFIX = ".jsonl.xz"
 
 _FIGURES = (
     "models", "bricks", "median_abs_error", "p95_abs_error", "max_abs_error", "geomean_ratio",
@@ -129,9 +133,9 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
     """Write the measurements of this system in ``cache`` into the folder ``place``.
 
     All targets of ``cache`` must be of one system, and each be validated. An earlier file of the
-    system is replaced; targets that ``cache`` lacks are taken over from it. Raises
-    :class:`StoreError` for other caches, and where the written file does not tell what the cache
-    tells.
+    system is replaced; targets that ``cache`` lacks are taken over from it. Beside the file lies
+    what was learned from it. Raises :class:`StoreError` for other caches, for an earlier file that
+    is not as its index says, and where the written file does not tell what the cache tells.
     """
     with Store.open(cache, make=False) as store:
         system = _only_system(store)
@@ -142,7 +146,7 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
                 continue
             about |= entry.about["targets"]
             if not {target.key for target in store.targets()} >= {t.key for t in entry.targets}:
-                store.merge(place / entry.file, mismatch)
+                _merge(store, place, entry)
         about |= {each.target_key: dict(each.facts) for each in validated}
         chosen = sorted(
             (target for target in store.targets() if target.key in about),
@@ -159,9 +163,51 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
             entry = Entry(name, digest, tuple(chosen), facts)
             write_index(Path(folder), [entry])
             _check(store, Published(Path(folder)), entry)
+            entry = learned_from(entry, Path(folder))
+            if entry.learned is not None:
+                (Path(folder) / entry.learned.file).replace(place / entry.learned.file)
             written.replace(place / name)
     write_index(place, [*others, entry])
     return entry
+
+
+def learned_from(entry: Entry, place: Path) -> Entry:
+    """``entry``, with what was learned from its file in the folder ``place``, kept beside it.
+
+    The index there must have no earlier learned file of it, and stays as it is. Nothing is kept of
+    targets with too few measurements to do without others.
+    """
+    published = Published(place)
+    models = {t.key: LatencyModel(published, t.key, GRANULARITY) for t in entry.targets}
+    learned = {key: model.to_keep() for key, model in models.items()}
+    kept = {key: each for key, each in learned.items() if each is not None}
+    if not kept:
+        return entry
+    name = entry.file.removesuffix(_SUFFIX) + ".learned.npz"
+    content = learned_file.written(kept, GRANULARITY)
+    (place / name).write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    return replace(entry, learned=LearnedFile(name, digest, entry.sha256))
+
+
+def learn_anew(place: Path) -> list[Entry]:
+    """Learn again from all files of a folder, and write its index: for another predictor."""
+    plain = [replace(entry, learned=None) for entry in read_index(place)]
+    write_index(place, plain)
+    entries = [learned_from(entry, place) for entry in plain]
+    write_index(place, entries)
+    return entries
+
+
+def _merge(store: Store, place: Path, entry: Entry) -> None:
+    """Take over an earlier file, which must be as its index entry says."""
+    path = place / entry.file
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != entry.sha256:
+        raise StoreError(
+            f"{path} is not as {INDEX} beside it says, so its other targets cannot be taken over:"
+            " restore both, or remove the entry"
+        )
+    store.merge(path, mismatch)
 
 
 def _only_system(store: Store) -> System:
@@ -173,8 +219,8 @@ def _only_system(store: Store) -> System:
 
 def _file_name(name: str, key: str, taken: Sequence[str]) -> str:
     plain = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-") or "system"
-    found = f"{plain}.jsonl.xz"
-    return f"{plain}-{key[3:9]}.jsonl.xz" if found in taken else found
+    found = plain + _SUFFIX
+    return f"{plain}-{key[3:9]}{_SUFFIX}" if found in taken else found
 
 
 def _rounded(results: Mapping[str, Measurement | Failure]) -> dict[str, Measurement | Failure]:

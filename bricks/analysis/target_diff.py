@@ -132,6 +132,8 @@ def target_data(
     predictions, states = Predictions(), None
     if missing or (meant and changed):  # learning takes a while
         latency_model = LatencyModel(store, target.key, meant[0].granularity)
+        for plan in meant:
+            latency_model.add_plan(plan)
         predictions = latency_model.predictions(missing)
         states = latency_model.states(keys) if changed else None
     return TargetData(name, target, plans, results, predictions, states)

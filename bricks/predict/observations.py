@@ -8,6 +8,7 @@ know what is learned.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,33 @@ from bricks.samples.measurement import Measurement
 
 # Slower references than this, in factors of two, are outliers.
 _MAX_SLOWNESS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class StatesSeen:
+    """The machine states in which bricks were measured, and how many bricks in each.
+
+    A state is the latency of the reference workload in seconds; None counts where it isn't known.
+    """
+
+    counts: Mapping[float | None, int]
+
+    @property
+    def fastest_s(self) -> float | None:
+        """The fastest state; None if none is known."""
+        return min((s for s in self.counts if s is not None), default=None)
+
+    def enough_in(self, state_s: float | None) -> bool:
+        """Whether so much was observed in this state that predictions for it can be learned."""
+        counts = self.counts.items()
+        return sum(n for seen_s, n in counts if same_state(state_s, seen_s)) >= MIN
+
+    def in_state(
+        self, features: Mapping[str, BrickFeatures], state_s: float | None
+    ) -> dict[str, BrickFeatures]:
+        """``features`` of any bricks in the state ``state_s``, to be predicted."""
+        slowness = _slowness(state_s, self.fastest_s)
+        return {key: _slowed(t, slowness) for key, t in features.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +70,16 @@ class Observations:
         )
 
     @property
-    def fastest_s(self) -> float | None:
-        """The fastest state; None if none is known."""
-        return min((s for s in self.states.values() if s is not None), default=None)
-
-    def enough_in(self, state_s: float | None) -> bool:
-        """Whether so much was observed in this state that predictions for it can be learned."""
-        return sum(same_state(state_s, seen_s) for seen_s in self.states.values()) >= MIN
+    def states_seen(self) -> StatesSeen:
+        """The states, without the bricks."""
+        return StatesSeen(Counter(self.states.values()))
 
     def features(self, features: Mapping[str, BrickFeatures]) -> dict[str, BrickFeatures]:
         """``features`` of these bricks, in the states of their measurements."""
-        fastest_s = self.fastest_s
+        fastest_s = self.states_seen.fastest_s
         return {
             key: _slowed(t, _slowness(self.states[key], fastest_s)) for key, t in features.items()
         }
-
-    def in_state(
-        self, features: Mapping[str, BrickFeatures], state_s: float | None
-    ) -> dict[str, BrickFeatures]:
-        """``features`` of any bricks in the state ``state_s``, to be predicted."""
-        slowness = _slowness(state_s, self.fastest_s)
-        return {key: _slowed(t, slowness) for key, t in features.items()}
 
 
 def _slowed(features: BrickFeatures, slowness: float) -> BrickFeatures:

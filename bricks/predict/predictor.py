@@ -10,27 +10,24 @@ not know how measurements came about, nor how latencies are added up.
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import Kernel
 
 from bricks.predict.covariance import (
     COVARIANCE_PARAMS,
     STRIPE,
     CovarianceParams,
     by_kind,
-    covariance,
     feature_matrix,
     noise_of,
 )
 from bricks.predict.defaults import MIN
 from bricks.predict.features import BrickFeatures
+from bricks.predict.interpolation import Interpolation
 from bricks.predict.prediction import Prediction
 from bricks.predict.roofline import Roofline
 
@@ -55,27 +52,8 @@ _USUAL_BIAS, _BIAS_FACTOR = 0.07, 2.0
 _FEW, _WORST = 10, 5.0
 
 
-class Alike(Kernel):  # type: ignore[misc]  # the library has no types
-    """The covariance of residuals, of bricks as rows of :func:`feature_matrix`."""
-
-    def __init__(self, params: CovarianceParams) -> None:
-        self.params = params
-
-    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Array:
-        """Of all of ``X`` with all of ``Y``, or of ``X`` with itself: then only the lower half."""
-        return covariance(X, X if Y is None else Y, self.params, lower=Y is None)
-
-    def diag(self, X: Array) -> Array:
-        """The variance of each."""
-        return np.full(len(X), self.params.prior)
-
-    def is_stationary(self) -> bool:
-        """Whether only distances count: they do, once tags are distinguished."""
-        return True
-
-
 @dataclass(frozen=True, slots=True)
-class _Field:
+class Field:
     """The model learned for one kind of brick.
 
     ``process`` interpolates the residuals of the roofline. ``scales`` are multipliers of standard
@@ -85,37 +63,33 @@ class _Field:
 
     params: CovarianceParams
     roofline: Roofline
-    process: GaussianProcessRegressor
-    residuals: Array
+    process: Interpolation
     scales: Mapping[str, float]
     kernels: frozenset[str]
 
     @classmethod
     def fit(
         cls, features: Sequence[BrickFeatures], roofline: Roofline, params: CovarianceParams
-    ) -> _Field:
+    ) -> Field:
         """``roofline`` was fitted to the same bricks."""
         roof_s = roofline.seconds(features)
         noise = noise_of(params, roofline.latency_s)
-        # The covariance parameters were found once: nothing is to be optimised here.
-        process = GaussianProcessRegressor(Alike(params), alpha=noise, optimizer=None)
         residuals = np.log(roofline.latency_s / roof_s)
-        process.fit(feature_matrix(features, roof_s, params), residuals)
+        at = feature_matrix(features, roof_s, params)
+        process = Interpolation.fit(params, at, residuals, noise)
         kernels = frozenset(t.kernel for t in features)
-        return cls(params, roofline, process, residuals, {"": 1.0}, kernels)
+        return cls(params, roofline, process, {"": 1.0}, kernels)
 
     def predict(self, features: Sequence[BrickFeatures]) -> tuple[Array, Array, Array]:
         """Logarithms of latencies, their standard deviations, and those of independent errors."""
         roof_s = self.roofline.seconds(features)
         at = feature_matrix(features, roof_s, self.params)
-        with warnings.catch_warnings():  # rounding shows where a brick equals a measured one
-            warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
-            found, deviations = self.process.predict(at, return_std=True)
+        found, variances = self.process.predict(at)
         logs = np.log(roof_s) + found
         noise = noise_of(self.params, np.exp(logs))
         scale = np.array([self.scales.get(t.kernel, self.scales[""]) for t in features])
         least = [0.0 if t.kernel in self.kernels else _STRANGE_SD for t in features]
-        sds = np.maximum(scale * np.sqrt(deviations**2 + noise), least)
+        sds = np.maximum(scale * np.sqrt(variances + noise), least)
         return logs, sds, scale * np.sqrt(noise)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
@@ -125,7 +99,8 @@ class _Field:
         the rest (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, section 5.4.2).
         """
         latency_s = self.roofline.latency_s
-        lower = self.process.L_
+        lower = self.process.lower
+        assert lower is not None, "what was learned is checked before it is kept without the factor"
         # Single precision suffices from here on, and takes half the time.
         unit = np.eye(len(lower), dtype=np.float32)
         root = solve_triangular(lower.astype(np.float32), unit, lower=True, overwrite_b=True)
@@ -143,15 +118,16 @@ class _Field:
 class Predictor:
     """Predicts bricks of one target.
 
-    ``learned_from`` is the number of measured bricks. ``bias`` is the log-standard deviation that
-    all predictions of one model have in common, so that the sum ``P`` of ``n`` occurrences of each
-    has a variance of about ``sum((n * latency_s * log_sd) ** 2) + (bias * P) ** 2``.
+    ``learned_from`` is the number of measured bricks. ``fields`` are what was learned of each kind,
+    and ``general`` is for kinds without a measured brick. ``bias`` is the log-standard deviation
+    that all predictions of one model have in common, so that the sum ``P`` of ``n`` occurrences of
+    each has a variance of about ``sum((n * latency_s * log_sd) ** 2) + (bias * P) ** 2``.
     """
 
     learned_from: int
     bias: float
-    _fields: Mapping[str, _Field]
-    _general: Roofline
+    fields: Mapping[str, Field]
+    general: Roofline
 
     def predict(self, features: Mapping[str, BrickFeatures]) -> dict[str, Prediction]:
         """The latency of each brick, by the keys of ``features``."""
@@ -166,13 +142,13 @@ class Predictor:
 
     def scale(self, features: BrickFeatures) -> float:
         """The error of predictions of such a brick, relative to the expected error."""
-        field = self._fields.get(features.kind)
+        field = self.fields.get(features.kind)
         return 1.0 if field is None else field.scales.get(features.kernel, field.scales[""])
 
     def _predict(self, kind: str, features: Sequence[BrickFeatures]) -> tuple[Array, Array, Array]:
-        if kind in self._fields:
-            return self._fields[kind].predict(features)
-        logs = np.log(self._general.seconds(features))
+        if kind in self.fields:
+            return self.fields[kind].predict(features)
+        logs = np.log(self.general.seconds(features))
         return logs, np.full(len(features), _STRANGE_SD), np.zeros(len(features))
 
 
@@ -198,7 +174,7 @@ def learn(
         chosen = keys[:MAX]
         mine, seconds = [features[key] for key in chosen], _array(latency_s, chosen)
         roofline = Roofline.fit(mine, seconds, general.factors)
-        field = _Field.fit(mine, roofline, COVARIANCE_PARAMS[kind])
+        field = Field.fit(mine, roofline, COVARIANCE_PARAMS[kind])
         found = _outcomes(field, [owners.get(key) for key in chosen])
         scales = scales_of(found)
         fields[kind] = replace(field, scales=scales)
@@ -217,7 +193,7 @@ class HeldOutError:
     log_sd: float
 
 
-def _outcomes(field: _Field, owners: Sequence[str | None]) -> list[HeldOutError]:
+def _outcomes(field: Field, owners: Sequence[str | None]) -> list[HeldOutError]:
     feature_matrix: dict[str, list[int]] = {}
     for i, owner in enumerate(owners):
         if owner is not None:

@@ -62,8 +62,13 @@ class Roofline:
     @classmethod
     def usual(cls) -> Roofline:
         """The expected roofline before anything is measured."""
+        return cls.known(_START, {})
+
+    @classmethod
+    def known(cls, factors: Array, own: Mapping[str, Array]) -> Roofline:
+        """From factors alone, without the bricks that they were fitted to."""
         nothing = np.zeros((0, len(_START)))
-        return cls(_START, {}, np.array([], str), nothing, np.array([]))
+        return cls(factors, own, np.array([], str), nothing, np.array([]))
 
     def seconds(self, features: Sequence[BrickFeatures]) -> Array:
         """The latency of each brick."""

@@ -10,19 +10,17 @@ of the measured bricks after others. Must not know how measurements came about.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import Ridge
 
 from bricks.predict.covariance import COVARIANCE_PARAMS, feature_matrix, noise_of
 from bricks.predict.features import BrickFeatures
+from bricks.predict.interpolation import Interpolation
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import (
-    Alike,
     HeldOutError,
     Predictor,
     learn,
@@ -162,7 +160,7 @@ class _Fit:
     """The correction for this target: the regression, and by kind the process of its residuals."""
 
     ridge: Ridge
-    processes: Mapping[str, GaussianProcessRegressor]
+    processes: Mapping[str, Interpolation]
 
     @classmethod
     def of(cls, seen: _Seen, logs: Array) -> _Fit:
@@ -180,11 +178,7 @@ class _Fit:
                 continue
             params = COVARIANCE_PARAMS[kind]
             at = feature_matrix([seen.features[i] for i in mine], np.exp(seen.middle[mine]), params)
-            process = GaussianProcessRegressor(
-                Alike(params), alpha=noise[mine] / _SHRINK, optimizer=None
-            )
-            process.fit(at, residuals[mine])
-            processes[kind] = process
+            processes[kind] = Interpolation.fit(params, at, residuals[mine], noise[mine] / _SHRINK)
         return cls(ridge, processes)
 
     def predict(self, seen: _Seen) -> tuple[Array, Array]:
@@ -201,11 +195,9 @@ class _Fit:
                 variances[mine] = _SHRINK * params.prior
                 continue
             at = feature_matrix([seen.features[i] for i in mine], np.exp(middle[mine]), params)
-            with warnings.catch_warnings():  # rounding shows where bricks are equal
-                warnings.filterwarnings("ignore", "Predicted variances smaller than 0")
-                found, sds = self.processes[kind].predict(at, return_std=True)
+            found, left = self.processes[kind].predict(at)
             logs[mine] += found
-            variances[mine] = _SHRINK * sds**2
+            variances[mine] = _SHRINK * left
         variances += _noise(seen, logs)
         return logs, np.sqrt(variances)
 

@@ -52,7 +52,7 @@ from bricks.session.plans import Plans
 from bricks.session.reading import read
 from bricks.session.summaries import Comparison, Measured, Probed
 from bricks.store import Elsewhere, Merged, Published, Reading, Store, Union
-from bricks.store.published import NOWHERE
+from bricks.store.published_index import NOWHERE
 from bricks.system import Target, available_memory_bytes, fingerprint
 from bricks.system.allocator import KEPT
 

@@ -76,13 +76,17 @@ class Estimator:
             settled |= self._store.results(target.key, missing)
         return {key: settled[key] for key in dict.fromkeys(keys) if key in settled}
 
-    def predictions(self, keys: Sequence[str], results: Results, target: Target) -> Predictions:
-        """Predictions for those ``keys`` that were not tried."""
+    def predictions(
+        self, keys: Sequence[str], results: Results, target: Target, plan: Plan | None = None
+    ) -> Predictions:
+        """Predictions for those ``keys`` that were not tried; of ``plan``, if they are of one."""
         if all(key in results for key in keys):
             return Predictions()  # return early: searching the whole cache takes a while
         latency_model = self.latency_model(target)
         for decomposition in self._decomposed():
             latency_model.add_model(decomposition)
+        if plan is not None:
+            latency_model.add_plan(plan)
         return latency_model.predictions(keys)
 
     def states(
@@ -111,7 +115,7 @@ class Estimator:
         if self._options.workers > 1:
             bricks = self._store.load_bricks(plan.keys)
             construction = self.construction(plan, bricks, target)
-        predictions = self.predictions(plan.keys, results, target)
+        predictions = self.predictions(plan.keys, results, target, plan)
         whole = results.get(plan.digest)
         run = whole if isinstance(whole, Measurement) else None
         state_s = state_of(plan, results, run, predictions)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick, Decomposition, Usage
+from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
 from bricks.measure.state_panel import learn_states
 from bricks.predict.defaults import MIN
 from bricks.predict.prediction import Predictions
@@ -27,7 +27,8 @@ from bricks.zoo import entries, programs
 
 if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures, Context
-    from bricks.predict.observations import Observations
+    from bricks.predict.learned_file import Learned
+    from bricks.predict.observations import StatesSeen
     from bricks.predict.planner import Belief
     from bricks.predict.prediction import Prediction
     from bricks.predict.predictor import Predictor
@@ -73,14 +74,16 @@ class LatencyModel:
         # Models share bricks; in another model or state a brick has other features.
         self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}
         self._added: set[str] = set()  # digests
+        self._planned: set[str] = set()  # likewise, of models known by their plans alone
         self._ahead: set[str] = set()  # bricks of added models that no prediction met so far
         self._predictor: Predictor | Transfer | None = None
         self._sources: list[SourceTarget] | None = None
         self._missing_count = 0  # bricks, until there are enough to learn from
         self._state_s: float | None = None  # the machine state in which most is measured
-        self._observations: Observations | None = None  # None: all was corrected to one state
+        self._seen: StatesSeen | None = None  # None: all was corrected to one state
         self._correction: StateCorrection | None = None  # to the state in which most is measured
         self._states: StateModel | None = None
+        self._kept = False  # whether it was learned earlier
         self._stale = True
 
     def invalidate(self, remeasured: Collection[str] = ()) -> None:
@@ -100,6 +103,12 @@ class LatencyModel:
         self._loaded.bricks.update(decomposition.bricks)
         self._ahead.update(decomposition.bricks)
         self._note_contexts([decomposition.plan.usage], decomposition.unseen_weight_bytes)
+
+    def add_plan(self, plan: Plan) -> None:
+        """Add a model that was decomposed earlier, perhaps for another target."""
+        if plan.digest not in self._added | self._planned:
+            self._planned.add(plan.digest)
+            self._note_contexts([plan.usage])
 
     def resolved(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
@@ -136,7 +145,7 @@ class LatencyModel:
         predictor = (self.learned() or self.borrowed()) if wanted else None
         if predictor is None:
             return Predictions()
-        seen = self._observations
+        seen = self._seen
         if state_s is None or seen is None or not seen.enough_in(state_s):
             state_s = self._state_s
         features = self._in_state(self.features(wanted), state_s)
@@ -198,7 +207,7 @@ class LatencyModel:
     @property
     def others(self) -> Sequence[SourceTarget]:
         """The data of other source targets, as long as too few bricks are measured here."""
-        if len(self._measured) >= WELL_KNOWN:
+        if self._kept or len(self._measured) >= WELL_KNOWN:
             return ()
         if self._sources is None:
             keys = [t.key for t in self._store.targets() if t.key != self._target]
@@ -250,26 +259,58 @@ class LatencyModel:
     def learned(self) -> Predictor | Transfer | None:
         """The predictor learned from all current measurements; None if there are too few."""
         if self._stale:
-            # Imported here, since its libraries take a second to import.
-            from bricks.predict.observations import Observations
-            from bricks.predict.predictor import learn
-            from bricks.predict.transfer import learn_transfer
-
             self._store.refuse_damage()  # bricks that cannot be read would be predicted
-            families = self._look()
-            features = self.features(self._known)
-            self._observations = self._predictor = None
-            if self.others:
-                latency_s = {key: self._latency_s(key) for key in self._known}
-                self._predictor = learn_transfer(features, latency_s, families, self.others)
-            if self._predictor is None:
-                measured = {key: self._known[key] for key in features}
-                seen = Observations.of(measured, self._state_s)
-                self._predictor = learn(seen.features(features), seen.latency_s, families)
-                self._observations = seen
+            kept = self._learned_before()
+            self._kept = kept is not None
+            if kept is not None:
+                self._predictor, self._seen, self._state_s = kept.predictor, kept.seen, kept.state_s
+            else:
+                self._learn()
             self._missing_count = 0 if self._predictor else max(1, MIN - len(self._known))
             self._stale = False
         return self._predictor
+
+    def to_keep(self) -> Learned | None:
+        """What is learned from this target's own measurements; None if they are too few."""
+        from bricks.predict.learned_file import Learned
+        from bricks.predict.predictor import Predictor
+
+        found = self.learned()
+        if self._seen is None or not isinstance(found, Predictor) or self.others:
+            return None
+        return Learned(found, self._seen, self._state_s)
+
+    def _learned_before(self) -> Learned | None:
+        """What was learned earlier from the same measurements, and kept with them."""
+        content = self._store.learned(self._target)
+        if content is None:
+            return None
+        from bricks.predict.learned_file import read
+
+        found = read(content, self._target, self._granularity)
+        if found is not None:
+            new = self._store.brick_usage(self._target, self._granularity, unlearned=True)
+            self._note_contexts([usage for _, usage in new])
+        return found
+
+    def _learn(self) -> None:
+        # Imported here, since its libraries take a moment to import.
+        from bricks.predict.observations import Observations
+        from bricks.predict.predictor import learn
+
+        families = self._look()
+        features = self.features(self._known)
+        self._seen = self._predictor = None
+        if self.others:
+            from bricks.predict.transfer import learn_transfer
+
+            latency_s = {key: self._latency_s(key) for key in self._known}
+            self._predictor = learn_transfer(features, latency_s, families, self.others)
+        if self._predictor is None:
+            measured = {key: self._known[key] for key in features}
+            observed = Observations.of(measured, self._state_s)
+            self._predictor = learn(observed.features(features), observed.latency_s, families)
+            self._seen = observed.states_seen
 
     def known_latencies(self) -> tuple[dict[str, float], dict[str, set[str]]]:
         """Latencies of all measured bricks, in one state, and the bricks of each family."""
@@ -291,7 +332,7 @@ class LatencyModel:
         self, features: dict[str, BrickFeatures], state_s: float | None
     ) -> dict[str, BrickFeatures]:
         """The features of bricks in a machine state, as the predictor expects them."""
-        seen = self._observations
+        seen = self._seen
         return features if seen is None else seen.in_state(features, state_s)
 
     def _latency_s(self, key: str) -> float:

@@ -13,31 +13,19 @@ import hashlib
 import io
 import json
 import logging
-import lzma
-import os
 import re
-import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from bricks.decompose.plan import Brick, Occurrence, Plan, Usage, usage_of
 from bricks.errors import StoreError, first_line
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store import records, results_file
+from bricks.store.published_index import DAMAGE, Entry, LearnedFile, folder, read_index
 from bricks.system.target import System, Target
-
-INDEX, FORMAT, VERSION = "index.json", "bricks-published", 1
-
-# In an installed package the files lie beside this module, in a checkout with the caches.
-_BESIDE = Path(__file__).with_name("published_results")
-_CHECKOUT = Path(__file__).resolve().parents[2] / "cache" / "published"
-
-# A folder that is none, so that nothing is published there.
-NOWHERE = Path(os.devnull)
 
 _logger = logging.getLogger(__name__)
 
@@ -52,81 +40,6 @@ _MEASUREMENT = re.compile(
     rb'\{"measurement":\{"target":"([^"]+)","brick":"([^"]+)","protocol":([0-9]+),'
     rb'"wall_s":([^,]+),"(rounds|reason)"'
 )
-_DAMAGE = (
-    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
-    *(EOFError, OSError, lzma.LZMAError, zlib.error),
-)
-
-
-def folder() -> Path:
-    """Where the published files are."""
-    chosen = os.environ.get("BRICKS_PUBLISHED")
-    if chosen:
-        return Path(chosen).expanduser()
-    return _BESIDE if (_BESIDE / INDEX).is_file() else _CHECKOUT
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One published file, as the index describes it; ``about`` is what its page shows."""
-
-    file: str
-    sha256: str
-    targets: tuple[Target, ...]
-    about: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Entry:
-        """The inverse of :meth:`to_json`; ValueError and the like for what is none."""
-        name = str(data["file"])
-        if Path(name).name != name:
-            raise ValueError(f"{name!r} is no name of a file")
-        system = records.system_of(data["system"])
-        targets = tuple(records.target_of(target, system) for target in data["targets"])
-        return cls(name, str(data["sha256"]), targets, dict(data["about"]))
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {
-            "file": self.file,
-            "sha256": self.sha256,
-            "system": self.targets[0].system.to_json(),
-            "targets": [{"key": t.key, "runtime": t.runtime.to_json()} for t in self.targets],
-            "about": dict(self.about),
-        }
-
-
-def read_index(place: Path) -> list[Entry]:
-    """The entries of a folder's index, none where there is no index; StoreError if damaged."""
-    path = place / INDEX
-    try:
-        data = json.loads(path.read_bytes())
-        name, version = data["format"]["name"], int(data["format"]["version"])
-        if name != FORMAT:
-            raise ValueError("it is no index of published results")
-        if version > VERSION:
-            raise StoreError(
-                f"{path} has version {version} of its format, and this package reads up to"
-                f" {VERSION}: update bricks"
-            )
-        return [Entry.of(each) for each in data["files"]]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except StoreError:
-        raise
-    except _DAMAGE as exc:
-        raise StoreError(
-            f"{path} is damaged ({first_line(exc, 120)}): install bricks again"
-        ) from exc
-
-
-def write_index(place: Path, entries: Sequence[Entry]) -> None:
-    """Write a folder's index, sorted by file."""
-    found = [entry.to_json() for entry in sorted(entries, key=lambda entry: entry.file)]
-    data = {"format": {"name": FORMAT, "version": VERSION}, "files": found}
-    part = place / (INDEX + ".part")
-    part.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    part.replace(place / INDEX)
 
 
 class Published:
@@ -139,6 +52,7 @@ class Published:
         self._place = folder() if place is None else place
         self._entries: list[Entry] | None = None
         self._files: dict[str, _File | None] = {}
+        self._learned: dict[str, bytes | None] = {}  # by file
         self.problems: list[str] = []
 
     def entries(self) -> list[Entry]:
@@ -181,9 +95,25 @@ class Published:
         found = [each for f in self._of(target_key) for each in f.plans(target_key, granularity)]
         return sorted(found, key=lambda each: (each[0].model, each[0].digest))
 
-    def brick_usage(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, Usage]]]:
-        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``."""
+    def brick_usage(
+        self, target_key: str, granularity: str, *, unlearned: bool = False
+    ) -> list[tuple[str, dict[str, Usage]]]:
+        """See :meth:`bricks.store.reading.Reading.brick_usage`."""
+        if unlearned and self.learned(target_key) is not None:
+            return []
         return [each for f in self._of(target_key) for each in f.usage(target_key, granularity)]
+
+    def learned(self, target_key: str) -> bytes | None:
+        """What was learned from all that is measured on this target, where one file has all.
+
+        A damaged file is left out by name: then all is learned anew.
+        """
+        having = [e for e in self.entries() if any(t.key == target_key for t in e.targets)]
+        if len(having) != 1:
+            return None
+        learned = having[0].learned
+        current = learned is not None and learned.learned_from == having[0].sha256
+        return self._content_of(learned) if learned is not None and current else None
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given; may read all files."""
@@ -219,6 +149,15 @@ class Published:
     def refuse_damage(self) -> None:
         """Do nothing: a damaged file was left out when it was read."""
 
+    def _content_of(self, learned: LearnedFile) -> bytes | None:
+        if learned.file not in self._learned:
+            try:
+                self._learned[learned.file] = _content(self._place / learned.file, learned.sha256)
+            except StoreError as error:
+                self._learned[learned.file] = None
+                self._leave_out(error)
+        return self._learned[learned.file]
+
     def _of(self, target_key: str) -> Iterator[_File]:
         for entry in self.entries():
             if any(target.key == target_key for target in entry.targets):
@@ -239,6 +178,18 @@ class Published:
         line = f"{error}; it is left out"
         _logger.warning("%s", line)
         self.problems.append(line)
+
+
+def _content(path: Path, sha256: str) -> bytes:
+    """The bytes of a file; StoreError unless it is as the index says."""
+    try:
+        content = path.read_bytes()
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be read ({exc.strerror}): install bricks again") from exc
+    # The whole file at once: checking the digest that results end with would take much longer.
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise StoreError(f"{path} is not as it was published: install bricks again")
+    return content
 
 
 def _differ(measured: Measurement, factor: float) -> bool:
@@ -263,16 +214,7 @@ class _File:
     @classmethod
     def read(cls, path: Path, sha256: str) -> _File:
         """Read a file; StoreError unless it is as the index says."""
-        try:
-            content = path.read_bytes()
-        except OSError as exc:
-            raise StoreError(
-                f"{path} cannot be read ({exc.strerror}): install bricks again"
-            ) from exc
-        # The whole file at once: checking the digest that it ends with would take much longer.
-        if hashlib.sha256(content).hexdigest() != sha256:
-            raise StoreError(f"{path} is not as it was published: install bricks again")
-        found = cls(path)
+        content, found = _content(path, sha256), cls(path)
         with _decoding(path), results_file.uncompressed(io.BytesIO(content)) as file:
             every = results_file.lines(path, file)
             results_file.check_format(path, next(every, b""))
@@ -362,5 +304,5 @@ def _decoding(path: Path) -> Iterator[None]:
         yield
     except StoreError:
         raise
-    except _DAMAGE as exc:
+    except DAMAGE as exc:
         raise StoreError(f"{path} cannot be read ({first_line(exc, 120)}): update bricks") from exc

@@ -34,8 +34,13 @@ class Reading(Protocol):
     def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
         """All plans that are known there, and the wall seconds that decomposing took, by name."""
 
-    def brick_usage(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, Usage]]]:
-        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``."""
+    def brick_usage(
+        self, target_key: str, granularity: str, *, unlearned: bool = False
+    ) -> list[tuple[str, dict[str, Usage]]]:
+        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
+
+        With ``unlearned``, without the models that :meth:`learned` learned from.
+        """
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given."""
@@ -48,6 +53,12 @@ class Reading(Protocol):
 
     def costs(self, target_key: str) -> dict[str, float]:
         """Wall seconds, by key, of all that is measured on this target."""
+
+    def learned(self, target_key: str) -> bytes | None:
+        """What was learned from all that is measured on this target, where that is kept.
+
+        A file of :mod:`bricks.predict.learned_file`, whose version may be another one.
+        """
 
     def refuse_damage(self) -> None:
         """Raise StoreError where what is kept is damaged."""

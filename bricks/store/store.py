@@ -276,8 +276,16 @@ class Store:
                     found.append((plan_of(row), row.wall_s))
         return sorted(found, key=lambda each: (each[0].model, each[0].digest))
 
-    def brick_usage(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, Usage]]]:
-        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``."""
+    def learned(self, target_key: str) -> None:
+        """Nothing: what is learned from a cache is not kept, because its content changes."""
+
+    def brick_usage(
+        self, target_key: str, granularity: str, *, unlearned: bool = False
+    ) -> list[tuple[str, dict[str, Usage]]]:
+        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
+
+        ``unlearned`` or not: see :meth:`learned`.
+        """
         query = select(plans).where(
             plans.c.granularity == granularity, plans.c.target_key == target_key
         )

@@ -51,10 +51,18 @@ class Union:
             found |= {each[0].digest: each for each in source.plans(target_key, granularity)}
         return sorted(found.values(), key=lambda each: (each[0].model, each[0].digest))
 
-    def brick_usage(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, Usage]]]:
-        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``."""
+    def brick_usage(
+        self, target_key: str, granularity: str, *, unlearned: bool = False
+    ) -> list[tuple[str, dict[str, Usage]]]:
+        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
+
+        With ``unlearned``, without the models that :meth:`learned` learned from.
+        """
         # A model that several sources know is told once by each: that changes no question asked.
-        every = (source.brick_usage(target_key, granularity) for source in self._sources)
+        every = (
+            source.brick_usage(target_key, granularity, unlearned=unlearned)
+            for source in self._sources
+        )
         return [each for found in every for each in found]
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
@@ -84,6 +92,11 @@ class Union:
         for source in reversed(self._sources):
             found |= source.costs(target_key)
         return found
+
+    def learned(self, target_key: str) -> bytes | None:
+        """What is kept by the only source that has measurements of this target."""
+        having = [source for source in self._sources if source.costs(target_key)]
+        return having[0].learned(target_key) if len(having) == 1 else None
 
     def refuse_damage(self) -> None:
         """Raise StoreError where a source is damaged."""

@@ -24,7 +24,7 @@ from bricks.errors import BricksError, ModelError, UsageError, one_line
 from bricks.graph.model import Model
 from bricks.graph.read import read_bytes, read_model
 from bricks.session.options import Options
-from bricks.store.published import folder as published_folder
+from bricks.store.published_index import folder as published_folder
 from bricks.web import openapi, pages
 from bricks.web.desk import DIGEST, Desk, checked_batch
 from bricks.web.guard import CSP, PICTURES, Guard, telling

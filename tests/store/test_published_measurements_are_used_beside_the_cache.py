@@ -20,12 +20,16 @@ import bricks.session.bench
 from bricks import Bench, StoreError
 from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy, runnable
 from bricks.estimate.estimate import Estimate
+from bricks.predict import learned_file
+from bricks.predict.features import extract_features
 from bricks.samples.measurement import Measurement
 from bricks.session.defaults import GRANULARITY
+from bricks.session.latency_model import LatencyModel
 from bricks.store import Published, Store
-from bricks.store.published import INDEX, read_index
+from bricks.store.published_index import INDEX, read_index, write_index
 from bricks.system import System, fingerprint
 
+CHECKOUT = Path(__file__).resolve().parents[2] / "cache" / "published"
 HOME = fingerprint()
 BIG = replace(HOME, name="big", identity={**HOME.identity, "logical_cpus": 97})
 NETS = {"conv": conv_net(), "mlp": mlp(), "branching": branching_net()}
@@ -337,3 +341,97 @@ def test_a_host_without_measurements_borrows_those_of_others_with_a_wide_interva
     assert row["high_s"] > 1.4 * row["estimate_s"]
     there = here(*words, "--system", "big").json["models"][0]
     assert row["estimate_s"] == pytest.approx(there["estimate_s"], rel=0.05)
+
+
+def shares_of(here: Here, model: str) -> tuple[float, float, float]:
+    """A model that nobody measured, on the big system: the estimate, and its bounds beside it."""
+    done = here("predict", model, "--system", "big", "--threads", 1, "--no-measure", "--json")
+    (row,) = done.json["models"]
+    assert row["measured_share"] < 0.5
+    estimate_s = row["estimate_s"]
+    return estimate_s, row["low_s"] / estimate_s, row["high_s"] / estimate_s
+
+
+def test_what_was_learned_is_kept_and_answers_as_learning_anew_does(
+    here: Here, well_known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "published"
+    shutil.copytree(well_known, place)
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(place))
+    kept = shares_of(here, "shufflenet")
+    (entry,) = read_index(place)
+    write_index(place, [replace(entry, learned=None)])
+    anew = shares_of(here, "shufflenet")
+    assert kept[0] == pytest.approx(anew[0], rel=1e-6)
+    # The kept one tells what is uncertain from fewer bricks, so it is a little more careful.
+    assert anew[1] - 0.05 < kept[1] <= anew[1] * (1 + 1e-6)
+    assert anew[2] * (1 - 1e-6) <= kept[2] < anew[2] + 0.05
+
+
+@pytest.mark.parametrize("damage", ["altered", "missing", "of another file"])
+def test_without_what_was_learned_it_is_learned_anew(
+    here: Here, well_known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    place = tmp_path / "published"
+    shutil.copytree(well_known, place)
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(place))
+    (entry,) = read_index(place)
+    assert entry.learned is not None
+    path = place / entry.learned.file
+    if damage == "altered":
+        path.write_bytes(path.read_bytes()[:-9])
+    elif damage == "missing":
+        path.unlink()
+    else:
+        write_index(place, [replace(entry, learned=replace(entry.learned, learned_from="0" * 64))])
+    done = here("predict", "shufflenet", "--system", "big", "--no-measure", "--json")
+    assert done.status == 0
+    assert (entry.learned.file in done.err) == (damage != "of another file")
+    assert done.json["models"][0]["estimate_s"] > 0
+
+
+def test_an_earlier_file_that_was_changed_is_not_taken_over(
+    by_big: Path, tmp_path: Path, models: dict[str, Path]
+) -> None:
+    place = tmp_path / "published"
+    shutil.copytree(by_big, place)
+    (entry,) = read_index(place)
+    content = (place / entry.file).read_bytes()
+    (place / entry.file).write_bytes(lzma.compress(lzma.decompress(content), preset=1))
+    with pytest.raises(StoreError, match=r"is not as index\.json beside it says"):
+        made(tmp_path, models, BIG, "mlp", threads=2)
+
+
+@pytest.mark.slow
+def test_shipped_files_hold_what_learning_gives() -> None:
+    """Where this fails, the predictor was changed: a new version of the format, `make learned`."""
+    shipped = Published(CHECKOUT)
+    entry = min(shipped.entries(), key=lambda entry: len(entry.targets))
+    target_key = entry.targets[0].key
+    content = shipped.learned(target_key)
+    assert content is not None
+    kept = learned_file.read(content, target_key, GRANULARITY)
+    anew = LatencyModel(Unlearned(CHECKOUT), target_key, GRANULARITY).to_keep()
+    assert kept is not None and anew is not None
+    assert kept.seen == anew.seen
+    assert kept.predictor.bias == pytest.approx(anew.predictor.bias, rel=1e-3)
+    (plan, _), *_ = shipped.plans(target_key, GRANULARITY)
+    bricks = shipped.load_bricks(plan.keys)
+    features = {key: extract_features(brick) for key, brick in bricks.items()}
+    for key, one in kept.predictor.predict(features).items():
+        other = anew.predictor.predict(features)[key]
+        assert one.latency_s == pytest.approx(other.latency_s, rel=1e-3)
+
+
+def test_a_model_that_is_asked_for_again_gets_the_same_answer(
+    here: Here, well_known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(well_known))
+    assert shares_of(here, "shufflenet") == shares_of(here, "shufflenet")
+
+
+class Unlearned(Published):
+    """What is published, without what was learned from it."""
+
+    def learned(self, target_key: str) -> None:
+        return None

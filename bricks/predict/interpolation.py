@@ -1,0 +1,74 @@
+"""Residuals of a roofline, interpolated between measured bricks: a Gaussian process.
+
+Its covariance is fixed, so nothing is searched for: one factorisation gives all. What it learned
+is a weight for each brick, by which predictions follow (Rasmussen and Williams, *Gaussian Processes
+for Machine Learning*, algorithm 2.1). Must not know which residuals these are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+from bricks.predict.covariance import CovarianceParams, covariance
+
+Array = np.ndarray
+
+# Without the factor of all bricks, the variance of a prediction follows from as many as these that
+# tell most about it. Fewer bricks tell less, so it can only come out larger: the standard deviation
+# by 2 % in the median of a thousand random architectures, by 6 % in the 95th percentile.
+NEAR = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolation:
+    """A Gaussian process whose observations are rows ``at`` of a feature matrix.
+
+    ``noise`` is the variance of each observation, and ``weights`` are those of the observations in
+    a mean. ``lower`` is the Cholesky factor of their covariance matrix; None where only the
+    weights were kept.
+    """
+
+    params: CovarianceParams
+    at: Array
+    noise: Array
+    weights: Array
+    lower: Array | None
+
+    @classmethod
+    def fit(
+        cls, params: CovarianceParams, at: Array, residuals: Array, noise: Array
+    ) -> Interpolation:
+        """From the ``residuals`` observed at ``at``."""
+        matrix = covariance(at, at, params, lower=True)
+        matrix[np.diag_indices_from(matrix)] += noise
+        lower = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+        weights = cho_solve((lower, True), residuals, check_finite=False)
+        return cls(params, at, noise, weights, lower)
+
+    def predict(self, at: Array) -> tuple[Array, Array]:
+        """Means and variances of the residuals at the rows of ``at``."""
+        between = covariance(at, self.at, self.params)
+        explained = self._explained(between) if self.lower is not None else self._near(between)
+        # Rounding shows where a brick equals an observed one.
+        variances = np.maximum(self.params.prior - explained, 0.0)
+        return between @ self.weights, variances
+
+    def _explained(self, between: Array) -> Array:
+        """The variance that the observations explain; a row of ``between`` for each brick."""
+        white = solve_triangular(self.lower, between.T, lower=True, check_finite=False)
+        found: Array = np.einsum("ij,ij->j", white, white)
+        return found
+
+    def _near(self, between: Array) -> Array:
+        """At least how much of the variance they explain: by the :data:`NEAR` closest ones."""
+        found = np.empty(len(between))
+        for i, row in enumerate(between):
+            near = np.argsort(-row, kind="stable")[:NEAR]
+            some = self.at[near]
+            matrix = covariance(some, some, self.params)
+            matrix[np.diag_indices_from(matrix)] += self.noise[near]
+            found[i] = row[near] @ np.linalg.solve(matrix, row[near])
+        return found

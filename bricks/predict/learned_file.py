@@ -1,0 +1,121 @@
+"""What was learned from the measurements of targets, as a file that can be kept beside them.
+
+Learning takes seconds for each target, and its result depends on the measurements alone. A file is
+NumPy's archive of arrays (``.npz``): ``about`` is JSON in UTF-8, and each kind of brick of each
+target has three arrays, named by their place in it. What measured bricks would predict each other
+to be is in ``weights``; their covariance matrix is far larger and is left out, see
+:mod:`bricks.predict.interpolation`. Nothing is pickled. Must not know where files are kept.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bricks.predict.covariance import COVARIANCE_PARAMS
+from bricks.predict.interpolation import Interpolation
+from bricks.predict.observations import StatesSeen
+from bricks.predict.predictor import Field, Predictor
+from bricks.predict.roofline import Roofline
+
+# A version of the format, and of what learning gives: features, covariances, rooflines and scales.
+# Where learning gives something else, a new version leaves kept files out until they are made anew.
+FORMAT, VERSION = "bricks-learned", 1
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A predictor, the machine states it learned from, and the one in which most is measured."""
+
+    predictor: Predictor
+    seen: StatesSeen
+    state_s: float | None
+
+
+def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
+    """A file of what was learned for each target, by key, of models cut at ``granularity``."""
+    arrays: dict[str, Array] = {}
+    targets = {}
+    for place, (target_key, each) in enumerate(sorted(learned.items())):
+        fields = {}
+        for kind, field in each.predictor.fields.items():
+            process = field.process
+            for name in ("at", "noise", "weights"):
+                arrays[_name(place, kind, name)] = getattr(process, name)
+            fields[kind] = {
+                "roofline": _roofline_json(field.roofline),
+                "scales": dict(field.scales),
+                "kernels": sorted(field.kernels),
+            }
+        targets[target_key] = {
+            "place": place,
+            "learned_from": each.predictor.learned_from,
+            "bias": each.predictor.bias,
+            "general": _roofline_json(each.predictor.general),
+            "fields": fields,
+            "seen": [list(pair) for pair in each.seen.counts.items()],
+            "state_s": each.state_s,
+        }
+    about = {
+        "format": {"name": FORMAT, "version": VERSION},
+        "granularity": granularity,
+        "targets": targets,
+    }
+    text = json.dumps(about, allow_nan=False).encode()
+    arrays["about"] = np.frombuffer(text, np.uint8)
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
+    """What the file tells of a target; None if nothing, or if it is of another version."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        about = json.loads(arrays["about"].tobytes())
+        if about["format"] != {"name": FORMAT, "version": VERSION}:
+            return None
+        data = about["targets"].get(target_key)
+        if data is None or about["granularity"] != granularity:
+            return None
+        fields = {
+            kind: _field(kind, field, arrays, data["place"])
+            for kind, field in data["fields"].items()
+        }
+    general = _roofline(data["general"])
+    predictor = Predictor(data["learned_from"], data["bias"], fields, general)
+    seen = StatesSeen({state_s: count for state_s, count in data["seen"]})
+    return Learned(predictor, seen, data["state_s"])
+
+
+def _name(place: int, kind: str, name: str) -> str:
+    return f"{place}.{kind}.{name}"
+
+
+def _field(kind: str, data: Mapping[str, Any], arrays: Mapping[str, Array], place: int) -> Field:
+    params = COVARIANCE_PARAMS[kind]
+    at, noise, weights = (arrays[_name(place, kind, n)] for n in ("at", "noise", "weights"))
+    return Field(
+        params,
+        _roofline(data["roofline"]),
+        Interpolation(params, at, noise, weights, None),
+        data["scales"],
+        frozenset(data["kernels"]),
+    )
+
+
+def _roofline_json(roofline: Roofline) -> dict[str, Any]:
+    own = {name: factors.tolist() for name, factors in roofline.own.items()}
+    return {"factors": roofline.factors.tolist(), "own": own}
+
+
+def _roofline(data: Mapping[str, Any]) -> Roofline:
+    """A roofline without the bricks that it was fitted to: it tells seconds, and no more."""
+    own = {name: np.array(factors) for name, factors in data["own"].items()}
+    return Roofline.known(np.array(data["factors"]), own)
