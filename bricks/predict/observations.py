@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from bricks.predict.defaults import MIN
 from bricks.predict.features import BrickFeatures
-from bricks.samples.machine_state import dominant_state, same_state
+from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Measurement
 
 # Slower references than this, in factors of two, are outliers.
@@ -63,10 +63,7 @@ class Observations:
         }
         return cls(
             {key: m.latency_s(used[key]) for key, m in measured.items()},
-            {
-                key: dominant_state(r.state_s for r in m.used_rounds(used[key]))
-                for key, m in measured.items()
-            },
+            {key: m.used_state_s(used[key]) for key, m in measured.items()},
         )
 
     @property

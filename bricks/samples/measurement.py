@@ -108,8 +108,11 @@ class Measurement:
 
         That state is ``state_s`` or, if None, the one in which most of the rounds were taken.
         """
-        near = self._near(state_s)
-        return near if self._enough(near) else self._near(self.state_s)
+        return self._used(state_s).rounds
+
+    def used_state_s(self, state_s: float | None = None) -> float | None:
+        """The state of most of the rounds in use: ``state_s`` or so, if there are enough of it."""
+        return self._used(state_s).state_s
 
     def known_in(self, state_s: float | None) -> bool:
         """Whether there are enough rounds of this state."""
@@ -117,7 +120,18 @@ class Measurement:
 
     def latency_s(self, state_s: float | None = None) -> float:
         """The median over the rounds in use: the samples of one round are not independent."""
-        return median([r.latency_s for r in self.used_rounds(state_s)])
+        return self._used(state_s).latency_s
+
+    @cached_property
+    def _used_by_state(self) -> dict[float | None, _Used]:
+        return {}
+
+    def _used(self, state_s: float | None) -> _Used:
+        if state_s not in self._used_by_state:
+            near = self._near(state_s)
+            used = near if self._enough(near) else self._near(self.state_s)
+            self._used_by_state[state_s] = _Used(used)
+        return self._used_by_state[state_s]
 
     @cached_property
     def _by_state(self) -> dict[float | None, tuple[Round, ...]]:
@@ -132,6 +146,21 @@ class Measurement:
 
     def _enough(self, rounds: tuple[Round, ...]) -> bool:
         return len(rounds) >= min(_MIN, len(self.quiet_rounds))
+
+
+@dataclass(frozen=True)  # without slots, as rounds
+class _Used:
+    """The rounds of a measurement that count in some state."""
+
+    rounds: tuple[Round, ...]
+
+    @cached_property
+    def latency_s(self) -> float:
+        return median([r.latency_s for r in self.rounds])
+
+    @cached_property
+    def state_s(self) -> float | None:
+        return dominant_state(r.state_s for r in self.rounds)
 
 
 def common_state(

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
 from bricks.samples.state_model import Power, StateModel
 from bricks.samples.statistics import NORMAL_95, median
@@ -126,9 +125,7 @@ class StateCorrection:
 
         Several measurements may have one key: a brick's, and those that stand for predictions.
         """
-        if self._state_s is None or all(
-            r.state_s is None for r in measurement.used_rounds(self._state_s)
-        ):
+        if self._state_s is None or measurement.used_state_s(self._state_s) is None:
             return None
         place = self._place(measurement)
         if place not in self._powers:
@@ -144,6 +141,6 @@ class StateCorrection:
 
     def _place(self, measurement: Measurement) -> tuple[str, float, float]:
         """Its key, its latency as it was taken, and the state in which it was, in seconds."""
-        state_s = dominant_state(r.state_s for r in measurement.used_rounds(self._state_s))
+        state_s = measurement.used_state_s(self._state_s)
         assert state_s is not None, "some round has a state"
         return measurement.key, measurement.latency_s(self._state_s), state_s

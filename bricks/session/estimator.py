@@ -6,7 +6,7 @@ not know how bricks are measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.streams import streams_of
@@ -35,7 +35,7 @@ class Estimator:
         options: Options,
         *,
         timed: bool,
-        decomposed: Callable[[], Iterable[Decomposition]],
+        decomposed: Callable[[], Mapping[str, Decomposition]],
     ) -> None:
         self._store = store
         self._granularity = granularity
@@ -82,9 +82,7 @@ class Estimator:
         """Predictions for those ``keys`` that were not tried; of ``plan``, if they are of one."""
         if all(key in results for key in keys):
             return Predictions()  # return early: searching the whole cache takes a while
-        latency_model = self.latency_model(target)
-        for decomposition in self._decomposed():
-            latency_model.add_model(decomposition)
+        latency_model = self._informed(target)
         if plan is not None:
             latency_model.add_plan(plan)
         return latency_model.predictions(keys)
@@ -100,10 +98,15 @@ class Estimator:
         """How latencies change between states; None if all of ``plan`` is known in ``state_s``."""
         if all_known_in(plan, results, predictions, state_s):
             return None  # return early: learning from the whole cache takes a while
-        latency_model = self.latency_model(target)
-        for decomposition in self._decomposed():
-            latency_model.add_model(decomposition)
-        return latency_model.states(plan.keys)
+        return self._informed(target).states(plan.keys)
+
+    def _informed(self, target: Target) -> LatencyModel:
+        """The latency model on ``target``, with all models that were decomposed so far."""
+        found = self.latency_model(target)
+        for digest, decomposition in self._decomposed().items():
+            if digest not in found.added:
+                found.add_model(decomposition)
+        return found
 
     def basis(self, plan: Plan, results: Results, target: Target) -> Basis:
         """All inputs of an estimate of ``plan`` on ``target``.

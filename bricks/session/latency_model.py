@@ -73,7 +73,7 @@ class LatencyModel:
         self._contexts: dict[str, Context] = {}
         # Models share bricks; in another model or state a brick has other features.
         self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}
-        self._added: set[str] = set()  # digests
+        self.added: set[str] = set()  # digests of models
         self._planned: set[str] = set()  # likewise, of models known by their plans alone
         self._ahead: set[str] = set()  # bricks of added models that no prediction met so far
         self._predictor: Predictor | Transfer | None = None
@@ -97,16 +97,16 @@ class LatencyModel:
 
     def add_model(self, decomposition: Decomposition) -> None:
         """Add this model's bricks, even if the cache could not store them."""
-        if decomposition.plan.digest in self._added:
+        if decomposition.plan.digest in self.added:
             return
-        self._added.add(decomposition.plan.digest)
+        self.added.add(decomposition.plan.digest)
         self._loaded.bricks.update(decomposition.bricks)
         self._ahead.update(decomposition.bricks)
         self._note_contexts([decomposition.plan.usage], decomposition.unseen_weight_bytes)
 
     def add_plan(self, plan: Plan) -> None:
         """Add a model that was decomposed earlier, perhaps for another target."""
-        if plan.digest not in self._added | self._planned:
+        if plan.digest not in self.added | self._planned:
             self._planned.add(plan.digest)
             self._note_contexts([plan.usage])
 

@@ -7,7 +7,7 @@ not know how bricks are measured.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Decomposition, Plan
@@ -58,9 +58,9 @@ class Plans:
             self._met[model.digest] = found
         return found
 
-    def met(self) -> Iterable[Decomposition]:
-        """All decompositions requested so far."""
-        return self._met.values()
+    def met(self) -> Mapping[str, Decomposition]:
+        """All decompositions requested so far, by the digests of their models."""
+        return self._met
 
     def knows(self, model: Model) -> bool:
         """Whether the model's plan is known, here or where the same graph is executed."""
