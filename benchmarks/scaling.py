@@ -22,6 +22,7 @@ from typing import Any
 
 from bricks import Bench, BricksError, DataParallelTraining, scale_training
 from bricks.cli.quantities import bytes_per_s_of
+from bricks.estimate.figure import Figure
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.network.collective import ALL_REDUCE, BROADCAST
@@ -29,7 +30,7 @@ from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.statistics import median
 from bricks.scale.check import RealSteps
-from bricks.scale.result import Figure, ScaleFailure, ScalePoint
+from bricks.scale.result import ScaleFailure, ScalePoint
 from bricks.scale.strategies import DistributedDataParallel
 from bricks.session.networks import measure_locally, network_called
 from bricks.store import Store

@@ -58,6 +58,9 @@ if TYPE_CHECKING:
     from bricks.scale.result import ScaleFailure, ScalePoint, ScaleResult
     from bricks.scale.scale import scale_training
     from bricks.scale.scaling import DataParallelTraining
+    from bricks.scenarios.predict import predict_scenario
+    from bricks.scenarios.result import ScenarioResult
+    from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
     from bricks.session.bench import Bench
     from bricks.session.options import Options
     from bricks.session.summaries import Comparison, Measured, Probed
@@ -104,6 +107,9 @@ _ORIGIN = {
     "bricks.scale.result": ("ScaleFailure", "ScalePoint", "ScaleResult"),
     "bricks.scale.scale": ("scale_training",),
     "bricks.scale.scaling": ("DataParallelTraining",),
+    "bricks.scenarios.predict": ("predict_scenario",),
+    "bricks.scenarios.result": ("ScenarioResult",),
+    "bricks.scenarios.scenario": ("ScenarioKind", "ScenarioLoad", "Serving"),
     "bricks.session.bench": ("Bench",),
     "bricks.session.options": ("Options",),
     "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
@@ -128,18 +134,20 @@ _RENAMED = {
 }
 
 __all__ = [
-    "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
-    "Conditions", "Cost", "CostModel", "Coverage", "Covered", "DataParallelTraining",
-    "Decomposition", "Difference", "Estimate", "Explanation", "Failure", "Gap",
-    "IncompleteEstimate", "Measured", "Measurement", "MemoryPeaks", "Merged", "Model",
+    "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison",
+    "ComparisonFailure", "Conditions", "Cost", "CostModel", "Coverage", "Covered",
+    "DataParallelTraining", "Decomposition", "Difference", "Estimate", "Explanation", "Failure",
+    "Gap", "IncompleteEstimate", "Measured", "Measurement", "MemoryPeaks", "Merged", "Model",
     "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "PeakMemory", "Peaks",
     "Place", "Plan", "PredictedTime", "Probed", "Rule", "Runtime", "ScaleFailure", "ScalePoint",
-    "ScaleResult", "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite",
-    "SuiteError", "Summary", "System", "Target", "TargetDiff", "TrainingFailure",
-    "TrainingPrediction", "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory",
-    "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
-    "diff_targets", "explain", "not_two_of", "per_million", "read_model", "read_suite", "risk",
-    "scale_training", "similarity", "train", "validate_training", "wide_interval", "write_suite",
+    "ScaleResult", "ScenarioKind", "ScenarioLoad", "ScenarioResult", "Serving", "ShapeError",
+    "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary",
+    "System", "Target", "TargetDiff", "TrainingFailure", "TrainingPrediction", "TrainingResult",
+    "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError", "WorkerError",
+    "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets", "explain",
+    "not_two_of", "per_million", "predict_scenario", "read_model", "read_suite", "risk",
+    "scale_training", "similarity", "train", "validate_training", "wide_interval",
+    "write_suite",
 ]  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from bricks.cli.predict import predict
 from bricks.cli.probe import probe
 from bricks.cli.report import report
 from bricks.cli.scale import scale
+from bricks.cli.scenario import scenario
 from bricks.cli.systems import app as systems_app
 from bricks.cli.train import train
 from bricks.cli.typed import remember
@@ -53,6 +54,7 @@ app.command()(operators)
 app.command()(networks)
 app.command()(train)
 app.command()(scale)
+app.command()(scenario)
 app.command()(web)
 app.command()(worker)
 app.add_typer(systems_app, name="systems")

@@ -32,9 +32,10 @@ from bricks.errors import StoreError, UsageError, suggestion
 from bricks.session.defaults import CACHE, PRECISION, PROGRAMS_RUNTIME, TIMEOUT_S
 
 if TYPE_CHECKING:
+    from bricks.estimate.figure import Figure
     from bricks.measure.campaign import Progress
     from bricks.network.times import Network
-    from bricks.scale.result import Figure, ScaleFailure, ScalePoint, ScaleResult
+    from bricks.scale.result import ScaleFailure, ScalePoint, ScaleResult
     from bricks.scale.scale import Check
     from bricks.scale.scaling import DataParallelTraining
     from bricks.scale.strategies import Strategy

@@ -7,17 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bricks.estimate.figure import Figure
 from bricks.scale.simulation import Simulated
 from bricks.system import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A predicted figure, with the ends of an interval that is meant to hold it with 95 %."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)

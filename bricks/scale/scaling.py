@@ -12,9 +12,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bricks.estimate.figure import Figure
 from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
 from bricks.scale.copies import CopyTimes
-from bricks.scale.result import CheckedStep, Figure, Origins, ScalePoint
+from bricks.scale.result import CheckedStep, Origins, ScalePoint
 from bricks.scale.simulation import Simulated, Work, simulate
 from bricks.scale.strategies import AROUND, COPYING, Costs, Schedule, Strategy, slowed, solo
 from bricks.scale.training_step import TrainingStep

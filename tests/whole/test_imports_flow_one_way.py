@@ -16,7 +16,7 @@ LAYERS = (
     {"measure", "estimate"},
     {"session"},
     {"analysis", "training"},
-    {"operators", "scale"},
+    {"operators", "scale", "scenarios"},
     {"report", "fleet"},
     {"web"},
     {""},

@@ -1,0 +1,376 @@
+"""``bricks scenario``: latency under load and throughput of a served model, from its bricks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bricks.cli import completion
+from bricks.cli.options import (
+    Cache,
+    EffortName,
+    GranularityText,
+    Json,
+    Measuring,
+    Optimization,
+    Precision,
+    RuntimeName,
+    Seed,
+    Shapes,
+    Threads,
+    Timeout,
+    Values,
+    open_bench,
+)
+from bricks.cli.output import print_json, show
+from bricks.cli.predict import NoMeasure
+from bricks.cli.quantities import seconds_of
+from bricks.cli.systems import SystemName, target_called
+from bricks.cli.verbosity import Quiet, Verbose
+from bricks.errors import UsageError, suggestion
+from bricks.session.defaults import (
+    CACHE,
+    EFFORT,
+    GRANULARITY,
+    OPTIMIZATION,
+    PRECISION,
+    RUNTIME,
+    TIMEOUT_S,
+)
+
+if TYPE_CHECKING:
+    from bricks.estimate.figure import Figure
+    from bricks.scenarios.result import ScenarioResult
+    from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad
+
+SCENARIOS: Mapping[str, str] = {
+    "single-stream": "one sample at a time",
+    "multi-stream": "several samples at a time",
+    "server": "samples that arrive at a rate",
+    "offline": "all samples at once",
+}
+
+_LOAD, _SERVER = "Load", "Server"
+
+OneModel = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        autocompletion=completion.models,
+        help="An ONNX file, the name of a zoo model, FILE.py:FUNCTION or module:FUNCTION.",
+    ),
+]
+ScenarioName = Annotated[
+    str,
+    typer.Option(
+        "--scenario",
+        metavar="|".join(SCENARIOS),
+        autocompletion=completion.values(SCENARIOS),
+        help="How queries arrive, in the terms of MLPerf.",
+        rich_help_panel=_LOAD,
+    ),
+]
+Qps = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        help="Samples a second, which arrive as a Poisson process.",
+        show_default=False,
+        rich_help_panel=_LOAD,
+    ),
+]
+Arrivals = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Times at which samples arrive, in seconds, one a line.",
+        show_default=False,
+        rich_help_panel=_LOAD,
+    ),
+]
+Samples = Annotated[
+    int,
+    typer.Option(
+        "--samples-per-query",
+        min=1,
+        max=10_000,
+        metavar="N",
+        help="Samples of a query of the multi-stream scenario.",
+        rich_help_panel=_LOAD,
+    ),
+]
+Slo = Annotated[
+    str | None,
+    typer.Option(
+        metavar="50ms",
+        help="Bound of the latency; finds the highest rate that keeps it.",
+        show_default=False,
+        rich_help_panel=_LOAD,
+    ),
+]
+Percentile = Annotated[
+    float | None,
+    typer.Option(
+        metavar="P",
+        help="The percentile that the bound is for.",
+        show_default="90 for single-stream, else 99",
+        rich_help_panel=_LOAD,
+    ),
+]
+BatchingSize = Annotated[
+    int,
+    typer.Option(
+        "--batching",
+        metavar="N",
+        help="Largest batch that waiting samples are joined to.",
+        rich_help_panel=_SERVER,
+    ),
+]
+BatchTimeout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="2ms",
+        help="How long a sample waits for others to fill a batch.",
+        show_default="not at all",
+        rich_help_panel=_SERVER,
+    ),
+]
+Instances = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Instances of the model, each with --threads.",
+        rich_help_panel=_SERVER,
+    ),
+]
+MaxQueue = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Samples that may wait; others are dropped.",
+        show_default="no bound",
+        rich_help_panel=_SERVER,
+    ),
+]
+RequestCost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="50us",
+        help="What a sample costs the server besides the model.",
+        show_default="nothing",
+        rich_help_panel=_SERVER,
+    ),
+]
+BatchCost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="100us",
+        help="What a batch costs the server besides the model.",
+        show_default="nothing",
+        rich_help_panel=_SERVER,
+    ),
+]
+
+
+def scenario(
+    model: OneModel,
+    scenario: ScenarioName = "single-stream",
+    qps: Qps = None,
+    arrivals: Arrivals = None,
+    samples_per_query: Samples = 8,
+    slo: Slo = None,
+    percentile: Percentile = None,
+    batching: BatchingSize = 1,
+    batch_timeout: BatchTimeout = None,
+    instances: Instances = 1,
+    max_queue: MaxQueue = None,
+    request_cost: RequestCost = None,
+    batch_cost: BatchCost = None,
+    system: SystemName = None,
+    no_measure: NoMeasure = False,
+    shape: Shapes = None,
+    value: Values = None,
+    runtime: RuntimeName = RUNTIME,
+    granularity: GranularityText = GRANULARITY,
+    optimization: Optimization = OPTIMIZATION,
+    threads: Threads = None,
+    seed: Seed = 0,
+    precision: Precision = PRECISION,
+    effort: EffortName = EFFORT,
+    timeout: Timeout = TIMEOUT_S,
+    json: Json = False,
+    cache: Cache = CACHE,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Predict a served model's latency under load, its throughput, and the rate it can keep.
+
+    Missing bricks are measured first, for batches of several sizes; a simulated server then runs
+    them. docs/scenarios.md says what is assumed. Example: bricks scenario resnet50 --scenario
+    server --qps 40 --slo 100ms --batching 4 --threads 1
+    """
+    from bricks.graph.input_values import parse_value
+    from bricks.graph.sizes import parse_shape
+    from bricks.scenarios.predict import predict_scenario
+    from bricks.scenarios.scenario import ScenarioLoad, Serving
+
+    load = ScenarioLoad(
+        _kind(scenario),
+        qps,
+        None if arrivals is None else _arrivals(arrivals),
+        samples_per_query,
+        None if slo is None else seconds_of("--slo", slo, "bound"),
+        percentile,
+    )
+    serving = Serving(
+        batching,
+        _optional_s("--batch-timeout", batch_timeout, "time to wait"),
+        instances,
+        max_queue,
+        _optional_s("--request-cost", request_cost, "cost"),
+        _optional_s("--batch-cost", batch_cost, "cost"),
+    )
+    options = Measuring(
+        models=[model], json=json, cache=cache, seed=seed, runtime=runtime, threads=threads,
+        granularity=granularity, optimization=optimization, precision=precision, effort=effort,
+        timeout=timeout, quiet=quiet, verbose=verbose,
+    )  # fmt: skip
+    with open_bench(options) as bench:
+        target = bench.target if system is None else target_called(bench, system)
+        result = predict_scenario(
+            bench, model, load, serving, target=target, measure=not no_measure,
+            shapes=dict(map(parse_shape, shape or [])),
+            values=dict(map(parse_value, value or [])),
+        )  # fmt: skip
+    facts = facts_of(result)
+    if json:
+        print_json(facts)
+    else:
+        from bricks.report.scenario import scenario_parts
+
+        show(*scenario_parts(facts))
+
+
+def _kind(name: str) -> ScenarioKind:
+    from bricks.scenarios.scenario import ScenarioKind
+
+    if name not in SCENARIOS:
+        raise UsageError(
+            f"no scenario is called {name!r}: {suggestion(name, SCENARIOS, 'give one of')}"
+        )
+    return ScenarioKind(name)
+
+
+def _optional_s(option: str, text: str | None, what: str) -> float:
+    return 0.0 if text is None else seconds_of(option, text, what)
+
+
+# A trace of a day at a thousand a second is no use to a simulation of minutes.
+_MAX_ARRIVALS = 10_000_000
+
+
+def _arrivals(file: Path) -> list[float]:
+    """The times in a trace of arrivals, in seconds."""
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "it is no text"
+        raise UsageError(f"{file} cannot be read ({why}): give --arrivals another file") from exc
+    found = []
+    for number, line in enumerate(lines[:_MAX_ARRIVALS], start=1):
+        if not line.strip():
+            continue
+        try:
+            time_s = float(line)
+        except ValueError:
+            time_s = math.nan
+        if not math.isfinite(time_s):
+            raise UsageError(
+                f"{file}: line {number} is no time in seconds, but {line.strip()[:40]!r}: give one"
+                " number a line"
+            )
+        found.append(time_s)
+    return found
+
+
+_NAMES = ("p50_s", "p90_s", "p99_s", "p999_s", "trimmed_mean_s", "counted_s")
+
+
+def facts_of(result: ScenarioResult) -> dict[str, Any]:
+    """What ``--json`` prints of a scenario; a figure that is not there, or has no end, is None."""
+    load, serving = result.load, result.serving
+    figures: dict[str, Figure | None] = {
+        **{name: result.latencies.get(name) for name in _NAMES},
+        "throughput": result.throughput,
+        "utilisation": result.utilisation,
+        "dropped_share": result.dropped_share,
+        "capacity_qps": result.capacity_qps,
+        "max_qps": result.max_qps,
+    }
+    return {
+        "model": result.model,
+        "system": result.target.system.to_json(),
+        "runtime": result.target.runtime.to_json(),
+        "scenario": str(load.kind),
+        **_load_facts(load),
+        "max_batch": serving.max_batch,
+        "batch_timeout_s": serving.timeout_s,
+        "instances": serving.instances,
+        "max_queue": serving.max_queue,
+        "request_cost_s": serving.request_s,
+        "batch_cost_s": serving.batch_s,
+        **{key: end for name, told in figures.items() for key, end in _ends(name, told).items()},
+        "mean_batch": result.mean_batch,
+        "saturated": result.saturated,
+        "keeps_slo": _keeps(result),
+        "warnings": list(result.warnings),
+        "best_batch": result.best_batch,
+        "interpolation_error": result.interpolation_error,
+        "batches": [
+            {
+                "batch": batch.size,
+                **_ends("latency_s", batch.seconds),
+                **_ends("throughput", batch.throughput),
+                "measured_share": batch.measured_share,
+            }
+            for batch in result.batches
+        ],
+        "checked": None,
+    }
+
+
+def _load_facts(load: ScenarioLoad) -> dict[str, Any]:
+    return {
+        "qps": load.qps,
+        "arrivals": None if load.arrivals_s is None else len(load.arrivals_s),
+        "samples_per_query": load.samples,
+        "slo_s": load.slo_s,
+        "percentile": load.counted_percentile,
+    }
+
+
+def _ends(name: str, figure: Figure | None) -> dict[str, float | None]:
+    keys = (name, f"{name}_low", f"{name}_high")
+    if figure is None:
+        return dict.fromkeys(keys)
+    ends = (figure.value, figure.low, figure.high)
+    return {key: end if math.isfinite(end) else None for key, end in zip(keys, ends, strict=True)}
+
+
+def _keeps(result: ScenarioResult) -> bool | None:
+    """Whether the bound is kept; None without one, or where the interval holds the bound."""
+    counted, bound_s = result.latencies.get("counted_s"), result.load.slo_s
+    if bound_s is None:
+        return None
+    if counted is None:
+        return False
+    if counted.low <= bound_s < counted.high:
+        return None
+    return counted.high <= bound_s

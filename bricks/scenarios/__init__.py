@@ -1,0 +1,1 @@
+"""Scenarios: latency under load and throughput of a model that is served, from its bricks."""

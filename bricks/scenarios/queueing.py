@@ -1,0 +1,114 @@
+"""Simulates a server by discrete events: queries, a queue, batches, and instances that run them.
+
+The queue is served in the order of arrival, so the simulation goes from batch to batch instead of
+from event to event; ``tests/scenarios`` holds it against SimPy. Must not know models or results.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bricks.scenarios.scenario import Serving
+
+# Seconds that a batch of so many samples takes; the second argument is the number of the batch.
+BatchSeconds = Callable[[int, int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server did.
+
+    ``latencies_s`` are those of the samples that were served, in order of their arrival (of
+    queries, in the multi-stream scenario); ``dropped`` is the number of others. ``batches`` are the
+    sizes of the batches. ``busy_s`` is the time of all instances together, ``span_s`` the time from
+    the first arrival until all is served, and ``samples`` the number of samples served.
+    """
+
+    latencies_s: np.ndarray
+    dropped: int
+    batches: np.ndarray
+    busy_s: float
+    span_s: float
+    samples: int
+
+
+def serve(arrivals_s: Sequence[float], serving: Serving, batch_s: BatchSeconds) -> Served:
+    """Serve samples that arrive at ``arrivals_s``, in order.
+
+    An instance waits for a batch to be filled, not for more than ``serving.timeout_s`` after the
+    first of its samples arrived. Whoever arrives just when a batch begins is part of it.
+    """
+    count, most, timeout_s = len(arrivals_s), serving.max_batch, serving.timeout_s
+    bound = serving.max_queue or count
+    free = [arrivals_s[0] if count else 0.0] * serving.instances
+    waiting: deque[int] = deque()
+    served: list[int] = []
+    ends: list[float] = []
+    sizes: list[int] = []
+    busy_s, end_s, at = 0.0, 0.0, 0
+    while waiting or at < count:
+        if not waiting:
+            waiting.append(at)
+            at += 1
+        first_s = arrivals_s[waiting[0]]
+        begin_s = max(free[0], first_s)
+        while at < count and arrivals_s[at] <= begin_s:
+            if len(waiting) < bound:
+                waiting.append(at)
+            at += 1
+        if len(waiting) < most and begin_s < first_s + timeout_s:
+            until_s = first_s + timeout_s
+            while len(waiting) < most and at < count and arrivals_s[at] <= until_s:
+                begin_s = arrivals_s[at]
+                waiting.append(at)
+                at += 1
+            if len(waiting) < most:
+                begin_s = until_s
+        size = min(most, len(waiting))
+        taken_s = batch_s(size, len(sizes))
+        end_s = begin_s + taken_s
+        heapq.heapreplace(free, end_s)
+        for _ in range(size):
+            served.append(waiting.popleft())
+            ends.append(end_s)
+        sizes.append(size)
+        busy_s += taken_s
+    latencies_s = np.asarray(ends) - np.asarray(arrivals_s)[served]
+    last_s = max(free) if count else 0.0
+    return Served(
+        latencies_s,
+        count - len(served),
+        np.asarray(sizes, dtype=int),
+        busy_s,
+        last_s - (arrivals_s[0] if count else 0.0),
+        len(served),
+    )
+
+
+def serve_in_turn(queries: int, samples: int, serving: Serving, batch_s: BatchSeconds) -> Served:
+    """Serve ``queries`` of ``samples`` each; the next arrives when all of one are served.
+
+    All samples of a query are there at once, so instances wait for none.
+    """
+    latencies, sizes = [], list[int]()
+    busy_s = 0.0
+    for _ in range(queries):
+        free = [0.0] * serving.instances
+        left = samples
+        while left:
+            size = min(serving.max_batch, left)
+            taken_s = batch_s(size, len(sizes))
+            heapq.heapreplace(free, free[0] + taken_s)
+            sizes.append(size)
+            busy_s += taken_s
+            left -= size
+        latencies.append(max(free))
+    found = np.asarray(latencies)
+    return Served(
+        found, 0, np.asarray(sizes, dtype=int), busy_s, float(found.sum()), queries * samples
+    )

@@ -1,0 +1,123 @@
+"""What a server is asked, and how it serves: the facts of a scenario, as MLPerf names them.
+
+Plain data. Must not know models, nor how anything is simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from bricks.errors import UsageError
+
+# A batch larger than this would be a mistake.
+MAX_BATCH = 4096
+
+# The percentile that counts by default, as in MLPerf inference (Reddi et al., ISCA 2020).
+_PERCENTILES = {"single-stream": 90.0, "multi-stream": 99.0, "server": 99.0, "offline": 99.0}
+
+
+class ScenarioKind(StrEnum):
+    """How queries arrive.
+
+    ``SINGLE_STREAM``: one sample, the next when it is answered. ``MULTI_STREAM``: several samples
+    at once, the next when all are answered. ``SERVER``: each sample by itself, at its own time.
+    ``OFFLINE``: all samples at once.
+    """
+
+    SINGLE_STREAM = "single-stream"
+    MULTI_STREAM = "multi-stream"
+    SERVER = "server"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioLoad:
+    """The queries of a scenario.
+
+    ``qps`` is the mean rate of the server scenario's Poisson arrivals, or ``arrivals_s`` a trace of
+    times in seconds, in order. ``samples`` are those of a query of the multi-stream scenario.
+    ``slo_s`` is the bound that ``percentile`` of the latencies is to keep, if there is one.
+    """
+
+    kind: ScenarioKind
+    qps: float | None = None
+    arrivals_s: Sequence[float] | None = None
+    samples: int = 8
+    slo_s: float | None = None
+    percentile: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise :class:`UsageError` for what makes no sense together."""
+        server = self.kind is ScenarioKind.SERVER
+        if not server and (self.qps is not None or self.arrivals_s is not None):
+            raise UsageError(
+                f"queries of scenario {self.kind} come when others are answered, at no rate of"
+                " their own: leave out --qps and --arrivals, or give --scenario server"
+            )
+        if self.qps is not None and self.arrivals_s is not None:
+            raise UsageError("--arrivals has a rate of its own: leave out --qps")
+        if self.qps is not None and self.qps <= 0:
+            raise UsageError(f"--qps {self.qps:g} is no rate: give queries a second above 0")
+        if server and self.qps is None and self.arrivals_s is None and self.slo_s is None:
+            raise UsageError(
+                "scenario server needs a rate: add --qps N or --arrivals FILE, or a bound for which"
+                " the highest rate is to be found: --slo 50ms"
+            )
+        if self.kind is ScenarioKind.OFFLINE and self.slo_s is not None:
+            raise UsageError("scenario offline has no latency to bound: leave out --slo")
+        if self.arrivals_s is not None:
+            _refuse_trace(self.arrivals_s)
+        if not 0 < self.counted_percentile < 100:
+            raise UsageError(f"--percentile {self.percentile:g} is none: give one such as 99")
+
+    @property
+    def counted_percentile(self) -> float:
+        """The percentile that counts: the one given, or MLPerf's for the scenario."""
+        return _PERCENTILES[self.kind] if self.percentile is None else self.percentile
+
+
+def _refuse_trace(arrivals_s: Sequence[float]) -> None:
+    for before, after in pairwise(arrivals_s):
+        if after < before:
+            raise UsageError(
+                f"a trace of arrivals goes on in time, and {after:g} s comes after {before:g} s:"
+                " sort it"
+            )
+    if len(arrivals_s) < 2 or arrivals_s[-1] == arrivals_s[0]:
+        raise UsageError("a trace needs arrivals at two times at least: one in seconds a line")
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How samples are served.
+
+    ``instances`` of the model each run one batch at a time. An instance that is free takes what
+    waits, up to ``max_batch``; if that is less, it waits until the first of them has waited for
+    ``timeout_s``. Samples that arrive while ``max_queue`` others wait are dropped (None: none is).
+    Besides running the model, a batch costs the server ``batch_s``, and each sample ``request_s``.
+    """
+
+    max_batch: int = 1
+    timeout_s: float = 0.0
+    instances: int = 1
+    max_queue: int | None = None
+    request_s: float = 0.0
+    batch_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise :class:`UsageError` for what makes no sense together."""
+        if not 1 <= self.max_batch <= MAX_BATCH:
+            raise UsageError(
+                f"--batching {self.max_batch} cannot be had: give 1 to {MAX_BATCH}, the largest"
+                " batch"
+            )
+        if self.timeout_s > 0 and self.max_batch == 1:
+            raise UsageError("--batch-timeout is for batches: add --batching N")
+        if self.max_queue is not None and self.max_queue < self.max_batch:
+            raise UsageError(
+                f"a queue of {self.max_queue} never fills a batch of {self.max_batch}: give"
+                f" --max-queue {self.max_batch} or more"
+            )

@@ -1,0 +1,66 @@
+"""Single runs of a model vary as the samples of its bricks do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from factories import conv_net, save
+
+from bricks import Bench
+from bricks.estimate.estimate import Estimate
+from bricks.estimate.recompose import Basis
+from bricks.samples.measurement import Measurement, Round
+from bricks.scenarios.spread import run_factors
+
+
+@pytest.fixture
+def basis(tmp_path: Path) -> tuple[Basis, Estimate]:
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        basis = bench.basis(bench.read(save(conv_net(), tmp_path, "conv.onnx")))
+    estimate = basis.estimate()
+    assert isinstance(estimate, Estimate)
+    return basis, estimate
+
+
+def measured(basis: Basis, samples: list[list[float]]) -> Basis:
+    """Every brick with rounds that have these samples, relative to its median."""
+    results = {}
+    for key, found in basis.results.items():
+        assert isinstance(found, Measurement)
+        rounds = [Round(tuple(found.latency_s() * s for s in round_)) for round_ in samples]
+        results[key] = Measurement(key, tuple(rounds), 1.0)
+    return replace(basis, results=results)
+
+
+def test_even_samples_give_even_runs(basis: tuple[Basis, Estimate]) -> None:
+    of, estimate = basis
+    assert run_factors(measured(of, [[1.0] * 5] * 6), estimate) == pytest.approx(1.0)
+
+
+def test_rounds_are_common_to_the_bricks_and_so_are_not_averaged(
+    basis: tuple[Basis, Estimate],
+) -> None:
+    of, estimate = basis
+    factors = run_factors(measured(of, [[0.9] * 5, [1.0] * 5, [1.1] * 5]), estimate)
+    assert np.median(factors) == pytest.approx(1.0)
+    assert (factors.min(), factors.max()) == pytest.approx((0.9, 1.1), abs=0.001)
+
+
+def test_an_outlier_of_a_call_lengthens_few_runs(basis: tuple[Basis, Estimate]) -> None:
+    of, estimate = basis
+    rounds = [[1.0] * 5] * 19 + [[1.0, 1.0, 1.0, 1.0, 3.0]]
+    factors = run_factors(measured(of, rounds), estimate)
+    calls = sum(share.occurrences for share in estimate.shares)
+    slow = 1 - 0.99**calls
+    assert (factors > 1 + 1e-9).mean() == pytest.approx(slow, rel=0.3)
+    assert factors.mean() == pytest.approx(1.02, abs=0.004)
+    assert np.median(factors) == pytest.approx(1.0)
+
+
+def test_the_same_seed_draws_the_same_runs(basis: tuple[Basis, Estimate]) -> None:
+    of, estimate = basis
+    first, again = (run_factors(of, estimate, seed=4) for _ in range(2))
+    assert (first == again).all()
