@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,8 +45,9 @@ from bricks.session.defaults import (
 
 if TYPE_CHECKING:
     from bricks.estimate.figure import Figure
-    from bricks.scenarios.result import ScenarioResult
-    from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad
+    from bricks.scenarios.check import ServedScenario
+    from bricks.scenarios.result import CheckedScenario, ScenarioResult
+    from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
 
 SCENARIOS: Mapping[str, str] = {
     "single-stream": "one sample at a time",
@@ -177,6 +179,32 @@ BatchCost = Annotated[
         rich_help_panel=_SERVER,
     ),
 ]
+Transport = Annotated[
+    str | None,
+    typer.Option(
+        metavar="200us",
+        help="How long a query and its answer are on the way.",
+        show_default="no time",
+        rich_help_panel=_SERVER,
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check", help="Also serve the model here, and let MLPerf LoadGen ask real queries."
+    ),
+]
+CheckedQueries = Annotated[
+    int | None,
+    typer.Option(
+        "--queries",
+        min=20,
+        max=1_000_000,
+        metavar="N",
+        help="Real queries of --check.",
+        show_default="enough for the percentile",
+    ),
+]
 
 
 def scenario(
@@ -193,6 +221,9 @@ def scenario(
     max_queue: MaxQueue = None,
     request_cost: RequestCost = None,
     batch_cost: BatchCost = None,
+    transport: Transport = None,
+    check: Check = False,
+    queries: CheckedQueries = None,
     system: SystemName = None,
     no_measure: NoMeasure = False,
     shape: Shapes = None,
@@ -218,7 +249,7 @@ def scenario(
     """
     from bricks.graph.input_values import parse_value
     from bricks.graph.sizes import parse_shape
-    from bricks.scenarios.predict import predict_scenario
+    from bricks.scenarios.predict import predict_scenario, refuse_crowding
     from bricks.scenarios.scenario import ScenarioLoad, Serving
 
     load = ScenarioLoad(
@@ -236,19 +267,41 @@ def scenario(
         max_queue,
         _optional_s("--request-cost", request_cost, "cost"),
         _optional_s("--batch-cost", batch_cost, "cost"),
+        _optional_s("--transport", transport, "time on the way"),
     )
+    if check:
+        _refuse_check(load, serving, system)
+    elif queries is not None:
+        raise UsageError("--queries are those of --check: add --check")
     options = Measuring(
         models=[model], json=json, cache=cache, seed=seed, runtime=runtime, threads=threads,
         granularity=granularity, optimization=optimization, precision=precision, effort=effort,
         timeout=timeout, quiet=quiet, verbose=verbose,
     )  # fmt: skip
-    with open_bench(options) as bench:
+    shapes = dict(map(parse_shape, shape or []))
+    values = dict(map(parse_value, value or []))
+    with open_bench(options) as bench, ExitStack() as opened:
         target = bench.target if system is None else target_called(bench, system)
+        refuse_crowding(target, serving)
+        served: ServedScenario | None = None
+        if check:
+            from bricks.scenarios.check import ServedScenario, queries_for
+
+            served = opened.enter_context(
+                ServedScenario(
+                    bench, model, load, serving, queries=queries or queries_for(load),
+                    shapes=shapes, values=values,
+                )
+            )  # fmt: skip
+            serving = served.serving
+            if load.kind != "server" or load.qps is not None:
+                served.serve(load.qps)
         result = predict_scenario(
             bench, model, load, serving, target=target, measure=not no_measure,
-            shapes=dict(map(parse_shape, shape or [])),
-            values=dict(map(parse_value, value or [])),
+            shapes=shapes, values=values,
         )  # fmt: skip
+        if served is not None:
+            result = served.checked(result)
     facts = facts_of(result)
     if json:
         print_json(facts)
@@ -256,6 +309,14 @@ def scenario(
         from bricks.report.scenario import scenario_parts
 
         show(*scenario_parts(facts))
+
+
+def _refuse_check(load: ScenarioLoad, serving: Serving, system: str | None) -> None:
+    from bricks.scenarios.check import refuse_unchecked
+
+    if system is not None:
+        raise UsageError("--check serves the model on this host: leave out --system")
+    refuse_unchecked(load, serving)
 
 
 def _kind(name: str) -> ScenarioKind:
@@ -326,6 +387,7 @@ def facts_of(result: ScenarioResult) -> dict[str, Any]:
         "max_queue": serving.max_queue,
         "request_cost_s": serving.request_s,
         "batch_cost_s": serving.batch_s,
+        "transport_s": serving.transport_s,
         **{key: end for name, told in figures.items() for key, end in _ends(name, told).items()},
         "mean_batch": result.mean_batch,
         "saturated": result.saturated,
@@ -342,7 +404,19 @@ def facts_of(result: ScenarioResult) -> dict[str, Any]:
             }
             for batch in result.batches
         ],
-        "checked": None,
+        "checked": None if result.checked is None else _checked_facts(result.checked),
+    }
+
+
+def _checked_facts(checked: CheckedScenario) -> dict[str, Any]:
+    """What was served, under the names of the prediction; ``expected`` is for the same arrivals."""
+    names = (*_NAMES, "throughput", "max_qps")
+    return {
+        **{name: checked.figures.get(name) for name in names},
+        "expected": {name: checked.expected.get(name) for name in names},
+        "samples": checked.samples,
+        "mean_batch": checked.mean_batch,
+        "loadgen": list(checked.summaries),
     }
 
 

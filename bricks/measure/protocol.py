@@ -53,6 +53,9 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     bucket_order {}                                    → buckets: [{index, size_bytes,
                                                          parameters}…], bucket_bytes,
                                                          broadcast_bytes, unused
+    load_served models: [[size, model]…], instances    → {}
+    serve    path, max_batch, wait_s, instances,       → batches: [[size, run_s, occupied_s]…]
+             empty
 
 Models travel as base64 of their bytes, without weights. This module must not know how a request is
 answered.

@@ -95,7 +95,7 @@ def _figures(facts: Row) -> Table:
     checked = facts["checked"]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
-    for title in ("predicted", "interval", *(("served", "ratio") if checked else ())):
+    for title in ("predicted", "interval", *(("so asked", "served", "ratio") if checked else ())):
         table.add_column(title, justify="right", no_wrap=True)
     for key, (title, written) in _SHOWN.items():
         value = facts[key]
@@ -109,8 +109,8 @@ def _figures(facts: Row) -> Table:
             f"{written(facts[f'{key}_low'])} … {'no end' if high is None else written(high)}",
         ]
         if checked:
-            real = checked.get(key)
-            cells += [written(real) if real else "–", number(value / real, 3) if real else "–"]
+            real, told = checked.get(key), checked["expected"].get(key)
+            cells += [written(told), written(real), number(told / real, 3) if real else "–"]
         table.add_row(title, *cells)
     return table
 
@@ -152,7 +152,7 @@ def _answer(facts: Row) -> Iterator[str]:
     checked = facts["checked"]
     if checked:
         yield (
-            f"Served: {_count(checked['queries'], 'real query').replace('querys', 'queries')} by"
-            f" MLPerf LoadGen, {number(checked['mean_batch'], 1)} samples a batch"
-            f" (predicted {number(facts['mean_batch'], 1)})."
+            f"Served: {_count(checked['samples'], 'real sample')} that MLPerf LoadGen asked for,"
+            f" {number(checked['mean_batch'], 1)} samples a batch. So asked: what is predicted for"
+            " the very times at which these came."
         )

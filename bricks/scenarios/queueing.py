@@ -78,7 +78,7 @@ def serve(arrivals_s: Sequence[float], serving: Serving, batch_s: BatchSeconds) 
             ends.append(end_s)
         sizes.append(size)
         busy_s += taken_s
-    latencies_s = np.asarray(ends) - np.asarray(arrivals_s)[served]
+    latencies_s = np.asarray(ends) - np.asarray(arrivals_s)[served] + serving.transport_s
     last_s = max(free) if count else 0.0
     return Served(
         latencies_s,
@@ -107,7 +107,7 @@ def serve_in_turn(queries: int, samples: int, serving: Serving, batch_s: BatchSe
             sizes.append(size)
             busy_s += taken_s
             left -= size
-        latencies.append(max(free))
+        latencies.append(max(free) + serving.transport_s)
     found = np.asarray(latencies)
     return Served(
         found, 0, np.asarray(sizes, dtype=int), busy_s, float(found.sum()), queries * samples

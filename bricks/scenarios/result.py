@@ -55,15 +55,18 @@ class ScenarioResult:
 class CheckedScenario:
     """The same scenario really served on this host, and driven by MLPerf LoadGen.
 
-    ``latencies`` are seconds by the names of ``PERCENTILES`` and ``counted_s``, ``throughput``
-    is in samples a second. ``max_qps`` is the highest rate at which real queries kept the bound.
-    ``mean_batch`` is the mean size of the ``batches`` that were run. ``summaries`` are LoadGen's
-    own, one for each series.
+    ``figures`` are latencies in seconds by the names of :class:`ScenarioResult`, or offline
+    ``throughput`` in samples a second; ``expected`` are the same as predicted for the queries that
+    really came, at the times at which they came. ``max_qps`` is the highest rate at which real
+    queries kept the bound, and ``expected`` has the one predicted for their arrivals; None where it
+    was not looked for, or is not among the rates that were tried. ``mean_batch`` is the mean size
+    of the batches that were run. ``serving`` has what the server itself takes. ``summaries`` are
+    LoadGen's own, one for each series.
     """
 
-    queries: int
-    latencies: Mapping[str, float]
-    throughput: float
+    samples: int
+    figures: Mapping[str, float]
+    expected: Mapping[str, float]
     mean_batch: float
-    max_qps: float | None
+    serving: Serving
     summaries: Sequence[Mapping[str, Any]]

@@ -98,6 +98,7 @@ class Serving:
     waits, up to ``max_batch``; if that is less, it waits until the first of them has waited for
     ``timeout_s``. Samples that arrive while ``max_queue`` others wait are dropped (None: none is).
     Besides running the model, a batch costs the server ``batch_s``, and each sample ``request_s``.
+    A query and its answer are on the way for ``transport_s``, which keeps no instance busy.
     """
 
     max_batch: int = 1
@@ -106,6 +107,7 @@ class Serving:
     max_queue: int | None = None
     request_s: float = 0.0
     batch_s: float = 0.0
+    transport_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise :class:`UsageError` for what makes no sense together."""

@@ -48,6 +48,7 @@ from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.rank import RankRequests
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.region import ActivationRegion
+from bricks.measure.worker.serving import ServingRequests
 from bricks.measure.worker.sibling import SiblingWatch
 from bricks.measure.worker.training import TrainingRequests
 from bricks.measure.worker.warmth import Warmth
@@ -92,6 +93,7 @@ class Worker:
             EvaluationRequests(lambda: self.backend, lambda: self._name, lambda: self._seed),
             TrainingRequests(lambda: self.backend, say),
             RankRequests(lambda: self.backend),
+            ServingRequests(lambda: self.backend, say),
         )
         self._seed = 0
         self._timing = True

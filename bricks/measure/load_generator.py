@@ -1,0 +1,122 @@
+"""A process that asks a served model for answers as MLPerf LoadGen says: the judge of a scenario.
+
+``python -m bricks.measure.load_generator`` reads settings as JSON from standard input, connects to
+the server, and prints what LoadGen has found as JSON. A process of its own, because LoadGen logs
+into files, and what it takes must not be taken from the server's interpreter. Must not know models.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from bricks.measure.worker.serving import NUMBER
+
+# Samples that LoadGen chooses from: all are alike here.
+_SAMPLES = 1024
+# A result of LoadGen's detailed log.
+_RESULT = re.compile(r'"key": "(result_\w[^"]*)", "value": ("[^"]*"|[^,]+),')
+
+
+def main() -> None:
+    """Run one test."""
+    print(json.dumps(run(json.load(sys.stdin)), allow_nan=False))
+
+
+def run(settings: dict[str, Any]) -> dict[str, Any]:
+    """LoadGen's results under its own names, with ``issued_s`` and the seconds of each query.
+
+    ``settings`` has the server's ``socket``; ``scenario`` as MLPerf writes it without hyphens;
+    ``queries``; ``qps``, ``samples`` of a query, ``percentile`` and ``bound_s`` where the scenario
+    has them; and the ``seed`` of the arrivals.
+    """
+    import mlperf_loadgen as loadgen
+
+    test = loadgen.TestSettings()
+    test.scenario = getattr(loadgen.TestScenario, settings["scenario"])
+    test.mode = loadgen.TestMode.PerformanceOnly
+    test.min_duration_ms = 0
+    test.min_query_count = test.max_query_count = settings["queries"]
+    test.schedule_rng_seed = test.sample_index_rng_seed = test.qsl_rng_seed = settings["seed"]
+    test.server_target_qps = test.offline_expected_qps = settings["qps"]
+    test.server_target_latency_ns = int(1e9 * settings["bound_s"])
+    test.server_target_latency_percentile = settings["percentile"] / 100
+    test.single_stream_target_latency_percentile = settings["percentile"] / 100
+    test.multi_stream_target_latency_percentile = settings["percentile"] / 100
+    test.multi_stream_samples_per_query = settings["samples"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(settings["socket"])
+        client = _Client(connection, loadgen)
+        receiver = threading.Thread(target=client.receive, daemon=True)
+        receiver.start()
+        system = loadgen.ConstructSUT(client.issue, lambda: None)
+        library = loadgen.ConstructQSL(_SAMPLES, _SAMPLES, lambda _: None, lambda _: None)
+        with tempfile.TemporaryDirectory() as folder:
+            log = loadgen.LogSettings()
+            log.enable_trace = False
+            log.log_output.outdir = folder
+            log.log_output.copy_summary_to_stdout = False
+            loadgen.StartTestWithLogSettings(system, library, test, log)
+            detail = (Path(folder) / "mlperf_log_detail.txt").read_text(encoding="utf-8")
+        loadgen.DestroyQSL(library)
+        loadgen.DestroySUT(system)
+        connection.shutdown(socket.SHUT_WR)
+        receiver.join()
+    found = {key: json.loads(value) for key, value in _RESULT.findall(detail)}
+    return {**found, **client.seconds()}
+
+
+class _Client:
+    """Sends the samples that LoadGen issues, and tells it which are served."""
+
+    def __init__(self, connection: socket.socket, loadgen: Any) -> None:
+        self._connection, self._loadgen = connection, loadgen
+        self._queries: list[tuple[float, list[int]]] = []
+        self._served_s: dict[int, float] = {}
+
+    def issue(self, samples: Any) -> None:
+        """Send the samples of a query."""
+        numbers = [sample.id for sample in samples]
+        self._queries.append((time.perf_counter(), numbers))
+        self._connection.sendall(b"".join(map(NUMBER.pack, numbers)))
+
+    def receive(self) -> None:
+        """Tell LoadGen what is served, until the server leaves."""
+        rest = b""
+        while data := self._connection.recv(1 << 16):
+            data = rest + data
+            whole = len(data) - len(data) % NUMBER.size
+            rest, now_s = data[whole:], time.perf_counter()
+            numbers = [number for (number,) in NUMBER.iter_unpack(data[:whole])]
+            response = self._loadgen.QuerySampleResponse
+            self._loadgen.QuerySamplesComplete([response(n, 0, 0) for n in numbers])
+            self._served_s |= dict.fromkeys(numbers, now_s)
+        if len(self._served_s) < sum(len(numbers) for _, numbers in self._queries):
+            # LoadGen would wait for the others without end.
+            print("the server left before it had answered all", file=sys.stderr, flush=True)
+            os._exit(1)
+
+    def seconds(self) -> dict[str, list[float]]:
+        """When each query was issued, and how long it took."""
+        if not self._queries:
+            return {"issued_s": [], "latencies_s": []}
+        first_s = self._queries[0][0]
+        return {
+            "issued_s": [round(issued_s - first_s, 7) for issued_s, _ in self._queries],
+            "latencies_s": [
+                round(max(self._served_s[n] for n in numbers) - issued_s, 7)
+                for issued_s, numbers in self._queries
+            ],
+        }
+
+
+if __name__ == "__main__":
+    main()

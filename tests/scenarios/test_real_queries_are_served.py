@@ -1,0 +1,148 @@
+"""Models really served by a worker, and asked by MLPerf LoadGen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import CommandResult, Here
+from factories import conv_net, save
+
+from bricks import Bench
+from bricks.errors import WorkerError
+from bricks.measure import timing_lock
+from bricks.measure.served import Batching, Queries, ServedModel
+
+Scenario = Callable[..., CommandResult]
+
+
+@pytest.fixture(autouse=True)
+def _nobody_to_wait_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing_lock, "FOLDERS", (tmp_path,))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return save(conv_net(batch="N"), tmp_path, "conv.onnx")
+
+
+@pytest.fixture
+def served(path: Path, tmp_path: Path) -> Iterator[ServedModel]:
+    """Two instances that take up to four samples."""
+    with Bench(tmp_path / "cache", threads=1) as bench:
+        models = {size: bench.read(str(path), batch=size) for size in (1, 2, 3, 4)}
+        with ServedModel(bench.worker(), Batching(4, 0.001, 2)) as model:
+            model.load(models)
+            yield model
+
+
+@pytest.mark.parametrize("scenario", ["SingleStream", "MultiStream", "Server", "Offline"])
+def test_every_sample_is_answered_and_loadgen_judges(served: ServedModel, scenario: str) -> None:
+    found = served.serve(Queries(scenario, 40, qps=400.0, samples=6))
+    samples = 40 * (6 if scenario == "MultiStream" else 1)
+    assert sum(batch.size for batch in found.batches) == samples
+    assert all(1 <= batch.size <= 4 for batch in found.batches)
+    assert all(0 < batch.run_s <= batch.occupied_s for batch in found.batches)
+    assert found.summary["result_query_count"] == len(found.issued_s)
+    assert len(found.latencies_s) == (1 if scenario == "Offline" else 40)
+    # What the client has seen is what LoadGen says, but for the time until a query is sent.
+    middle = "per_query_" if scenario == "MultiStream" else ""
+    if scenario != "Offline":
+        told_s = 1e-9 * found.summary[f"result_50.00_percentile_{middle}latency_ns"]
+        assert np.median(found.latencies_s) == pytest.approx(told_s, rel=0.3)
+
+
+def test_the_same_seed_asks_at_the_same_times(served: ServedModel) -> None:
+    first, again, other = (
+        served.serve(Queries("Server", 50, qps=500.0, seed=seed), empty=True).issued_s
+        for seed in (1, 1, 2)
+    )
+    assert first == pytest.approx(again, abs=0.02)
+    assert first != pytest.approx(other, abs=0.02)
+
+
+def test_a_server_without_a_model_takes_next_to_nothing(served: ServedModel) -> None:
+    found = served.serve(Queries("SingleStream", 30), empty=True)
+    assert {batch.run_s for batch in found.batches} == {0.0}
+    assert all(batch.occupied_s > 0 for batch in found.batches)
+
+
+def test_a_load_generator_that_fails_is_named(
+    served: ServedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mlperf_loadgen.py").write_text("raise ImportError('libnumbers.so is not there')\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with pytest.raises(WorkerError, match=r"load generator failed: .*libnumbers.so is not there"):
+        served.serve(Queries("SingleStream", 30))
+    monkeypatch.undo()
+    assert len(served.serve(Queries("SingleStream", 30)).issued_s) == 30
+
+
+def test_a_batch_that_fails_ends_the_series(tmp_path: Path, path: Path) -> None:
+    """Of instances for batches of up to four, only those of one sample are loaded."""
+    with (
+        Bench(tmp_path / "cache", threads=1) as bench,
+        ServedModel(bench.worker(), Batching(4, 0.0, 1)) as model,
+    ):
+        model.load({1: bench.read(str(path), batch=1)})
+        with pytest.raises(WorkerError, match="a batch failed"):
+            model.serve(Queries("Offline", 40))
+        assert len(model.serve(Queries("SingleStream", 20)).issued_s) == 20
+
+
+def test_the_command_shows_what_was_served(here: Here, path: Path) -> None:
+    words = ("scenario", path, "--threads", 1, "--precision", 0.5, "--check", "--cache", here.cache)
+    done = here.plain(*words, "--scenario", "server", "--qps", 100, "--queries", 60, "--batching",
+                      2, "--slo", "1s", "--json")  # fmt: skip
+    assert (done.status, done.err) == (0, "")
+    checked, facts = done.json["checked"], done.json
+    for name in ("p50_s", "p99_s", "counted_s", "trimmed_mean_s", "throughput"):
+        assert checked[name] > 0
+        assert checked["expected"][name] > 0
+    assert checked["samples"] == 60
+    assert [each["result_query_count"] for each in checked["loadgen"]] == [30, 30]
+    assert facts["batch_cost_s"] > 0
+    # All rates that were tried keep a bound of a second.
+    assert (checked["max_qps"], checked["expected"]["max_qps"]) == (None, None)
+    shown = here.plain(*words, "--scenario", "offline", "--queries", 40)
+    assert shown.status == 0
+    assert "Served: 40 real samples that MLPerf LoadGen asked for" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--system", "x"), "--check serves the model on this host: leave out --system"),
+        (("--scenario", "server", "--qps", 9, "--max-queue", 3), "leave out --max-queue"),
+        (("--request-cost", "1ms"), "leave out --request-cost and --batch-cost"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(
+    here: Here, path: Path, words: tuple[object, ...], said: str
+) -> None:
+    done = here("scenario", path, "--check", *words)
+    assert done.status == 2
+    assert said in done.complaint
+
+
+def test_a_trace_cannot_be_checked(here: Here, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text("0\n1\n")
+    words = ("--scenario", "server", "--arrivals", tmp_path / "trace")
+    done = here("scenario", path, "--check", *words)
+    assert done.status == 2
+    assert "--check has LoadGen ask, which knows no --arrivals: give --qps" in done.complaint
+    done = here("scenario", path, "--queries", 100)
+    assert done.complaint.startswith("--queries are those of --check: add --check")
+
+
+def test_without_loadgen_the_way_to_install_it_is_said(
+    here: Here, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlperf_loadgen", None)
+    done = here("scenario", path, "--check")
+    assert done.status == 2
+    assert "pip install 'onnx-bricks[loadgen]'" in done.complaint
