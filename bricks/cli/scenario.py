@@ -388,21 +388,26 @@ def facts_of(result: ScenarioResult) -> dict[str, Any]:
         "request_cost_s": serving.request_s,
         "batch_cost_s": serving.batch_s,
         "transport_s": serving.transport_s,
+        "asleep_batch_cost_s": serving.asleep_batch_s,
+        "asleep_transport_s": serving.asleep_transport_s,
+        "falls_asleep_s": _finite(result.times.waking.falls_asleep_s),
+        "wakes_s": _finite(result.times.waking.wakes_s),
         **{key: end for name, told in figures.items() for key, end in _ends(name, told).items()},
         "mean_batch": result.mean_batch,
         "saturated": result.saturated,
         "keeps_slo": _keeps(result),
         "warnings": list(result.warnings),
         "best_batch": result.best_batch,
-        "interpolation_error": result.interpolation_error,
+        "interpolation_error": result.times.interpolation_error,
         "batches": [
             {
                 "batch": batch.size,
                 **_ends("latency_s", batch.seconds),
                 **_ends("throughput", batch.throughput),
                 "measured_share": batch.measured_share,
+                "asleep_share": batch.asleep_share,
             }
-            for batch in result.batches
+            for batch in result.times.batches
         ],
         "checked": None if result.checked is None else _checked_facts(result.checked),
     }
@@ -435,7 +440,11 @@ def _ends(name: str, figure: Figure | None) -> dict[str, float | None]:
     if figure is None:
         return dict.fromkeys(keys)
     ends = (figure.value, figure.low, figure.high)
-    return {key: end if math.isfinite(end) else None for key, end in zip(keys, ends, strict=True)}
+    return {key: _finite(end) for key, end in zip(keys, ends, strict=True)}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _keeps(result: ScenarioResult) -> bool | None:

@@ -54,6 +54,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
                                                          parameters}…], bucket_bytes,
                                                          broadcast_bytes, unused
     load_served models: [[size, model]…], instances    → {}
+    time_after_pauses size, long_s, pauses_s, repeats  → waking: [[seconds…]…], paused: the same
     serve    path, max_batch, wait_s, instances,       → batches: [[size, run_s, occupied_s]…]
              empty
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from types import TracebackType
 from typing import Any
 
@@ -118,8 +119,23 @@ class ServedModel:
             instances=self._batching.instances,
         )
 
+    def time_after_pauses(
+        self, size: int, long_s: float, pauses_s: Sequence[float], repeats: int
+    ) -> tuple[list[float], dict[float, float]]:
+        """Median seconds of batches of ``size``, of several after a pause of ``long_s``.
+
+        And of one after each of ``pauses_s``, before which the processor was busy for long.
+        """
+        answer = self._worker.ask(
+            "time_after_pauses", timeout_s=_SILENT_S, size=size, long_s=long_s,
+            pauses_s=list(pauses_s), repeats=repeats,
+        )  # fmt: skip
+        waking_s = [median(taken) for taken in zip(*answer["waking"], strict=True)]
+        paused_s = [median(taken) for taken in answer["paused"]]
+        return waking_s, dict(zip(pauses_s, paused_s, strict=True))
+
     def serve(self, queries: Queries, *, empty: bool = False) -> ServedQueries:
-        """Serve ``queries``; with ``empty`` no model is run.
+        """Serve ``queries``; with ``empty`` memory is read in place of running a model.
 
         Raises :class:`~bricks.errors.WorkerError` if the server or the load generator fails.
         """

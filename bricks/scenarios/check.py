@@ -45,8 +45,9 @@ _BEYOND = 20
 _MIN_QUERIES, _MAX_QUERIES = 200, 100_000
 # They are served before and after bricks are measured.
 _SERIES = 2
-# Queries to a server that runs no model.
-_EMPTY_QUERIES = 300
+# Queries to a server that runs no model: in a stream, and so rare that the processor sleeps.
+_EMPTY_QUERIES = 150
+_RARE_QUERIES, _RARE_QPS = 30, 10.0
 # The highest rate is looked for within these factors of the one predicted, in steps of halves.
 _RATES = (0.7, 1.3)
 _RATE_STEPS = 5
@@ -119,19 +120,22 @@ class ServedScenario:
         self._bench.progress("measuring the server itself", 0.0)
         with self._bench.timing():
             lone = self._served.serve(Queries("SingleStream", _EMPTY_QUERIES), empty=True)
-            full = lone
-            if serving.max_batch > 1:
-                several = Queries("MultiStream", _EMPTY_QUERIES, samples=serving.max_batch)
-                full = self._served.serve(several, empty=True)
-        one_s = median(batch.occupied_s for batch in lone.batches)
-        request_s = 0.0
+            rare = self._served.serve(Queries("Server", _RARE_QUERIES, qps=_RARE_QPS), empty=True)
+            several = Queries("MultiStream", _EMPTY_QUERIES, samples=serving.max_batch)
+            full = self._served.serve(several, empty=True) if serving.max_batch > 1 else lone
+        one_s, asleep_one_s, request_s = _own_s(lone, 1), _own_s(rare, 1), 0.0
         if serving.max_batch > 1:
             largest = max(batch.size for batch in full.batches)
-            full_s = median(b.occupied_s for b in full.batches if b.size == largest)
-            request_s = max(0.0, (full_s - one_s) / max(1, largest - 1))
-        batch_s = max(0.0, one_s - request_s)
-        on_the_way_s = max(0.0, median(lone.latencies_s) - one_s)
-        return replace(serving, request_s=request_s, batch_s=batch_s, transport_s=on_the_way_s)
+            request_s = max(0.0, (_own_s(full, largest) - one_s) / max(1, largest - 1))
+        way_s = max(0.0, _way_s(lone))
+        return replace(
+            serving,
+            request_s=request_s,
+            batch_s=max(0.0, one_s - request_s),
+            transport_s=way_s,
+            asleep_batch_s=max(0.0, asleep_one_s - one_s),
+            asleep_transport_s=max(0.0, _way_s(rare) - way_s),
+        )
 
     def serve(self, qps: float | None = None) -> None:
         """Serve half of the queries, at ``qps`` in the server scenario."""
@@ -141,6 +145,11 @@ class ServedScenario:
             self._series.append(
                 self._served.serve(self._asked(qps, self._queries // _SERIES, number))
             )
+
+    @property
+    def real(self) -> dict[str, float]:
+        """The figures of the series so far; see :class:`CheckedScenario`."""
+        return _means([_real(each, self._load) for each in self._series])
 
     def _asked(self, qps: float | None, count: int, number: int) -> Queries:
         load = self._load
@@ -161,12 +170,11 @@ class ServedScenario:
         """
         while len(self._series) < _SERIES:
             self.serve(result.load.qps)
-        times = ServiceTimes(result.batches)
         max_qps = None if result.max_qps is None else result.max_qps.value
-        return replace(result, checked=self._checked(times, max_qps))
+        return replace(result, checked=self._checked(result.times, max_qps))
 
     def _checked(self, times: ServiceTimes, max_qps: float | None) -> CheckedScenario:
-        real = _means([_real(each, self._load) for each in self._series])
+        real = self.real
         told = _means([self._expected(each, times) for each in self._series])
         if max_qps and self._load.slo_s is not None:
             rates = self._highest_qps(times, max_qps)
@@ -224,6 +232,20 @@ class ServedScenario:
         )
         real, told = found
         return None if real is None or told is None else (real, told)
+
+
+def _own_s(series: ServedQueries, size: int) -> float:
+    """What a batch of ``size`` takes of an instance, besides what it runs."""
+    return median(b.occupied_s - b.run_s for b in series.batches if b.size == size)
+
+
+def _way_s(series: ServedQueries) -> float:
+    """What a query and its answer take besides the batch, as LoadGen has it.
+
+    It counts from when a query should have been issued, so what LoadGen is late is part of it.
+    """
+    latency_s = 1e-9 * series.summary["result_50.00_percentile_latency_ns"]
+    return float(latency_s - median(batch.occupied_s for batch in series.batches))
 
 
 def _real(series: ServedQueries, load: ScenarioLoad) -> dict[str, float]:

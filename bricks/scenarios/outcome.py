@@ -57,7 +57,7 @@ def scenario_of(
             if rate_qps is None:
                 rate_qps = max_qps.value
                 load = replace(load, qps=rate_qps or None)
-    warnings = _warnings(times, serving, rate_qps, capacity)
+    warnings = _warnings(times, load, serving, rate_qps, capacity)
     saturated = rate_qps is not None and rate_qps >= capacity.value
     runs = {
         end: _run(times, load, serving, end, seed, QUERIES)
@@ -86,9 +86,8 @@ def scenario_of(
         capacity_qps=capacity,
         max_qps=max_qps,
         saturated=saturated,
-        batches=times.batches,
+        times=times,
         best_batch=best_batch(times.batches),
-        interpolation_error=times.interpolation_error,
         warnings=warnings,
     )
 
@@ -116,7 +115,7 @@ def expected_latencies_s(
     sample = times.sampler(serving, "value", seed=0)
     match load.kind:
         case ScenarioKind.SERVER:
-            return serve(issued_s, serving, sample).latencies_s
+            return serve(issued_s, serving, sample, times.waking).latencies_s
         case ScenarioKind.MULTI_STREAM:
             return serve_in_turn(len(issued_s), load.samples, serving, sample).latencies_s
     return serve_in_turn(len(issued_s), 1, serving, sample).latencies_s
@@ -148,11 +147,11 @@ def _run(
             return serve_in_turn(max(1, queries // load.samples), load.samples, serving, sample)
         case ScenarioKind.OFFLINE:
             everything = replace(serving, max_queue=None, timeout_s=0.0)
-            return serve([0.0] * queries, everything, sample)
+            return serve([0.0] * queries, everything, sample, times.waking)
     if load.arrivals_s is not None:
-        return serve(load.arrivals_s, serving, sample)
+        return serve(load.arrivals_s, serving, sample, times.waking)
     assert load.qps is not None
-    return serve(poisson_s(load.qps, queries, seed), serving, sample)
+    return serve(poisson_s(load.qps, queries, seed), serving, sample, times.waking)
 
 
 def _steady_s(run: Served, load: ScenarioLoad) -> np.ndarray:
@@ -227,12 +226,16 @@ def _figure(found: Mapping[str, float]) -> Figure:
 
 
 def _warnings(
-    times: ServiceTimes, serving: Serving, rate_qps: float | None, capacity: Figure
+    times: ServiceTimes,
+    load: ScenarioLoad,
+    serving: Serving,
+    rate_qps: float | None,
+    capacity: Figure,
 ) -> tuple[str, ...]:
     found = []
     if rate_qps is not None:
-        load = rate_qps / capacity.value
-        if load >= 1:
+        share = rate_qps / capacity.value
+        if share >= 1:
             found.append(
                 f"{rate_qps:.4g} queries/s are above saturation: the server can answer"
                 f" {capacity.value:.4g} a second, and the queue grows without end"
@@ -245,11 +248,16 @@ def _warnings(
                 f"{rate_qps:.4g} queries/s may be above saturation, which lies between"
                 f" {capacity.low:.4g} and {capacity.high:.4g}: percentiles have no upper end"
             )
-        elif load >= NEAR_SATURATION:
+        elif share >= NEAR_SATURATION:
             found.append(
-                f"{rate_qps:.4g} queries/s are {100 * load:.0f} % of what the server can answer:"
+                f"{rate_qps:.4g} queries/s are {100 * share:.0f} % of what the server can answer:"
                 " percentiles tell the order of magnitude alone"
             )
     if serving.instances > 1:
         found.append("instances are assumed not to slow each other down")
+    if load.kind is ScenarioKind.SERVER and times.batches[0].asleep_share is None:
+        found.append(
+            "how much longer runs take after idling was not measured here: at low rates, latencies"
+            " are longer than this"
+        )
     return tuple(found)

@@ -7,19 +7,34 @@ shown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from bricks import backends
 from bricks.errors import ModelError, UsageError
 from bricks.estimate.estimate import IncompleteEstimate
 from bricks.estimate.figure import Figure
 from bricks.graph.model import Model
+from bricks.measure.served import Batching, ServedModel
+from bricks.scenarios.idle import (
+    AWAKE,
+    LONG_S,
+    PausedRuns,
+    Waking,
+    fitted_share,
+    fitted_waking,
+)
 from bricks.scenarios.outcome import scenario_of
 from bricks.scenarios.result import ScenarioResult
-from bricks.scenarios.scenario import ScenarioLoad, Serving
+from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.scenarios.service import BatchLatency, ServiceTimes, batch_sizes
 from bricks.scenarios.spread import run_factors
 from bricks.session.bench import Bench
 from bricks.system import Target
+
+# Pauses before a run, in seconds, and how often each is tried.
+_PAUSES_S = (3e-3, 1e-2, 3e-2)
+_REPEATS = 11
 
 
 def predict_scenario(
@@ -47,10 +62,36 @@ def predict_scenario(
     models = read_sizes(bench, name, batch_sizes(serving.max_batch), shapes, values)
     if measure:
         bench.measure(models.values())
-    times = ServiceTimes(
-        [_batch(bench, size, model, target, measure) for size, model in models.items()]
-    )
+    waking, asleep = AWAKE, dict[int, float]()
+    if measure and load.kind is ScenarioKind.SERVER:
+        waking, asleep = measured_waking(bench, models)
+    batches = [
+        replace(_batch(bench, size, model, target, measure), asleep_share=asleep.get(size))
+        for size, model in models.items()
+    ]
+    times = ServiceTimes(batches, waking)
     return scenario_of(name, target, times, load, serving, seed=bench.options.seed)
+
+
+def measured_waking(bench: Bench, models: Mapping[int, Model]) -> tuple[Waking, dict[int, float]]:
+    """How the processor sleeps, and how much longer whole ``models`` run on one that does.
+
+    Models are by the size of their batch, from 1 on. They are run for it, because bricks are
+    measured one after another, and models differ in how much sleep costs them. Not stored.
+    """
+    if not backends.describe(bench.runtime.backend).timed:
+        return AWAKE, dict.fromkeys(models, 0.0)
+    bench.progress("measuring runs after pauses", 0.0)
+    batching = Batching(max(models), 0.0, 1)
+    with bench.timing(), ServedModel(bench.worker(), batching) as served:
+        served.load(models)
+        found = {
+            size: PausedRuns(*served.time_after_pauses(size, LONG_S, _PAUSES_S, _REPEATS))
+            for size in models
+        }
+    waking, share = fitted_waking(found[1])
+    others = {size: fitted_share(runs, waking) for size, runs in found.items() if size > 1}
+    return waking, {1: share, **others}
 
 
 def refuse_crowding(target: Target, serving: Serving) -> None:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bricks.scenarios.idle import AWAKE, Waking
 from bricks.scenarios.scenario import Serving
 
-# Seconds that a batch of so many samples takes; the second argument is the number of the batch.
-BatchSeconds = Callable[[int, int], float]
+# Seconds that a batch of so many samples takes; the second argument is the number of the batch, the
+# third how far the processor sleeps, from 0 to 1.
+BatchSeconds = Callable[[int, int, float], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,22 @@ class Served:
     samples: int
 
 
-def serve(arrivals_s: Sequence[float], serving: Serving, batch_s: BatchSeconds) -> Served:
+def serve(
+    arrivals_s: Sequence[float],
+    serving: Serving,
+    batch_s: BatchSeconds,
+    waking: Waking = AWAKE,
+) -> Served:
     """Serve samples that arrive at ``arrivals_s``, in order.
 
-    An instance waits for a batch to be filled, not for more than ``serving.timeout_s`` after the
-    first of its samples arrived. Whoever arrives just when a batch begins is part of it.
+    Processors sleep as ``waking`` says. An instance waits for a batch to be filled, not for more
+    than ``serving.timeout_s`` after the first of its samples arrived. Whoever arrives just when a
+    batch begins is part of it.
     """
     count, most, timeout_s = len(arrivals_s), serving.max_batch, serving.timeout_s
     bound = serving.max_queue or count
-    free = [arrivals_s[0] if count else 0.0] * serving.instances
+    # Of each instance when it is free, how far its processor then sleeps, and its number.
+    free = [(arrivals_s[0] if count else 0.0, 0.0, n) for n in range(serving.instances)]
     waiting: deque[int] = deque()
     served: list[int] = []
     ends: list[float] = []
@@ -56,7 +65,8 @@ def serve(arrivals_s: Sequence[float], serving: Serving, batch_s: BatchSeconds) 
             waiting.append(at)
             at += 1
         first_s = arrivals_s[waiting[0]]
-        begin_s = max(free[0], first_s)
+        free_s, sleep, instance = free[0]
+        begin_s = max(free_s, first_s)
         while at < count and arrivals_s[at] <= begin_s:
             if len(waiting) < bound:
                 waiting.append(at)
@@ -70,16 +80,18 @@ def serve(arrivals_s: Sequence[float], serving: Serving, batch_s: BatchSeconds) 
             if len(waiting) < most:
                 begin_s = until_s
         size = min(most, len(waiting))
-        taken_s = batch_s(size, len(sizes))
+        sleep = waking.after_idling(sleep, begin_s - free_s)
+        taken_s = batch_s(size, len(sizes), sleep)
         end_s = begin_s + taken_s
-        heapq.heapreplace(free, end_s)
+        heapq.heapreplace(free, (end_s, waking.after_work(sleep, taken_s), instance))
+        on_the_way_s = serving.transport_s + sleep * serving.asleep_transport_s
         for _ in range(size):
             served.append(waiting.popleft())
-            ends.append(end_s)
+            ends.append(end_s + on_the_way_s)
         sizes.append(size)
         busy_s += taken_s
-    latencies_s = np.asarray(ends) - np.asarray(arrivals_s)[served] + serving.transport_s
-    last_s = max(free) if count else 0.0
+    latencies_s = np.asarray(ends) - np.asarray(arrivals_s)[served]
+    last_s = max(end for end, _, _ in free) if count else 0.0
     return Served(
         latencies_s,
         count - len(served),
@@ -102,7 +114,7 @@ def serve_in_turn(queries: int, samples: int, serving: Serving, batch_s: BatchSe
         left = samples
         while left:
             size = min(serving.max_batch, left)
-            taken_s = batch_s(size, len(sizes))
+            taken_s = batch_s(size, len(sizes), 0.0)
             heapq.heapreplace(free, free[0] + taken_s)
             sizes.append(size)
             busy_s += taken_s

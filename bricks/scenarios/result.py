@@ -11,7 +11,7 @@ from typing import Any
 
 from bricks.estimate.figure import Figure
 from bricks.scenarios.scenario import ScenarioLoad, Serving
-from bricks.scenarios.service import BatchLatency
+from bricks.scenarios.service import ServiceTimes
 from bricks.system import Target
 
 # The names of percentiles in results, with the share of the queries that are faster.
@@ -29,7 +29,7 @@ class ScenarioResult:
     rate at which the server saturates, and ``max_qps`` the highest rate that keeps the bound
     (without a bound, the same). ``utilisation`` is the share of time that instances are busy.
     ``mean_batch`` is the mean size of a batch. ``best_batch`` is the size after which throughput
-    no longer grows. ``batches`` are the latencies by batch size that all follows from.
+    no longer grows. ``times`` are the latencies of batches that all follows from.
     """
 
     model: str
@@ -44,9 +44,8 @@ class ScenarioResult:
     capacity_qps: Figure
     max_qps: Figure | None
     saturated: bool
-    batches: Sequence[BatchLatency]
+    times: ServiceTimes
     best_batch: int
-    interpolation_error: float
     warnings: Sequence[str]
     checked: CheckedScenario | None = None
 

@@ -98,7 +98,9 @@ class Serving:
     waits, up to ``max_batch``; if that is less, it waits until the first of them has waited for
     ``timeout_s``. Samples that arrive while ``max_queue`` others wait are dropped (None: none is).
     Besides running the model, a batch costs the server ``batch_s``, and each sample ``request_s``.
-    A query and its answer are on the way for ``transport_s``, which keeps no instance busy.
+    A query and its answer are on the way for ``transport_s``, which keep no instance busy. On a
+    processor that sleeps, a batch costs ``asleep_batch_s`` more, and the way takes
+    ``asleep_transport_s`` more.
     """
 
     max_batch: int = 1
@@ -108,6 +110,8 @@ class Serving:
     request_s: float = 0.0
     batch_s: float = 0.0
     transport_s: float = 0.0
+    asleep_batch_s: float = 0.0
+    asleep_transport_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise :class:`UsageError` for what makes no sense together."""

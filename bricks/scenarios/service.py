@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from bricks.estimate.figure import Figure
+from bricks.scenarios.idle import AWAKE, Waking
 from bricks.scenarios.queueing import BatchSeconds
 from bricks.scenarios.scenario import Serving
 
@@ -28,13 +29,15 @@ class BatchLatency:
     """A batch of ``size`` samples: its latency, and single runs relative to their median.
 
     ``factors`` has the shape ``(draws,)``; ``measured_share`` is the share of the latency that
-    comes from measured bricks.
+    comes from measured bricks. A batch takes ``asleep_share`` of its latency longer on a processor
+    that sleeps; None: that was not measured.
     """
 
     size: int
     seconds: Figure
     factors: np.ndarray = field(repr=False)
     measured_share: float = 1.0
+    asleep_share: float | None = None
 
     @property
     def throughput(self) -> Figure:
@@ -46,9 +49,13 @@ class BatchLatency:
 
 @dataclass(frozen=True)  # without slots: what follows is kept
 class ServiceTimes:
-    """Latencies of batches of ascending sizes, from 1 on; those between are interpolated."""
+    """Latencies of batches of ascending sizes, from 1 on; those between are interpolated.
+
+    ``waking`` is how the processor sleeps and wakes.
+    """
 
     batches: Sequence[BatchLatency]
+    waking: Waking = AWAKE
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -81,17 +88,19 @@ class ServiceTimes:
         of the same number the same luck, so that ends and rates are compared with each other.
         """
         sizes = range(1, serving.max_batch + 1)
-        middles: list[float] = [0.0, *(end_of(self.latency(size), end) for size in sizes)]
+        middles = [0.0, *(end_of(self.latency(size), end) for size in sizes)]
         costs = [0.0, *(serving.batch_s + size * serving.request_s for size in sizes)]
         at = [0, *(bisect_left(self._sizes, size) for size in sizes)]
         factors: list[list[float]] = [batch.factors.tolist() for batch in self.batches]
+        asleep = [batch.asleep_share or 0.0 for batch in self.batches]
         draws = len(factors[0])
         luck = np.random.default_rng(seed).integers(0, draws, 1 << 16).tolist()
         mask = len(luck) - 1
 
-        def batch_s(size: int, number: int) -> float:
-            factor: float = factors[at[size]][luck[number & mask]]
-            return middles[size] * factor + costs[size]
+        def batch_s(size: int, number: int, sleep: float) -> float:
+            place = at[size]
+            factor: float = factors[place][luck[number & mask]] * (1 + asleep[place] * sleep)
+            return middles[size] * factor + costs[size] + sleep * serving.asleep_batch_s
 
         return batch_s
 

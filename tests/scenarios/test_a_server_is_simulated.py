@@ -95,7 +95,7 @@ def test_simpy_answers_each_sample_at_the_same_time(
     case: tuple[list[float], Serving, list[float]],
 ) -> None:
     arrivals, serving, seconds = case
-    found = serve(arrivals, serving, lambda size, n: seconds[n % len(seconds)] * size)
+    found = serve(arrivals, serving, lambda size, n, _: seconds[n % len(seconds)] * size)
     told = SimPyServer(arrivals, serving, seconds)
     assert found.dropped == told.dropped
     assert len(found.batches) == told.batches
@@ -111,7 +111,7 @@ def test_a_lone_server_waits_as_pollaczek_and_khinchine_say() -> None:
     luck = rng.integers(0, len(seconds), 1 << 20).tolist()
     for load in (0.3, 0.6, 0.8):
         qps = load / mean
-        found = serve(poisson_s(qps, 400_000, 5), Serving(), lambda _, n: seconds[luck[n]])
+        found = serve(poisson_s(qps, 400_000, 5), Serving(), lambda _, n, _idle: seconds[luck[n]])
         wait = qps * square / (2 * (1 - load))
         assert found.latencies_s.mean() - mean == pytest.approx(wait, rel=0.06)
         assert found.busy_s / found.span_s == pytest.approx(load, rel=0.02)
@@ -123,22 +123,22 @@ def test_work_is_conserved_and_slower_batches_are_answered_later(
     case: tuple[list[float], Serving, list[float]], factor: float
 ) -> None:
     arrivals, serving, seconds = case
-    found = serve(arrivals, serving, lambda size, n: seconds[n % len(seconds)])
+    found = serve(arrivals, serving, lambda size, n, _: seconds[n % len(seconds)])
     assert found.samples == found.batches.sum() == len(found.latencies_s)
     assert found.samples + found.dropped == len(arrivals)
     assert found.batches.max() <= serving.max_batch
     assert found.busy_s <= serving.instances * found.span_s * (1 + 1e-9)
     assert found.latencies_s.min() >= min(seconds) * (1 - 1e-9)
     lone = replace(serving, max_queue=None, max_batch=1, timeout_s=0.0)
-    fast = serve(arrivals, lone, lambda _, n: seconds[n % len(seconds)])
-    slow = serve(arrivals, lone, lambda _, n: factor * seconds[n % len(seconds)])
+    fast = serve(arrivals, lone, lambda _, n, _idle: seconds[n % len(seconds)])
+    slow = serve(arrivals, lone, lambda _, n, _idle: factor * seconds[n % len(seconds)])
     assert (slow.latencies_s >= fast.latencies_s - 1e-9).all()
 
 
 def test_queries_of_several_samples_end_with_the_last_of_them() -> None:
-    served = serve_in_turn(3, 8, Serving(max_batch=4), lambda size, _: 0.1 * size)
+    served = serve_in_turn(3, 8, Serving(max_batch=4), lambda size, _n, _: 0.1 * size)
     assert served.latencies_s.tolist() == pytest.approx([0.8] * 3)
-    two = serve_in_turn(3, 8, Serving(max_batch=4, instances=2), lambda size, _: 0.1 * size)
+    two = serve_in_turn(3, 8, Serving(max_batch=4, instances=2), lambda size, _n, _: 0.1 * size)
     assert two.latencies_s.tolist() == pytest.approx([0.4] * 3)
     assert (two.samples, two.batches.tolist()) == (24, [4] * 6)
 

@@ -65,10 +65,16 @@ def test_the_same_seed_asks_at_the_same_times(served: ServedModel) -> None:
     assert first != pytest.approx(other, abs=0.02)
 
 
-def test_a_server_without_a_model_takes_next_to_nothing(served: ServedModel) -> None:
+def test_a_server_without_a_model_reads_memory_in_its_place(served: ServedModel) -> None:
     found = served.serve(Queries("SingleStream", 30), empty=True)
-    assert {batch.run_s for batch in found.batches} == {0.0}
-    assert all(batch.occupied_s > 0 for batch in found.batches)
+    assert all(0 < batch.run_s < batch.occupied_s for batch in found.batches)
+
+
+def test_runs_are_timed_after_pauses(served: ServedModel) -> None:
+    waking_s, paused_s = served.time_after_pauses(4, 0.02, [0.001, 0.01], 3)
+    assert len(waking_s) > 1
+    assert paused_s.keys() == {0.001, 0.01}
+    assert min(*waking_s, *paused_s.values()) > 0
 
 
 def test_a_load_generator_that_fails_is_named(

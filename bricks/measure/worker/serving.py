@@ -37,13 +37,29 @@ _AWAITED_S = 0.5
 _ANNOUNCE_S = 2.0
 _RECEIVED_BYTES = 1 << 16
 
+# Runs one after another that are timed after a long pause.
+_WAKING_RUNS = 6
+# A processor that was busy for so many seconds is awake.
+_AWAKE_S = 0.05
+
 # Runs a batch once; its latency in seconds.
 Run = Callable[[], float]
 
 
-def _nothing() -> float:
-    """A batch of a model that takes no time: what is left is the server's own."""
-    return 0.0
+# A stand-in for a model reads so much: what the server runs is as cold after it as after a model.
+_STAND_IN_BYTES = 8 << 20
+
+
+def _stand_in() -> Run:
+    """Reads memory in place of a model: what the server takes besides is its own."""
+    data = np.ones(_STAND_IN_BYTES // 8)
+
+    def run() -> float:
+        began_s = time.perf_counter()
+        data.sum()
+        return time.perf_counter() - began_s
+
+    return run
 
 
 class ServingRequests:
@@ -70,15 +86,37 @@ class ServingRequests:
             self._instances.append(runs)
         return {}
 
+    def do_time_after_pauses(
+        self, size: int, long_s: float, pauses_s: list[float], repeats: int
+    ) -> Facts:
+        """Seconds of batches of a size: ``waking`` of several after a long pause, by repetition.
+
+        ``paused`` of one after each of ``pauses_s``, before which the processor was busy.
+        """
+        run = self._instances[0][size]
+        waking, paused = [], [list[float]() for _ in pauses_s]
+        for number in range(repeats):
+            self._say({"at": number})
+            time.sleep(long_s)
+            waking.append([run() for _ in range(_WAKING_RUNS)])
+            for pause_s, taken in zip(pauses_s, paused, strict=True):
+                awake_s = time.monotonic() + _AWAKE_S
+                while time.monotonic() < awake_s:
+                    run()
+                time.sleep(pause_s)
+                taken.append(run())
+        return {"waking": waking, "paused": paused}
+
     def do_serve(
         self, path: str, max_batch: int, wait_s: float, instances: int, empty: bool
     ) -> Facts:
         """Serve until the load generator leaves; all batches as [size, run_s, occupied_s].
 
-        Listens on a Unix socket at ``path``, and says so. With ``empty`` no model is run.
+        Listens on a Unix socket at ``path``, and says so. With ``empty`` no model is run,
+        but memory is read in its place.
         """
         if empty:
-            runs = [dict.fromkeys(range(1, max_batch + 1), _nothing) for _ in range(instances)]
+            runs = [dict.fromkeys(range(1, max_batch + 1), _stand_in()) for _ in range(instances)]
         else:
             runs = self._instances
         if len(runs) != instances:

@@ -1,0 +1,345 @@
+"""How do models answer under load? Predicted for many, and for some held against real queries.
+
+Writes docs/scenarios.md (its figures) and benchmarks/results/scenarios.json.
+
+    .venv/bin/python benchmarks/scenarios.py            # all that lacks
+    .venv/bin/python benchmarks/scenarios.py served     # real queries only
+
+``served``: MLPerf LoadGen asks models that a worker serves, in series before and after their bricks
+are measured, in a cache of their own. ``here``: models of the zoo on this host, with batches up to
+64. ``published``: the same models on systems that were measured elsewhere. Each model is kept at
+once; the next call goes on with what lacks. Run nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bricks import Bench, BricksError, Target
+from bricks.errors import printable
+from bricks.measure.campaign import Conditions
+from bricks.report.tables import percent, seconds
+from bricks.scenarios.check import ServedScenario
+from bricks.scenarios.outcome import scenario_of
+from bricks.scenarios.predict import predict_scenario
+from bricks.scenarios.result import ScenarioResult
+from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
+
+ROOT = Path(__file__).resolve().parent.parent
+RAW = ROOT / "benchmarks" / "results" / "scenarios.json"
+PAGE = ROOT / "docs" / "scenarios.md"
+CACHE = ROOT / "cache" / "scenarios"
+
+SERVED, HERE, PUBLISHED = "served", "here", "published"
+MARKS = {
+    part: (f"<!-- {part}: written by benchmarks/scenarios.py -->", f"<!-- /{part} -->")
+    for part in (SERVED, HERE, PUBLISHED)
+}
+
+MODELS = (
+    "albert", "alexnet", "beit", "bert_mini", "convnext", "deit_small", "densenet121", "distilbert",
+    "efficientnet_b0", "electra_small", "gluon_mobilenet10", "gluon_resnet18_v1", "gpt2",
+    "inception_v1", "inception_v2", "levit", "llama_tiny", "mobilebert", "mobilenet_v1",
+    "mobilenet_v2", "mobilevit", "mx_unet", "opt_wide", "poolformer", "pvt_v2", "regnet_y",
+    "resnet18", "resnet26", "resnet50", "segformer", "shufflenet", "squeezenet", "swin",
+    "t5_encoder", "vgg19", "vit_tiny", "wav2vec2", "whisper_encoder", "zfnet512",
+)  # fmt: skip
+# Of several kinds, and fast enough that a thousand queries take no minutes. The first half is
+# served one sample at a time, the others in batches.
+ASKED = (
+    "squeezenet", "bert_mini", "shufflenet", "levit", "gluon_resnet18_v1",
+    "mobilenet_v2", "efficientnet_b0", "mobilevit", "t5_encoder", "resnet26",
+)  # fmt: skip
+
+# Queries of a series; there are two, before and after bricks are measured.
+QUERIES = 1000
+OFFLINE_SAMPLES = 200
+UTILISATIONS = (0.5, 0.8)
+# The bound under which the highest rate is looked for, in 90th percentiles of a single stream.
+BOUND = 5.0
+LARGEST, PUBLISHED_LARGEST = 64, 16
+# Measuring a model's batches may take this long; what then lacks is predicted.
+BUDGET_S = 15.0
+
+Row = dict[str, Any]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure what lacks, and write the page from all that there is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[SERVED, HERE, PUBLISHED], default=[])
+    parser.add_argument("--models", nargs="+", help="Only these.")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--minutes", type=float, help="Begin no model after this time.")
+    parser.add_argument("--queries", type=int, default=QUERIES, help="Of a series.")
+    parser.add_argument("--runtime", default="onnxruntime")
+    parser.add_argument("--raw", type=Path, default=RAW)
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--pages", action="store_true", help="Only write the page.")
+    arguments = parser.parse_args(words)
+    found = json.loads(arguments.raw.read_text("utf-8")) if arguments.raw.exists() else {}
+    begun = time.monotonic()
+    measures = {SERVED: _served, HERE: _here, PUBLISHED: _published}
+    for part in () if arguments.pages else arguments.parts or measures:
+        rows: list[Row] = found.setdefault(part, [])
+        for number, row in enumerate(measures[part](arguments, rows)):
+            rows.append(row)
+            print(part, number, {key: row[key] for key in ("model", "threads")}, flush=True)
+            found["date"] = datetime.now(UTC).date().isoformat()
+            arguments.raw.write_text(_written(found), "utf-8")
+            if arguments.minutes and time.monotonic() - begun > 60 * arguments.minutes:
+                break
+    _write(found, arguments.page)
+
+
+def _written(found: dict[str, Any]) -> str:
+    """JSON with a row a line."""
+    parts = [
+        f'"{part}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
+        for part, rows in found.items()
+        if isinstance(rows, list)
+    ]
+    return "{\n" + ",\n".join([f'"date": "{found.get("date")}"', *parts]) + "\n}\n"
+
+
+def _lacking(
+    arguments: argparse.Namespace, rows: Sequence[Row], models: Sequence[str], threads: int
+) -> list[str]:
+    there = {row["model"] for row in rows if row["threads"] == threads}
+    return [name for name in arguments.models or models if name not in there]
+
+
+def _short(value: float | None, digits: int = 5) -> float | None:
+    return None if value is None else float(f"{value:.{digits}g}")
+
+
+def _served(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
+    """Real queries beside predictions, one thread, an instance."""
+    for name in _lacking(arguments, rows, ASKED, 1):
+        serving = Serving(max_batch=1 if ASKED.index(name) < len(ASKED) // 2 else 4)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Bench(folder, runtime=arguments.runtime, threads=1, published=False) as bench,
+            ExitStack() as opened,
+        ):
+            yield _asked(bench, name, serving, arguments.queries, opened)
+
+
+def _asked(bench: Bench, name: str, serving: Serving, queries: int, opened: ExitStack) -> Row:
+    """A model offline, at several rates, and at the highest that keeps a bound."""
+
+    def begin(load: ScenarioLoad, count: int) -> ServedScenario:
+        scenario = ServedScenario(bench, name, load, serving, queries=2 * count)
+        return opened.enter_context(scenario)
+
+    offline = begin(ScenarioLoad(ScenarioKind.OFFLINE), OFFLINE_SAMPLES)
+    offline.serve()
+    capacity = offline.real["throughput"]
+    loads = [
+        ScenarioLoad(ScenarioKind.SERVER, _short(share * capacity, 4)) for share in UTILISATIONS
+    ]
+    online = [begin(load, queries) for load in loads]
+    for each, load in zip(online, loads, strict=True):
+        each.serve(load.qps)
+
+    def told(served: ServedScenario, load: ScenarioLoad) -> Row:
+        result = predict_scenario(bench, name, load, served.serving)
+        return _compared(served.checked(result))
+
+    found = [told(each, load) for each, load in zip(online, loads, strict=True)]
+    whole = told(offline, ScenarioLoad(ScenarioKind.OFFLINE))
+    alone = predict_scenario(bench, name, ScenarioLoad(ScenarioKind.SINGLE_STREAM), offline.serving)
+    bounded = ScenarioLoad(ScenarioKind.SERVER, slo_s=BOUND * alone.latencies["p90_s"].value)
+    highest = told(begin(bounded, queries), bounded)
+    return {
+        "model": name,
+        "threads": 1,
+        "system": bench.target.system.name,
+        "max_batch": serving.max_batch,
+        "offline": whole,
+        "rates": [
+            {"utilisation": share, **row} for share, row in zip(UTILISATIONS, found, strict=True)
+        ],
+        "highest": highest,
+    }
+
+
+def _compared(result: ScenarioResult) -> Row:
+    """The figures of a scenario: predicted with its interval, for the same arrivals, and real."""
+    checked = result.checked
+    assert checked is not None
+    figures = {**result.latencies, "throughput": result.throughput, "max_qps": result.max_qps}
+    return {
+        "qps": result.load.qps,
+        "samples": checked.samples,
+        "batch_cost_s": _short(checked.serving.batch_s),
+        "transport_s": _short(checked.serving.transport_s),
+        "asleep_batch_s": _short(checked.serving.asleep_batch_s),
+        "asleep_transport_s": _short(checked.serving.asleep_transport_s),
+        "figures": {
+            name: {
+                "real": _short(real),
+                "expected": _short(checked.expected[name]),
+                "predicted": [
+                    _short(end) if np.isfinite(end) else None
+                    for end in (figure.value, figure.low, figure.high)
+                ],
+            }
+            for name, real in checked.figures.items()
+            if (figure := figures.get(name)) is not None
+        },
+    }
+
+
+def _here(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
+    """Models on this host."""
+    for threads in arguments.threads:
+        conditions = Conditions(budget_s=BUDGET_S)
+        for name in _lacking(arguments, rows, MODELS, threads):
+            with Bench(
+                arguments.cache / f"{threads}", runtime=arguments.runtime, threads=threads,
+                effort="quick", conditions=conditions, published=False,
+            ) as bench:  # fmt: skip
+                yield _row(bench, name, bench.target, LARGEST)
+
+
+def _published(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
+    """The same models on published systems, where nothing can be measured."""
+    with tempfile.TemporaryDirectory() as folder, Bench(folder, keep_plans=False) as bench:
+        targets = [t for t in bench.published.targets() if t.runtime.backend == "onnxruntime"]
+        for target in sorted(targets, key=lambda t: (t.system.name, t.runtime.threads)):
+            mine = [row for row in rows if row["system"] == target.system.name]
+            for name in _lacking(arguments, mine, MODELS, target.runtime.threads):
+                yield _row(bench, name, target, PUBLISHED_LARGEST)
+
+
+def _row(bench: Bench, name: str, target: Target, largest: int) -> Row:
+    """A model's figures by scenario."""
+    row: Row = {"model": name, "threads": target.runtime.threads, "system": target.system.name}
+    whole = ScenarioLoad(ScenarioKind.OFFLINE)
+    problem = ""
+    while largest:
+        try:
+            offline = predict_scenario(bench, name, whole, Serving(largest), target=target)
+            break
+        except BricksError as error:
+            problem = str(error)
+            largest //= 4
+    else:
+        return {**row, "error": problem}
+    times = offline.times
+
+    def outcome(load: ScenarioLoad) -> ScenarioResult:
+        return scenario_of(name, target, times, load, Serving())
+
+    alone = outcome(ScenarioLoad(ScenarioKind.SINGLE_STREAM))
+    bound_s = 2 * alone.latencies["p90_s"].value
+    online = outcome(ScenarioLoad(ScenarioKind.SERVER, slo_s=bound_s))
+    best = next(b for b in times.batches if b.size == offline.best_batch)
+    assert online.max_qps is not None
+    return {
+        **row,
+        "trimmed_mean_s": _figure(alone, "trimmed_mean_s"),
+        "p90_s": _figure(alone, "p90_s"),
+        "best_batch": offline.best_batch,
+        "largest_batch": largest,
+        "throughput": [_short(e) for e in (best.throughput.value, best.throughput.low,
+                                           best.throughput.high)],
+        "max_qps": [_short(e) for e in (online.max_qps.value, online.max_qps.low,
+                                        online.max_qps.high)],
+        "curve": [[b.size, _short(b.throughput.value), round(b.measured_share, 2)]
+                  for b in times.batches],
+        "error": problem or None,
+    }  # fmt: skip
+
+
+def _figure(result: ScenarioResult, name: str) -> list[float | None]:
+    figure = result.latencies[name]
+    return [_short(end) for end in (figure.value, figure.low, figure.high)]
+
+
+def _write(found: dict[str, Any], page: Path) -> None:
+    text = page.read_text("utf-8")
+    tables: dict[str, Callable[[Sequence[Row]], list[str]]] = {
+        SERVED: _served_lines, HERE: _lines, PUBLISHED: _lines,
+    }  # fmt: skip
+    for part, (begin, end) in MARKS.items():
+        if part in found:
+            before, rest = text.split(begin)
+            _, after = rest.split(end)
+            lines = "\n".join(tables[part](found[part]))
+            text = f"{before}{begin}\n{lines}\n{end}{after}"
+    page.write_text(text, "utf-8")
+
+
+# How figures are called, in the order of columns.
+_COLUMNS = {"p50_s": "p50", "p90_s": "p90", "p99_s": "p99", "trimmed_mean_s": "trimmed mean"}
+
+
+def _served_lines(rows: Sequence[Row]) -> list[str]:
+    """Each model's predictions relative to what was served."""
+    lines = [
+        f"| {rows[0]['system']} | batch | offline | at half of it: p50 | p99 | at 80 %: p50 | p99 |"
+        " highest rate |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    columns: list[list[float]] = [[] for _ in range(6)]
+    for row in rows:
+        ratios = [_ratio(row["offline"], "throughput")]
+        for rate in row["rates"]:
+            ratios += [_ratio(rate, "p50_s"), _ratio(rate, "p99_s")]
+        ratios.append(_ratio(row["highest"], "max_qps"))
+        for column, ratio in zip(columns, ratios, strict=True):
+            column += [] if ratio is None else [abs(ratio - 1)]
+        cells = " | ".join("–" if ratio is None else f"{ratio:.3f}" for ratio in ratios)
+        lines.append(f"| {row['model']} | {row['max_batch']} | {cells} |")
+    for title, of in (("median error", np.median), ("largest error", np.max)):
+        cells = " | ".join(percent(float(of(column))) if column else "–" for column in columns)
+        lines.append(f"| **{title}** |  | {cells} |")
+    return lines
+
+
+def _ratio(row: Row, name: str) -> float | None:
+    """The prediction for the arrivals that came, relative to what was served."""
+    figure = row["figures"].get(name)
+    return None if figure is None else figure["expected"] / figure["real"]
+
+
+def _lines(rows: Sequence[Row]) -> list[str]:
+    """A table for each system and number of threads."""
+    lines: list[str] = []
+    for system, threads in dict.fromkeys((row["system"], row["threads"]) for row in rows):
+        title = f"{printable(system)}, {threads} thread{'' if threads == 1 else 's'}"
+        lines += [
+            *([""] if lines else []),
+            f"| {title} | trimmed mean | p90 | best batch | most samples/s | highest rate |",
+            "|---|--:|--:|--:|--:|--:|",
+        ]
+        for row in rows:
+            if (row["system"], row["threads"]) != (system, threads):
+                continue
+            if "p90_s" not in row:
+                lines.append(f"| {row['model']} | – | – | – | – | – |")
+                continue
+            limit = f" of {row['largest_batch']}" if row["error"] else ""
+            lines.append(
+                f"| {row['model']} | {seconds(row['trimmed_mean_s'][0])} |"
+                f" {seconds(row['p90_s'][0])} | {row['best_batch']}{limit} |"
+                f" {row['throughput'][0]:.4g} | {row['max_qps'][0]:.4g}/s |"
+            )
+    return lines
+
+
+if __name__ == "__main__":
+    main()
