@@ -24,6 +24,9 @@ _VALLEY, _SCALE = 100.0, 1e-3
 # The usual beginning of the Rosenbrock function, which is as good for the quadratic.
 START = (-1.2, 1.0) * 4
 
+# The shape of a parameter with these elements: optimisers may treat matrices in their own way.
+SHAPE = (2, 4)
+
 # With the largest curvature times the learning rate below this, gradient descent is stable with
 # any momentum, so that no rounding error grows.
 _STABLE = 0.5

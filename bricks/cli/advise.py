@@ -49,22 +49,82 @@ Batches = Annotated[
 ]
 
 
+_SERVING = "Serving"
+
+Scenario = Annotated[
+    str | None,
+    typer.Option(
+        metavar="server",
+        help="Advice for a server that keeps the bound at a rate; see 'bricks scenario'.",
+        show_default=False,
+        rich_help_panel=_SERVING,
+    ),
+]
+Qps = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        help="Samples a second, which arrive as a Poisson process.",
+        show_default=False,
+        rich_help_panel=_SERVING,
+    ),
+]
+Percentile = Annotated[
+    float | None,
+    typer.Option(
+        metavar="P",
+        help="The percentile of the latencies that keeps the bound.",
+        show_default="99",
+        rich_help_panel=_SERVING,
+    ),
+]
+Batching = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Largest batch to look at.",
+        show_default="8",
+        rich_help_panel=_SERVING,
+    ),
+]
+
+
 @takes_options
-def advise(options: Surveying, slo: Slo, system: Systems = None, batches: Batches = None) -> None:
+def advise(
+    options: Surveying,
+    slo: Slo,
+    system: Systems = None,
+    batches: Batches = None,
+    scenario: Scenario = None,
+    qps: Qps = None,
+    percentile: Percentile = None,
+    batching: Batching = None,
+) -> None:
     """Tell on which known systems models keep a latency, how sure that is, and what it costs.
 
     Of models named, on all systems of the cache and all published ones; without any, of the whole
     zoo. Nothing is timed; bricks that a system has not measured are predicted. Prices are those of
-    'bricks systems set'.
+    'bricks systems set'. With --scenario server: instances, batches and hosts that keep the latency
+    at a rate.
     Example: bricks advise resnet50 --slo 20ms
     """
     from bricks.estimate.advice import PROMISE
 
+    if scenario is not None:
+        from bricks.cli.serving_advice import Wanted, advise_server
+
+        wanted = Wanted(scenario, slo, qps, percentile, batching)
+        advise_server(options, system or [], wanted, batches)
+        return
+    for option, given in (("--qps", qps), ("--percentile", percentile), ("--batching", batching)):
+        if given is not None:
+            raise UsageError(f"{option} is for a server: add --scenario server")
     slo_s, sizes = seconds_of("--slo", slo), _sizes(batches, options)
     refuse_missing(options.cache)
     answers: list[tuple[dict[str, Any], ShownEstimate | None]] = []
     with open_bench(options) as bench:
-        targets = list(_targets(bench, system or []))
+        targets = list(known_targets(bench, system or []))
         for size in sizes:
             sized, words = replace(options, batch=size), dict[str, str]()
             models = decomposed(bench, read_all(sized, words=words))
@@ -98,7 +158,7 @@ def _sizes(text: str | None, options: Surveying) -> list[int | None]:
     return [*sizes]
 
 
-def _targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
+def known_targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
     """Targets measured with the bench's runtime and granularity, with any number of threads."""
     from bricks.analysis.answers import targets_like
 

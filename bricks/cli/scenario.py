@@ -392,7 +392,7 @@ def facts_of(result: ScenarioResult) -> dict[str, Any]:
         "asleep_transport_s": serving.asleep_transport_s,
         "falls_asleep_s": _finite(result.times.waking.falls_asleep_s),
         "wakes_s": _finite(result.times.waking.wakes_s),
-        **{key: end for name, told in figures.items() for key, end in _ends(name, told).items()},
+        **{key: end for name, told in figures.items() for key, end in ends(name, told).items()},
         "mean_batch": result.mean_batch,
         "saturated": result.saturated,
         "keeps_slo": _keeps(result),
@@ -402,8 +402,8 @@ def facts_of(result: ScenarioResult) -> dict[str, Any]:
         "batches": [
             {
                 "batch": batch.size,
-                **_ends("latency_s", batch.seconds),
-                **_ends("throughput", batch.throughput),
+                **ends("latency_s", batch.seconds),
+                **ends("throughput", batch.throughput),
                 "measured_share": batch.measured_share,
                 "asleep_share": batch.asleep_share,
             }
@@ -435,7 +435,8 @@ def _load_facts(load: ScenarioLoad) -> dict[str, Any]:
     }
 
 
-def _ends(name: str, figure: Figure | None) -> dict[str, float | None]:
+def ends(name: str, figure: Figure | None) -> dict[str, float | None]:
+    """The figure and the ends of its interval; None where it is not there, or has no end."""
     keys = (name, f"{name}_low", f"{name}_high")
     if figure is None:
         return dict.fromkeys(keys)

@@ -156,3 +156,39 @@ def _answer(facts: Row) -> Iterator[str]:
             f" {number(checked['mean_batch'], 1)} samples a batch. So asked: what is predicted for"
             " the very times at which these came."
         )
+
+
+def serving_advice_parts(facts: Row) -> list[RenderableType]:
+    """What serves models at a rate, one row for each target."""
+    bound = f"{facts['percentile']:g} % within {seconds(facts['slo_s'])}"
+    texts, priced = ("model", "system"), any(row["cost_per_hour"] for row in facts["answers"])
+    titles = (
+        *texts, "threads", "instances", "batch", "hosts", f"p{facts['percentile']:g}", "host can",
+        "busy", "measured", *(("cost/hour", "cost/million") if priced else ()),
+    )  # fmt: skip
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, justify="left" if title in texts else "right", no_wrap=True)
+    for row in facts["answers"]:
+        if row["error"] is not None:
+            continue
+        costs = (number(row["cost_per_hour"], 3), number(row["cost_per_million"], 3))
+        table.add_row(
+            printable(row["model"]),
+            printable(row["system"]),
+            str(row["threads"]),
+            *(str(row[key] or "–") for key in ("instances", "max_batch", "hosts")),
+            seconds(row["counted_s"]) if row["keeps"] else "not kept",
+            _rate(row["max_qps"]),
+            percent(row["utilisation"], 0),
+            percent(row["measured_share"], 0),
+            *(costs if priced else ()),
+        )
+    return [
+        f"{facts['qps']:.4g} samples/s, {bound}.",
+        "",
+        table,
+        "",
+        "Hosts are as many as keep the bound with all latencies at the high end of their intervals."
+        " Processors are taken to be awake, and instances not to slow each other down.",
+    ]

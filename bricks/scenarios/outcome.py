@@ -52,7 +52,7 @@ def scenario_of(
     if load.kind is ScenarioKind.SERVER:
         max_qps = capacity
         if load.slo_s is not None:
-            found = {end: _max_qps(times, load, serving, end, seed) for end in _ENDS}
+            found = {end: highest_qps(times, load, serving, end, seed) for end in _ENDS}
             max_qps = _figure(found)
             if rate_qps is None:
                 rate_qps = max_qps.value
@@ -161,12 +161,13 @@ def _steady_s(run: Served, load: ScenarioLoad) -> np.ndarray:
     return run.latencies_s[int(_WARM_UP * len(run.latencies_s)) :]
 
 
-def _max_qps(
-    times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: str, seed: int
+def highest_qps(
+    times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: str, seed: int = 0
 ) -> float:
     """The highest rate of Poisson arrivals that keeps the bound; 0 if none does.
 
-    With a bounded queue, a dropped sample counts as one that is late.
+    With latencies at an ``end`` of their intervals: ``value``, ``low`` or ``high``. With a bounded
+    queue, a dropped sample counts as one that is late.
     """
     assert load.slo_s is not None
     low, high = 0.0, times.capacity_qps(serving, end)

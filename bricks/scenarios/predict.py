@@ -73,6 +73,23 @@ def predict_scenario(
     return scenario_of(name, target, times, load, serving, seed=bench.options.seed)
 
 
+def service_times(
+    bench: Bench,
+    name: str,
+    largest_batch: int,
+    target: Target,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> ServiceTimes:
+    """Latencies of batches up to ``largest_batch`` on ``target``; nothing is measured.
+
+    Raises :class:`~bricks.errors.BricksError` where there is no estimate.
+    """
+    models = read_sizes(bench, name, batch_sizes(largest_batch), shapes, values)
+    batches = (_batch(bench, size, model, target, False) for size, model in models.items())
+    return ServiceTimes(list(batches))
+
+
 def measured_waking(bench: Bench, models: Mapping[int, Model]) -> tuple[Waking, dict[int, float]]:
     """How the processor sleeps, and how much longer whole ``models`` run on one that does.
 

@@ -2,8 +2,8 @@
 
 Plain formulas of the papers, in the variants that PyTorch documents: SGD with momentum (Sutskever
 et al., 2013), Adagrad (Duchi et al., 2011), RMSprop (Hinton, 2012; centred: Graves, 2013), Adam
-(Kingma and Ba, 2015; amsgrad: Reddi et al., 2018), AdamW (Loshchilov and Hutter, 2019). Must not
-use the runtime.
+(Kingma and Ba, 2015; amsgrad: Reddi et al., 2018), AdamW (Loshchilov and Hutter, 2019), Adafactor
+(Shazeer and Stern, 2018). Must not use the runtime.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bricks.backends.objectives import START, gradient
+from bricks.backends.objectives import SHAPE, START, gradient
 
 Options = Mapping[str, Any]
 # The point after a step, from the point before it and its gradient.
@@ -117,6 +117,33 @@ def adamw(options: Options) -> Update:
     return adam(options, decoupled=True)
 
 
+def adafactor(options: Options) -> Update:
+    """Steps divided by the root of a mean of squared gradients that is kept by rows and columns.
+
+    Relative to the size of the parameter, and clipped by their own.
+    """
+    lr, slowing, decay, clip = _numbers(options, "lr", "beta2_decay", "weight_decay", "d")
+    least, smallest = options["eps"]
+    eps = float(np.finfo(np.float64).eps) if least is None else float(least)
+    rows, columns = np.zeros((SHAPE[0], 1)), np.zeros((1, SHAPE[1]))
+    steps = 0
+
+    def update(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        nonlocal rows, columns, steps
+        steps += 1
+        slope = (-slope if options["maximize"] else slope).reshape(SHAPE)
+        new = steps**slowing
+        rate = min(lr, 1 / np.sqrt(steps)) * max(smallest, np.sqrt(np.mean(x**2)))
+        rows = (1 - new) * rows + new * np.mean(slope**2, axis=1, keepdims=True)
+        columns = (1 - new) * columns + new * np.mean(slope**2, axis=0, keepdims=True)
+        variance = rows @ columns / max(float(rows.mean()), eps)
+        step = slope / np.sqrt(np.maximum(variance, eps**2))
+        step /= max(1.0, float(np.sqrt(np.mean(step**2))) / clip)
+        return np.asarray(x * (1 - lr * decay) - rate * step.reshape(-1))
+
+    return update
+
+
 def _decayed(x: np.ndarray, slope: np.ndarray, options: Options) -> np.ndarray:
     """The gradient of what is minimised: with weight decay, of the opposite where maximised."""
     slope = -slope if options["maximize"] else slope
@@ -141,6 +168,7 @@ _REFERENCES: Mapping[str, tuple[Callable[[Options], Update], set[str]]] = {
     ),
     "Adam": (adam, _ADAM),
     "AdamW": (adamw, _ADAM),
+    "Adafactor": (adafactor, {"lr", "beta2_decay", "eps", "d", "weight_decay", "maximize"}),
 }  # fmt: skip
 
 

@@ -186,6 +186,8 @@ OPTIMIZERS = {
     "adamw_foreach": lambda p: torch.optim.AdamW(p, 5e-5, foreach=True),
     "adamw_fused": lambda p: torch.optim.AdamW(p, 6e-4, fused=True),
     "adagrad": lambda p: torch.optim.Adagrad(p, 0.05, lr_decay=0.1, weight_decay=1e-3),
+    "adafactor": lambda p: torch.optim.Adafactor(p, 0.05, weight_decay=1e-2),
+    "adafactor_own_eps": lambda p: torch.optim.Adafactor(p, 0.01, eps=(1e-9, 1e-2), d=1.5),
     "rmsprop": lambda p: torch.optim.RMSprop(p, 1e-2, alpha=0.9),
     "rmsprop_centered": lambda p: torch.optim.RMSprop(p, 1e-3, momentum=0.9, centered=True),
 }

@@ -22,7 +22,8 @@ from bricks.training.validation import (
 
 OPTIMIZERS = (
     "sgd", "sgd_momentum", "sgd_nesterov", "sgd_upwards", "adam", "adam_amsgrad", "adamw",
-    "adamw_foreach", "adamw_fused", "adagrad", "rmsprop", "rmsprop_centered",
+    "adamw_foreach", "adamw_fused", "adagrad", "adafactor", "adafactor_own_eps",
+    "rmsprop", "rmsprop_centered",
 )  # fmt: skip
 
 

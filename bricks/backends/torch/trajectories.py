@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bricks.backends.objectives import OBJECTIVES, START, scale_for, value
+from bricks.backends.objectives import OBJECTIVES, SHAPE, START, scale_for, value
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.errors import BackendError
 
@@ -49,7 +49,9 @@ def trajectories(program: Program, steps: int) -> Facts:
     kind = type(optimizer)
     return {
         "optimizer": kind.__name__,
-        "bases": [c.__name__ for c in kind.__mro__ if c.__module__.startswith("torch.optim.")],
+        "bases": [
+            c.__name__ for c in kind.__mro__ if f"{c.__module__}.".startswith("torch.optim.")
+        ],
         "trajectories": found,
     }
 
@@ -68,16 +70,16 @@ def _learning_rate(optimizer: torch.optim.Optimizer, options: Facts) -> float:
 def _points(
     like: torch.optim.Optimizer, group: Facts, objective: str, scale: float, steps: int
 ) -> list[list[float]]:
-    x = torch.tensor(START, dtype=torch.float64, requires_grad=True)
+    x = torch.tensor(START, dtype=torch.float64).reshape(SHAPE).requires_grad_()
     options = {name: held for name, held in group.items() if name not in _PARAMETERS}
     optimizer = _made_anew(like, {**options, "params": [x]})
     points = []
     for _ in range(steps):
         optimizer.zero_grad(set_to_none=True)
         with torch.enable_grad():
-            value(objective, x, scale).backward()
+            value(objective, x.flatten(), scale).backward()
         optimizer.step()
-        points.append(x.detach().tolist())
+        points.append(x.detach().flatten().tolist())
     return points
 
 
