@@ -207,10 +207,11 @@ def _here(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
     for threads in arguments.threads:
         conditions = Conditions(budget_s=BUDGET_S)
         for name in _lacking(arguments, rows, MODELS, threads):
-            with Bench(
-                arguments.cache / f"{threads}", runtime=arguments.runtime, threads=threads,
-                effort="quick", conditions=conditions, published=False,
-            ) as bench:  # fmt: skip
+            folder = arguments.cache / f"{threads}"
+            how = {"runtime": arguments.runtime, "threads": threads, "published": False}
+            with Bench(folder, **how) as bench:  # single streams are measured, all of them
+                bench.measure([bench.read(name, batch=1)])
+            with Bench(folder, effort="quick", conditions=conditions, **how) as bench:
                 yield _row(bench, name, bench.target, LARGEST)
 
 

@@ -20,7 +20,7 @@ def path(here: Here, tmp_path: Path) -> Path:
 
 
 def test_hosts_instances_batch_and_cost_are_told(here: Here, path: Path) -> None:
-    words = ("advise", path, "--scenario", "server", "--slo", "50ms")
+    words = ("advise", path, "--threads", 1, "--scenario", "server", "--slo", "50ms")
     few = here(*words, "--qps", 10, "--json").json
     (row,) = few["answers"]
     assert (few["qps"], few["percentile"], row["error"]) == (10, 99, None)
@@ -38,12 +38,11 @@ def test_hosts_instances_batch_and_cost_are_told(here: Here, path: Path) -> None
 
 
 def test_a_bound_that_nothing_keeps_is_said(here: Here, path: Path) -> None:
-    done = here("advise", path, "--scenario", "server", "--slo", "1us", "--qps", 1, "--json")
+    words = ("advise", path, "--threads", 1, "--scenario", "server", "--slo", "1us", "--qps", 1)
+    done = here(*words, "--json")
     (row,) = done.json["answers"]
     assert (row["keeps"], row["hosts"], row["counted_s"]) == (False, None, None)
-    assert (
-        "not kept" in here("advise", path, "--scenario", "server", "--slo", "1us", "--qps", 1).out
-    )
+    assert "not kept" in here(*words).out
 
 
 @pytest.mark.parametrize(
