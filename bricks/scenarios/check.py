@@ -40,6 +40,9 @@ _NAMES = {
     ScenarioKind.OFFLINE: "Offline",
 }
 
+# Each size of a batch is a session with weights of its own.
+_MAX_BATCH = 32
+
 # So many queries are slower than the percentile that counts.
 _BEYOND = 20
 _MIN_QUERIES, _MAX_QUERIES = 200, 100_000
@@ -64,6 +67,11 @@ def refuse_unchecked(load: ScenarioLoad, serving: Serving) -> None:
     refuse_without_loadgen()
     if load.arrivals_s is not None:
         raise UsageError("--check has LoadGen ask, which knows no --arrivals: give --qps")
+    if serving.max_batch > _MAX_BATCH:
+        raise UsageError(
+            f"--check loads the model for each size of a batch, and {serving.max_batch} are too"
+            f" many: give --batching {_MAX_BATCH} or less"
+        )
     if serving.max_queue is not None:
         raise UsageError("--check has LoadGen ask, which waits for every answer: leave out"
                          " --max-queue")  # fmt: skip
@@ -168,6 +176,9 @@ class ServedScenario:
 
         Where there is a bound, the highest rate that keeps it is looked for too.
         """
+        if self._load.kind is ScenarioKind.SERVER and result.load.qps is None:
+            nothing = "nothing was served, since no rate is predicted to keep the bound"
+            return replace(result, warnings=[*result.warnings, nothing])
         while len(self._series) < _SERIES:
             self.serve(result.load.qps)
         max_qps = None if result.max_qps is None else result.max_qps.value

@@ -35,6 +35,8 @@ from bricks.system import Target
 # Pauses before a run, in seconds, and how often each is tried.
 _PAUSES_S = (3e-3, 1e-2, 3e-2)
 _REPEATS = 11
+# A processor wakes within some ten milliseconds: a run that takes longer than this hardly notices.
+_LONG_RUN_S = 0.1
 
 
 def predict_scenario(
@@ -62,13 +64,12 @@ def predict_scenario(
     models = read_sizes(bench, name, batch_sizes(serving.max_batch), shapes, values)
     if measure:
         bench.measure(models.values())
-    waking, asleep = AWAKE, dict[int, float]()
+    batches = [_batch(bench, size, model, target, measure) for size, model in models.items()]
+    waking = AWAKE
     if measure and load.kind is ScenarioKind.SERVER:
-        waking, asleep = measured_waking(bench, models)
-    batches = [
-        replace(_batch(bench, size, model, target, measure), asleep_share=asleep.get(size))
-        for size, model in models.items()
-    ]
+        latencies_s = {batch.size: batch.seconds.value for batch in batches}
+        waking, asleep = measured_waking(bench, models, latencies_s)
+        batches = [replace(batch, asleep_share=asleep[batch.size]) for batch in batches]
     times = ServiceTimes(batches, waking)
     return scenario_of(name, target, times, load, serving, seed=bench.options.seed)
 
@@ -90,25 +91,32 @@ def service_times(
     return ServiceTimes(list(batches))
 
 
-def measured_waking(bench: Bench, models: Mapping[int, Model]) -> tuple[Waking, dict[int, float]]:
+def measured_waking(
+    bench: Bench, models: Mapping[int, Model], latencies_s: Mapping[int, float]
+) -> tuple[Waking, dict[int, float]]:
     """How the processor sleeps, and how much longer whole ``models`` run on one that does.
 
-    Models are by the size of their batch, from 1 on. They are run for it, because bricks are
-    measured one after another, and models differ in how much sleep costs them. Not stored.
+    Models are by the size of their batch, from 1 on, as are the ``latencies_s`` that are expected
+    of them. They are run for it, because bricks are measured one after another, and models differ
+    in how much sleep costs them; those that take long hardly notice it, and are left out. The
+    result is not stored.
     """
-    if not backends.describe(bench.runtime.backend).timed:
-        return AWAKE, dict.fromkeys(models, 0.0)
+    asleep = dict.fromkeys(models, 0.0)
+    short = {size: model for size, model in models.items() if latencies_s[size] <= _LONG_RUN_S}
+    if 1 not in short or not backends.describe(bench.runtime.backend).timed:
+        return AWAKE, asleep
     bench.progress("measuring runs after pauses", 0.0)
-    batching = Batching(max(models), 0.0, 1)
-    with bench.timing(), ServedModel(bench.worker(), batching) as served:
-        served.load(models)
+    with bench.timing(), ServedModel(bench.worker(), Batching(max(short), 0.0, 1)) as served:
+        served.load(short)
         found = {
             size: PausedRuns(*served.time_after_pauses(size, LONG_S, _PAUSES_S, _REPEATS))
-            for size in models
+            for size in short
         }
-    waking, share = fitted_waking(found[1])
-    others = {size: fitted_share(runs, waking) for size, runs in found.items() if size > 1}
-    return waking, {1: share, **others}
+    waking, asleep[1] = fitted_waking(found[1])
+    for size, runs in found.items():
+        if size > 1:
+            asleep[size] = fitted_share(runs, waking)
+    return waking, asleep
 
 
 def refuse_crowding(target: Target, serving: Serving) -> None:

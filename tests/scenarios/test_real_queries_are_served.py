@@ -119,11 +119,23 @@ def test_the_command_shows_what_was_served(here: Here, path: Path) -> None:
     assert "Served: 40 real samples that MLPerf LoadGen asked for" in shown.out
 
 
+def test_where_no_rate_keeps_the_bound_nothing_is_served(here: Here, path: Path) -> None:
+    words = ("scenario", path, "--threads", 1, "--precision", 0.5, "--check", "--cache", here.cache)
+    done = here.plain(*words, "--scenario", "server", "--slo", "1us", "--json")
+    assert done.status == 0
+    assert (done.json["checked"], done.json["max_qps"]) == (None, 0)
+    assert "nothing was served" in done.json["warnings"][-1]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--system", "x"), "--check serves the model on this host: leave out --system"),
         (("--scenario", "server", "--qps", 9, "--max-queue", 3), "leave out --max-queue"),
+        (
+            ("--batching", 64),
+            "--check loads the model for each size of a batch, and 64 are too many",
+        ),
         (("--request-cost", "1ms"), "leave out --request-cost and --batch-cost"),
     ],
 )
