@@ -75,9 +75,10 @@ def refuse_unchecked(load: ScenarioLoad, serving: Serving) -> None:
     if serving.max_queue is not None:
         raise UsageError("--check has LoadGen ask, which waits for every answer: leave out"
                          " --max-queue")  # fmt: skip
-    if serving.request_s or serving.batch_s:
+    if serving.request_s or serving.batch_s or serving.transport_s:
         raise UsageError(
-            "--check measures what the server takes: leave out --request-cost and --batch-cost"
+            "--check measures what the server takes: leave out --request-cost, --batch-cost and"
+            " --transport"
         )
 
 
@@ -224,7 +225,7 @@ class ServedScenario:
         all the rates that were tried keep it, or none does.
         """
         low, high = (factor * around for factor in _RATES)
-        ends, units = (low, high), list[float]()
+        units: list[float] = []
 
         def really(qps: float) -> bool:
             with self._bench.timing():
@@ -237,11 +238,8 @@ class ServedScenario:
             latencies_s = expected_latencies_s(times, self._load, self.serving, issued_s)
             return keeps_bound(latencies_s, 0, self._load)
 
-        found = tuple(
-            _last(keeps, *ends, steps)
-            for keeps, steps in ((really, _RATE_STEPS), (expectedly, 2 * _RATE_STEPS))
-        )
-        real, told = found
+        real = _last(really, low, high, _RATE_STEPS)
+        told = _last(expectedly, low, high, 2 * _RATE_STEPS)
         return None if real is None or told is None else (real, told)
 
 

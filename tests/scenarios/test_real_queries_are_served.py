@@ -136,7 +136,7 @@ def test_where_no_rate_keeps_the_bound_nothing_is_served(here: Here, path: Path)
             ("--batching", 64),
             "--check loads the model for each size of a batch, and 64 are too many",
         ),
-        (("--request-cost", "1ms"), "leave out --request-cost and --batch-cost"),
+        (("--request-cost", "1ms"), "leave out --request-cost, --batch-cost and --transport"),
     ],
 )
 def test_what_cannot_be_checked_is_refused(
