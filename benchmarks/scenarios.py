@@ -77,7 +77,7 @@ Row = dict[str, Any]
 def main(words: Sequence[str] | None = None) -> None:
     """Measure what lacks, and write the page from all that there is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("parts", nargs="*", choices=[SERVED, HERE, PUBLISHED], default=[])
+    parser.add_argument("parts", nargs="*", metavar="|".join(MARKS), help="Only these.")
     parser.add_argument("--models", nargs="+", help="Only these.")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--minutes", type=float, help="Begin no model after this time.")
@@ -91,6 +91,8 @@ def main(words: Sequence[str] | None = None) -> None:
     found = json.loads(arguments.raw.read_text("utf-8")) if arguments.raw.exists() else {}
     begun = time.monotonic()
     measures = {SERVED: _served, HERE: _here, PUBLISHED: _published}
+    if strange := set(arguments.parts) - measures.keys():
+        parser.error(f"there is no part {strange.pop()}: give {', '.join(measures)}")
     for part in () if arguments.pages else arguments.parts or measures:
         rows: list[Row] = found.setdefault(part, [])
         for number, row in enumerate(measures[part](arguments, rows)):
