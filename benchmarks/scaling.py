@@ -1,6 +1,7 @@
 """How well are data-parallel steps predicted? Real steps of DDP on two ranks beside predictions.
 
-Writes docs/scaling.md (its tables of steps and of curves) and benchmarks/results/scaling.json.
+Writes docs/scaling.md (its tables of steps, of harder cases and of curves) and
+benchmarks/results/scaling.json.
 
     .venv/bin/python benchmarks/scaling.py --minutes 30
 
@@ -41,6 +42,7 @@ PAGE = ROOT / "docs" / "scaling.md"
 CACHE = ROOT / "cache" / "scaling"
 
 STEPS = ("<!-- steps: written by benchmarks/scaling.py -->", "<!-- /steps -->")
+HARDER = ("<!-- harder: written by benchmarks/scaling.py -->", "<!-- /harder -->")
 CURVES = ("<!-- curves: written by benchmarks/scaling.py -->", "<!-- /curves -->")
 
 LOOPBACK = "loopback"
@@ -56,6 +58,17 @@ WORKLOADS = {
     "digits_resnet": "models/training/digits.py:digits_resnet",
     "transformer": "models/training/synthetic.py:sequences_transformer",
 }
+# Workload, network, ranks, and how much slower one of them is. Four ranks share two cores.
+CASES = (
+    ("resnet44", LOOPBACK, 2, 1.5),
+    ("lstm", "1Gbit", 2, 1.5),
+    ("digits_resnet", "1Gbit", 2, 2.0),
+    ("transformer", "100Mbit", 2, 2.0),
+    ("resnet44", LOOPBACK, 4, 1.0),
+    ("lstm", LOOPBACK, 4, 1.0),
+    ("digits_resnet", LOOPBACK, 4, 1.0),
+    ("resnet44", "100Mbit", 4, 1.0),
+)
 RULE = StopRule(precision=0.02, max_rounds=12)
 REAL_RULE = StopRule(precision=0.02, min_rounds=8, max_rounds=16, passes=1)
 
@@ -87,7 +100,9 @@ def main(words: Sequence[str] | None = None) -> None:
     if not arguments.pages:
         measure(found, arguments)
     text = arguments.page.read_text(encoding="utf-8")
-    text = _put(_put(text, STEPS, steps_table(found)), CURVES, curves_table(found))
+    text = _put(text, STEPS, steps_table(found, [row for row in found["rows"] if _usual(row)]))
+    text = _put(text, HARDER, harder_table([row for row in found["rows"] if not _usual(row)]))
+    text = _put(text, CURVES, curves_table(found))
     arguments.page.write_text(text, encoding="utf-8")
 
 
@@ -96,13 +111,14 @@ def measure(found: Facts, arguments: argparse.Namespace) -> None:
     minutes = arguments.minutes
     deadline = float("inf") if minutes is None else time.monotonic() + 60 * minutes
     arguments.cache.mkdir(parents=True, exist_ok=True)
-    known = {(row["workload"], row["network"]) for row in found["rows"]}
-    wanted = [(w, n) for w in arguments.workloads for n in arguments.networks]
+    known = {_case(row) for row in found["rows"]}
+    wanted = [(w, n, RANKS, 1.0) for w in arguments.workloads for n in arguments.networks]
+    wanted += [c for c in CASES if c[0] in arguments.workloads and c[1] in arguments.networks]
     conditions = Conditions(rule=RULE)
-    for workload, name in [each for each in wanted if each not in known]:
+    for case in [each for each in wanted if each not in known]:
         if time.monotonic() >= deadline:
             return
-        network = _network(name, arguments.cache)
+        network = _network(case[1], case[2], arguments.cache)
         with Bench(
             arguments.cache, runtime="torch", threads=1, conditions=conditions, published=False
         ) as bench:
@@ -111,11 +127,11 @@ def measure(found: Facts, arguments: argparse.Namespace) -> None:
                 "runtime": f"torch {bench.target.runtime.version}",
                 "date": datetime.now(UTC).date().isoformat(),
             }
-            found["rows"].append(row(bench, workload, network))
+            found["rows"].append(row(bench, case, network))
             print(found["rows"][-1], flush=True)
         _keep(found, arguments.raw)
     if not found["curves"] and time.monotonic() < deadline:
-        measured = _network("1Gbit", arguments.cache)
+        measured = _network("1Gbit", RANKS, arguments.cache)
         with Bench(
             arguments.cache, runtime="torch", threads=1, conditions=conditions, published=False
         ) as bench:
@@ -127,44 +143,55 @@ def _keep(found: Facts, raw: Path) -> None:
     raw.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def _network(name: str, cache: Path) -> MeasuredNetwork:
-    """The network ``name``, of which the cache gets what it lacks."""
-    rate_bps = None if name == LOOPBACK else 8 * bytes_per_s_of("--networks", name)
+def _case(row: Facts) -> tuple[str, str, int, float]:
+    return row["workload"], row["network"], row.get("ranks", RANKS), row.get("straggler", 1.0)
+
+
+def _usual(row: Facts) -> bool:
+    """Whether every rank has a core of its own and is as fast as the others."""
+    return _case(row)[2:] == (RANKS, 1.0)
+
+
+def _network(link: str, ranks: int, cache: Path) -> MeasuredNetwork:
+    """The network of so many ranks by this link, of which the cache gets what it lacks."""
+    rate_bps = None if link == LOOPBACK else 8 * bytes_per_s_of("--networks", link)
+    name = link if ranks == RANKS else f"{link}-{ranks}"
     with Store.open(cache) as store:
         measure_locally(
-            store, name, ranks=RANKS, shaped=name != LOOPBACK, bandwidth_bps=rate_bps,
+            store, name, ranks=ranks, shaped=link != LOOPBACK, bandwidth_bps=rate_bps,
             operations=[ALL_REDUCE, BROADCAST], sizes=SIZES, computing=True,
         )  # fmt: skip
         return network_called(store, name)
 
 
-def row(bench: Bench, workload: str, network: MeasuredNetwork) -> Facts:
+def row(bench: Bench, case: tuple[str, str, int, float], network: MeasuredNetwork) -> Facts:
     """A workload on a network: seconds predicted and measured, or why there are none."""
+    workload, link, ranks, straggler = case
     entry = WORKLOADS[workload]
-    facts: Facts = {"workload": workload, "network": network.name}
-    training = DataParallelTraining(DistributedDataParallel(), network, 1)
-    check = {RANKS: RealSteps(entry, network, rule=REAL_RULE)}
+    facts: Facts = {"workload": workload, "network": link, "ranks": ranks, "straggler": straggler}
+    training = DataParallelTraining(DistributedDataParallel(), network, 1, straggler=straggler)
+    check = {ranks: RealSteps(entry, network, straggler=straggler, rule=REAL_RULE)}
     try:
-        (result,) = scale_training(bench, entry, training, [1, RANKS], checks=check)
+        (result,) = scale_training(bench, entry, training, [1, ranks], checks=check)
     except BricksError as error:
         return {**facts, "error": str(error)}
     failed = [point.error for point in result.points if isinstance(point, ScaleFailure)]
     if failed:
         return {**facts, "error": failed[0]}
-    one, two = result.predicted
-    assert two.checked is not None, "real steps were asked for"
+    one, several = result.predicted
+    assert several.checked is not None, "real steps were asked for"
     return {
         **facts,
-        "batch": two.batch,
-        "bytes_sent": two.bytes_sent,
+        "batch": several.batch,
+        "bytes_sent": several.bytes_sent,
         "solo_s": one.step_s.value,
-        "measured_solo_s": two.checked.solo_s,
-        "step_s": two.step_s.value,
-        "low_s": two.step_s.low,
-        "high_s": two.step_s.high,
-        "exposed_s": two.exposed_communication_s.value,
-        "measured_step_s": two.checked.step_s,
-        "origin": two.origins.network,
+        "measured_solo_s": several.checked.solo_s,
+        "step_s": several.step_s.value,
+        "low_s": several.step_s.low,
+        "high_s": several.step_s.high,
+        "exposed_s": several.exposed_communication_s.value,
+        "measured_step_s": several.checked.step_s,
+        "origin": several.origins.network,
     }
 
 
@@ -193,10 +220,10 @@ def _point(point: ScalePoint) -> Facts:
     }
 
 
-def steps_table(found: Facts) -> str:
+def steps_table(found: Facts, every: Sequence[Facts]) -> str:
     """The table of real steps, and a line that sums it up."""
     order = [(workload, network) for workload in WORKLOADS for network in NETWORKS]
-    rows = [row for row in found["rows"] if "error" not in row]
+    rows = [row for row in every if "error" not in row]
     rows.sort(key=lambda row: order.index((row["workload"], row["network"])))
     lines = [
         "| workload | network | alone, predicted | measured on both ranks | step, predicted |"
@@ -217,7 +244,7 @@ def steps_table(found: Facts) -> str:
         return "\n".join(lines)
     off = [abs(each["step_s"] / each["measured_step_s"] - 1) for each in rows]
     inside = [each["low_s"] <= each["measured_step_s"] <= each["high_s"] for each in rows]
-    errors = [f"- {each['workload']}, {each['network']}: {each['error']}" for each in found["rows"]
+    errors = [f"- {each['workload']}, {each['network']}: {each['error']}" for each in every
               if "error" in each]  # fmt: skip
     return "\n".join(
         [
@@ -229,6 +256,28 @@ def steps_table(found: Facts) -> str:
             *errors,
         ]
     )
+
+
+def harder_table(rows: Sequence[Facts]) -> str:
+    """Steps with a straggler, and on ranks that share cores."""
+    lines = [
+        "| workload | network | ranks | straggler | alone, predicted | measured on all ranks |"
+        " step, predicted | interval | measured | ratio |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for each in rows:
+        workload, link, ranks, straggler = _case(each)
+        told = [workload, link, str(ranks), f"{straggler:g}" if straggler > 1 else "none"]
+        if "error" in each:
+            lines.append(f"| {' | '.join(told)} | {each['error']} | | | | | |")
+            continue
+        told += [
+            seconds(each["solo_s"]), seconds(each["measured_solo_s"]), seconds(each["step_s"]),
+            f"{seconds(each['low_s'])} … {seconds(each['high_s'])}",
+            seconds(each["measured_step_s"]), f"{each['step_s'] / each['measured_step_s']:.3f}",
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(told)} |")
+    return "\n".join(lines)
 
 
 def curves_table(found: Facts) -> str:

@@ -7,7 +7,8 @@ Writes docs/scenarios.md (its figures) and benchmarks/results/scenarios.json.
 
 ``served``: MLPerf LoadGen asks models that a worker serves, in series before and after their bricks
 are measured, in a cache of their own. ``here``: models of the zoo on this host, with batches up to
-64. ``published``: the same models on systems that were measured elsewhere. Each model is kept at
+64. ``curves``: for some of them, whole models of several sizes of a batch beside predictions.
+``published``: the same models on systems that were measured elsewhere. Each model is kept at
 once; the next call goes on with what lacks. Run nothing else meanwhile.
 """
 
@@ -25,9 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from bricks import Bench, BricksError, Target
+from bricks import Bench, BricksError, ComparisonFailure, Target
 from bricks.errors import printable
 from bricks.measure.campaign import Conditions
+from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent, seconds
 from bricks.scenarios.check import ServedScenario
 from bricks.scenarios.outcome import scenario_of
@@ -40,10 +42,10 @@ RAW = ROOT / "benchmarks" / "results" / "scenarios.json"
 PAGE = ROOT / "docs" / "scenarios.md"
 CACHE = ROOT / "cache" / "scenarios"
 
-SERVED, HERE, PUBLISHED = "served", "here", "published"
+SERVED, HERE, CURVES, PUBLISHED = "served", "here", "curves", "published"
 MARKS = {
     part: (f"<!-- {part}: written by benchmarks/scenarios.py -->", f"<!-- /{part} -->")
-    for part in (SERVED, HERE, PUBLISHED)
+    for part in (SERVED, HERE, CURVES, PUBLISHED)
 }
 
 MODELS = (
@@ -60,6 +62,10 @@ ASKED = (
     "squeezenet", "bert_mini", "shufflenet", "levit", "gluon_resnet18_v1",
     "mobilenet_v2", "efficientnet_b0", "mobilevit", "t5_encoder", "resnet26",
 )  # fmt: skip
+
+# Throughput by the size of a batch is measured for these too.
+CURVED = ("shufflenet", "bert_mini", "resnet18", "vit_tiny", "regnet_y", "wav2vec2")
+CURVED_SIZES = (1, 4, 16, 64)
 
 # Queries of a series; there are two, before and after bricks are measured.
 QUERIES = 1000
@@ -90,7 +96,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(words)
     found = json.loads(arguments.raw.read_text("utf-8")) if arguments.raw.exists() else {}
     begun = time.monotonic()
-    measures = {SERVED: _served, HERE: _here, PUBLISHED: _published}
+    measures = {SERVED: _served, HERE: _here, CURVES: _curves, PUBLISHED: _published}
     if strange := set(arguments.parts) - measures.keys():
         parser.error(f"there is no part {strange.pop()}: give {', '.join(measures)}")
     for part in () if arguments.pages else arguments.parts or measures:
@@ -217,6 +223,36 @@ def _here(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
                 yield _row(bench, name, bench.target, LARGEST)
 
 
+def _curves(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
+    """Throughput by the size of a batch: whole models in turn with their bricks."""
+    for threads in arguments.threads:
+        for name in _lacking(arguments, rows, CURVED, threads):
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                Bench(
+                    folder, runtime=arguments.runtime, threads=threads, published=False,
+                    conditions=Conditions(rule=StopRule(precision=0.02, max_rounds=12)),
+                ) as bench,
+            ):  # fmt: skip
+                compared = bench.compare([bench.read(name, batch=size) for size in CURVED_SIZES])
+                row: Row = {"model": name, "threads": threads, "system": bench.target.system.name}
+                yield row | {
+                    "curve": [
+                        {"size": size, "error": found.error}
+                        if isinstance(found, ComparisonFailure)
+                        else {
+                            "size": size,
+                            "predicted": _short(size / found.estimate.estimate_s),
+                            "measured": _short(size / found.measured.median_s),
+                            "inside": found.estimate.low_s
+                            <= found.measured.median_s
+                            <= found.estimate.high_s,
+                        }
+                        for size, found in zip(CURVED_SIZES, compared.rows, strict=True)
+                    ]
+                }
+
+
 def _published(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
     """The same models on published systems, where nothing can be measured."""
     with tempfile.TemporaryDirectory() as folder, Bench(folder, keep_plans=False) as bench:
@@ -275,7 +311,7 @@ def _figure(result: ScenarioResult, name: str) -> list[float | None]:
 def _write(found: dict[str, Any], page: Path) -> None:
     text = page.read_text("utf-8")
     tables: dict[str, Callable[[Sequence[Row]], list[str]]] = {
-        SERVED: _served_lines, HERE: _lines, PUBLISHED: _lines,
+        SERVED: _served_lines, HERE: _lines, CURVES: _curve_lines, PUBLISHED: _lines,
     }  # fmt: skip
     for part, (begin, end) in MARKS.items():
         if part in found:
@@ -317,6 +353,30 @@ def _ratio(row: Row, name: str) -> float | None:
     """The prediction for the arrivals that came, relative to what was served."""
     figure = row["figures"].get(name)
     return None if figure is None else figure["expected"] / figure["real"]
+
+
+def _curve_lines(rows: Sequence[Row]) -> list[str]:
+    """Samples a second by the size of a batch: measured, and the ratio of what is predicted."""
+    titles = " | ".join(f"batch {size}" for size in CURVED_SIZES)
+    lines = [f"| {rows[0]['system']} | threads | {titles} |", f"|---|--:|{'--:|' * len(CURVED_SIZES)}"]
+    errors, inside = list[float](), list[bool]()
+    for row in rows:
+        cells = []
+        for point in row["curve"]:
+            if "error" in point:
+                cells.append("–")
+                continue
+            ratio = point["predicted"] / point["measured"]
+            errors.append(abs(ratio - 1))
+            inside.append(point["inside"])
+            cells.append(f"{point['measured']:.4g}/s ({ratio:.3f})")
+        lines.append(f"| {row['model']} | {row['threads']} | {' | '.join(cells)} |")
+    return [
+        *lines,
+        "",
+        f"Median error {percent(float(np.median(errors)))}, largest {percent(max(errors))},"
+        f" {sum(inside)} of {len(inside)} inside the interval.",
+    ]
 
 
 def _lines(rows: Sequence[Row]) -> list[str]:

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from bricks.scale.result import ScaleFailure, ScalePoint, ScaleResult
     from bricks.scale.scale import scale_training
     from bricks.scale.scaling import DataParallelTraining
+    from bricks.scenarios.generation.predict import predict_generation
+    from bricks.scenarios.generation.result import Generation, GenerationResult
     from bricks.scenarios.predict import predict_scenario
     from bricks.scenarios.result import ScenarioResult
     from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
@@ -107,6 +109,8 @@ _ORIGIN = {
     "bricks.scale.result": ("ScaleFailure", "ScalePoint", "ScaleResult"),
     "bricks.scale.scale": ("scale_training",),
     "bricks.scale.scaling": ("DataParallelTraining",),
+    "bricks.scenarios.generation.predict": ("predict_generation",),
+    "bricks.scenarios.generation.result": ("Generation", "GenerationResult"),
     "bricks.scenarios.predict": ("predict_scenario",),
     "bricks.scenarios.result": ("ScenarioResult",),
     "bricks.scenarios.scenario": ("ScenarioKind", "ScenarioLoad", "Serving"),
@@ -137,7 +141,7 @@ __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison",
     "ComparisonFailure", "Conditions", "Cost", "CostModel", "Coverage", "Covered",
     "DataParallelTraining", "Decomposition", "Difference", "Estimate", "Explanation", "Failure",
-    "Gap", "IncompleteEstimate", "Measured", "Measurement", "MemoryPeaks", "Merged", "Model",
+    "Gap", "Generation", "GenerationResult", "IncompleteEstimate", "Measured", "Measurement", "MemoryPeaks", "Merged", "Model",
     "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "PeakMemory", "Peaks",
     "Place", "Plan", "PredictedTime", "Probed", "Rule", "Runtime", "ScaleFailure", "ScalePoint",
     "ScaleResult", "ScenarioKind", "ScenarioLoad", "ScenarioResult", "Serving", "ShapeError",
@@ -145,7 +149,7 @@ __all__ = [
     "System", "Target", "TargetDiff", "TrainingFailure", "TrainingPrediction", "TrainingResult",
     "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError", "WorkerError",
     "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets", "explain",
-    "not_two_of", "per_million", "predict_scenario", "read_model", "read_suite", "risk",
+    "not_two_of", "per_million", "predict_generation", "predict_scenario", "read_model", "read_suite", "risk",
     "scale_training", "similarity", "train", "validate_training", "wide_interval",
     "write_suite",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ import onnx
 
 from bricks._version import renamed_fields
 from bricks.graph.containers import ValueType
+from bricks.graph.decoder import Decoder
 from bricks.graph.signs import SignPattern
 
 
@@ -421,6 +422,28 @@ class Isolated(Protocol):
 
         The weights are in a file beside the model, or with ``inline`` in the model's own file.
         """
+        ...
+
+
+class Generating(Protocol):
+    """A decoder that is loaded for any number of tokens."""
+
+    def generate(
+        self, batch: int, prompt_tokens: int, new_tokens: int
+    ) -> tuple[Sequence[float], Sequence[float]]:
+        """Generate greedily after a random prompt: the seconds of each of the model's steps.
+
+        And those of what is before each: choosing tokens, and binding what the step reads and
+        writes.
+        """
+        ...
+
+
+class Generator(Protocol):
+    """An optional interface of a backend: decoders that really generate text."""
+
+    def generating(self, proto: onnx.ModelProto, decoder: Decoder) -> Generating:
+        """A decoder, of which ``proto`` is a step, with synthetic weights."""
         ...
 
 

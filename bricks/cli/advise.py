@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bricks.system.target import Target
 
 Slo = Annotated[
-    str,
+    str | None,
     typer.Option(metavar="20ms", help="The latency to keep: in us, ms or s.", show_default=False),
 ]
 Systems = Annotated[
@@ -48,6 +48,15 @@ Batches = Annotated[
     typer.Option(metavar="1,4,8", help="Batch sizes to look at, instead of the model's."),
 ]
 
+
+Runtimes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="onnxruntime,mxnet",
+        help="Tell which of these runtimes is the fastest on this host, and how sure that is.",
+        show_default=False,
+    ),
+]
 
 _SERVING = "Serving"
 
@@ -93,7 +102,8 @@ Batching = Annotated[
 @takes_options
 def advise(
     options: Surveying,
-    slo: Slo,
+    slo: Slo = None,
+    runtimes: Runtimes = None,
     system: Systems = None,
     batches: Batches = None,
     scenario: Scenario = None,
@@ -106,11 +116,23 @@ def advise(
     Of models named, on all systems of the cache and all published ones; without any, of the whole
     zoo. Nothing is timed; bricks that a system has not measured are predicted. Prices are those of
     'bricks systems set'. With --scenario server: instances, batches and hosts that keep the latency
-    at a rate.
+    at a rate. With --runtimes: the fastest runtime for each model.
     Example: bricks advise resnet50 --slo 20ms
     """
     from bricks.estimate.advice import PROMISE
 
+    if runtimes is not None:
+        from bricks.cli.runtime_advice import advise_runtimes
+
+        if slo is not None or system or batches or scenario:
+            raise UsageError(
+                "--runtimes compares latencies on this host: leave out --slo, --system, --batches"
+                " and --scenario"
+            )
+        advise_runtimes(options, runtimes)
+        return
+    if slo is None:
+        raise UsageError("a latency is to be kept: add --slo 20ms")
     if scenario is not None:
         from bricks.cli.serving_advice import Wanted, advise_server
 

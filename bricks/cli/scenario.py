@@ -54,9 +54,10 @@ SCENARIOS: Mapping[str, str] = {
     "multi-stream": "several samples at a time",
     "server": "samples that arrive at a rate",
     "offline": "all samples at once",
+    "generation": "texts that a decoder makes token by token",
 }
 
-_LOAD, _SERVER = "Load", "Server"
+_LOAD, _SERVER, _TEXT = "Load", "Server", "Generation of text"
 
 OneModel = Annotated[
     str,
@@ -188,10 +189,49 @@ Transport = Annotated[
         rich_help_panel=_SERVER,
     ),
 ]
+PromptTokens = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Tokens of each prompt.",
+        show_default="512",
+        rich_help_panel=_TEXT,
+    ),
+]
+NewTokens = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Tokens that are generated for each.",
+        show_default="128",
+        rich_help_panel=_TEXT,
+    ),
+]
+TextBatch = Annotated[
+    int | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        help="Texts at once; with --qps, the most that are worked on at once.",
+        show_default="1",
+        rich_help_panel=_TEXT,
+    ),
+]
+StepCost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="200us",
+        help="What the server takes between two steps.",
+        show_default="nothing",
+        rich_help_panel=_TEXT,
+    ),
+]
 Check = Annotated[
     bool,
     typer.Option(
-        "--check", help="Also serve the model here, and let MLPerf LoadGen ask real queries."
+        "--check",
+        help="Also serve the model here, and let MLPerf LoadGen ask real queries; or generate"
+        " texts.",
     ),
 ]
 CheckedQueries = Annotated[
@@ -222,6 +262,10 @@ def scenario(
     request_cost: RequestCost = None,
     batch_cost: BatchCost = None,
     transport: Transport = None,
+    prompt_tokens: PromptTokens = None,
+    new_tokens: NewTokens = None,
+    batch: TextBatch = None,
+    step_cost: StepCost = None,
     check: Check = False,
     queries: CheckedQueries = None,
     system: SystemName = None,
@@ -244,16 +288,40 @@ def scenario(
     """Predict a served model's latency under load, its throughput, and the rate it can keep.
 
     Missing bricks are measured first, for batches of several sizes; a simulated server then runs
-    them. docs/scenarios.md says what is assumed. Example: bricks scenario resnet50 --scenario
-    server --qps 40 --slo 100ms --batching 4 --threads 1
+    them. docs/scenarios.md says what is assumed. Examples: bricks scenario resnet50 --scenario
+    server --qps 40 --slo 100ms --batching 4 --threads 1; bricks scenario decoder_llama --scenario
+    generation --prompt-tokens 512 --new-tokens 128 --batch 4
     """
+    options = Measuring(
+        models=[model], json=json, cache=cache, seed=seed, runtime=runtime, threads=threads,
+        granularity=granularity, optimization=optimization, precision=precision, effort=effort,
+        timeout=timeout, quiet=quiet, verbose=verbose,
+    )  # fmt: skip
+    if scenario == "generation":
+        from bricks.cli.generation import generation_scenario
+
+        _refuse_others(
+            scenario, slo=slo, arrivals=arrivals, percentile=percentile, batch_timeout=batch_timeout,
+            max_queue=max_queue, request_cost=request_cost, batch_cost=batch_cost,
+            transport=transport, queries=queries, shape=shape, value=value,
+            batching=batching != 1, instances=instances != 1,
+        )  # fmt: skip
+        generation_scenario(
+            options, model, prompt_tokens, new_tokens, batch, step_cost, qps, system,
+            check=check, measure=not no_measure,
+        )  # fmt: skip
+        return
+    kind = _kind(scenario)
+    _refuse_others(
+        kind, prompt_tokens=prompt_tokens, new_tokens=new_tokens, batch=batch, step_cost=step_cost
+    )
     from bricks.graph.input_values import parse_value
     from bricks.graph.sizes import parse_shape
     from bricks.scenarios.predict import predict_scenario, refuse_crowding
     from bricks.scenarios.scenario import ScenarioLoad, Serving
 
     load = ScenarioLoad(
-        _kind(scenario),
+        kind,
         qps,
         None if arrivals is None else _arrivals(arrivals),
         samples_per_query,
@@ -273,11 +341,6 @@ def scenario(
         _refuse_check(load, serving, system)
     elif queries is not None:
         raise UsageError("--queries are those of --check: add --check")
-    options = Measuring(
-        models=[model], json=json, cache=cache, seed=seed, runtime=runtime, threads=threads,
-        granularity=granularity, optimization=optimization, precision=precision, effort=effort,
-        timeout=timeout, quiet=quiet, verbose=verbose,
-    )  # fmt: skip
     shapes = dict(map(parse_shape, shape or []))
     values = dict(map(parse_value, value or []))
     with open_bench(options) as bench, ExitStack() as opened:
@@ -327,6 +390,14 @@ def _kind(name: str) -> ScenarioKind:
             f"no scenario is called {name!r}: {suggestion(name, SCENARIOS, 'give one of')}"
         )
     return ScenarioKind(name)
+
+
+def _refuse_others(kind: str, **options: object) -> None:
+    """:class:`UsageError` for an option that is given and is not for this scenario."""
+    for name, value in options.items():
+        if value:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} is not for scenario {kind}: leave it out")
 
 
 def _optional_s(option: str, text: str | None, what: str) -> float:

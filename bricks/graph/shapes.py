@@ -114,7 +114,7 @@ def _check_options(
         if name not in names:
             listed = ", ".join(f"'{known}'" for known in names) or "none"
             raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
-        if not all(dim is None or 1 <= dim <= LARGEST_DIM for dim in shape):
+        if not all(dim is None or 0 <= dim <= LARGEST_DIM for dim in shape):
             raise ShapeError(
                 f"{file}: shape {shown_shape(shape)} for input '{name}' makes no sense: {RANGE}"
             )

@@ -102,6 +102,10 @@ class Network(Protocol):
     def name(self) -> str:
         """What its users call it."""
 
+    @property
+    def cores_per_rank(self) -> float:
+        """The cores that each rank has, 1 at most: less where ranks share them."""
+
     def time(
         self, operation: str, num_bytes: int, ranks: int, *, computing: bool
     ) -> CollectiveTime:
@@ -130,6 +134,7 @@ class StatedNetwork:
     latency_s: float
     name: str = "stated"
     slowdown_ratio: float = 1.0
+    cores_per_rank: float = 1.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.bandwidth) and self.bandwidth > 0):
@@ -166,6 +171,11 @@ class MeasuredNetwork:
     name: str
     fingerprint: Mapping[str, Any]
     samples: Mapping[str, Measurement]
+
+    @property
+    def cores_per_rank(self) -> float:
+        """See :class:`Network`."""
+        return min(1.0, float(self.fingerprint["identity"]["cores_per_rank"]))
 
     def time(
         self, operation: str, num_bytes: int, ranks: int, *, computing: bool

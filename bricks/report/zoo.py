@@ -19,8 +19,17 @@ def zoo_table(rows: Sequence[Row]) -> Table:
     for row in rows:
         table.add_row(
             *(str(row[key]) for key in ("name", "task", "family", "framework", "kind")),
-            ", ".join("×".join(map(str, shape)) for _, shape in row["inputs"].values()),
+            _inputs([shape for _, shape in row["inputs"].values()]),
             f"{row['parameters'] / 1e6:.1f} M",
             giga(row["flops"]),
         )
     return table
+
+
+# Decoders have an input for the keys and the values of each layer.
+_MOST_INPUTS = 4
+
+
+def _inputs(shapes: Sequence[Sequence[int | str]]) -> str:
+    told = ["×".join(map(str, shape)) for shape in shapes[:_MOST_INPUTS]]
+    return ", ".join([*told, "…"] if len(shapes) > _MOST_INPUTS else told)

@@ -16,7 +16,7 @@ from bricks.estimate.figure import Figure
 from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
 from bricks.scale.copies import CopyTimes
 from bricks.scale.result import CheckedStep, Origins, ScalePoint
-from bricks.scale.simulation import Simulated, Work, simulate
+from bricks.scale.simulation import Action, Simulated, Work, simulate
 from bricks.scale.strategies import AROUND, COPYING, Costs, Schedule, Strategy, slowed, solo
 from bricks.scale.training_step import TrainingStep
 
@@ -120,9 +120,13 @@ class Scaling:
 
     def computing_s(self, ranks: int) -> float:
         """The seconds of a step of one of ``ranks`` ranks if it were by itself."""
-        own = Costs(self.training.network, self.copies, 1)
-        schedule = solo(self.steps[self.training.share(ranks)], own, self.training.accumulate)
-        return simulate([schedule.actions], schedule.order, 1.0).step_s
+        costs = Costs(self.training.network, self.copies, 1)
+        own = solo(self.steps[self.training.share(ranks)], costs, self.training.accumulate)
+        return simulate([self._sharing(own)], own.order, 1.0).step_s
+
+    def _sharing(self, schedule: Schedule, straggler: float = 1.0) -> tuple[Action, ...]:
+        """What a rank does, where others may share its core: each computes for its part of it."""
+        return slowed(schedule.actions, straggler / self.training.network.cores_per_rank)
 
     def last_that_pays(self, candidates: Sequence[int]) -> int | None:
         """The last of rising numbers of ranks that further ranks are worth adding to.
@@ -176,13 +180,13 @@ class Scaling:
         )
         costs = Costs(training.network, self.copies, ranks, case.network, case.copies)
         own = solo(step, costs, training.accumulate)
-        alone = simulate([own.actions], own.order, 1.0)
+        alone = simulate([self._sharing(own)], own.order, 1.0)
         if ranks == 1:
             return _Run(alone, own, alone.step_s, 0.0, frozenset())
         schedule = training.strategy.schedule(step, costs, training.accumulate)
-        lanes = [schedule.actions]
+        lanes = [self._sharing(schedule)]
         if training.straggler > 1:
-            lanes.insert(0, slowed(schedule.actions, training.straggler))
+            lanes.insert(0, self._sharing(schedule, training.straggler))
         slowdown = training.network.slowdown(ranks)
         ratio = {"seconds": slowdown.ratio, "low_s": slowdown.low, "high_s": slowdown.high}
         simulated = simulate(lanes, schedule.order, max(1.0, ratio[case.slowdown]))

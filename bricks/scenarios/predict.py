@@ -11,9 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from bricks import backends
-from bricks.errors import ModelError, UsageError
-from bricks.estimate.estimate import IncompleteEstimate
-from bricks.estimate.figure import Figure
+from bricks.errors import UsageError
 from bricks.graph.model import Model
 from bricks.measure.served import Batching, ServedModel
 from bricks.scenarios.idle import (
@@ -26,9 +24,9 @@ from bricks.scenarios.idle import (
 )
 from bricks.scenarios.outcome import scenario_of
 from bricks.scenarios.result import ScenarioResult
+from bricks.scenarios.run import run_latency
 from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.scenarios.service import BatchLatency, ServiceTimes, batch_sizes
-from bricks.scenarios.spread import run_factors
 from bricks.session.bench import Bench
 from bricks.system import Target
 
@@ -143,18 +141,5 @@ def read_sizes(
 
 
 def _batch(bench: Bench, size: int, model: Model, target: Target, measure: bool) -> BatchLatency:
-    basis = bench.basis(model, measure=measure, target=target)
-    estimate = basis.estimate()
-    if isinstance(estimate, IncompleteEstimate):
-        gap = estimate.gaps[0]
-        more = f" (and {len(estimate.gaps) - 1} more)" if len(estimate.gaps) > 1 else ""
-        raise ModelError(
-            f"{model.name} with a batch of {size} on {target.system.name}: no estimate without"
-            f" {gap.brick}: {gap.reason}{more}"
-        )
-    return BatchLatency(
-        size,
-        Figure(estimate.estimate_s, estimate.low_s, estimate.high_s),
-        run_factors(basis, estimate, seed=bench.options.seed),
-        estimate.measured_share,
-    )
+    run = run_latency(bench, model, f"with a batch of {size}", target, measure=measure)
+    return BatchLatency(size, run.seconds, run.factors, run.measured_share)

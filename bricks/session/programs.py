@@ -80,20 +80,22 @@ def record_program(
     threads: int = 1,
     seed: int = 0,
     batch: int | None = None,
+    options: Mapping[str, Any] | None = None,
     name: str | None = None,
     folder: str | None = None,
 ) -> Model:
     """One step of the program ``entry``, as a model without weights.
 
     ``entry`` is ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``. The function is called with
-    ``batch=`` if that is given; docs/torch.md says what it returns. A relative file starts from
-    ``folder``, by default the current one; the empty folder is the zoo's. Raises
+    ``batch=`` if that is given, and with ``options``; docs/torch.md says what it returns. A
+    relative file starts from ``folder``, by default the current one; the empty folder is the zoo's.
+    Raises
     :class:`~bricks.errors.WorkerError` for a program that cannot be recorded, and
     :class:`~bricks.errors.BackendError` if the runtime is not installed.
     """
-    options: Mapping[str, Any] = {} if batch is None else {"batch": batch}
+    given = {**({} if batch is None else {"batch": batch}), **(options or {})}
     with ProgramRecorder(runtime=runtime, threads=threads, seed=seed) as recorder:
-        return recorder.record(entry, options, name=name, folder=folder)
+        return recorder.record(entry, given, name=name, folder=folder)
 
 
 class ProgramRecorder:

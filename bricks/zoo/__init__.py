@@ -5,8 +5,11 @@ file: no module of this package reads ONNX.
 """
 
 from bricks.zoo.catalogue import (
+    DECODER,
+    DECODERS,
     PROGRAMS,
     ZooEntry,
+    decoders,
     entries,
     entry,
     find,
@@ -18,6 +21,6 @@ from bricks.zoo.catalogue import (
 from bricks.zoo.trainings import find_training, trainings
 
 __all__ = [
-    "PROGRAMS", "ZooEntry", "entries", "entry", "find", "find_training", "is_entry", "programs",
+    "DECODER", "DECODERS", "PROGRAMS", "ZooEntry", "decoders", "entries", "entry", "find", "find_training", "is_entry", "programs",
     "put", "trainings", "zoo_folder",
 ]  # fmt: skip

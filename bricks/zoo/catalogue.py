@@ -23,6 +23,8 @@ from bricks.graph.program_phases import INFERENCE
 _MANIFEST = "manifest.json"
 # The folder of recorded programs and of the code that they were recorded from, in the zoo.
 PROGRAMS = "torch"
+# The folder of decoders with a cache, whose inputs have open dimensions, and their kind.
+DECODERS, DECODER = "decoders", "decoder"
 _BESIDE = Path(__file__).resolve().parent / "models"
 _CHECKOUT = Path(__file__).resolve().parents[2] / "models"
 
@@ -40,6 +42,7 @@ _MAX_NAMED = 20
 class ZooEntry:
     """The manifest's entry for one zoo model. ``inputs`` are (name, ONNX data type, shape).
 
+    In a shape, a name stands for an open dimension.
     ``recipe`` names the file in ``recipes/`` that builds it. ``flops`` counts the operations of the
     model before optimisation, a multiply-add being two; None where an operator's are unknown.
     ``kind`` is what a run of it is. ``code`` is the function of the zoo that was recorded, as
@@ -53,7 +56,7 @@ class ZooEntry:
     framework: str
     source: str
     recipe: str
-    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
+    inputs: tuple[tuple[str, str, tuple[int | str, ...]], ...]
     parameters: int
     flops: int | None
     path: Path
@@ -77,7 +80,9 @@ class ZooEntry:
             "file": self.path.name,
             "sha256": self.sha256,
         }
-        return facts if self.code is None else {**facts, "kind": self.kind, "code": self.code}
+        if self.kind != INFERENCE or self.code is not None:
+            facts["kind"] = self.kind
+        return facts if self.code is None else {**facts, "code": self.code}
 
 
 def is_entry(text: str) -> bool:
@@ -120,6 +125,12 @@ def programs() -> list[ZooEntry]:
     A program is known by the name of its function after ``torch_``.
     """
     manifest = zoo_folder() / PROGRAMS / _MANIFEST
+    return _listed(manifest) if manifest.is_file() else []
+
+
+def decoders() -> list[ZooEntry]:
+    """All decoders with a cache, as :func:`entries`; none where the zoo has no such folder."""
+    manifest = zoo_folder() / DECODERS / _MANIFEST
     return _listed(manifest) if manifest.is_file() else []
 
 
@@ -183,7 +194,7 @@ def _entry(item: dict[str, Any], folder: Path) -> ZooEntry:
         source=str(item["source"]),
         recipe=str(item["recipe"]),
         inputs=tuple(
-            (name, str(dtype), tuple(int(d) for d in shape))
+            (name, str(dtype), tuple(d if isinstance(d, str) else int(d) for d in shape))
             for name, (dtype, shape) in item["inputs"].items()
         ),
         parameters=int(item["parameters"]),
@@ -240,7 +251,7 @@ def _hint(name: str, zoo: Iterable[str]) -> str:
 
 def _called(name: str, among: str) -> ZooEntry:
     """The zoo model called ``name``, or the only one of that name after its source's prefix."""
-    zoo = {entry.name: entry for entry in (*entries(), *programs())}
+    zoo = {entry.name: entry for entry in (*entries(), *programs(), *decoders())}
     if name in zoo:
         return zoo[name]
     meant = [source + name for source in _SOURCES if source + name in zoo]

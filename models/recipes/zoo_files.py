@@ -37,7 +37,8 @@ class Shipped:
     """A model of the zoo: what the manifest says of it beyond what its file shows.
 
     ``recipe`` is the name of the recipe's file without ``.py``; ``build`` makes the model, in the
-    form that it is shipped in.
+    form that it is shipped in. ``kind`` is what a run of it is, if not an inference;
+    ``parameters`` counts them where weights are packed.
     """
 
     name: str
@@ -48,6 +49,8 @@ class Shipped:
     source: str
     recipe: str
     build: Callable[[], onnx.ModelProto]
+    kind: str | None = None
+    parameters: Callable[[], int] | None = None
 
 
 def leave_out_values(model: onnx.ModelProto, location: str, *, most_kept: int = MAX_KEPT) -> None:
@@ -122,7 +125,6 @@ def write(folder: Path, shipped: Shipped) -> dict[str, Any]:
     """
     model = shipped.build()
     content = model.SerializeToString(deterministic=True)
-    weights = [t for t in model.graph.initializer if t.data_type in _FLOATS]
     entry = {
         "name": shipped.name,
         "version": shipped.version,
@@ -132,22 +134,30 @@ def write(folder: Path, shipped: Shipped) -> dict[str, Any]:
         "source": shipped.source,
         "recipe": shipped.recipe,
         "inputs": {value.name: input_type(value) for value in model.graph.input},
-        "parameters": sum(math.prod(tensor.dims) for tensor in weights),
+        "parameters": parameters(model) if shipped.parameters is None else shipped.parameters(),
         "file": f"{shipped.name}.onnx",
         "sha256": hashlib.sha256(content).hexdigest(),
     }
+    if shipped.kind is not None:
+        entry["kind"] = shipped.kind
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{shipped.name}.onnx").write_bytes(content)
     (folder / f"{shipped.name}.json").write_text(json.dumps(entry), encoding="utf-8")
     return entry
 
 
+def parameters(model: onnx.ModelProto) -> int:
+    """The numbers in floating-point weights."""
+    weights = [t for t in model.graph.initializer if t.data_type in _FLOATS]
+    return sum(math.prod(tensor.dims) for tensor in weights)
+
+
 def input_type(value: onnx.ValueInfoProto) -> list[Any]:
-    """``[dtype, [d0, d1, …]]`` of a graph input whose shape is concrete."""
+    """``[dtype, [d0, d1, …]]`` of a graph input; an open dimension is its name."""
     tensor = value.type.tensor_type
     return [
         onnx.TensorProto.DataType.Name(tensor.elem_type),
-        [dim.dim_value for dim in tensor.shape.dim],
+        [dim.dim_param or dim.dim_value for dim in tensor.shape.dim],
     ]
 
 

@@ -240,3 +240,13 @@ def test_what_ddp_adds_is_told_by_steps_with_and_without_it() -> None:
     assert once.seconds == pytest.approx(3e-4)
     for size in (1 << 8, 1 << 16, 1 << 18, 1 << 22):
         assert gradients.of(size) == pytest.approx(2e-5 + 1e-9 * size)
+
+
+@few
+@given(step=steps(), network=networks)
+def test_a_rank_with_half_a_core_takes_twice_as_long(
+    step: TrainingStep, network: StatedNetwork
+) -> None:
+    halved = replace(network, cores_per_rank=0.5)
+    whole, half = (scaling(step, each, ALL[0]).point(1) for each in (network, halved))
+    assert half.step_s.value == pytest.approx(2 * whole.step_s.value)

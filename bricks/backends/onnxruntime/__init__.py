@@ -21,6 +21,7 @@ import onnx
 import onnxruntime as ort
 
 from bricks.backends.base import Executed
+from bricks.backends.onnxruntime.generating import GeneratingSession
 from bricks.backends.onnxruntime.inplace import in_place_values
 from bricks.backends.onnxruntime.optimized import (
     inferred_types,
@@ -43,6 +44,7 @@ from bricks.backends.onnxruntime.standins import StandIns
 from bricks.backends.onnxruntime.values import run, translated, type_found
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
+from bricks.graph.decoder import Decoder
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
 from bricks.graph.model_metadata import held_values
@@ -165,6 +167,13 @@ class OnnxRuntimeBackend:
         weights, inputs = self._synthesised(proto, key, share=True)
         path = write_standalone(proto, weights, folder, inline=inline)
         return StandaloneModel(path, inputs, self._level)
+
+    def generating(self, proto: onnx.ModelProto, decoder: Decoder) -> GeneratingSession:
+        """A session for any number of tokens."""
+        weights, _ = self._synthesised(proto, decoder.name, share=True)
+        session = create_session(decoder.opened(proto), weights, self._options(True))
+        types = graph_of(proto).types
+        return GeneratingSession(session, decoder, types, weights)
 
     def _loaded(
         self,

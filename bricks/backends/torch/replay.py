@@ -214,13 +214,16 @@ class LoadedCalls:
             if call.call.operator.partition(".")[0] in COMPARING
             for name in call.inputs
         }
-        return PlacedCalls(self._calls, self._own(), inputs, outputs, compared, self._slots)
+        viewed = {call.inputs[0] for call in self._calls if call.call.operator == "as_strided"}
+        return PlacedCalls(self._calls, self._own(), inputs, outputs, compared, viewed, self._slots)
 
 
 class PlacedCalls:
     """Calls with the slots that they read and fill; an empty slot is replaced by an own tensor.
 
-    Slots of inputs that are ``compared`` get the values of the own tensor.
+    Slots of inputs that are ``compared`` get the values of the own tensor. Those ``viewed`` are shown
+    in another way: where a walk began behind the call that made a tensor's storage, what it holds of
+    it may be too little, and the own tensor is taken.
     """
 
     def __init__(
@@ -230,10 +233,12 @@ class PlacedCalls:
         inputs: Mapping[str, int | None],
         outputs: Mapping[str, int | None],
         compared: AbstractSet[str],
+        viewed: AbstractSet[str],
         slots: Slots,
     ) -> None:
         self._calls, self._own, self._slots = calls, own, slots
         self._compared = compared
+        self._needs = {name: own[name].untyped_storage().nbytes() for name in viewed if name in own}
         self._inputs = [(name, slot) for name, slot in inputs.items() if slot is not None]
         self._outputs = [(name, slot) for name, slot in outputs.items() if slot is not None]
 
@@ -242,6 +247,8 @@ class PlacedCalls:
         values = dict(self._own)
         for name, slot in self._inputs:
             found = self._slots.get(slot)
+            if found is not None and found.untyped_storage().nbytes() < self._needs.get(name, 0):
+                continue
             if found is not None and name not in self._compared:
                 values[name] = found
             elif found is not None and found.is_contiguous():

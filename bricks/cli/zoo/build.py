@@ -13,7 +13,7 @@ from bricks.cli import completion
 from bricks.cli.options import Json
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.errors import BricksError, UsageError
-from bricks.zoo import ZooEntry, entries, entry, put, zoo_folder
+from bricks.zoo import DECODER, DECODERS, ZooEntry, decoders, entries, entry, put, zoo_folder
 
 if TYPE_CHECKING:
     from bricks.zoo.recipes import Built
@@ -60,7 +60,7 @@ def build(
 
     Example: bricks zoo build alexnet --out /tmp/zoo
     """
-    known = {found.name: found for found in entries()}
+    known = {found.name: found for found in (*entries(), *decoders())}
     chosen = [*known.values()] if every else [entry(name) for name in dict.fromkeys(names or ())]
     for model in chosen:
         if model.code is not None:
@@ -121,12 +121,13 @@ def _kept(built: Built, before: ZooEntry | None, out: Path | None, zoo: Path) ->
         )
         if out is None:
             return row
+    decoder = built.entry.get("kind") == DECODER
     try:
-        row["flops"] = _flops(built.path)
+        row["flops"] = None if decoder else _flops(built.path)  # of which step?
     except BricksError as error:
         row["error"] = f"{built.name}: {error}"
         return row
-    folder = out or zoo
+    folder = out or (zoo / DECODERS if decoder else zoo)
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(built.path, folder / built.path.name)
     facts = {**built.entry, "flops": row["flops"]}

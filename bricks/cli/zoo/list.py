@@ -11,7 +11,7 @@ from bricks.cli import completion
 from bricks.cli.options import Json
 from bricks.cli.output import print_json, show
 from bricks.errors import UsageError, suggestion
-from bricks.zoo import ZooEntry, entries, programs
+from bricks.zoo import ZooEntry, decoders, entries, programs
 
 Task = Annotated[
     str | None,
@@ -35,7 +35,7 @@ def list_models(json: Json = False, task: Task = None, framework: Framework = No
 
     Example: bricks zoo list --task "object detection"
     """
-    found = sorted([*entries(), *programs()], key=lambda entry: entry.name)
+    found = sorted([*entries(), *programs(), *decoders()], key=lambda entry: entry.name)
     if task is not None:
         _check("--task", task, [entry.task for entry in found])
         found = [entry for entry in found if entry.task == task]

@@ -38,6 +38,7 @@ from bricks.measure.fresh_memory import Event
 from bricks.measure.protocol import unpack
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.evaluation import EvaluationRequests
+from bricks.measure.worker.generating import GenerationRequests
 from bricks.measure.worker.graphs import GraphRequests
 from bricks.measure.worker.input_clamp import InputClamp
 from bricks.measure.worker.input_signs import InputSigns
@@ -94,6 +95,7 @@ class Worker:
             TrainingRequests(lambda: self.backend, say),
             RankRequests(lambda: self.backend),
             ServingRequests(lambda: self.backend, say),
+            GenerationRequests(lambda: self.backend, lambda: self._name),
         )
         self._seed = 0
         self._timing = True

@@ -1,0 +1,95 @@
+"""``bricks advise --runtimes``: which runtime is the fastest for each model on this host."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bricks.cli.known import refuse_missing
+from bricks.cli.options import Surveying, open_bench
+from bricks.cli.output import finish, print_json, show
+from bricks.errors import BricksError, UsageError, suggestion
+
+if TYPE_CHECKING:
+    from bricks.analysis.runtimes import RuntimeAnswer, RuntimeChoice
+    from bricks.graph.model import Model
+    from bricks.session.bench import Bench
+
+
+def advise_runtimes(options: Surveying, runtimes: str) -> None:
+    """Print for each model that is named its runtimes, the fastest first."""
+    from bricks.analysis.runtimes import choose_runtime
+    from bricks.graph.input_values import parse_value
+    from bricks.graph.sizes import parse_shape
+
+    names = _names(runtimes)
+    if not options.models:
+        raise UsageError("advice on runtimes is for models that are named: name one")
+    refuse_missing(options.cache)
+    shapes = dict(map(parse_shape, options.shape or []))
+    values = dict(map(parse_value, options.value or []))
+    choices = []
+    with ExitStack() as opened:
+        benches: dict[str, Bench | BricksError] = {}
+        for runtime in names:
+            try:
+                benches[runtime] = opened.enter_context(
+                    open_bench(replace(options, runtime=runtime))
+                )
+            except BricksError as error:
+                benches[runtime] = error
+        for name in options.models:
+
+            def read(bench: Bench, name: str = name) -> Model:
+                return bench.read(name, batch=options.batch, shapes=shapes, values=values)
+
+            choices.append(choose_runtime(benches, read, name))
+    facts = {"models": [_facts(choice) for choice in choices]}
+    if options.json:
+        print_json(facts)
+    elif any(choice.fastest for choice in choices):
+        from bricks.report.runtimes import runtime_parts
+
+        show(*runtime_parts(facts))
+    finish(
+        each.error for choice in choices for each in choice.answers if each.error is not None
+    )
+
+
+def _names(text: str) -> list[str]:
+    from bricks import backends
+
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    for name in found:
+        if name not in backends.names():
+            meant = suggestion(name, backends.names())
+            raise UsageError(f"no runtime is called {name!r}: {meant}")
+    if len(set(found)) < 2:
+        raise UsageError(
+            f"--runtimes {text!r} leaves nothing to choose: give two, such as onnxruntime,mxnet"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _facts(choice: RuntimeChoice) -> dict[str, Any]:
+    return {
+        "model": choice.model,
+        "threads": choice.threads,
+        "fastest": choice.fastest,
+        "ahead": choice.ahead,
+        "risk": choice.risk,
+        "runtimes": [_answer_facts(each) for each in choice.answers],
+    }
+
+
+def _answer_facts(answer: RuntimeAnswer) -> dict[str, Any]:
+    found = answer.estimate
+    figures = ("estimate_s", "low_s", "high_s", "measured_share")
+    return {
+        "runtime": answer.runtime,
+        "version": answer.version,
+        **{name: None if found is None else getattr(found, name) for name in figures},
+        "lower_s": answer.lower_s,
+        "error": answer.error,
+    }

@@ -1,0 +1,166 @@
+"""What makes a model a decoder: inputs for new tokens, and a cache of keys and values.
+
+The names are those of transformers' exports: ``input_ids``, ``attention_mask``, ``position_ids``,
+``past_key_values.0.key`` and ``present.0.key``. Must not know how steps are measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bricks.errors import ModelError, ShapeError
+from bricks.graph.tensor import ELEMENT_BITS
+from bricks.graph.view import parse_model
+from bricks.graph.wire import skim
+
+IDS, MASK, POSITIONS = "input_ids", "attention_mask", "position_ids"
+_PAST, _PRESENT = "past", "present"
+_EXPORT = "export it as transformers' text generation with a cache ('text-generation-with-past')"
+
+# A number, or the name of an open dimension.
+Dims = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """The inputs and outputs of a decoder's step.
+
+    ``dims`` has the dimensions of every input as the file gives them; ``cache`` the pairs of what
+    goes in and comes out of the cache. ``batch``, ``tokens`` and ``past`` are the names of open
+    dimensions: sequences, new tokens of each, and those in the cache. ``bits`` are those of an
+    element of each input.
+    """
+
+    name: str
+    dims: Mapping[str, Dims]
+    bits: Mapping[str, int]
+    cache: tuple[tuple[str, str], ...]
+    logits: str
+    batch: int | str
+    tokens: str
+    past: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that :meth:`from_json` takes."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> Decoder:
+        """The inverse of :meth:`to_json`, after JSON."""
+        dims = {name: tuple(each) for name, each in facts["dims"].items()}
+        cache = tuple((before, after) for before, after in facts["cache"])
+        return cls(**{**facts, "dims": dims, "cache": cache})
+
+    def opened(self, proto: onnx.ModelProto) -> onnx.ModelProto:
+        """A copy of a step's ``proto`` for any number of tokens."""
+        copy = onnx.ModelProto()
+        copy.CopyFrom(proto)
+        for value in copy.graph.input:
+            for dim, size in zip(
+                value.type.tensor_type.shape.dim, self.dims.get(value.name, ()), strict=False
+            ):
+                dim.Clear()
+                if isinstance(size, int):
+                    dim.dim_value = size
+                else:
+                    dim.dim_param = size
+        for value in copy.graph.output:
+            value.type.tensor_type.ClearField("shape")
+        del copy.graph.value_info[:]
+        return copy
+
+    def shapes(self, batch: int, tokens: int, past: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of all inputs in a step of so many new ``tokens`` after ``past`` others."""
+        known: dict[int | str, int] = {self.tokens: tokens, self.past: past, self.batch: batch}
+        found = {name: tuple(known.get(d, d) for d in dims) for name, dims in self.dims.items()}
+        if MASK in found:
+            found[MASK] = (*found[MASK][:1], past + tokens)
+        for name, shape in found.items():
+            for axis, size in enumerate(shape):
+                if isinstance(size, str):
+                    raise ShapeError(
+                        f"{self.name}: dimension {size!r} of input {name!r} (axis {axis}) is"
+                        " neither the batch nor a number of tokens: fix it in the file"
+                    )
+        if isinstance(self.batch, int) and self.batch != batch:
+            raise ShapeError(f"{self.name}: its batch is fixed at {self.batch}: give --batch"
+                             f" {self.batch}")  # fmt: skip
+        return {name: tuple(int(size) for size in shape) for name, shape in found.items()}
+
+    def values(self, batch: int, tokens: int, past: int) -> dict[str, Any]:
+        """What a step's inputs hold that is no matter of chance: all tokens count, in order."""
+        found: dict[str, Any] = {}
+        if MASK in self.dims:
+            found[MASK] = np.ones((batch, past + tokens), np.int64)
+        if POSITIONS in self.dims:
+            found[POSITIONS] = np.tile(np.arange(past, past + tokens, dtype=np.int64), (batch, 1))
+        return found
+
+    def cache_bytes(self, batch: int, tokens: int) -> int:
+        """The bytes of keys and values of so many tokens."""
+        shapes = self.shapes(batch, 1, tokens)
+        return sum(math.prod(shapes[name]) * self.bits[name] // 8 for name, _ in self.cache)
+
+
+def decoder_of(path: Path, name: str) -> Decoder:
+    """The decoder in the ONNX file ``path``; no weight is read.
+
+    Raises :class:`~bricks.errors.ModelError` for a model that is none, with what it lacks.
+    """
+    graph = parse_model(skim(path)).graph
+    held = {tensor.name for tensor in graph.initializer}
+    inputs = {value.name: value for value in graph.input if value.name not in held}
+    outputs = [value.name for value in graph.output]
+    if IDS not in inputs:
+        listed = ", ".join(map(repr, list(inputs)[:4]))
+        raise ModelError(f"{name} is no decoder: it has no input {IDS!r} (but {listed}): {_EXPORT}")
+    past = [each for each in inputs if each.startswith(_PAST)]
+    if not past:
+        raise ModelError(f"{name} keeps no keys and values: it has no inputs {_PAST!r}…: {_EXPORT}")
+    others = [each for each in inputs if each not in (IDS, MASK, POSITIONS, *past)]
+    if others:
+        raise ModelError(
+            f"{name}: what its input {others[0]!r} holds while text is generated is not known:"
+            " give it a value in the file"
+        )
+    cache = tuple((each, _output_of(each, outputs, name)) for each in past)
+    others = [each for each in outputs if each not in {after for _, after in cache}]
+    if not others:
+        raise ModelError(f"{name} is no decoder: it has no output besides its cache: {_EXPORT}")
+    dims = {each: _dims(value) for each, value in inputs.items()}
+    if len(dims[IDS]) != 2 or not isinstance(dims[IDS][1], str):
+        raise ModelError(f"{name}: {IDS!r} has no open number of tokens as its second dimension"
+                         f": {_EXPORT}")  # fmt: skip
+    batch, tokens = dims[IDS]
+    lengths = {d for each in past for d in dims[each] if isinstance(d, str) and d != batch}
+    if len(lengths) != 1:
+        raise ModelError(f"{name}: {past[0]!r} has no single open length: {_EXPORT}")
+    bits = {
+        each: ELEMENT_BITS[onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)]
+        for each, value in inputs.items()
+    }
+    return Decoder(name, dims, bits, cache, others[0], batch, str(tokens), lengths.pop())
+
+
+def _output_of(past: str, outputs: Sequence[str], name: str) -> str:
+    """The output that a part of the cache comes out of."""
+    tails = (past.removeprefix("past_key_values"), past.removeprefix(_PAST))
+    for tail in tails:
+        for found in (f"{_PRESENT}{tail}", f"{_PRESENT}_key_values{tail}"):
+            if found in outputs:
+                return found
+    raise ModelError(f"{name}: no output belongs to {past!r} ({_PRESENT}{tails[0]!s}): {_EXPORT}")
+
+
+def _dims(value: onnx.ValueInfoProto) -> Dims:
+    return tuple(
+        dim.dim_value if dim.WhichOneof("value") == "dim_value" else dim.dim_param
+        for dim in value.type.tensor_type.shape.dim
+    )

@@ -1,0 +1,1 @@
+"""Text that a decoder generates token by token, from the bricks of its steps."""

@@ -1,0 +1,88 @@
+"""Which runtime to take: estimates of several beside each other, and the risk of being wrong."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Here
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bricks import BackendError, Bench, Estimate
+from bricks.analysis.runtimes import choose_runtime, slower
+from bricks.graph.model import Model
+
+
+def estimate(seconds: float, width: float) -> Estimate:
+    return Estimate(
+        model="m", estimate_s=seconds, low_s=seconds / width, high_s=seconds * width,
+        critical_path_s=seconds, call_overhead_s=0.0, shares=(),
+    )  # fmt: skip
+
+
+latencies = st.floats(1e-5, 10)
+widths = st.floats(1.001, 2)
+
+
+@given(latencies, latencies, widths, widths)
+def test_one_of_two_is_faster(one_s: float, other_s: float, wide: float, other: float) -> None:
+    first, second = estimate(one_s, wide), estimate(other_s, other)
+    assert slower(first, second) + slower(second, first) == pytest.approx(1.0)
+    assert (slower(first, second) < 0.5) == (one_s < other_s) or one_s == other_s
+
+
+def test_the_risk_is_that_of_overlapping_intervals() -> None:
+    width = math.exp(0.1)
+    apart = slower(estimate(1.0, width), estimate(math.exp(0.1 * math.sqrt(2)), width))
+    assert apart == pytest.approx(0.025, abs=1e-3)
+    assert slower(estimate(1.0, width), estimate(1.0, width)) == pytest.approx(0.5)
+
+
+def test_the_fastest_comes_first_and_missing_ones_say_why(tmp_path: Path) -> None:
+    def read(bench: Bench) -> Model:
+        return bench.read("squeezenet")
+
+    with Bench(tmp_path, runtime="fake", threads=1) as fake:
+        fake.measure([read(fake)])
+        with Bench(tmp_path, threads=1, published=False) as real:
+            missing = BackendError("it is not installed")
+            benches: dict[str, Any] = {"onnxruntime": real, "fake": fake, "other": missing}
+            choice = choose_runtime(benches, read, "squeezenet")
+    assert choice.fastest == "fake"
+    assert [each.runtime for each in choice.answers] == ["fake", "onnxruntime", "other"]
+    assert choice.answers[0].lower_s is not None and choice.answers[0].estimate is not None
+    assert choice.answers[0].lower_s <= choice.answers[0].estimate.estimate_s
+    assert "bricks measure squeezenet --runtime onnxruntime" in (choice.answers[1].error or "")
+    assert choice.answers[2].error == "it is not installed"
+    assert (choice.ahead, choice.risk) == (None, None)
+
+
+def test_the_command_tells_what_to_take(here: Here) -> None:
+    how = ("--threads", 1)
+    for runtime in ("fake", "onnxruntime"):
+        assert here("measure", "levit", "--effort", "quick", *how, runtime=runtime).status == 0
+    words = ("advise", "levit", "--runtimes", "fake,onnxruntime", *how)
+    (model,) = here(*words, "--json", runtime=None).json["models"]
+    assert model["fastest"] in ("fake", "onnxruntime")
+    assert model["ahead"] >= 0 and 0 <= model["risk"] <= 0.5
+    assert f"levit: take {model['fastest']}" in here(*words, runtime=None).out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--runtimes", "onnxruntime"), "leaves nothing to choose"),
+        (("--runtimes", "onnxruntime,mxnett"), "did you mean mxnet"),
+        (("--runtimes", "fake,onnxruntime", "--slo", "5ms"), "leave out --slo"),
+        ((), "add --slo 20ms"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused(
+    words: tuple[str, ...], says: str, here: Here
+) -> None:
+    failed = here("advise", "levit", *words, runtime=None)
+    assert failed.status == 2
+    assert says in failed.err
