@@ -187,8 +187,8 @@ def _checked_table(found: Facts) -> str:
         firsts = [(row["ttft_s"], row["real_ttft_s"]) for row in rows]
         lines += [
             "",
-            f"{found['date']}, {found['system']}, {found['runtime']}, prompts of {PROMPT} tokens and"
-            f" {NEW} new ones. Steps: {_summed(pairs)}. First tokens: {_summed(firsts)}.",
+            f"{found['date']}, {found['system']}, {found['runtime']}, prompts of {PROMPT} tokens"
+            f" and {NEW} new ones. Steps: {_summed(pairs)}. First tokens: {_summed(firsts)}.",
         ]
     return "\n".join(lines)
 

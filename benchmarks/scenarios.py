@@ -358,7 +358,10 @@ def _ratio(row: Row, name: str) -> float | None:
 def _curve_lines(rows: Sequence[Row]) -> list[str]:
     """Samples a second by the size of a batch: measured, and the ratio of what is predicted."""
     titles = " | ".join(f"batch {size}" for size in CURVED_SIZES)
-    lines = [f"| {rows[0]['system']} | threads | {titles} |", f"|---|--:|{'--:|' * len(CURVED_SIZES)}"]
+    lines = [
+        f"| {rows[0]['system']} | threads | {titles} |",
+        f"|---|--:|{'--:|' * len(CURVED_SIZES)}",
+    ]
     errors, inside = list[float](), list[bool]()
     for row in rows:
         cells = []

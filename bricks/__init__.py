@@ -138,20 +138,20 @@ _RENAMED = {
 }
 
 __all__ = [
-    "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison",
-    "ComparisonFailure", "Conditions", "Cost", "CostModel", "Coverage", "Covered",
-    "DataParallelTraining", "Decomposition", "Difference", "Estimate", "Explanation", "Failure",
-    "Gap", "Generation", "GenerationResult", "IncompleteEstimate", "Measured", "Measurement", "MemoryPeaks", "Merged", "Model",
-    "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "PeakMemory", "Peaks",
-    "Place", "Plan", "PredictedTime", "Probed", "Rule", "Runtime", "ScaleFailure", "ScalePoint",
-    "ScaleResult", "ScenarioKind", "ScenarioLoad", "ScenarioResult", "Serving", "ShapeError",
-    "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary",
-    "System", "Target", "TargetDiff", "TrainingFailure", "TrainingPrediction", "TrainingResult",
-    "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError", "WorkerError",
-    "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets", "explain",
-    "not_two_of", "per_million", "predict_generation", "predict_scenario", "read_model", "read_suite", "risk",
-    "scale_training", "similarity", "train", "validate_training", "wide_interval",
-    "write_suite",
+    "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
+    "Conditions", "Cost", "CostModel", "Coverage", "Covered", "DataParallelTraining",
+    "Decomposition", "Difference", "Estimate", "Explanation", "Failure", "Gap", "Generation",
+    "GenerationResult", "IncompleteEstimate", "Measured", "Measurement", "MemoryPeaks", "Merged",
+    "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "PeakMemory",
+    "Peaks", "Place", "Plan", "PredictedTime", "Probed", "Rule", "Runtime", "ScaleFailure",
+    "ScalePoint", "ScaleResult", "ScenarioKind", "ScenarioLoad", "ScenarioResult", "Serving",
+    "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError",
+    "Summary", "System", "Target", "TargetDiff", "TrainingFailure", "TrainingPrediction",
+    "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError",
+    "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets",
+    "explain", "not_two_of", "per_million", "predict_generation", "predict_scenario", "read_model",
+    "read_suite", "risk", "scale_training", "similarity", "train", "validate_training",
+    "wide_interval", "write_suite",
 ]  # fmt: skip
 
 

@@ -358,7 +358,7 @@ def _name(given: str) -> str:
     return found[0][0]
 
 
-def _inputs(inputs: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
+def _inputs(inputs: Sequence[tuple[str, str, tuple[int | str, ...]]]) -> str:
     return ", ".join("×".join(map(str, shape)) for _, _, shape in inputs)
 
 

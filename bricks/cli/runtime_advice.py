@@ -52,9 +52,7 @@ def advise_runtimes(options: Surveying, runtimes: str) -> None:
         from bricks.report.runtimes import runtime_parts
 
         show(*runtime_parts(facts))
-    finish(
-        each.error for choice in choices for each in choice.answers if each.error is not None
-    )
+    finish(each.error for choice in choices for each in choice.answers if each.error is not None)
 
 
 def _names(text: str) -> list[str]:

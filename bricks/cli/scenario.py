@@ -301,9 +301,9 @@ def scenario(
         from bricks.cli.generation import generation_scenario
 
         _refuse_others(
-            scenario, slo=slo, arrivals=arrivals, percentile=percentile, batch_timeout=batch_timeout,
-            max_queue=max_queue, request_cost=request_cost, batch_cost=batch_cost,
-            transport=transport, queries=queries, shape=shape, value=value,
+            scenario, slo=slo, arrivals=arrivals, percentile=percentile,
+            batch_timeout=batch_timeout, max_queue=max_queue, request_cost=request_cost,
+            batch_cost=batch_cost, transport=transport, queries=queries, shape=shape, value=value,
             batching=batching != 1, instances=instances != 1,
         )  # fmt: skip
         generation_scenario(

@@ -21,6 +21,8 @@ from bricks.graph.tensor import ELEMENT_BITS, TensorType
 _MAX_DEPTH = 3
 # Names that exporters give to every open dimension: two of them are two sizes.
 _NO_SYMBOLS = frozenset(("", "?", "*", "-1", "None", "none", "unk", "unknown", "dynamic"))
+# Inputs that decoders keep keys and values in, which are empty before the first token.
+_CACHE = "past"
 _Dim = onnx.TensorShapeProto.Dimension
 
 
@@ -114,7 +116,8 @@ def _check_options(
         if name not in names:
             listed = ", ".join(f"'{known}'" for known in names) or "none"
             raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
-        if not all(dim is None or 0 <= dim <= LARGEST_DIM for dim in shape):
+        least = 0 if name.startswith(_CACHE) else 1
+        if not all(dim is None or least <= dim <= LARGEST_DIM for dim in shape):
             raise ShapeError(
                 f"{file}: shape {shown_shape(shape)} for input '{name}' makes no sense: {RANGE}"
             )

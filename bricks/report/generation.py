@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from bricks.errors import printable
-from bricks.report.tables import size, number, percent, seconds
+from bricks.report.tables import number, percent, seconds, size
 
 Row = Mapping[str, Any]
 
@@ -127,7 +127,9 @@ def _load(facts: Row) -> Iterator[RenderableType]:
             if load[key] is not None:
                 place = f"{title}, {percentile[1:3]}th percentile"
                 table.add_row(place, seconds(load[key]), _interval(load, key, seconds))
-    table.add_row("utilisation", percent(load["utilisation"]), _interval(load, "utilisation", percent))
+    table.add_row(
+        "utilisation", percent(load["utilisation"]), _interval(load, "utilisation", percent)
+    )
     yield table
     yield ""
     yield (

@@ -21,6 +21,6 @@ from bricks.zoo.catalogue import (
 from bricks.zoo.trainings import find_training, trainings
 
 __all__ = [
-    "DECODER", "DECODERS", "PROGRAMS", "ZooEntry", "decoders", "entries", "entry", "find", "find_training", "is_entry", "programs",
-    "put", "trainings", "zoo_folder",
+    "DECODER", "DECODERS", "PROGRAMS", "ZooEntry", "decoders", "entries", "entry", "find",
+    "find_training", "is_entry", "programs", "put", "trainings", "zoo_folder",
 ]  # fmt: skip

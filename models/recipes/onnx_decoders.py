@@ -1,10 +1,11 @@
 """Build decoders with a cache of keys and values, in the form that transformers' exports have.
 
-Text is generated token by token: each step takes the tokens that are new, and the keys and values of
-all before them. Inputs and outputs have the names that exporters of transformers give them
-(``input_ids``, ``past_key_values.0.key``, ``present.0.key``), and their open dimensions are symbols.
-The dimensions of GPT-2 and of Llama 7B are the published ones; the two small Llamas are of no
-published model. Weights of 4 and 8 bits are those of ONNX Runtime's MatMulNBits, in blocks of 32.
+Text is generated token by token: each step takes the tokens that are new, and the keys and values
+of all before them. Inputs and outputs have the names that exporters of transformers give them
+(``input_ids``, ``past_key_values.0.key``, ``present.0.key``), and their open dimensions are
+symbols. The dimensions of GPT-2 and of Llama 7B are the published ones; the two small Llamas are
+of no published model. Weights of 4 and 8 bits are those of ONNX Runtime's MatMulNBits, in blocks
+of 32.
 
 Knows architectures and ONNX; nothing of bricks.
 
@@ -17,6 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
@@ -63,7 +65,7 @@ class Builder:
         self._offset = 0
         self._constants: dict[bytes, str] = {}
 
-    def __call__(self, operator: str, *inputs: str, outputs: int = 1, **attributes: object) -> str:
+    def __call__(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
         """A node; the name of its only output, or the beginning of the names of several."""
         name = f"{operator}_{len(self.nodes)}"
         made = [name] if outputs == 1 else [f"{name}_{n}" for n in range(outputs)]
@@ -72,7 +74,7 @@ class Builder:
 
     def constant(self, values: object, dtype: type = np.int64) -> str:
         """A small constant, which steers shapes or scales."""
-        array = np.asarray(values, dtype=dtype)
+        array: np.ndarray = np.asarray(values, dtype=dtype)
         key = array.tobytes() + str((array.shape, array.dtype)).encode()
         if key not in self._constants:
             name = self._constants[key] = f"constant_{len(self._constants)}"
@@ -92,7 +94,9 @@ class Builder:
                 data_type=dtype,
                 dims=dims,
                 data_location=TensorProto.EXTERNAL,
-                external_data=[onnx.StringStringEntryProto(key=k, value=v) for k, v in place.items()],
+                external_data=[
+                    onnx.StringStringEntryProto(key=k, value=v) for k, v in place.items()
+                ],
             )
         )
         return name
@@ -102,7 +106,9 @@ class Builder:
         if self.bits == 32:
             return self("MatMul", value, self.weight(name, inner, outer))
         blocks = inner // BLOCK
-        packed = self.weight(f"{name}.packed", outer, blocks, BLOCK * self.bits // 8, dtype=TensorProto.UINT8)
+        packed = self.weight(
+            f"{name}.packed", outer, blocks, BLOCK * self.bits // 8, dtype=TensorProto.UINT8
+        )
         scales = self.weight(f"{name}.scales", outer * blocks)
         return self(
             "MatMulNBits", value, packed, scales, K=inner, N=outer, bits=self.bits,
@@ -111,7 +117,9 @@ class Builder:
 
     def affine(self, value: str, name: str, inner: int, outer: int) -> str:
         """The same plus a bias."""
-        return self("Add", self.linear(value, name, inner, outer), self.weight(f"{name}.bias", outer))
+        return self(
+            "Add", self.linear(value, name, inner, outer), self.weight(f"{name}.bias", outer)
+        )
 
 
 def causal_bias(make: Builder) -> str:
@@ -121,7 +129,9 @@ def causal_bias(make: Builder) -> str:
     places = make("Range", make.constant(0), last, make.constant(1))
     own = make("Unsqueeze", "position_ids", make.constant([1, 3]))
     earlier = make("LessOrEqual", places, own)
-    there = make("Cast", make("Unsqueeze", "attention_mask", make.constant([1, 2])), to=TensorProto.BOOL)
+    there = make(
+        "Cast", make("Unsqueeze", "attention_mask", make.constant([1, 2])), to=TensorProto.BOOL
+    )
     seen = make("And", earlier, there)
     return make("Where", seen, make.constant(0, np.float32), make.constant(MASKED, np.float32))
 
@@ -140,9 +150,12 @@ def attention(make: Builder, of: Architecture, layer: int, qkv: list[str], bias:
         joined = f"present.{layer}.{kind}"
         make.nodes.append(
             helper.make_node(
-                "Concat", [f"past_key_values.{layer}.{kind}", new], [joined],
-                name=f"cache_{layer}_{kind}", axis=2,
-            )  # fmt: skip
+                "Concat",
+                [f"past_key_values.{layer}.{kind}", new],
+                [joined],
+                name=f"cache_{layer}_{kind}",
+                axis=2,
+            )
         )
         kept.append(repeated(make, of, joined))
     keys, values = kept
@@ -223,9 +236,13 @@ def llama(make: Builder, of: Architecture) -> str:
 
     for layer in range(of.layers):
         before = normalised(state, f"{layer}.norm1")
-        query = split_heads(make, make.linear(before, f"{layer}.q", width, width), of.heads, of.head)
+        query = split_heads(
+            make, make.linear(before, f"{layer}.q", width, width), of.heads, of.head
+        )
         key, value = (
-            split_heads(make, make.linear(before, f"{layer}.{n}", width, kept), of.kv_heads, of.head)
+            split_heads(
+                make, make.linear(before, f"{layer}.{n}", width, kept), of.kv_heads, of.head
+            )
             for n in "kv"
         )
         qkv = [rotated(make, query, cos, sin), rotated(make, key, cos, sin), value]
@@ -249,7 +266,7 @@ def build(name: str, of: Architecture, body: Body) -> onnx.ModelProto:
     make.nodes.append(helper.make_node("Identity", [logits], ["logits"], name="logits"))
 
     def cache(prefix: str, length: str) -> list[onnx.ValueInfoProto]:
-        shape = [BATCH, of.kv_heads, length, of.head]
+        shape: list[str | int | None] = [BATCH, of.kv_heads, length, of.head]
         return [
             helper.make_tensor_value_info(f"{prefix}.{layer}.{kind}", TensorProto.FLOAT, shape)
             for layer in range(of.layers)
@@ -263,7 +280,7 @@ def build(name: str, of: Architecture, body: Body) -> onnx.ModelProto:
         whole("input_ids", TOKENS), whole("attention_mask", TOTAL), whole("position_ids", TOKENS),
         *cache("past_key_values", PAST),
     ]  # fmt: skip
-    shape = [BATCH, TOKENS, of.vocabulary]
+    shape: list[str | int | None] = [BATCH, TOKENS, of.vocabulary]
     outputs = [
         helper.make_tensor_value_info("logits", TensorProto.FLOAT, shape),
         *cache("present", TOTAL),

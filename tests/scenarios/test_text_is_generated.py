@@ -1,7 +1,8 @@
-"""Text that decoders generate: steps at lengths that were not estimated, batches that texts join."""
+"""Text that decoders generate: steps at any length, batches that texts join and leave."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -48,9 +49,7 @@ def small(request: pytest.FixtureRequest, recipe: Any, tmp_path_factory: Any) ->
 
 
 def step(past: int, seconds: float, batch: int = 1, tokens: int = 1) -> Step:
-    return Step(
-        batch, tokens, past, Figure(seconds, 0.9 * seconds, 1.1 * seconds), np.ones(8)
-    )
+    return Step(batch, tokens, past, Figure(seconds, 0.9 * seconds, 1.1 * seconds), np.ones(8))
 
 
 @given(st.integers(1, 4000), st.integers(0, 4000))
@@ -130,6 +129,16 @@ def test_the_zoo_has_decoders_that_tell_what_they_keep() -> None:
     assert gpt2.cache_bytes(1, 1) == 2 * 12 * 768 * 4
     assert found["decoder_grouped"].cache_bytes(4, 10) == 4 * 10 * 2 * 8 * 3 * 64 * 4
     assert Decoder.from_json(json.loads(json.dumps(gpt2.to_json()))) == gpt2
+
+
+@pytest.mark.parametrize("name", ["decoder_gpt2", "decoder_llama_7b_int4"])
+def test_decoders_of_the_zoo_are_what_their_recipe_builds(recipe: Any, name: str) -> None:
+    (shipped,) = (each for each in recipe.MODELS if each.name == name)
+    known = entry(name)
+    built = shipped.build().SerializeToString(deterministic=True)
+    assert hashlib.sha256(built).hexdigest() == known.sha256
+    assert known.path.read_bytes() == built
+    assert shipped.parameters() == known.parameters
 
 
 def test_other_models_are_no_decoders() -> None:

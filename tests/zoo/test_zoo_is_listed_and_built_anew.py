@@ -13,7 +13,7 @@ import pytest
 from commands import CommandResult
 
 from bricks.cli import main
-from bricks.zoo import entries, programs
+from bricks.zoo import decoders, entries, programs
 from bricks.zoo.recipes import PYTHONS, environment_of, recipes
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -80,15 +80,16 @@ def test_the_zoo_stands_for_the_paper_and_for_what_came_after() -> None:
 
 
 def test_every_recipe_that_the_manifest_names_is_there_with_what_it_runs_in() -> None:
-    named = {entry.recipe for entry in entries()}
+    named = {entry.recipe for entry in (*entries(), *decoders())}
     assert named == set(recipes(MODELS))
-    for recipe in named - {"onnx_light"}:
+    here = {"onnx_light", "onnx_decoders"}
+    for recipe in named - here:
         made = environment_of(MODELS, recipe)
         assert made is not None
         pins = [line for line in made.lock.read_text().splitlines() if line and line[0] not in " #"]
         assert all("==" in line for line in pins)
         assert "--hash=sha256:" in made.lock.read_text() and "index" not in made.lock.read_text()
-    assert environment_of(MODELS, "onnx_light") is None
+    assert all(environment_of(MODELS, recipe) is None for recipe in here)
 
 
 def test_the_list_names_every_model(run: Any) -> None:
@@ -96,7 +97,7 @@ def test_the_list_names_every_model(run: Any) -> None:
     assert shown.status == 0
     assert all(entry.name in shown.out for entry in entries())
     found = run("zoo", "list", "--json").json
-    zoo = sorted([*entries(), *programs()], key=lambda entry: entry.name)
+    zoo = sorted([*entries(), *programs(), *decoders()], key=lambda entry: entry.name)
     assert found == {
         "models": [{**entry.to_json(), "kind": entry.kind, "code": entry.code} for entry in zoo]
     }

@@ -129,7 +129,7 @@ def test_a_file_of_another_kind_is_an_error(tmp_path: Path) -> None:
     [
         ("resnet5O", "did you mean resnet50?"),
         ("VGG19", "did you mean vgg19?"),
-        ("qqqq", "the zoo has 174 models, 'bricks zoo list' names them"),
+        ("qqqq", "the zoo has 180 models, 'bricks zoo list' names them"),
         ("no/such/model.onnx", "no file or folder is called 'no/such/model.onnx'"),
         ("resnet50.onnx", "no file or folder is called 'resnet50.onnx'"),
     ],

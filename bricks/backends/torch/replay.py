@@ -221,9 +221,9 @@ class LoadedCalls:
 class PlacedCalls:
     """Calls with the slots that they read and fill; an empty slot is replaced by an own tensor.
 
-    Slots of inputs that are ``compared`` get the values of the own tensor. Those ``viewed`` are shown
-    in another way: where a walk began behind the call that made a tensor's storage, what it holds of
-    it may be too little, and the own tensor is taken.
+    Slots of inputs that are ``compared`` get the values of the own tensor. Those ``viewed`` are
+    shown in another way: where a walk began behind the call that made a tensor's storage, what it
+    holds of it may be too little, and the own tensor is taken.
     """
 
     def __init__(

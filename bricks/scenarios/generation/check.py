@@ -49,7 +49,9 @@ class GeneratedText:
         if generation.step_s:
             raise UsageError("--check measures what is between two steps: leave out --step-cost")
         if is_entry(name):
-            raise UsageError("--check generates with ONNX Runtime: give an ONNX file, or leave it out")
+            raise UsageError(
+                "--check generates with ONNX Runtime: give an ONNX file, or leave it out"
+            )
         self._bench, self._name, self._generation = bench, name, generation
         self._opened = ExitStack()
         self._texts: list[_Text] = []

@@ -37,7 +37,7 @@ class Generated:
 
 @dataclass(slots=True)
 class _Text:
-    """A text that is worked on: the request's number, its tokens so far, and its first one's time."""
+    """A text that is worked on: its request's number, its tokens, and the first one's time."""
 
     number: int
     past: int

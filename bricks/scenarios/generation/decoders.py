@@ -72,7 +72,9 @@ class ProgramSteps:
 
     def cache_bytes(self, batch: int, tokens: int) -> int | None:
         """See :class:`Steps`; known where steps of two lengths were recorded."""
-        known = sorted((past, of) for (size, past), of in self._input_bytes.items() if size == batch)
+        known = sorted(
+            (past, of) for (size, past), of in self._input_bytes.items() if size == batch
+        )
         if len(known) < 2:
             return None
         (first, low), (last, high) = known[0], known[-1]
