@@ -35,6 +35,19 @@ def test_a_compiled_step_is_measured_kernel_by_kernel(tmp_path: Path) -> None:
         assert math.isfinite(row.ratio)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(cxx_compiler() is None, reason="kernels are compiled from C++")
+def test_walks_that_begin_behind_a_shared_storage_have_room_for_all_of_it(tmp_path: Path) -> None:
+    torch_environment.python()
+    with Bench(tmp_path, runtime="torch-compiled", threads=1, conditions=QUICK) as bench:
+        model = bench.read(program("joined"))
+        views = [node for node in parse_model(model.skeleton).graph.node
+                 if node.op_type == "as_strided"]  # fmt: skip
+        assert views
+        (row,) = bench.compare([model]).rows
+    assert isinstance(row, ModelComparison), row
+
+
 def test_without_a_compiler_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)

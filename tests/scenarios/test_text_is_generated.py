@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch_environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from bricks.estimate.figure import Figure
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.scenarios.generation.check import GeneratedText
 from bricks.scenarios.generation.continuous import generate
+from bricks.scenarios.generation.decoders import steps_of
 from bricks.scenarios.generation.steps import Step, StepTimes, interpolated, lengths_between
 from bricks.zoo import decoders, entry, zoo_folder
 
@@ -211,3 +213,17 @@ def test_text_is_really_generated_beside_what_is_predicted(small: Path, tmp_path
     assert all(taken > 0 for taken in (*checked.steps_s.values(), checked.step_s, checked.ttft_s))
     assert result.generation.step_s > 0
     assert result.prompt.measured_share == 1.0
+
+
+def test_a_program_generates_text_where_its_function_takes_lengths(tmp_path: Path) -> None:
+    torch_environment.python()
+    name = torch_environment.program("decoder")
+    with Bench(tmp_path, runtime="torch", threads=1) as bench:
+        result = predict_generation(bench, name, Generation(6, 5, 2))
+        with pytest.raises(UsageError, match="give an ONNX file"):
+            GeneratedText(bench, name, Generation(6, 5, 2))
+    assert [each.past for each in result.shown] == [6, 7, 8, 9]
+    assert result.memory.cache_bytes == 2 * 2 * 10 * 32 * 4
+    assert result.tpot_s is not None and result.tpot_s.value > 0
+    with pytest.raises(UsageError, match="recorded at one length"):
+        steps_of("torch_gpt2")

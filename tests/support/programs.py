@@ -277,3 +277,46 @@ def partly_used():
     made = _training(4, lambda p: torch.optim.SGD(p, 0.05))
     made["module"].spare = nn.Linear(2, 2)
     return made
+
+
+class Joined(nn.Module):
+    """Two layers whose results lie side by side in one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(24, width) for width in (16, 32, 16))
+        self.last = nn.Linear(64, 5)
+
+    def forward(self, x):
+        return self.last(torch.cat([functional.relu(part(x)) for part in self.parts], 1))
+
+
+def joined(batch=64):
+    return {"module": Joined().eval(), "inputs": (torch.randn(batch, 24),)}
+
+
+class Attending(nn.Module):
+    """A step of a decoder of one layer: attention of new tokens to all, with a cache."""
+
+    def __init__(self, width=32, heads=4, words=50):
+        super().__init__()
+        self.heads = heads
+        self.words = nn.Embedding(words, width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.last = nn.Linear(width, words)
+
+    def forward(self, tokens, keys, values):
+        x = self.words(tokens)
+        query, key, value = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.qkv(x).chunk(3, -1)
+        )
+        keys, values = torch.cat([keys, key], 2), torch.cat([values, value], 2)
+        mixed = functional.scaled_dot_product_attention(query, keys, values)
+        return self.last(x + mixed.transpose(1, 2).flatten(2)), keys, values
+
+
+def decoder(batch=1, tokens=1, past_tokens=8):
+    cache = (torch.randn(batch, 4, past_tokens, 8) for _ in range(2))
+    new = torch.randint(0, 50, (batch, tokens))
+    return {"module": Attending().eval(), "inputs": (new, *cache)}
