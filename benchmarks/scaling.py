@@ -100,7 +100,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if not arguments.pages:
         measure(found, arguments)
     text = arguments.page.read_text(encoding="utf-8")
-    text = _put(text, STEPS, steps_table(found, [row for row in found["rows"] if _usual(row)]))
+    text = _put(text, STEPS, steps_table([row for row in found["rows"] if _usual(row)]))
     text = _put(text, HARDER, harder_table([row for row in found["rows"] if not _usual(row)]))
     text = _put(text, CURVES, curves_table(found))
     arguments.page.write_text(text, encoding="utf-8")
@@ -127,7 +127,8 @@ def measure(found: Facts, arguments: argparse.Namespace) -> None:
                 "runtime": f"torch {bench.target.runtime.version}",
                 "date": datetime.now(UTC).date().isoformat(),
             }
-            found["rows"].append(row(bench, case, network))
+            facts = {key: found[key] for key in ("system", "runtime", "date")}
+            found["rows"].append(row(bench, case, network) | facts)
             print(found["rows"][-1], flush=True)
         _keep(found, arguments.raw)
     if not found["curves"] and time.monotonic() < deadline:
@@ -220,7 +221,7 @@ def _point(point: ScalePoint) -> Facts:
     }
 
 
-def steps_table(found: Facts, every: Sequence[Facts]) -> str:
+def steps_table(every: Sequence[Facts]) -> str:
     """The table of real steps, and a line that sums it up."""
     order = [(workload, network) for workload in WORKLOADS for network in NETWORKS]
     rows = [row for row in every if "error" not in row]
@@ -250,7 +251,7 @@ def steps_table(found: Facts, every: Sequence[Facts]) -> str:
         [
             *lines,
             "",
-            f"{found['date']}, {found['system']}, {found['runtime']}: {len(rows)} pairs, median"
+            f"{_where(rows)}: {len(rows)} pairs, median"
             f" error {percent(median(off))}, worst {percent(max(off))}, {sum(inside)} of"
             f" {len(inside)} inside the interval.",
             *errors,
@@ -277,7 +278,16 @@ def harder_table(rows: Sequence[Facts]) -> str:
             seconds(each["measured_step_s"]), f"{each['step_s'] / each['measured_step_s']:.3f}",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(told)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"{_where(rows)}."] if rows else lines)
+
+
+def _where(rows: Sequence[Facts]) -> str:
+    """When and where steps were measured; all rows of a table are from one system."""
+    told = {(row["system"], row["runtime"]) for row in rows}
+    if len(told) != 1:
+        raise SystemExit(f"rows are from several systems, {told}: measure all of them again")
+    ((system, runtime),) = told
+    return f"{max(row['date'] for row in rows)}, {system}, {runtime}"
 
 
 def curves_table(found: Facts) -> str:
