@@ -117,7 +117,7 @@ def _load(facts: Row) -> Iterator[RenderableType]:
     if load["saturated"]:
         yield (
             f"{facts['qps']:.4g} requests/s are above saturation: continuous batching can serve"
-            f" {_rate(load['capacity_qps'])}, and the queue grows without end."
+            f" {load['capacity_qps']:.4g} a second, and the queue grows without end."
         )
         return
     table = _table(f"at {facts['qps']:.4g} requests/s", "predicted", "interval")
@@ -134,8 +134,8 @@ def _load(facts: Row) -> Iterator[RenderableType]:
     yield ""
     yield (
         f"Continuous batching: {number(load['mean_batch'], 1)} texts a step;"
-        f" {_rate(load['tokens_per_s'])} new tokens; saturates at {_rate(load['capacity_qps'])}"
-        " requests."
+        f" {load['tokens_per_s']:.4g} new tokens/s; saturates at"
+        f" {load['capacity_qps']:.4g} requests/s."
     )
 
 

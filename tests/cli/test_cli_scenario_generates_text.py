@@ -39,7 +39,7 @@ def test_text_is_predicted_beside_what_is_generated(here: Here, decoder: Path) -
     assert set(facts["checked"]["steps_s"]) == {"8", "9", "10", "11", "12"}
     assert facts["checked"]["tpot_s"] > 0 and facts["step_cost_s"] > 0
     shown = here("scenario", decoder, *ASKED, "--batch", 2, "--qps", 5, runtime=None)
-    assert "small, up to 2 texts at once of 8 prompt and 6 new tokens" in shown.out
+    assert ".onnx, up to 2 texts at once of 8 prompt and 6 new tokens" in shown.out
     assert "first token, 99th percentile" in shown.out
     assert "Continuous batching: " in shown.out
     above = here("scenario", decoder, *ASKED, "--batch", 2, "--qps", 1e7, runtime=None)

@@ -1,7 +1,8 @@
 """A greedy loop: a decoder generates token by token, with all that it reads and writes bound.
 
 Keys and values lie in two blocks of memory, which a step reads and writes in turn, so that nothing
-is copied between two steps. Must not know what is measured.
+is copied between two steps. All memory is kept from one text to the next, as a server keeps it:
+the system hands out new memory page by page, when it is written to. Must not know what is measured.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class GeneratingSession:
         self._logits_dtype, self._vocabulary = DTYPES[shown.type], shown.shape[-1]
         if not isinstance(self._vocabulary, int):
             raise BackendError(f"{decoder.name}: how many tokens there are is left open")
+        self._kept: dict[str, np.ndarray] = {}
         self._random = np.random.default_rng(0)
 
     def generate(
@@ -50,10 +52,10 @@ class GeneratingSession:
         shapes = decoder.shapes(batch, 1, most)
         blocks = [
             {
-                name: np.zeros(self._typed(name, shapes[name]).size_bytes, np.uint8)
+                name: self._memory(f"{name} {half}", self._typed(name, shapes[name]))
                 for name, _ in decoder.cache
             }
-            for _ in range(2)
+            for half in range(2)
         ]
         cached = self._bound(blocks[1], decoder.shapes(batch, prompt_tokens, 0))
         words = self._random.integers(0, self._vocabulary, (batch, prompt_tokens))
@@ -69,7 +71,7 @@ class GeneratingSession:
                 binding.bind_ortvalue_input(before, cached[before])
                 binding.bind_ortvalue_output(after, grown[before])
             shown = TensorType(self._logits_dtype, (batch, tokens, self._vocabulary))
-            logits = np.empty(shown.shape, numpy_dtype(shown.dtype))
+            logits = at(self._memory(decoder.logits, shown), 0, shown)
             binding.bind_ortvalue_output(decoder.logits, to_value(logits, shown))
             began = clock()
             with translated("generating text"):
@@ -80,6 +82,12 @@ class GeneratingSession:
             words = logits[:, -1:].argmax(axis=-1)
             past, tokens, cached = past + tokens, 1, grown
         return runs, between
+
+    def _memory(self, name: str, type_: TensorType) -> np.ndarray:
+        """Bytes for a value of this type, the same as before if they were enough."""
+        if len(self._kept.get(name, ())) < type_.size_bytes:
+            self._kept[name] = np.zeros(type_.size_bytes, np.uint8)
+        return self._kept[name]
 
     def _typed(self, name: str, shape: tuple[int, ...]) -> TensorType:
         return TensorType(self._types[name].dtype, shape)
