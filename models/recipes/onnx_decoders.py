@@ -5,7 +5,7 @@ of all before them. Inputs and outputs have the names that exporters of transfor
 (``input_ids``, ``past_key_values.0.key``, ``present.0.key``), and their open dimensions are
 symbols. The dimensions of GPT-2 and of Llama 7B are the published ones; the two small Llamas are
 of no published model. Weights of 4 and 8 bits are those of ONNX Runtime's MatMulNBits, in blocks
-of 32.
+of 32, whose products may be computed in 8 bits.
 
 Knows architectures and ONNX; nothing of bricks.
 
@@ -28,6 +28,7 @@ from zoo_files import Shipped, main, parameters
 OPSET = 18
 IR_VERSION = 9
 BLOCK = 32  # weights that share a scale, where they have few bits
+ACCURACY = 4  # MatMulNBits may compute in 8 bits, as exporters for processors let it
 MASKED = -1e9
 
 BATCH, TOKENS, PAST, TOTAL = "batch", "tokens", "past_tokens", "total_tokens"
@@ -112,7 +113,7 @@ class Builder:
         scales = self.weight(f"{name}.scales", outer * blocks)
         return self(
             "MatMulNBits", value, packed, scales, K=inner, N=outer, bits=self.bits,
-            block_size=BLOCK, domain="com.microsoft",
+            block_size=BLOCK, accuracy_level=ACCURACY, domain="com.microsoft",
         )  # fmt: skip
 
     def affine(self, value: str, name: str, inner: int, outer: int) -> str:
