@@ -1,0 +1,104 @@
+"""Inputs and outputs in the layout that a model has them in, for a brick that is compiled alone.
+
+Inside a model, OpenVINO keeps images channels-last. A brick alone would get them planar, and
+convert. So its inputs and outputs are declared with the channels as the last axis, and transposed:
+OpenVINO sees that such a transposition and its own conversion undo each other, and does neither.
+
+Must not know why a value has a layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import openvino as ov
+from openvino import opset13 as ops
+
+from bricks.backends.openvino.compiling import translated
+from bricks.errors import BackendError
+
+# The layouts of values whose channels are last, as OpenVINO spells them, by rank.
+CHANNELS_LAST = {3: "acb", 4: "acdb", 5: "acdeb"}
+_IMAGE = 4
+
+
+def is_channels_last(layout: str, rank: int) -> bool:
+    """Whether a value of this rank has its channels last."""
+    return CHANNELS_LAST.get(rank) == layout
+
+
+def wrapped(
+    model: ov.Model, last: Mapping[str, str], values: Mapping[str, np.ndarray]
+) -> ov.Model:
+    """``model`` with the inputs and outputs named in ``last`` channels-last.
+
+    The inputs in ``values`` become constants, since what follows from them is fixed in a model.
+    """
+    if not last and not values:
+        return model
+    with translated("declaring its inputs and outputs"):
+        kept = []
+        for parameter in model.get_parameters():
+            name = _name(parameter.output(0))
+            if name in values:
+                _replace(parameter.output(0), ops.constant(values[name]).output(0))
+            elif name in last:
+                kept.append(_input(parameter))
+            else:
+                kept.append(parameter)
+        results = [
+            _output(result) if _name(result.input_value(0), last) else result
+            for result in model.get_results()
+        ]
+        return ov.Model(results, kept, "brick")
+
+
+def moved(values: np.ndarray) -> np.ndarray:
+    """An array of a logical shape as its channels-last input wants it."""
+    return np.ascontiguousarray(np.moveaxis(values, 1, -1))
+
+
+def moved_back(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The inverse, for an output, whose logical shape this is."""
+    apart = values.reshape(shape[0], *shape[2:], shape[1])
+    return np.moveaxis(apart, -1, 1)
+
+
+def _name(output: ov.Output, among: Mapping[str, str] | None = None) -> str:
+    names = sorted(output.get_names())
+    if among is not None:
+        return next((name for name in names if name in among), "")
+    return names[0] if names else ""
+
+
+def _replace(old: ov.Output, new: ov.Output) -> None:
+    for target in old.get_target_inputs():
+        target.replace_source_output(new)
+
+
+def _input(parameter: ov.Node) -> ov.Node:
+    """A parameter for a value whose channels are last, in place of ``parameter``."""
+    shape = list(parameter.output(0).get_shape())
+    own = ops.parameter([shape[0], *shape[2:], shape[1]], parameter.output(0).get_element_type())
+    order = [0, len(shape) - 1, *range(1, len(shape) - 1)]
+    plain = ops.transpose(own, ops.constant(order, np.int64))
+    _replace(parameter.output(0), plain.output(0))
+    return own
+
+
+def _output(result: ov.Node) -> ov.Node:
+    """A result whose channels are last, in place of ``result``.
+
+    An image becomes a sequence of pixels first: OpenVINO does not undo the transposition of an image
+    right behind a convolution that adds in place.
+    """
+    value = result.input_value(0)
+    shape = list(value.get_shape())
+    if len(shape) < len("acb"):
+        raise BackendError(f"a value of shape {shape} has no channels to be last")
+    if len(shape) == _IMAGE:
+        value = ops.reshape(value, ops.constant([0, 0, -1], np.int64), True).output(0)
+        shape = [*shape[:2], shape[2] * shape[3]]
+    order = [0, *range(2, len(shape)), 1]
+    return ops.result(ops.transpose(value, ops.constant(order, np.int64)))
