@@ -95,6 +95,9 @@ from bricks.graph.view import graph_of, parse_model, without_values
 # The location that weights refer to. No such file exists: values are passed when a brick is loaded.
 WEIGHTS_LOCATION = "weights"
 
+# The name of every brick's graph.
+_NAME = "brick"
+
 # Models of earlier IR versions list initializers among their inputs, which bricks never do.
 _OLDEST_IR = 4
 
@@ -120,6 +123,11 @@ class Piece:
 def key_of(model: bytes) -> str:
     """The key of a brick, from its canonical model."""
     return _key(onnx.ModelProto.FromString(model))
+
+
+def is_brick(proto: onnx.ModelProto) -> bool:
+    """Whether ``proto`` is a brick, and not a whole model."""
+    return proto.graph.name == _NAME
 
 
 def mismatch(brick: Brick) -> str | None:
@@ -314,7 +322,7 @@ class _Writer:
         """The canonical model."""
         model = onnx.ModelProto()
         graph = model.graph
-        graph.name = "brick"
+        graph.name = _NAME
         self._write_nodes(nodes, (), self.names, graph)
         self._declare(graph)
         between = [name for name in self.met["v"] if not self._content.produced[name]]

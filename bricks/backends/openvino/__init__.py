@@ -11,15 +11,19 @@ Must not know plans or the store.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
+import openvino as ov
 
 from bricks.backends.base import Executed, Placement
 from bricks.backends.openvino import grouping
+from bricks.backends.openvino.batch import kernels_of_each
 from bricks.backends.openvino.compiling import Compiler
+from bricks.backends.openvino.counting import Counters
 from bricks.backends.openvino.execution import Kernel, kernels, named
 from bricks.backends.openvino.folding import folded, proto_of, with_numbers
 from bricks.backends.openvino.grouping import Execution, Group
@@ -27,7 +31,7 @@ from bricks.backends.openvino.loaded import LoadedModel
 from bricks.backends.openvino.settling import settled
 from bricks.backends.openvino.source import tensor_type, typed
 from bricks.backends.openvino.wrapping import moved, moved_back, wrapped
-from bricks.decompose.identity import Cutter
+from bricks.decompose.identity import Cutter, is_brick
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges, steering_values
@@ -39,6 +43,9 @@ from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model, upstream, without_values
 
+# Runs that tell the cost of a call.
+_CALLS = 200
+
 
 class OpenvinoBackend:
     """OpenVINO's CPU plugin with a fixed number of threads, computing in ``precision``."""
@@ -48,6 +55,7 @@ class OpenvinoBackend:
     def __init__(self, *, threads: int, seed: int, precision: str) -> None:
         self._compiler = Compiler(threads, precision)
         self._pool = Pool(seed)
+        self._call_s: float | None = None  # measured when it is first needed
 
     def sign_sensitive(self, operator: str) -> bool:
         """False for all operators: its kernels have no branches on single values."""
@@ -79,7 +87,7 @@ class OpenvinoBackend:
     ) -> LoadedModel:
         """A model with synthetic weights and inputs; ``streams`` are not supported."""
         weights, makers = self._synthesised(proto, graph_of(proto), key)
-        return self._loaded(proto, weights, makers)
+        return self._loaded(proto, weights, makers, counted=is_brick(proto))
 
     def evaluate(
         self,
@@ -112,14 +120,35 @@ class OpenvinoBackend:
         ]
 
     def _loaded(
-        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], makers: Mapping[str, Any]
+        self,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        makers: Mapping[str, Any],
+        *,
+        counted: bool = False,
     ) -> LoadedModel:
+        model, fixed, shapes = self._wrapped(proto, weights, makers)
+        compiled = self._compiler.compile(model, counted=counted)
+        counters = Counters(self._call()) if counted else None
+        return LoadedModel(compiled, makers, fixed, weights, shapes, counters)
+
+    def _wrapped(
+        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], makers: Mapping[str, Any]
+    ) -> tuple[ov.Model, dict[str, Any], list[tuple[int, ...]]]:
+        """A model to compile, the inputs that are constants in it, and the shapes of outputs."""
         model = self._compiler.read(proto, weights)
         shapes = [() if o.get_partial_shape().is_dynamic else tuple(o.shape) for o in model.outputs]
         types = {name: type_ for name, (_, type_) in makers.items()}
         fixed = {n: natural(held, types[n]) for n, held in steered_inputs(proto).items()}
-        model = wrapped(model, noted_layouts(proto), fixed)
-        return LoadedModel(self._compiler.compile(model), makers, fixed, weights, shapes)
+        return wrapped(model, noted_layouts(proto), fixed), fixed, shapes
+
+    def _call(self) -> float:
+        """The cost of a call in seconds, with all that it needs in the caches."""
+        if self._call_s is None:
+            loaded = self.load(_probe(), key="call", optimize=False)
+            placed = loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8))
+            self._call_s = statistics.median(placed.sample() for _ in range(_CALLS))
+        return self._call_s
 
     def _described(
         self,
@@ -143,11 +172,11 @@ class OpenvinoBackend:
         )
         known: dict[str, Sequence[Kernel]] = {}
 
-        def alone(group: Group) -> Sequence[Kernel]:
-            brick = cutter.cut(group).brick
-            if brick.key not in known:
-                known[brick.key] = self._alone(parse_model(brick.model))
-            return known[brick.key]
+        def alone(groups: Sequence[Group]) -> list[Sequence[Kernel]]:
+            bricks = [cutter.cut(group).brick for group in groups]
+            new = {b.key: parse_model(b.model) for b in bricks if b.key not in known}
+            known.update(zip(new, self._alone([*new.values()]), strict=True))
+            return [known[brick.key] for brick in bricks]
 
         groups = settled(execution, grouping.groups(execution), alone)
         executed = Executed(
@@ -155,10 +184,14 @@ class OpenvinoBackend:
         )
         return executed, values
 
-    def _alone(self, brick: onnx.ModelProto) -> Sequence[Kernel]:
-        """The kernels of a brick that is compiled alone."""
-        weights, makers = self._synthesised(brick, graph_of(brick), "alone")
-        return kernels(self._loaded(brick, weights, makers).compiled)
+    def _alone(self, bricks: Sequence[onnx.ModelProto]) -> list[list[Kernel]]:
+        """The kernels of each brick when it is compiled alone."""
+        models, keep = [], []
+        for brick in bricks:
+            weights, makers = self._synthesised(brick, graph_of(brick), "alone")
+            models.append(self._wrapped(brick, weights, makers)[0])
+            keep.append(weights)  # which the models refer to
+        return kernels_of_each(self._compiler, models)
 
     def _typed(self, proto: onnx.ModelProto) -> tuple[Graph, Sequence[str]]:
         """The source graph with all types, and the values whose type was observed in one run."""
@@ -200,6 +233,15 @@ class OpenvinoBackend:
         return weights, {
             name: (make, tensor_type(graph.types, name)) for name, make in makers.items()
         }
+
+
+def _probe() -> onnx.ModelProto:
+    """One node on a single number."""
+    value = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1]) for n in "xy"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["x"], ["y"])], "probe", value[:1], value[1:]
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
 
 
 def _dtype(array: np.ndarray) -> str:

@@ -60,10 +60,12 @@ class Compiler:
         with translated("reading the model"):
             return self._core.read_model(copy.SerializeToString())
 
-    def compile(self, model: ov.Model) -> ov.CompiledModel:
-        """``model``, ready to run."""
+    def compile(self, model: ov.Model, *, counted: bool = False) -> ov.CompiledModel:
+        """``model``, ready to run, and its kernels ``counted`` or not."""
         with translated("compiling the model"):
-            return self._core.compile_model(model, DEVICE, self._settings)
+            return self._core.compile_model(
+                model, DEVICE, {**self._settings, "PERF_COUNT": counted}
+            )
 
 
 def _refer(tensor: onnx.TensorProto, values: np.ndarray) -> None:

@@ -15,12 +15,16 @@ import onnx
 import openvino as ov
 
 from bricks.backends.openvino.compiling import translated
+from bricks.backends.openvino.wrapping import ADDED
 
 _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 
 # What is no work: inputs, outputs and constants.
 _ENDS = frozenset(("Input", "Parameter", "Output", "Result"))
 _CONSTANTS = frozenset(("Const", "Constant"))
+
+# Another view of a value, which takes no time.
+_VIEW = "Reshape"
 
 # Ends the name of a conversion of layouts that moves nothing.
 _FREE = "_fake"
@@ -49,12 +53,17 @@ class Kernel:
     @property
     def works(self) -> bool:
         """Whether it is more than an input, an output, a constant, or another view of a value."""
-        return not (self.constant or self.kind in _ENDS or self.free)
+        return not (self.constant or self.kind in _ENDS or self.free or self.added)
+
+    @property
+    def added(self) -> bool:
+        """Whether it is there only to give a brick its inputs."""
+        return self.name.startswith(ADDED)
 
     @property
     def free(self) -> bool:
         """Whether it only changes how a value is seen."""
-        return self.name.endswith(_FREE)
+        return self.kind == _VIEW or self.name.endswith(_FREE)
 
     @property
     def form(self) -> tuple[str, ...]:
@@ -100,7 +109,7 @@ def _kernel(op: Any, numbers: Mapping[str, int]) -> Kernel:
         kind=info.get("layerType", ""),
         primitive=info.get("primitiveType", ""),
         precision=info.get("runtimePrecision", ""),
-        layouts=tuple(info.get("outputLayouts", "").split(",")),
+        layouts=_layouts(op, info.get("outputLayouts", "").split(",")),
         positions=_positions(info.get("originalLayersNames", "").split(",")),
         sources=tuple(
             (numbers[source.get_node().get_name()], source.get_index())
@@ -109,6 +118,19 @@ def _kernel(op: Any, numbers: Mapping[str, int]) -> Kernel:
         order=int(order) if order.lstrip("-").isdecimal() else -1,
         constant=info.get("layerType") in _CONSTANTS,
     )
+
+
+def _layouts(op: Any, told: Sequence[str]) -> tuple[str, ...]:
+    """The layouts of outputs; planar where it is the same, since only channels have a size."""
+    found = []
+    for number, output in enumerate(op.outputs()):
+        layout = told[number if number < len(told) else 0]
+        shape = output.get_partial_shape()
+        plain = "abcdefgh"[: len(layout)]
+        sizes = [size.get_length() for size in shape] if shape.is_static else []
+        alike = len(sizes) > 2 and (sizes[1] == 1 or all(size == 1 for size in sizes[2:]))
+        found.append(plain if alike and sorted(layout) == sorted(plain) else layout)
+    return tuple(dict.fromkeys(found)) if len(set(found)) == 1 else tuple(found)
 
 
 def _positions(names: Sequence[str]) -> frozenset[int]:

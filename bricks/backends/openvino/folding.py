@@ -10,7 +10,7 @@ Must not know kernels or groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -18,13 +18,13 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from bricks.errors import BackendError, first_line
+from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
 from bricks.graph.tensor import TensorType
-from bricks.graph.topology import captured, default_domain, label, subgraphs, used_values
+from bricks.graph.topology import captured, default_domain, subgraphs, used_values
 
 # They tell sizes of values, whatever is in these.
 _OF_SHAPES = frozenset(("Shape", "Size"))
@@ -43,16 +43,15 @@ def folded(
 
     With ``weights``, these are all of them.
     """
-    gone = set(_constant_nodes(graph))
-    nodes = [node for i, node in enumerate(graph.nodes) if i not in gone]
-    made = {name for i in gone for name in graph.nodes[i].output if name}
-    needed = {name for node in nodes for name in used_values(node)}.union(graph.outputs)
-    values = {
+    known = {
         name: numpy_helper.to_array(tensor)
         for name, tensor in graph.initializers.items()
         if not is_referenced(tensor)
     } | dict(weights or {})
-    values |= _evaluated(graph, sorted(gone), values)
+    gone, values = _evaluated(graph, known)
+    nodes = [node for i, node in enumerate(graph.nodes) if i not in gone]
+    made = {name for i in gone for name in graph.nodes[i].output if name}
+    needed = {name for node in nodes for name in used_values(node)}.union(graph.outputs)
     initializers = {n: t for n, t in graph.initializers.items() if n in needed}
     for name in sorted(made & needed):
         type_ = _tensor(graph, name)
@@ -113,11 +112,11 @@ def _is_number(graph: Graph, name: str, steering: set[str]) -> bool:
     )
 
 
-def _constant_nodes(graph: Graph) -> Iterator[int]:
+def _constant_nodes(graph: Graph, without: set[int]) -> Iterator[int]:
     """The positions of nodes whose results follow from shapes and initializers."""
     constant = set(graph.initializers)
     for position, node in enumerate(graph.nodes):
-        if default_domain(node.domain) or node.op_type in _KEPT or subgraphs(node):
+        if position in without or default_domain(node.domain) or node.op_type in _KEPT or subgraphs(node):
             continue
         known = node.op_type in _OF_SHAPES or all(name in constant for name in used_values(node))
         if known and all(isinstance(graph.types.get(n), TensorType) for n in node.output if n):
@@ -142,20 +141,28 @@ def _from_weights(graph: Graph, name: str, gone: set[int]) -> bool:
 
 
 def _evaluated(
-    graph: Graph, positions: Sequence[int], values: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """What the constant nodes at these positions make, as far as ``values`` tell it."""
-    found: dict[str, np.ndarray] = {}
-    for position in positions:
-        node = graph.nodes[position]
-        if node.op_type in _OF_SHAPES:
-            found[node.output[0]] = _size(graph, node)
-            continue
-        names = used_values(node)
-        if all(name in found or name in values for name in names):
-            given = {name: found[name] if name in found else values[name] for name in names}
-            found.update(_run(graph, node, given))
-    return found
+    graph: Graph, values: Mapping[str, np.ndarray]
+) -> tuple[set[int], dict[str, np.ndarray]]:
+    """The positions of constant nodes, and all ``values`` with those that these tell.
+
+    Nodes that the onnx package's evaluator cannot compute count as any other.
+    """
+    hard: set[int] = set()
+    while True:
+        gone, found = list(_constant_nodes(graph, hard)), dict(values)
+        for position in gone:
+            node = graph.nodes[position]
+            names = used_values(node)
+            if node.op_type in _OF_SHAPES:
+                found[node.output[0]] = _size(graph, node)
+            elif all(name in found for name in names):
+                try:
+                    found.update(_run(graph, node, {name: found[name] for name in names}))
+                except Exception:  # of no documented class
+                    hard.add(position)
+                    break
+        else:
+            return set(gone), found
 
 
 def _run(
@@ -172,12 +179,7 @@ def _run(
         opset_imports=[helper.make_opsetid(d, v) for d, v in graph.opsets.items()],
         ir_version=graph.ir_version,
     )
-    try:
-        results = ReferenceEvaluator(model).run(outputs, dict(given))
-    except Exception as exc:  # of no documented class
-        raise BackendError(
-            f"{label(node)} is constant, and cannot be computed ahead: {first_line(exc)}"
-        ) from exc
+    results = ReferenceEvaluator(model).run(outputs, dict(given))
     return dict(zip(outputs, results, strict=True))
 
 

@@ -125,7 +125,8 @@ def layouts(execution: Execution) -> dict[str, str]:
             if not name or name in graph.outputs or name not in graph.types:
                 continue
             layout = kernel.layout(output)
-            if is_channels_last(layout, len(graph.types[name].shape)):
+            shape = graph.types[name].shape
+            if is_channels_last(layout, len(shape)) and shape[1] > 1 and set(shape[2:]) != {1}:
                 found[name] = layout
     return found
 

@@ -15,6 +15,7 @@ import openvino as ov
 
 from bricks.backends.base import Placement
 from bricks.backends.openvino.compiling import translated
+from bricks.backends.openvino.counting import Counters
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
@@ -40,7 +41,7 @@ class LoadedModel:
 
     ``inputs`` are all inputs in order, with what makes their values; those that ``compiled`` has
     as constants are in ``fixed``. ``output_shapes`` are those of the outputs, whatever their layout.
-    ``weights`` must stay where they are.
+    ``weights`` must stay where they are. With ``counters``, latencies are corrected by them.
     """
 
     def __init__(
@@ -50,10 +51,11 @@ class LoadedModel:
         fixed: Mapping[str, Any],
         weights: Mapping[str, np.ndarray],
         output_shapes: Sequence[tuple[int, ...]],
+        counters: Counters | None = None,
     ) -> None:
         self.compiled, self._weights = compiled, weights
         self._inputs, self._fixed = inputs, fixed
-        self.output_shapes = output_shapes
+        self.output_shapes, self._counters = output_shapes, counters
 
     def place(self, placement: Placement, region: np.ndarray) -> PlacedRequest:
         """Bind inputs and outputs, to memory in ``region`` where the placement says so."""
@@ -85,24 +87,29 @@ class LoadedModel:
                 tensor = ov.Tensor(view, shared_memory=True)
                 request.set_output_tensor(number, tensor)
             keep.append(tensor)
-        return PlacedRequest(request, keep)
+        return PlacedRequest(request, keep, len(placement.outputs), self._counters)
 
 
 class PlacedRequest:
     """A request that is bound to its memory."""
 
-    def __init__(self, request: ov.InferRequest, keep: list[Any]) -> None:
+    def __init__(
+        self, request: ov.InferRequest, keep: list[Any], outputs: int, counters: Counters | None
+    ) -> None:
         # The public wrapper looks at inputs anew in each call, and copies outputs.
         self._infer = super(type(request), request).infer
-        self._request, self._keep = request, keep
+        self._request, self._keep, self._outputs = request, keep, outputs
+        self._counters = counters
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""
         request = self._request
         try:
             self._infer({}, share_outputs=True, decode_strings=False)
-            latency_ms: float = request.latency
-            return latency_ms * 1e-3
+            latency_s: float = request.latency * 1e-3
+            if self._counters is None:
+                return latency_s
+            return self._counters.corrected(request, latency_s)
         except Exception:  # translated here: a context manager would add to what runs between
             with translated("running it"):
                 raise
@@ -110,7 +117,8 @@ class PlacedRequest:
     def results(self) -> list[np.ndarray]:
         """Copies of the outputs of the last run."""
         with translated("reading its results"):
-            return [np.array(tensor.data) for tensor in self._request.output_tensors]
+            tensors = self._request.output_tensors[: self._outputs]
+            return [np.array(tensor.data) for tensor in tensors]
 
 
 def _at(region: np.ndarray, offset: int, type_: TensorType) -> np.ndarray:

@@ -20,8 +20,8 @@ from bricks.backends.openvino.grouping import Execution, Group, makers_of, order
 from bricks.errors import BackendError
 from bricks.graph.topology import label, used_values
 
-# The kernels of a group that is compiled alone.
-Alone = Callable[[Group], Sequence[Kernel]]
+# The kernels of groups, each compiled alone.
+Alone = Callable[[Sequence[Group]], Sequence[Sequence[Kernel]]]
 
 
 def settled(execution: Execution, groups: Sequence[Group], alone: Alone) -> list[Group]:
@@ -31,7 +31,10 @@ def settled(execution: Execution, groups: Sequence[Group], alone: Alone) -> list
     """
     current = list(groups)
     while True:
-        different = [group for group in current if _difference(execution, group, alone)]
+        pairs = zip(current, alone(current), strict=True)
+        different = {
+            group: told for group, own in pairs if (told := _difference(execution, group, own))
+        }
         if not different:
             return current
         joined: nx.Graph[int] = nx.Graph()
@@ -42,17 +45,17 @@ def settled(execution: Execution, groups: Sequence[Group], alone: Alone) -> list
         for group in different:
             near = _neighbours(execution, group)
             if not near:
-                raise BackendError(_difference(execution, group, alone))
+                raise BackendError(different[group])
             for i in near:
                 nx.add_path(joined, [group[0], owner[i][0]])
         merged = [tuple(sorted(each)) for each in nx.connected_components(joined)]
         current = ordered(execution, merged)
 
 
-def _difference(execution: Execution, group: Group, alone: Alone) -> str:
+def _difference(execution: Execution, group: Group, alone: Sequence[Kernel]) -> str:
     """What a group runs alone instead of what it runs in the model; empty if that is the same."""
     inside = Counter(kernel.form for kernel in execution.kernels_of(group))
-    own = Counter(kernel.form for kernel in alone(group) if kernel.works)
+    own = Counter(kernel.form for kernel in alone)
     if inside == own:
         return ""
     first = label(execution.graph.nodes[group[0]])

@@ -4,6 +4,10 @@ Inside a model, OpenVINO keeps images channels-last. A brick alone would get the
 convert. So its inputs and outputs are declared with the channels as the last axis, and transposed:
 OpenVINO sees that such a transposition and its own conversion undo each other, and does neither.
 
+All but convolutions take the layout that comes to them. So a brick without any gets its inputs from
+a convolution that passes them on, as what is before the brick does in the model. The time of that
+one is not the brick's (see :mod:`bricks.backends.openvino.counting`).
+
 Must not know why a value has a layout.
 """
 
@@ -22,6 +26,15 @@ from bricks.errors import BackendError
 CHANNELS_LAST = {3: "acb", 4: "acdb", 5: "acdeb"}
 _IMAGE = 4
 
+# Operators that choose a layout, and the beginning of the names of those that are added.
+_CHOOSING = frozenset(
+    ("Convolution", "GroupConvolution", "ConvolutionBackpropData", "DeformableConvolution")
+    + ("GroupConvolutionBackpropData",)
+)
+# What may be part of a convolution, which then decides.
+_PART = "Add"
+ADDED = "added"
+
 
 def is_channels_last(layout: str, rank: int) -> bool:
     """Whether a value of this rank has its channels last."""
@@ -38,19 +51,25 @@ def wrapped(
     if not last and not values:
         return model
     with translated("declaring its inputs and outputs"):
+        choosing = any(op.get_type_name() in _CHOOSING for op in model.get_ops())
+        results = [
+            _output(result, sequence=choosing) if _name(result.input_value(0), last) else result
+            for result in model.get_results()
+        ]
         kept = []
         for parameter in model.get_parameters():
             name = _name(parameter.output(0))
             if name in values:
                 _replace(parameter.output(0), ops.constant(values[name]).output(0))
             elif name in last:
-                kept.append(_input(parameter))
+                own, plain = _input(parameter)
+                kept.append(own)
+                if not _taken(parameter, choosing):
+                    plain = _passed_on(plain, f"{ADDED}{len(kept)}")
+                    results.append(_output(ops.result(plain), sequence=True))
+                _replace(parameter.output(0), plain.output(0))
             else:
                 kept.append(parameter)
-        results = [
-            _output(result) if _name(result.input_value(0), last) else result
-            for result in model.get_results()
-        ]
         return ov.Model(results, kept, "brick")
 
 
@@ -77,27 +96,45 @@ def _replace(old: ov.Output, new: ov.Output) -> None:
         target.replace_source_output(new)
 
 
-def _input(parameter: ov.Node) -> ov.Node:
-    """A parameter for a value whose channels are last, in place of ``parameter``."""
+def _input(parameter: ov.Node) -> tuple[ov.Node, ov.Node]:
+    """A parameter for a value whose channels are last, and the value as ``parameter`` has it."""
     shape = list(parameter.output(0).get_shape())
     own = ops.parameter([shape[0], *shape[2:], shape[1]], parameter.output(0).get_element_type())
     order = [0, len(shape) - 1, *range(1, len(shape) - 1)]
-    plain = ops.transpose(own, ops.constant(order, np.int64))
-    _replace(parameter.output(0), plain.output(0))
-    return own
+    return own, ops.transpose(own, ops.constant(order, np.int64))
 
 
-def _output(result: ov.Node) -> ov.Node:
+def _taken(parameter: ov.Node, choosing: bool) -> bool:
+    """Whether a reader of this value chooses its layout; ``choosing``: there are convolutions."""
+    readers = {target.get_node().get_type_name() for target in parameter.output(0).get_target_inputs()}
+    return bool(readers & _CHOOSING) or (choosing and _PART in readers)
+
+
+def _passed_on(value: ov.Node, name: str) -> ov.Node:
+    """The same value from a convolution that multiplies each channel by one.
+
+    It must be read twice: what is done with its result alone would be part of it.
+    """
+    shape = list(value.output(0).get_shape())
+    rank = len(shape) - 2
+    ones = ops.constant(np.ones([shape[1], 1, 1, *([1] * rank)], np.float32))
+    steady, none = [1] * rank, [0] * rank
+    found = ops.group_convolution(value, ones, steady, none, none, steady)
+    found.set_friendly_name(name)
+    return found
+
+
+def _output(result: ov.Node, *, sequence: bool) -> ov.Node:
     """A result whose channels are last, in place of ``result``.
 
-    An image becomes a sequence of pixels first: OpenVINO does not undo the transposition of an image
-    right behind a convolution that adds in place.
+    As a ``sequence`` of pixels: OpenVINO does not undo the transposition of an image right behind a
+    convolution that adds in place.
     """
     value = result.input_value(0)
     shape = list(value.get_shape())
     if len(shape) < len("acb"):
         raise BackendError(f"a value of shape {shape} has no channels to be last")
-    if len(shape) == _IMAGE:
+    if sequence and len(shape) == _IMAGE:
         value = ops.reshape(value, ops.constant([0, 0, -1], np.int64), True).output(0)
         shape = [*shape[:2], shape[2] * shape[3]]
     order = [0, *range(2, len(shape)), 1]
