@@ -99,8 +99,8 @@ def _write(facts: Mapping[str, Any], page: Path) -> None:
 
 def _accuracy(facts: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        f"| {facts['system']} | models | median error | 95th percentile | worst | inside the interval |"
-        " faster runtime told |"
+        f"| {facts['system']} | models | median error | 95th percentile | worst |"
+        " inside the interval | faster runtime told |"
     )
     yield "|---|--:|--:|--:|--:|--:|--:|"
     for threads in THREADS:

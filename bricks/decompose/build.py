@@ -40,9 +40,9 @@ def build(
     """Decompose ``graph``, the source or executed graph of ``model``.
 
     ``groups`` are the nodes, by position, that the runtime executes as one. ``layouts`` maps a
-    value to the layout that it has there, if that is not ONNX's, and ``in_place`` to the value whose
-    memory it reuses. ``steering`` maps the name of a steering value to
-    its contents in this model, ``signs`` that of a value to its signs where an operator is
+    value to the layout that it has there, if that is not ONNX's, and ``in_place`` to the value
+    whose memory it reuses. ``steering`` maps the name of a steering value to its contents in this
+    model, ``signs`` that of a value to its signs where an operator is
     sensitive to them. ``assumed`` holds the plan's notes on types that depend on data.
     ``rewritten_bytes`` is the plan's field of that name.
     ``started`` is when the work on this model began (``time.perf_counter()``), for the wall time

@@ -140,7 +140,10 @@ def test_bricks_are_measured_once(bench: Bench) -> None:
 
 def test_what_openvino_refuses_is_told_in_one_line(bench: Bench, tmp_path: Path) -> None:
     proto = model(
-        [node("SequenceConstruct", ["x", "x"], ["s"]), node("ConcatFromSequence", ["s"], ["y"], axis=0)],
+        [
+            node("SequenceConstruct", ["x", "x"], ["s"]),
+            node("ConcatFromSequence", ["s"], ["y"], axis=0),
+        ],
         [value("x", [2, 3])],
         [value("y", [4, 3])],
     )

@@ -28,6 +28,7 @@ from bricks.backends.openvino.execution import Kernel, kernels, named
 from bricks.backends.openvino.folding import folded, proto_of, with_numbers
 from bricks.backends.openvino.grouping import Execution, Group
 from bricks.backends.openvino.loaded import LoadedModel
+from bricks.backends.openvino.precision import as_float32, in_float32
 from bricks.backends.openvino.settling import settled
 from bricks.backends.openvino.source import tensor_type, typed
 from bricks.backends.openvino.wrapping import moved, moved_back, wrapped
@@ -129,7 +130,10 @@ class OpenvinoBackend:
     ) -> LoadedModel:
         model, fixed, shapes = self._wrapped(proto, weights, makers)
         compiled = self._compiler.compile(model, counted=counted)
-        counters = Counters(self._call()) if counted else None
+        counters = None
+        if counted:
+            names = [kernel.name for kernel in kernels(compiled) if kernel.works]
+            counters = Counters(names, self._call())
         return LoadedModel(compiled, makers, fixed, weights, shapes, counters)
 
     def _wrapped(
@@ -158,7 +162,9 @@ class OpenvinoBackend:
         weights: Mapping[str, np.ndarray] | None = None,
     ) -> tuple[Executed, dict[str, np.ndarray]]:
         """The executed graph, and the values of its initializers, as far as they are known."""
-        graph, values = folded(source, weights)
+        graph, values = folded(
+            in_float32(source), self._computed, as_float32(weights or {}, source)
+        )
         graph = with_numbers(graph)
         found = proto_of(graph, proto)
         made, _ = self._synthesised(found, graph, "executed")
@@ -167,9 +173,7 @@ class OpenvinoBackend:
         execution = Execution.of(graph, kernels(compiled))
         layouts = grouping.layouts(execution)
         names = steering_values(graph)
-        cutter = Cutter(
-            graph, steering=self.values(found, names) if names else {}, layouts=layouts
-        )
+        cutter = Cutter(graph, steering=self.values(found, names) if names else {}, layouts=layouts)
         known: dict[str, Sequence[Kernel]] = {}
 
         def alone(groups: Sequence[Group]) -> list[Sequence[Kernel]]:
@@ -183,6 +187,11 @@ class OpenvinoBackend:
             found, graph.types, grouping.in_place(execution), observed, groups, layouts
         )
         return executed, values
+
+    def _computed(
+        self, model: onnx.ModelProto, given: Mapping[str, np.ndarray]
+    ) -> Sequence[np.ndarray]:
+        return self.evaluate(model, {}, given, optimize=True)
 
     def _alone(self, bricks: Sequence[onnx.ModelProto]) -> list[list[Kernel]]:
         """The kernels of each brick when it is compiled alone."""

@@ -12,10 +12,11 @@ Counters are whole microseconds, and averages since the model was compiled. Must
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import openvino as ov
 
 from bricks.backends.openvino.compiling import translated
-from bricks.backends.openvino.wrapping import ADDED
 
 # The first runs, which find no memory of their own yet, do not count.
 _FIRST = 2
@@ -26,11 +27,12 @@ _CUT_OFF_US = 1.0
 class Counters:
     """The counters of one compiled brick, over the runs of all its requests.
 
-    ``call_s`` is the cost of a call that remains part of a latency.
+    ``names`` are those of the kernels that are the brick's, and ``call_s`` is the cost of a call
+    that remains part of a latency.
     """
 
-    def __init__(self, call_s: float) -> None:
-        self._call_s = call_s
+    def __init__(self, names: Collection[str], call_s: float) -> None:
+        self._names, self._call_s = frozenset(names), call_s
         self._runs = 0
         self._seconds = 0.0  # of the runs that count
         self._first_us: dict[str, float] = {}
@@ -43,7 +45,7 @@ class Counters:
         if self._runs > _FIRST:
             self._seconds += latency_s
         if self._runs == _FIRST:
-            self._first_us = _averages_us(request)
+            self._first_us = self._averages_us(request)
         elif self._runs == self._next:
             self._next *= 2
             self._compute(request)
@@ -54,7 +56,7 @@ class Counters:
         """Find what runs take in kernels, on the average, and outside of them beyond a call."""
         counted = self._runs - _FIRST
         inside_us = 0.0
-        for name, average_us in _averages_us(request).items():
+        for name, average_us in self._averages_us(request).items():
             total_us = average_us * self._runs - self._first_us[name] * _FIRST
             if total_us > 0:
                 inside_us += total_us / counted + _CUT_OFF_US
@@ -63,11 +65,10 @@ class Counters:
             mean_s = self._seconds / counted
             self._excess_s = max(0.0, mean_s - self._inside_s - self._call_s)
 
-
-def _averages_us(request: ov.InferRequest) -> dict[str, float]:
-    with translated("reading its counters"):
-        return {
-            info.node_name: info.real_time.total_seconds() * 1e6
-            for info in request.profiling_info
-            if not info.node_name.startswith(ADDED)
-        }
+    def _averages_us(self, request: ov.InferRequest) -> dict[str, float]:
+        with translated("reading its counters"):
+            return {
+                info.node_name: info.real_time.total_seconds() * 1e6
+                for info in request.profiling_info
+                if info.node_name in self._names
+            }

@@ -19,9 +19,14 @@ from bricks.backends.openvino.wrapping import ADDED
 
 _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 
+# The layout that ONNX has, whatever the number of axes.
+PLANAR = "planar"
+
 # What is no work: inputs, outputs and constants.
 _ENDS = frozenset(("Input", "Parameter", "Output", "Result"))
 _CONSTANTS = frozenset(("Const", "Constant"))
+
+_CONVERSION = "Convert"
 
 # Another view of a value, which takes no time.
 _VIEW = "Reshape"
@@ -37,7 +42,8 @@ class Kernel:
     ``kind`` and ``primitive`` are OpenVINO's names of its operator and its implementation,
     ``precision`` is that in which it computes, and ``layouts`` are those of its outputs.
     ``positions`` are those of the source nodes in it, ``sources`` the kernels and their outputs
-    that its inputs come from. A ``constant`` one runs once, if at all, for all its sources are.
+    that its inputs come from. A ``constant`` one runs once, if at all, for all its sources are. One
+    ``at_end`` converts the type of an input or output, which is no node's work.
     """
 
     name: str
@@ -49,11 +55,17 @@ class Kernel:
     sources: tuple[tuple[int, int], ...]
     order: int
     constant: bool
+    at_end: bool = False
 
     @property
     def works(self) -> bool:
         """Whether it is more than an input, an output, a constant, or another view of a value."""
-        return not (self.constant or self.kind in _ENDS or self.free or self.added)
+        return not (self.constant or self.kind in _ENDS or self.free or self.added or self.at_end)
+
+    @property
+    def converts(self) -> bool:
+        """Whether OpenVINO has added it to convert a type."""
+        return self.kind == _CONVERSION and not self.positions
 
     @property
     def added(self) -> bool:
@@ -95,8 +107,13 @@ def kernels(compiled: ov.CompiledModel) -> list[Kernel]:
         found: list[Kernel] = []
         for op in ops:
             kernel = _kernel(op, numbers)
-            fed = [found[source].constant for source, _ in kernel.sources]
-            found.append(replace(kernel, constant=all(fed) if fed else kernel.constant))
+            sources = [found[source] for source, _ in kernel.sources]
+            constant = all(k.constant for k in sources) if sources else kernel.constant
+            from_end = kernel.converts and any(k.kind in _ENDS for k in sources)
+            found.append(replace(kernel, constant=constant, at_end=from_end))
+            for source, _ in kernel.sources:
+                if kernel.kind in _ENDS and found[source].converts:
+                    found[source] = replace(found[source], at_end=True)
     return found
 
 
@@ -112,8 +129,7 @@ def _kernel(op: Any, numbers: Mapping[str, int]) -> Kernel:
         layouts=_layouts(op, info.get("outputLayouts", "").split(",")),
         positions=_positions(info.get("originalLayersNames", "").split(",")),
         sources=tuple(
-            (numbers[source.get_node().get_name()], source.get_index())
-            for source in sources
+            (numbers[source.get_node().get_name()], source.get_index()) for source in sources
         ),
         order=int(order) if order.lstrip("-").isdecimal() else -1,
         constant=info.get("layerType") in _CONSTANTS,
@@ -129,7 +145,8 @@ def _layouts(op: Any, told: Sequence[str]) -> tuple[str, ...]:
         plain = "abcdefgh"[: len(layout)]
         sizes = [size.get_length() for size in shape] if shape.is_static else []
         alike = len(sizes) > 2 and (sizes[1] == 1 or all(size == 1 for size in sizes[2:]))
-        found.append(plain if alike and sorted(layout) == sorted(plain) else layout)
+        same = layout == plain or (alike and sorted(layout) == sorted(plain))
+        found.append(PLANAR if same else layout)
     return tuple(dict.fromkeys(found)) if len(set(found)) == 1 else tuple(found)
 
 

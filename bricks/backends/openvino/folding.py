@@ -10,7 +10,7 @@ Must not know kernels or groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from onnx.reference import ReferenceEvaluator
 
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
+from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
@@ -30,25 +31,31 @@ from bricks.graph.topology import captured, default_domain, subgraphs, used_valu
 _OF_SHAPES = frozenset(("Shape", "Size"))
 # OpenVINO keeps the first two beside the weights that they scale; the others are never constant.
 _KEPT = frozenset(
-    ("DequantizeLinear", "QuantizeLinear", "Bernoulli", "Multinomial", "RandomNormal")
-    + ("RandomNormalLike", "RandomUniform", "RandomUniformLike")
+    (
+        *("DequantizeLinear", "QuantizeLinear", "Bernoulli", "Multinomial"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    )
 )
 _FOLDED = "folded"
 
+# Computes the results of a model that has no inputs but these.
+Compute = Callable[[onnx.ModelProto, Mapping[str, np.ndarray]], Sequence[np.ndarray]]
+
 
 def folded(
-    graph: Graph, weights: Mapping[str, np.ndarray] | None = None
+    graph: Graph, compute: Compute, weights: Mapping[str, np.ndarray] | None = None
 ) -> tuple[Graph, dict[str, np.ndarray]]:
     """``graph`` without constant nodes, and the values of all its initializers that are known.
 
-    With ``weights``, these are all of them.
+    With ``weights``, these are all of them. ``compute`` is used where the onnx package's evaluator
+    fails.
     """
     known = {
         name: numpy_helper.to_array(tensor)
         for name, tensor in graph.initializers.items()
         if not is_referenced(tensor)
     } | dict(weights or {})
-    gone, values = _evaluated(graph, known)
+    gone, values = _evaluated(graph, known, compute)
     nodes = [node for i, node in enumerate(graph.nodes) if i not in gone]
     made = {name for i in gone for name in graph.nodes[i].output if name}
     needed = {name for node in nodes for name in used_values(node)}.union(graph.outputs)
@@ -116,7 +123,12 @@ def _constant_nodes(graph: Graph, without: set[int]) -> Iterator[int]:
     """The positions of nodes whose results follow from shapes and initializers."""
     constant = set(graph.initializers)
     for position, node in enumerate(graph.nodes):
-        if position in without or default_domain(node.domain) or node.op_type in _KEPT or subgraphs(node):
+        if (
+            position in without
+            or default_domain(node.domain)
+            or node.op_type in _KEPT
+            or subgraphs(node)
+        ):
             continue
         known = node.op_type in _OF_SHAPES or all(name in constant for name in used_values(node))
         if known and all(isinstance(graph.types.get(n), TensorType) for n in node.output if n):
@@ -141,11 +153,11 @@ def _from_weights(graph: Graph, name: str, gone: set[int]) -> bool:
 
 
 def _evaluated(
-    graph: Graph, values: Mapping[str, np.ndarray]
+    graph: Graph, values: Mapping[str, np.ndarray], compute: Compute
 ) -> tuple[set[int], dict[str, np.ndarray]]:
     """The positions of constant nodes, and all ``values`` with those that these tell.
 
-    Nodes that the onnx package's evaluator cannot compute count as any other.
+    Nodes that nobody can compute count as any other.
     """
     hard: set[int] = set()
     while True:
@@ -157,7 +169,7 @@ def _evaluated(
                 found[node.output[0]] = _size(graph, node)
             elif all(name in found for name in names):
                 try:
-                    found.update(_run(graph, node, {name: found[name] for name in names}))
+                    found.update(_run(graph, node, {name: found[name] for name in names}, compute))
                 except Exception:  # of no documented class
                     hard.add(position)
                     break
@@ -166,21 +178,28 @@ def _evaluated(
 
 
 def _run(
-    graph: Graph, node: onnx.NodeProto, given: Mapping[str, np.ndarray]
+    graph: Graph, node: onnx.NodeProto, given: Mapping[str, np.ndarray], compute: Compute
 ) -> dict[str, np.ndarray]:
     outputs = [name for name in node.output if name]
     model = helper.make_model(
         helper.make_graph(
             [node],
             "constant",
-            [helper.make_empty_tensor_value_info(name) for name in given],
+            [_info(graph, name) for name in given],
             [helper.make_empty_tensor_value_info(name) for name in outputs],
         ),
         opset_imports=[helper.make_opsetid(d, v) for d, v in graph.opsets.items()],
         ir_version=graph.ir_version,
     )
-    results = ReferenceEvaluator(model).run(outputs, dict(given))
+    try:
+        results = ReferenceEvaluator(model).run(outputs, dict(given))
+    except Exception:  # of no documented class
+        results = compute(model, given)
     return dict(zip(outputs, results, strict=True))
+
+
+def _info(graph: Graph, name: str) -> onnx.ValueInfoProto:
+    return onnx.ValueInfoProto(name=name, type=declared(graph.types[name]))
 
 
 def _size(graph: Graph, node: onnx.NodeProto) -> np.ndarray:

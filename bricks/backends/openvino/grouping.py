@@ -9,6 +9,7 @@ Must not know how a group runs alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -135,7 +136,7 @@ def in_place(execution: Execution) -> dict[str, str]:
     """The values that OpenVINO writes over another one, by name, and that other one.
 
     A convolution adds in place to the value that is added to its result; some normalisations
-    overwrite what they read.
+    overwrite what they read. A value that others read too, or an input, is not written over.
     """
     graph = execution.graph
     found = {}
@@ -150,7 +151,15 @@ def in_place(execution: Execution) -> dict[str, str]:
                 found[made] = summand
         elif kernel.kind in _OVERWRITING and made:
             found[made] = graph.nodes[min(kernel.positions)].input[0]
-    return {a: b for a, b in found.items() if b in graph.types and graph.types[a] == graph.types[b]}
+    readers = Counter(name for node in graph.nodes for name in used_values(node))
+    readers.update(graph.outputs)
+    return {
+        made: over
+        for made, over in found.items()
+        if over not in graph.inputs
+        and readers[over] == 1
+        and graph.types.get(over) == graph.types[made]
+    }
 
 
 def makers_of(graph: Graph) -> dict[str, int]:

@@ -40,8 +40,8 @@ class LoadedModel:
     """A compiled model with its weights, which may be placed several times.
 
     ``inputs`` are all inputs in order, with what makes their values; those that ``compiled`` has
-    as constants are in ``fixed``. ``output_shapes`` are those of the outputs, whatever their layout.
-    ``weights`` must stay where they are. With ``counters``, latencies are corrected by them.
+    as constants are in ``fixed``. ``output_shapes`` are those of the outputs, whatever their
+    layout. ``weights`` must stay where they are. With ``counters``, latencies are corrected.
     """
 
     def __init__(

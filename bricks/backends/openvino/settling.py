@@ -79,5 +79,7 @@ def _neighbours(execution: Execution, group: Group) -> list[int]:
         return sorted(before)
     made = {name for i in group for name in nodes[i].output}
     return [
-        i for i, node in enumerate(nodes) if i not in inside and made.intersection(used_values(node))
+        i
+        for i, node in enumerate(nodes)
+        if i not in inside and made.intersection(used_values(node))
     ]

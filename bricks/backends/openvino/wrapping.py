@@ -28,8 +28,10 @@ _IMAGE = 4
 
 # Operators that choose a layout, and the beginning of the names of those that are added.
 _CHOOSING = frozenset(
-    ("Convolution", "GroupConvolution", "ConvolutionBackpropData", "DeformableConvolution")
-    + ("GroupConvolutionBackpropData",)
+    (
+        *("Convolution", "GroupConvolution", "DeformableConvolution"),
+        *("ConvolutionBackpropData", "GroupConvolutionBackpropData"),
+    )
 )
 # What may be part of a convolution, which then decides.
 _PART = "Add"
@@ -41,9 +43,7 @@ def is_channels_last(layout: str, rank: int) -> bool:
     return CHANNELS_LAST.get(rank) == layout
 
 
-def wrapped(
-    model: ov.Model, last: Mapping[str, str], values: Mapping[str, np.ndarray]
-) -> ov.Model:
+def wrapped(model: ov.Model, last: Mapping[str, str], values: Mapping[str, np.ndarray]) -> ov.Model:
     """``model`` with the inputs and outputs named in ``last`` channels-last.
 
     The inputs in ``values`` become constants, since what follows from them is fixed in a model.
@@ -56,7 +56,7 @@ def wrapped(
             _output(result, sequence=choosing) if _name(result.input_value(0), last) else result
             for result in model.get_results()
         ]
-        kept = []
+        kept: list[ov.Node] = []
         for parameter in model.get_parameters():
             name = _name(parameter.output(0))
             if name in values:
@@ -106,7 +106,9 @@ def _input(parameter: ov.Node) -> tuple[ov.Node, ov.Node]:
 
 def _taken(parameter: ov.Node, choosing: bool) -> bool:
     """Whether a reader of this value chooses its layout; ``choosing``: there are convolutions."""
-    readers = {target.get_node().get_type_name() for target in parameter.output(0).get_target_inputs()}
+    readers = {
+        target.get_node().get_type_name() for target in parameter.output(0).get_target_inputs()
+    }
     return bool(readers & _CHOOSING) or (choosing and _PART in readers)
 
 
