@@ -90,6 +90,7 @@ lock: ## resolve pyproject.toml into requirements.lock again (UPGRADE=1: newest 
 	$(call lock,models/recipes/requirements-torch,--allow-unsafe)
 	$(call lock,bricks/backends/mxnet/requirements,--allow-unsafe)
 	$(call lock,bricks/backends/torch/requirements,--allow-unsafe)
+	$(call lock,bricks/backends/openvino/requirements,--allow-unsafe)
 	rm -rf .venv/lock
 
 # $(call lock,FILES,OPTIONS): a local version (+cpu) is what was found here, not asked for

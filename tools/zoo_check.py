@@ -32,7 +32,10 @@ from bricks.measure.rounds import StopRule
 from bricks.zoo import ZooEntry, entries, entry
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "zoo.json"
-CUTS = ("onnxruntime:executed", "onnxruntime:1", "onnxruntime:4", "mxnet:executed")
+CUTS = (
+    *("onnxruntime:executed", "onnxruntime:1", "onnxruntime:4"),
+    *("openvino:executed", "mxnet:executed"),
+)
 ONCE = Conditions(
     rule=StopRule(min_rounds=1, max_rounds=1, passes=1), timeout_s=60.0, exclusive=False
 )
@@ -47,7 +50,7 @@ def checked(model: ZooEntry, benches: Benches, *, measure: bool) -> dict[str, An
     """What is found of a model; ``problems`` says what is wrong, a line each."""
     found: dict[str, Any] = {"name": model.name, "problems": []}
     for (runtime, granularity), bench in benches.items():
-        if runtime != "onnxruntime" and model.framework != "mxnet":
+        if runtime.startswith("mxnet") and model.framework != "mxnet":
             continue
         cut = f"{runtime}, {granularity}"
         try:

@@ -20,7 +20,7 @@ from bricks.system.environments import Environment
 
 __all__ = ["BACKENDS", "ENVIRONMENTS", "Backend", "BackendInfo", "create", "describe", "names"]
 
-BACKENDS = ("onnxruntime", "mxnet", "mxnet-unfused", "torch", "torch-compiled", "fake")
+BACKENDS = ("onnxruntime", "openvino", "mxnet", "mxnet-unfused", "torch", "torch-compiled", "fake")
 
 _MXNET = Environment(
     name="mxnet",
@@ -34,10 +34,19 @@ _TORCH = Environment(
     python="3.11",
     install="bricks backends install torch",
 )
+_OPENVINO = Environment(
+    name="openvino",
+    lock=Path(__file__).parent / "openvino" / "requirements.lock",
+    python="3.11",
+    install="bricks backends install openvino",
+)
 # Runtimes that do not share this environment; a lock file pins their version.
 ENVIRONMENTS = {
-    "mxnet": _MXNET, "mxnet-unfused": _MXNET, "torch": _TORCH, "torch-compiled": _TORCH,
+    "openvino": _OPENVINO, "mxnet": _MXNET, "mxnet-unfused": _MXNET,
+    "torch": _TORCH, "torch-compiled": _TORCH,
 }  # fmt: skip
+# The precision in which OpenVINO computes: its own choice depends on the processor.
+_PRECISION = "f32"
 # Runtimes that run recorded programs.
 _PROGRAMS = ("torch", "torch-compiled")
 
@@ -99,6 +108,16 @@ def describe(name: str) -> BackendInfo:
             bounded_memory=False,  # a program takes what it takes: nothing tells ahead
             programs=True,
         )
+    if name == "openvino":
+        return BackendInfo(
+            name,
+            _OPENVINO.pinned("openvino"),
+            f"CPU {_PRECISION}",
+            timed=True,
+            brick_optimization="all",
+            python=str(_OPENVINO.required()),
+            bounded_memory=False,  # what compiled models keep is not told ahead
+        )
     if name in ENVIRONMENTS:
         environment = ENVIRONMENTS[name]
         python = str(environment.required())
@@ -158,6 +177,15 @@ def create(
             ) from exc
 
         return MxnetBackend(seed=seed, fuse=name == "mxnet")
+    if name == "openvino":
+        try:
+            from bricks.backends.openvino import OpenvinoBackend
+        except ImportError as exc:
+            raise BackendError(
+                f"openvino cannot be imported ({exc}): bricks backends install openvino"
+            ) from exc
+
+        return OpenvinoBackend(threads=threads, seed=seed, precision=_PRECISION)
     if name in _PROGRAMS:
         # The libraries read these variables when they are loaded.
         os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -57,7 +57,9 @@ class Executed:
     whose types depend on data and were observed in a run. ``in_place`` maps a value to the value
     whose memory the runtime reuses for it. ``groups`` are the nodes, by position, that the runtime
     executes as one, in a valid execution order: for runtimes whose fused nodes ONNX cannot
-    represent. None: each node by itself. ``notes`` are sentences about the graph for its user.
+    represent. None: each node by itself. ``layouts`` are the runtime's names of the layouts of
+    values that are not in ONNX's; such a brick alone gets its inputs, and leaves its outputs, in
+    these. ``notes`` are sentences about the graph for its user.
     ``rewritten_bytes`` are those of the weights that the runtime rewrites while it loads the model,
     before they get their final form; None: unknown.
     """
@@ -67,6 +69,7 @@ class Executed:
     in_place: Mapping[str, str]
     observed: Sequence[str] = ()
     groups: Sequence[tuple[int, ...]] | None = None
+    layouts: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     rewritten_bytes: int | None = None
 

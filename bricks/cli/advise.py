@@ -52,7 +52,7 @@ Batches = Annotated[
 Runtimes = Annotated[
     str | None,
     typer.Option(
-        metavar="onnxruntime,mxnet",
+        metavar="onnxruntime,openvino",
         help="Tell which of these runtimes is the fastest on this host, and how sure that is.",
         show_default=False,
     ),

@@ -84,7 +84,7 @@ RuntimeName = Annotated[
         "--runtime",
         metavar="NAME",
         autocompletion=completion.values(RUNTIMES),
-        help="What runs the models: onnxruntime, mxnet, torch, fake, or one of yours.",
+        help="What runs the models: onnxruntime, openvino, mxnet, torch, fake, or one of yours.",
         rich_help_panel=_RUNTIME,
     ),
 ]

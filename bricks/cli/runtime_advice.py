@@ -65,7 +65,7 @@ def _names(text: str) -> list[str]:
             raise UsageError(f"no runtime is called {name!r}: {meant}")
     if len(set(found)) < 2:
         raise UsageError(
-            f"--runtimes {text!r} leaves nothing to choose: give two, such as onnxruntime,mxnet"
+            f"--runtimes {text!r} leaves nothing to choose: give two, such as onnxruntime,openvino"
         )
     return list(dict.fromkeys(found))
 

@@ -29,6 +29,7 @@ def build(
     granularity: Granularity,
     *,
     groups: Sequence[tuple[int, ...]] | None = None,
+    layouts: Mapping[str, str] | None = None,
     in_place: Mapping[str, str] | None = None,
     steering: Mapping[str, Sequence[float]] | None = None,
     signs: Mapping[str, Sequence[float]] | None = None,
@@ -38,16 +39,19 @@ def build(
 ) -> Decomposition:
     """Decompose ``graph``, the source or executed graph of ``model``.
 
-    ``groups`` are the nodes, by position, that the runtime executes as one. ``in_place`` maps a
-    value to the value whose memory it reuses. ``steering`` maps the name of a steering value to
-    its contents in this model, ``signs`` that of a value to its signs where an operator is
+    ``groups`` are the nodes, by position, that the runtime executes as one. ``layouts`` maps a
+    value to the layout that it has there, if that is not ONNX's, and ``in_place`` to the value
+    whose memory it reuses. ``steering`` maps the name of a steering value to its contents in this
+    model, ``signs`` that of a value to its signs where an operator is
     sensitive to them. ``assumed`` holds the plan's notes on types that depend on data.
     ``rewritten_bytes`` is the plan's field of that name.
     ``started`` is when the work on this model began (``time.perf_counter()``), for the wall time
     that is recorded.
     """
     started = time.perf_counter() if started is None else started
-    cutter = Cutter(graph, steering=steering, signs=signs, context=granularity.executed)
+    cutter = Cutter(
+        graph, steering=steering, signs=signs, layouts=layouts, context=granularity.executed
+    )
     shared = in_place or {}
     numbers: dict[str, int] = {}
     types: list[ValueType] = []

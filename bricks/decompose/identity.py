@@ -26,6 +26,8 @@ What counts:
 * of a brick of the executed graph that is bound by reading its weights: the size of all weights of
   its model, to a factor of two (see ``context``; also listed in ``metadata_props``). They decide
   whether the brick finds its weights in a cache, and so how long it takes;
+* of an input or output that its runtime keeps in another layout than ONNX's: that layout, by the
+  runtime's name (also listed in ``metadata_props``);
 * of an input whose signs decide how long an operator takes: how many are negative and how often
   they change, in steps (see ``graph.signs``; also listed in ``metadata_props``);
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
@@ -79,6 +81,7 @@ from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import (
     CONTEXT,
     ITEMS,
+    LAYOUTS,
     SIGNS,
     STEERING,
     note,
@@ -91,6 +94,9 @@ from bricks.graph.view import graph_of, parse_model, without_values
 
 # The location that weights refer to. No such file exists: values are passed when a brick is loaded.
 WEIGHTS_LOCATION = "weights"
+
+# The name of every brick's graph.
+_NAME = "brick"
 
 # Models of earlier IR versions list initializers among their inputs, which bricks never do.
 _OLDEST_IR = 4
@@ -119,6 +125,11 @@ def key_of(model: bytes) -> str:
     return _key(onnx.ModelProto.FromString(model))
 
 
+def is_brick(proto: onnx.ModelProto) -> bool:
+    """Whether ``proto`` is a brick, and not a whole model."""
+    return proto.graph.name == _NAME
+
+
 def mismatch(brick: Brick) -> str | None:
     """How the fields of an imported brick contradict its model; None if they agree.
 
@@ -145,7 +156,8 @@ class Cutter:
 
     The subgraphs of its nodes have no initializers, because reading has moved those outside.
     ``steering`` holds, by name, the flattened contents of computed steering values, ``signs`` the
-    signs of values (see ``graph.signs``) that a node is sensitive to at its first input. With
+    signs of values (see ``graph.signs``) that a node is sensitive to at its first input, and
+    ``layouts`` those of values that a runtime keeps in another layout than ONNX's. With
     ``context``, bricks that are bound by reading their weights count the size of the graph's.
     Raises ``ModelError`` for initializers in subgraphs.
     """
@@ -156,6 +168,7 @@ class Cutter:
         *,
         steering: Mapping[str, Sequence[float]] | None = None,
         signs: Mapping[str, Sequence[float]] | None = None,
+        layouts: Mapping[str, str] | None = None,
         context: bool = False,
     ) -> None:
         for node in graph.nodes:
@@ -163,6 +176,7 @@ class Cutter:
                 raise ModelError(f"a subgraph of {label(node)} holds initializers: hoist them")
         self.graph = graph
         self._signs = signs or {}
+        self._layouts = layouts or {}
         self._context = context_of(graph) if context else None
         self._visits_left = ALL_VISITS
         self._values = {name: tuple(held) for name, held in (steering or {}).items()}
@@ -196,6 +210,8 @@ class Cutter:
         first = {node.input[0] for node in protos if node.input}
         signs = {n: self._signs[n] for n in writer.met["i"] if n in first and n in self._signs}
         note(model, SIGNS, {writer.names[name]: list(held) for name, held in signs.items()})
+        ends = {*writer.met["i"], *writer.outputs}.intersection(self._layouts)
+        note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))
         if self._context is not None and weight_bound(weights, work):
             note(model, CONTEXT, self._context)
         brick = Brick(
@@ -306,7 +322,7 @@ class _Writer:
         """The canonical model."""
         model = onnx.ModelProto()
         graph = model.graph
-        graph.name = "brick"
+        graph.name = _NAME
         self._write_nodes(nodes, (), self.names, graph)
         self._declare(graph)
         between = [name for name in self.met["v"] if not self._content.produced[name]]

@@ -33,6 +33,8 @@ ITEMS, BETWEEN = "bricks.items", "bricks.between"
 STEERING, GIVEN = "bricks.steering", "bricks.given"
 # The signs of a brick's inputs, by name: see ``graph.signs``.
 SIGNS = "bricks.signs"
+# The layouts of a brick's inputs and outputs, by name, where a runtime keeps them in its own.
+LAYOUTS = "bricks.layouts"
 # Key of what is known about the model that a brick is from.
 CONTEXT = "bricks.context"
 # The one fact about it: the logarithm to base 2, rounded down, of the bytes of its weights.
@@ -75,10 +77,20 @@ def noted_signs(proto: onnx.ModelProto) -> dict[str, SignPattern]:
     return {name: SignPattern(*held) for name, held in _noted(proto, SIGNS).items()}
 
 
+def noted_layouts(proto: onnx.ModelProto) -> dict[str, str]:
+    """The layouts of inputs and outputs that a runtime keeps in its own, by name."""
+    return _noted(proto, LAYOUTS)
+
+
 def noted_weight_bytes(proto: onnx.ModelProto) -> float | None:
     """About how many bytes of weights the model of a brick has; None where that does not count."""
     noted = _noted(proto, CONTEXT)
     return 1.5 * 2.0 ** noted[LOG_WEIGHT_BYTES] if noted else None
+
+
+def steered_inputs(proto: onnx.ModelProto) -> dict[str, Any]:
+    """The steering values among the inputs of a brick, by name, in the form of ``plain``."""
+    return _noted(proto, STEERING)
 
 
 def held_values(proto: onnx.ModelProto) -> dict[str, Any]:

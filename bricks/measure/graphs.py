@@ -46,6 +46,7 @@ class _Cuttable:
     in_place: Mapping[str, str]
     observed: frozenset[str]
     groups: Sequence[tuple[int, ...]] | None
+    layouts: Mapping[str, str]
     notes: Sequence[str]
     signs: Mapping[str, Sequence[float]]
     rewritten_bytes: int | None
@@ -74,6 +75,7 @@ class Graphs:
             found.graph,
             granularity,
             groups=found.groups,
+            layouts=found.layouts,
             in_place=found.in_place,
             steering=self._steering_values(model, found),
             signs=found.signs,
@@ -193,6 +195,7 @@ def _cuttable(
         in_place,
         observed=frozenset(answer["observed"]),
         groups=groups,
+        layouts=answer.get("layouts", {}),
         notes=answer.get("notes", ()),
         signs=answer.get("signs", {}),
         rewritten_bytes=answer.get("rewritten_bytes"),

@@ -48,6 +48,7 @@ class GraphRequests:
             "in_place": dict(executed.in_place),
             "observed": list(executed.observed),
             "groups": None if executed.groups is None else list(map(list, executed.groups)),
+            "layouts": dict(executed.layouts),
             "notes": list(executed.notes),
             "signs": signs,
             "rewritten_bytes": executed.rewritten_bytes,

@@ -62,18 +62,20 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     proto, weights, given, own = data.proto, data.weights, data.inputs, data.own_weights
     expected = backend.evaluate(proto, weights, given, optimize=True)
     cut = Granularity.parse(plan.granularity)
-    groups = None
+    groups: Sequence[tuple[int, ...]] | None = None
+    layouts: Mapping[str, str] = {}
     if cut.executed:
         executed, arrays = backend.materialised(proto, weights)
         proto, graph = executed.proto, graph_of(executed.proto, executed.types)
-        groups = executed.groups
+        groups, layouts = executed.groups, executed.layouts
     else:
         (graph, _), arrays = source_of(backend, model, proto), weights
     names = steering_values(graph)
     steering = backend.values(proto, names) if names else {}
-    cutter = Cutter(graph, steering=steering)
+    cutter = Cutter(graph, steering=steering, layouts=layouts)
     pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, groups)]
-    plan = _fitting(plan, build(model, graph, cut, groups=groups, steering=steering).plan, pieces)
+    again = build(model, graph, cut, groups=groups, layouts=layouts, steering=steering).plan
+    plan = _fitting(plan, again, pieces)
     chained = chain(backend, plan, bricks, _weights_by_place(cutter, pieces, arrays), given)
     constants = cutter.graph.initializers
     actual = [

@@ -1,0 +1,257 @@
+"""OpenVINO on CPU: the runtime of Intel, with oneDNN and kernels of its own.
+
+It has an environment of its own, so that a lock file pins its version. OpenVINO compiles models
+into kernels that ONNX cannot represent. The executed graph is therefore a list of groups of source
+nodes, as OpenVINO's own description of a compiled model tells them; each group is a brick, which is
+compiled again alone, with inputs and outputs in the layouts that they have in the model. That a
+brick runs the same kernels is checked when a model is decomposed.
+
+Must not know plans or the store.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import openvino as ov
+
+from bricks.backends.base import Executed, Placement
+from bricks.backends.openvino import grouping
+from bricks.backends.openvino.batch import kernels_of_each
+from bricks.backends.openvino.compiling import Compiler
+from bricks.backends.openvino.counting import Counters
+from bricks.backends.openvino.execution import Kernel, kernels, named
+from bricks.backends.openvino.folding import folded, proto_of, with_numbers
+from bricks.backends.openvino.grouping import Execution, Group
+from bricks.backends.openvino.loaded import LoadedModel
+from bricks.backends.openvino.precision import as_float32, in_float32
+from bricks.backends.openvino.settling import settled
+from bricks.backends.openvino.source import tensor_type, typed
+from bricks.backends.openvino.wrapping import moved, moved_back, wrapped
+from bricks.decompose.identity import Cutter, is_brick
+from bricks.errors import BackendError
+from bricks.graph.containers import ValueType
+from bricks.graph.domains import integer_ranges, steering_values
+from bricks.graph.feeds import feeds
+from bricks.graph.graph import Graph
+from bricks.graph.model_metadata import natural, noted_layouts, steered_inputs
+from bricks.graph.source import OpenShapes
+from bricks.graph.synthesis import Pool
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of, parse_model, upstream, without_values
+
+# Runs that tell the cost of a call.
+_CALLS = 200
+
+
+class OpenvinoBackend:
+    """OpenVINO's CPU plugin with a fixed number of threads, computing in ``precision``."""
+
+    loaders = 1  # compiling uses all processors
+
+    def __init__(self, *, threads: int, seed: int, precision: str) -> None:
+        self._compiler = Compiler(threads, precision)
+        self._pool = Pool(seed)
+        self._call_s: float | None = None  # measured when it is first needed
+
+    def sign_sensitive(self, operator: str) -> bool:
+        """False for all operators: its kernels have no branches on single values."""
+        return False
+
+    def executed(self, proto: onnx.ModelProto) -> Executed:
+        """The source graph without constant nodes, and the groups of nodes in each kernel."""
+        graph, observed = self._typed(proto)
+        return self._described(proto, graph, observed)[0]
+
+    def materialised(
+        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
+    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+        """The same, and the weights that it needs."""
+        graph, observed = self._typed(proto)
+        return self._described(proto, graph, observed, weights)
+
+    def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
+        """The types that ``onnx.shape_inference`` infers, or that occur in one run."""
+        graph, observed = self._typed(proto)
+        return graph.types, observed
+
+    def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
+        """The contents of small values in one run on synthetic data."""
+        return {name: array.ravel().tolist() for name, array in self._run(proto, names).items()}
+
+    def load(
+        self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
+    ) -> LoadedModel:
+        """A model with synthetic weights and inputs; ``streams`` are not supported."""
+        weights, makers = self._synthesised(proto, graph_of(proto), key)
+        return self._loaded(proto, weights, makers, counted=is_brick(proto))
+
+    def evaluate(
+        self,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        feeds: Mapping[str, Any],
+        *,
+        optimize: bool,
+    ) -> Sequence[Any]:
+        """One run with given weights and inputs."""
+        last = noted_layouts(proto)
+        graph = graph_of(proto)
+        makers = {
+            name: (
+                (lambda n=name: moved(feeds[n]) if n in last else feeds[n]),
+                tensor_type(graph.types, name),
+            )
+            for name in graph.inputs
+        }
+        own = {name: np.ascontiguousarray(values) for name, values in weights.items()}
+        loaded = self._loaded(proto, own, makers)
+        nowhere = Placement((None,) * len(graph.inputs), (None,) * len(graph.outputs))
+        placed = loaded.place(nowhere, np.zeros(0, np.uint8))
+        placed.sample()
+        return [
+            moved_back(array, shape) if name in last else array
+            for name, array, shape in zip(
+                graph.outputs, placed.results(), loaded.output_shapes, strict=True
+            )
+        ]
+
+    def _loaded(
+        self,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        makers: Mapping[str, Any],
+        *,
+        counted: bool = False,
+    ) -> LoadedModel:
+        model, fixed, shapes = self._wrapped(proto, weights, makers)
+        compiled = self._compiler.compile(model, counted=counted)
+        counters = None
+        if counted:
+            names = [kernel.name for kernel in kernels(compiled) if kernel.works]
+            counters = Counters(names, self._call())
+        return LoadedModel(compiled, makers, fixed, weights, shapes, counters)
+
+    def _wrapped(
+        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], makers: Mapping[str, Any]
+    ) -> tuple[ov.Model, dict[str, Any], list[tuple[int, ...]]]:
+        """A model to compile, the inputs that are constants in it, and the shapes of outputs."""
+        model = self._compiler.read(proto, weights)
+        shapes = [() if o.get_partial_shape().is_dynamic else tuple(o.shape) for o in model.outputs]
+        types = {name: type_ for name, (_, type_) in makers.items()}
+        fixed = {n: natural(held, types[n]) for n, held in steered_inputs(proto).items()}
+        return wrapped(model, noted_layouts(proto), fixed), fixed, shapes
+
+    def _call(self) -> float:
+        """The cost of a call in seconds, with all that it needs in the caches."""
+        if self._call_s is None:
+            loaded = self.load(_probe(), key="call", optimize=False)
+            placed = loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8))
+            self._call_s = statistics.median(placed.sample() for _ in range(_CALLS))
+        return self._call_s
+
+    def _described(
+        self,
+        proto: onnx.ModelProto,
+        source: Graph,
+        observed: Sequence[str],
+        weights: Mapping[str, np.ndarray] | None = None,
+    ) -> tuple[Executed, dict[str, np.ndarray]]:
+        """The executed graph, and the values of its initializers, as far as they are known."""
+        graph, values = folded(
+            in_float32(source), self._computed, as_float32(weights or {}, source)
+        )
+        graph = with_numbers(graph)
+        found = proto_of(graph, proto)
+        made, _ = self._synthesised(found, graph, "executed")
+        model = self._compiler.read(named(found), {**made, **values})
+        compiled = self._compiler.compile(model)
+        execution = Execution.of(graph, kernels(compiled))
+        layouts = grouping.layouts(execution)
+        names = steering_values(graph)
+        cutter = Cutter(graph, steering=self.values(found, names) if names else {}, layouts=layouts)
+        known: dict[str, Sequence[Kernel]] = {}
+
+        def alone(groups: Sequence[Group]) -> list[Sequence[Kernel]]:
+            bricks = [cutter.cut(group).brick for group in groups]
+            new = {b.key: parse_model(b.model) for b in bricks if b.key not in known}
+            known.update(zip(new, self._alone([*new.values()]), strict=True))
+            return [known[brick.key] for brick in bricks]
+
+        groups = settled(execution, grouping.groups(execution), alone)
+        executed = Executed(
+            found, graph.types, grouping.in_place(execution), observed, groups, layouts
+        )
+        return executed, values
+
+    def _computed(
+        self, model: onnx.ModelProto, given: Mapping[str, np.ndarray]
+    ) -> Sequence[np.ndarray]:
+        return self.evaluate(model, {}, given, optimize=True)
+
+    def _alone(self, bricks: Sequence[onnx.ModelProto]) -> list[list[Kernel]]:
+        """The kernels of each brick when it is compiled alone."""
+        models, keep = [], []
+        for brick in bricks:
+            weights, makers = self._synthesised(brick, graph_of(brick), "alone")
+            models.append(self._wrapped(brick, weights, makers)[0])
+            keep.append(weights)  # which the models refer to
+        return kernels_of_each(self._compiler, models)
+
+    def _typed(self, proto: onnx.ModelProto) -> tuple[Graph, Sequence[str]]:
+        """The source graph with all types, and the values whose type was observed in one run."""
+        try:
+            return typed(proto), ()
+        except OpenShapes as exc:
+            names = exc.open_values
+            if not names:
+                raise BackendError(f"OpenVINO needs all types, but {exc}") from exc
+            found = self._run(proto, names)
+        known: dict[str, ValueType] = {
+            name: TensorType(_dtype(array), array.shape) for name, array in found.items()
+        }
+        return typed(proto, known), names
+
+    def _run(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Values in one run on synthetic data; only the nodes that they depend on run."""
+        part = upstream(proto, names)
+        graph = graph_of(part)
+        weights, makers = self._synthesised(part, graph, "observed")
+        given = {name: make() for name, (make, _) in makers.items()}
+        found = {name: given[name] for name in names if name in given}
+        if part.graph.node:
+            results = self.evaluate(part, weights, given, optimize=False)
+            found |= dict(zip(graph.outputs, results, strict=True))
+        return found
+
+    def _synthesised(
+        self, proto: onnx.ModelProto, graph: Graph, key: str
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        types = without_values(proto)
+        integers = [name for name, type_ in types.items() if not type_.floating]
+        ranges = integer_ranges(graph, [*graph.inputs, *integers])
+        weights = {
+            name: self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
+            for name, type_ in types.items()
+        }
+        makers = feeds(proto, graph, ranges, self._pool, f"{key}/")
+        return weights, {
+            name: (make, tensor_type(graph.types, name)) for name, make in makers.items()
+        }
+
+
+def _probe() -> onnx.ModelProto:
+    """One node on a single number."""
+    value = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1]) for n in "xy"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["x"], ["y"])], "probe", value[:1], value[1:]
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
+
+
+def _dtype(array: np.ndarray) -> str:
+    return str(onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)))

@@ -1,0 +1,94 @@
+"""Read and compile models with OpenVINO: its settings, weights by address, its errors.
+
+Weights are not serialised: the model refers to them by their addresses in memory, which OpenVINO's
+reader of ONNX files takes as a file of external data. Must not know bricks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx
+import openvino as ov
+
+from bricks.errors import BackendError, BricksError, first_line
+from bricks.graph.payload import is_referenced
+
+DEVICE = "CPU"
+
+# The location of external data that are in memory; their offset is an address.
+_IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
+
+# Places in OpenVINO's sources, which begin its messages.
+_PLACE = re.compile(r"(?:Exception from |Check '.*?' failed at )?src/\S+:\d+:?\s*")
+
+
+def settings(threads: int, precision: str) -> dict[str, Any]:
+    """The settings of every compiled model: one stream, threads that are not pinned.
+
+    Without ``precision``, OpenVINO would choose bfloat16 where the processor has it. Threads may
+    share a core, so that there are as many as asked for.
+    """
+    return {
+        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "ENABLE_CPU_PINNING": False,
+        "ENABLE_HYPER_THREADING": True,
+    }
+
+
+class Compiler:
+    """Compiles models for the processor, all with the same settings."""
+
+    def __init__(self, threads: int, precision: str) -> None:
+        self._core = ov.Core()
+        self._settings = settings(threads, precision)
+
+    def read(self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> ov.Model:
+        """``proto`` as OpenVINO's own graph; the arrays of ``weights`` must stay where they are."""
+        copy = onnx.ModelProto()
+        copy.CopyFrom(proto)
+        for tensor in copy.graph.initializer:
+            if is_referenced(tensor):
+                _refer(tensor, weights[tensor.name])
+        with translated("reading the model"):
+            return self._core.read_model(copy.SerializeToString())
+
+    def compile(self, model: ov.Model, *, counted: bool = False) -> ov.CompiledModel:
+        """``model``, ready to run, and its kernels ``counted`` or not."""
+        with translated("compiling the model"):
+            return self._core.compile_model(
+                model, DEVICE, {**self._settings, "PERF_COUNT": counted}
+            )
+
+
+def _refer(tensor: onnx.TensorProto, values: np.ndarray) -> None:
+    """Let ``tensor`` have the contents of an array."""
+    del tensor.external_data[:]
+    if not values.nbytes:
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        tensor.raw_data = b""
+        return
+    entries = {"location": _IN_MEMORY, "offset": values.ctypes.data, "length": values.nbytes}
+    for key, entry in entries.items():
+        tensor.external_data.add(key=key, value=str(entry))
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn any exception of OpenVINO into a :class:`BackendError` of one line."""
+    try:
+        yield
+    except (BricksError, MemoryError):
+        raise
+    except Exception as exc:  # its errors have no common base class
+        text = _PLACE.sub("", first_line(exc, 10_000))
+        if "bad_alloc" in text or "allocate memory" in text:
+            raise MemoryError(text) from exc
+        raise BackendError(f"OpenVINO failed while {doing}: {first_line(Exception(text))}") from exc

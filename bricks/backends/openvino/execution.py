@@ -1,0 +1,158 @@
+"""The graph that a compiled model executes: kernels, the source nodes in each, and layouts.
+
+OpenVINO tells it as a graph of its own (``get_runtime_model``). Source nodes are identified by
+their names, so the model is compiled with names that say their positions. Must not know bricks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import onnx
+import openvino as ov
+
+from bricks.backends.openvino.compiling import translated
+from bricks.backends.openvino.wrapping import ADDED
+
+_POSITION = re.compile(r"n(\d+)(?:\D.*)?")
+
+# The layout that ONNX has, whatever the number of axes.
+PLANAR = "planar"
+
+# What is no work: inputs, outputs and constants.
+_ENDS = frozenset(("Input", "Parameter", "Output", "Result"))
+_CONSTANTS = frozenset(("Const", "Constant"))
+
+_CONVERSION = "Convert"
+
+# Another view of a value, which takes no time.
+_VIEW = "Reshape"
+
+# Ends the name of a conversion of layouts that moves nothing.
+_FREE = "_fake"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A node of the executed graph, at the position ``order`` in it.
+
+    ``kind`` and ``primitive`` are OpenVINO's names of its operator and its implementation,
+    ``precision`` is that in which it computes, and ``layouts`` are those of its outputs.
+    ``positions`` are those of the source nodes in it, ``sources`` the kernels and their outputs
+    that its inputs come from. A ``constant`` one runs once, if at all, for all its sources are. One
+    ``at_end`` converts the type of an input or output, which is no node's work.
+    """
+
+    name: str
+    kind: str
+    primitive: str
+    precision: str
+    layouts: tuple[str, ...]
+    positions: frozenset[int]
+    sources: tuple[tuple[int, int], ...]
+    order: int
+    constant: bool
+    at_end: bool = False
+
+    @property
+    def works(self) -> bool:
+        """Whether it is more than an input, an output, a constant, or another view of a value."""
+        return not (self.constant or self.kind in _ENDS or self.free or self.added or self.at_end)
+
+    @property
+    def converts(self) -> bool:
+        """Whether OpenVINO has added it to convert a type."""
+        return self.kind == _CONVERSION and not self.positions
+
+    @property
+    def added(self) -> bool:
+        """Whether it is there only to give a brick its inputs."""
+        return self.name.startswith(ADDED)
+
+    @property
+    def free(self) -> bool:
+        """Whether it only changes how a value is seen."""
+        return self.kind == _VIEW or self.name.endswith(_FREE)
+
+    @property
+    def form(self) -> tuple[str, ...]:
+        """What must be the same wherever its source nodes run."""
+        return (self.kind, self.primitive, self.precision, *self.layouts)
+
+    def layout(self, output: int = 0) -> str:
+        """The layout of an output."""
+        return self.layouts[output if output < len(self.layouts) else 0]
+
+
+def named(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of ``proto`` whose nodes are named after their positions.
+
+    Constants are not: OpenVINO merges equal ones, which would join all kernels that read them.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for position, node in enumerate(copy.graph.node):
+        node.name = f"{'c' if node.op_type == 'Constant' else 'n'}{position}"
+    return copy
+
+
+def kernels(compiled: ov.CompiledModel) -> list[Kernel]:
+    """The kernels of a compiled model, in an order in which each comes after its sources."""
+    with translated("telling what it executes"):
+        ops = compiled.get_runtime_model().get_ordered_ops()
+        numbers = {op.get_name(): number for number, op in enumerate(ops)}
+        found: list[Kernel] = []
+        for op in ops:
+            kernel = _kernel(op, numbers)
+            sources = [found[source] for source, _ in kernel.sources]
+            constant = all(k.constant for k in sources) if sources else kernel.constant
+            from_end = kernel.converts and any(k.kind in _ENDS for k in sources)
+            found.append(replace(kernel, constant=constant, at_end=from_end))
+            for source, _ in kernel.sources:
+                if kernel.kind in _ENDS and found[source].converts:
+                    found[source] = replace(found[source], at_end=True)
+    return found
+
+
+def _kernel(op: Any, numbers: Mapping[str, int]) -> Kernel:
+    info = {key: _text(value) for key, value in op.get_rt_info().items()}
+    sources = [value.get_source_output() for value in op.inputs()]
+    order = info.get("execOrder", "")
+    return Kernel(
+        name=op.get_friendly_name(),
+        kind=info.get("layerType", ""),
+        primitive=info.get("primitiveType", ""),
+        precision=info.get("runtimePrecision", ""),
+        layouts=_layouts(op, info.get("outputLayouts", "").split(",")),
+        positions=_positions(info.get("originalLayersNames", "").split(",")),
+        sources=tuple(
+            (numbers[source.get_node().get_name()], source.get_index()) for source in sources
+        ),
+        order=int(order) if order.lstrip("-").isdecimal() else -1,
+        constant=info.get("layerType") in _CONSTANTS,
+    )
+
+
+def _layouts(op: Any, told: Sequence[str]) -> tuple[str, ...]:
+    """The layouts of outputs; planar where it is the same, since only channels have a size."""
+    found = []
+    for number, output in enumerate(op.outputs()):
+        layout = told[number if number < len(told) else 0]
+        shape = output.get_partial_shape()
+        plain = "abcdefgh"[: len(layout)]
+        sizes = [size.get_length() for size in shape] if shape.is_static else []
+        alike = len(sizes) > 2 and (sizes[1] == 1 or all(size == 1 for size in sizes[2:]))
+        same = layout == plain or (alike and sorted(layout) == sorted(plain))
+        found.append(PLANAR if same else layout)
+    return tuple(dict.fromkeys(found)) if len(set(found)) == 1 else tuple(found)
+
+
+def _positions(names: Sequence[str]) -> frozenset[int]:
+    return frozenset(int(m[1]) for name in names if (m := _POSITION.fullmatch(name.strip())))
+
+
+def _text(value: Any) -> str:
+    return str(getattr(value, "value", value))

@@ -1,0 +1,125 @@
+"""A compiled model, bound to memory and ready to run.
+
+Inputs and outputs are views of the memory that they are placed in, so that a run copies nothing. A
+request of OpenVINO's times itself, so what Python takes around a run does not count. Must not know
+how a model was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import openvino as ov
+
+from bricks.backends.base import Placement
+from bricks.backends.openvino.compiling import translated
+from bricks.backends.openvino.counting import Counters
+from bricks.graph.payload import numpy_dtype
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
+
+# Element types that numpy lacks.
+_FOREIGN = {"BFLOAT16": ov.Type.bf16, "FLOAT8E4M3FN": ov.Type.f8e4m3, "FLOAT8E5M2": ov.Type.f8e5m2}
+
+
+def to_tensor(values: np.ndarray, dtype: str, shape: Sequence[int]) -> ov.Tensor:
+    """A tensor of this type and shape over the memory of ``values``."""
+    with translated(f"taking values of type {dtype.lower()}"):
+        if dtype in _FOREIGN or ELEMENT_BITS[dtype] < 8:
+            kind = _FOREIGN.get(dtype) or getattr(ov.Type, _short(dtype))
+            return ov.Tensor(values, ov.Shape(list(shape)), kind)
+        return ov.Tensor(values.reshape(tuple(shape)), shared_memory=True)
+
+
+def _short(dtype: str) -> str:
+    return dtype.lower().replace("uint", "u").replace("int", "i")
+
+
+class LoadedModel:
+    """A compiled model with its weights, which may be placed several times.
+
+    ``inputs`` are all inputs in order, with what makes their values; those that ``compiled`` has
+    as constants are in ``fixed``. ``output_shapes`` are those of the outputs, whatever their
+    layout. ``weights`` must stay where they are. With ``counters``, latencies are corrected.
+    """
+
+    def __init__(
+        self,
+        compiled: ov.CompiledModel,
+        inputs: Mapping[str, tuple[Callable[[], Any], TensorType]],
+        fixed: Mapping[str, Any],
+        weights: Mapping[str, np.ndarray],
+        output_shapes: Sequence[tuple[int, ...]],
+        counters: Counters | None = None,
+    ) -> None:
+        self.compiled, self._weights = compiled, weights
+        self._inputs, self._fixed = inputs, fixed
+        self.output_shapes, self._counters = output_shapes, counters
+
+    def place(self, placement: Placement, region: np.ndarray) -> PlacedRequest:
+        """Bind inputs and outputs, to memory in ``region`` where the placement says so."""
+        with translated("preparing a run"):
+            request = self.compiled.create_infer_request()
+        keep: list[Any] = [self._weights, region]
+        number = 0
+        for (name, (make, type_)), offset in zip(
+            self._inputs.items(), placement.inputs, strict=True
+        ):
+            if name in self._fixed:
+                continue
+            memory = np.ascontiguousarray(make()) if offset is None else _at(region, offset, type_)
+            shape = list(self.compiled.inputs[number].get_shape())
+            tensor = to_tensor(memory, type_.dtype, shape)
+            with translated("taking an input"):
+                request.set_input_tensor(number, tensor)
+            keep += (memory, tensor)
+            number += 1
+        for number, offset in enumerate(placement.outputs):
+            port = self.compiled.outputs[number]
+            if offset is None or port.get_partial_shape().is_dynamic:
+                continue  # OpenVINO has memory for it
+            dtype = np.dtype(port.get_element_type().to_dtype())
+            shape = list(port.get_shape())
+            size = int(np.prod(shape)) * dtype.itemsize
+            view = region[offset : offset + size].view(dtype).reshape(shape)
+            with translated("taking an output"):
+                tensor = ov.Tensor(view, shared_memory=True)
+                request.set_output_tensor(number, tensor)
+            keep.append(tensor)
+        return PlacedRequest(request, keep, len(placement.outputs), self._counters)
+
+
+class PlacedRequest:
+    """A request that is bound to its memory."""
+
+    def __init__(
+        self, request: ov.InferRequest, keep: list[Any], outputs: int, counters: Counters | None
+    ) -> None:
+        # The public wrapper looks at inputs anew in each call, and copies outputs.
+        self._infer = super(type(request), request).infer
+        self._request, self._keep, self._outputs = request, keep, outputs
+        self._counters = counters
+
+    def sample(self) -> float:
+        """Run once; the latency in seconds."""
+        request = self._request
+        try:
+            self._infer({}, share_outputs=True, decode_strings=False)
+            latency_s: float = request.latency * 1e-3
+            if self._counters is None:
+                return latency_s
+            return self._counters.corrected(request, latency_s)
+        except Exception:  # translated here: a context manager would add to what runs between
+            with translated("running it"):
+                raise
+
+    def results(self) -> list[np.ndarray]:
+        """Copies of the outputs of the last run."""
+        with translated("reading its results"):
+            tensors = self._request.output_tensors[: self._outputs]
+            return [np.array(tensor.data) for tensor in tensors]
+
+
+def _at(region: np.ndarray, offset: int, type_: TensorType) -> np.ndarray:
+    return region[offset : offset + type_.size_bytes].view(numpy_dtype(type_.dtype))

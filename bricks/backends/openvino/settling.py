@@ -1,0 +1,85 @@
+"""Make every group run alone what it runs in its model, by taking in neighbours where it does not.
+
+OpenVINO chooses kernels and layouts by what is around them: a pooling alone is planar, behind a
+convolution it is not. So each group is compiled alone, as it will be measured, and its kernels are
+compared with those in the model. A group whose kernels differ takes in the groups that its inputs
+come from, and is compared anew; in the end, a whole model is what it is.
+
+Must not know how a group is compiled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import networkx as nx
+
+from bricks.backends.openvino.execution import Kernel
+from bricks.backends.openvino.grouping import Execution, Group, makers_of, ordered
+from bricks.errors import BackendError
+from bricks.graph.topology import label, used_values
+
+# The kernels of groups, each compiled alone.
+Alone = Callable[[Sequence[Group]], Sequence[Sequence[Kernel]]]
+
+
+def settled(execution: Execution, groups: Sequence[Group], alone: Alone) -> list[Group]:
+    """``groups``, with those merged that run other kernels alone than in the model.
+
+    Raises :class:`BackendError` where a group differs that has nothing to take in.
+    """
+    current = list(groups)
+    while True:
+        pairs = zip(current, alone(current), strict=True)
+        different = {
+            group: told for group, own in pairs if (told := _difference(execution, group, own))
+        }
+        if not different:
+            return current
+        joined: nx.Graph[int] = nx.Graph()
+        joined.add_nodes_from(range(len(execution.graph.nodes)))
+        for group in current:
+            nx.add_path(joined, group)
+        owner = {i: group for group in current for i in group}
+        for group in different:
+            near = _neighbours(execution, group)
+            if not near:
+                raise BackendError(different[group])
+            for i in near:
+                nx.add_path(joined, [group[0], owner[i][0]])
+        merged = [tuple(sorted(each)) for each in nx.connected_components(joined)]
+        current = ordered(execution, merged)
+
+
+def _difference(execution: Execution, group: Group, alone: Sequence[Kernel]) -> str:
+    """What a group runs alone instead of what it runs in the model; empty if that is the same."""
+    inside = Counter(kernel.form for kernel in execution.kernels_of(group))
+    own = Counter(kernel.form for kernel in alone)
+    if inside == own:
+        return ""
+    first = label(execution.graph.nodes[group[0]])
+    return (
+        f"OpenVINO runs {_listed(own - inside)} for {first} and what belongs to it alone, and"
+        f" {_listed(inside - own)} in the model: it cannot be measured by itself"
+    )
+
+
+def _listed(forms: Counter[tuple[str, ...]]) -> str:
+    return ", ".join(" ".join(form) for form in sorted(forms)) or "nothing"
+
+
+def _neighbours(execution: Execution, group: Group) -> list[int]:
+    """Nodes outside a group that make what it reads, or else that read what it makes."""
+    inside, makers = set(group), makers_of(execution.graph)
+    nodes = execution.graph.nodes
+    read = [name for i in group for name in used_values(nodes[i])]
+    before = {makers[name] for name in read if name in makers}.difference(inside)
+    if before:
+        return sorted(before)
+    made = {name for i in group for name in nodes[i].output}
+    return [
+        i
+        for i, node in enumerate(nodes)
+        if i not in inside and made.intersection(used_values(node))
+    ]

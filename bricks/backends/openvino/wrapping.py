@@ -1,0 +1,143 @@
+"""Inputs and outputs in the layout that a model has them in, for a brick that is compiled alone.
+
+Inside a model, OpenVINO keeps images channels-last. A brick alone would get them planar, and
+convert. So its inputs and outputs are declared with the channels as the last axis, and transposed:
+OpenVINO sees that such a transposition and its own conversion undo each other, and does neither.
+
+All but convolutions take the layout that comes to them. So a brick without any gets its inputs from
+a convolution that passes them on, as what is before the brick does in the model. The time of that
+one is not the brick's (see :mod:`bricks.backends.openvino.counting`).
+
+Must not know why a value has a layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import openvino as ov
+from openvino import opset13 as ops
+
+from bricks.backends.openvino.compiling import translated
+from bricks.errors import BackendError
+
+# The layouts of values whose channels are last, as OpenVINO spells them, by rank.
+CHANNELS_LAST = {3: "acb", 4: "acdb", 5: "acdeb"}
+_IMAGE = 4
+
+# Operators that choose a layout, and the beginning of the names of those that are added.
+_CHOOSING = frozenset(
+    (
+        *("Convolution", "GroupConvolution", "DeformableConvolution"),
+        *("ConvolutionBackpropData", "GroupConvolutionBackpropData"),
+    )
+)
+# What may be part of a convolution, which then decides.
+_PART = "Add"
+ADDED = "added"
+
+
+def is_channels_last(layout: str, rank: int) -> bool:
+    """Whether a value of this rank has its channels last."""
+    return CHANNELS_LAST.get(rank) == layout
+
+
+def wrapped(model: ov.Model, last: Mapping[str, str], values: Mapping[str, np.ndarray]) -> ov.Model:
+    """``model`` with the inputs and outputs named in ``last`` channels-last.
+
+    The inputs in ``values`` become constants, since what follows from them is fixed in a model.
+    """
+    if not last and not values:
+        return model
+    with translated("declaring its inputs and outputs"):
+        choosing = any(op.get_type_name() in _CHOOSING for op in model.get_ops())
+        results = [
+            _output(result, sequence=choosing) if _name(result.input_value(0), last) else result
+            for result in model.get_results()
+        ]
+        kept: list[ov.Node] = []
+        for parameter in model.get_parameters():
+            name = _name(parameter.output(0))
+            if name in values:
+                _replace(parameter.output(0), ops.constant(values[name]).output(0))
+            elif name in last:
+                own, plain = _input(parameter)
+                kept.append(own)
+                if not _taken(parameter, choosing):
+                    plain = _passed_on(plain, f"{ADDED}{len(kept)}")
+                    results.append(_output(ops.result(plain), sequence=True))
+                _replace(parameter.output(0), plain.output(0))
+            else:
+                kept.append(parameter)
+        return ov.Model(results, kept, "brick")
+
+
+def moved(values: np.ndarray) -> np.ndarray:
+    """An array of a logical shape as its channels-last input wants it."""
+    return np.ascontiguousarray(np.moveaxis(values, 1, -1))
+
+
+def moved_back(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The inverse, for an output, whose logical shape this is."""
+    apart = values.reshape(shape[0], *shape[2:], shape[1])
+    return np.moveaxis(apart, -1, 1)
+
+
+def _name(output: ov.Output, among: Mapping[str, str] | None = None) -> str:
+    names = sorted(output.get_names())
+    if among is not None:
+        return next((name for name in names if name in among), "")
+    return names[0] if names else ""
+
+
+def _replace(old: ov.Output, new: ov.Output) -> None:
+    for target in old.get_target_inputs():
+        target.replace_source_output(new)
+
+
+def _input(parameter: ov.Node) -> tuple[ov.Node, ov.Node]:
+    """A parameter for a value whose channels are last, and the value as ``parameter`` has it."""
+    shape = list(parameter.output(0).get_shape())
+    own = ops.parameter([shape[0], *shape[2:], shape[1]], parameter.output(0).get_element_type())
+    order = [0, len(shape) - 1, *range(1, len(shape) - 1)]
+    return own, ops.transpose(own, ops.constant(order, np.int64))
+
+
+def _taken(parameter: ov.Node, choosing: bool) -> bool:
+    """Whether a reader of this value chooses its layout; ``choosing``: there are convolutions."""
+    readers = {
+        target.get_node().get_type_name() for target in parameter.output(0).get_target_inputs()
+    }
+    return bool(readers & _CHOOSING) or (choosing and _PART in readers)
+
+
+def _passed_on(value: ov.Node, name: str) -> ov.Node:
+    """The same value from a convolution that multiplies each channel by one.
+
+    It must be read twice: what is done with its result alone would be part of it.
+    """
+    shape = list(value.output(0).get_shape())
+    rank = len(shape) - 2
+    ones = ops.constant(np.ones([shape[1], 1, 1, *([1] * rank)], np.float32))
+    steady, none = [1] * rank, [0] * rank
+    found = ops.group_convolution(value, ones, steady, none, none, steady)
+    found.set_friendly_name(name)
+    return found
+
+
+def _output(result: ov.Node, *, sequence: bool) -> ov.Node:
+    """A result whose channels are last, in place of ``result``.
+
+    As a ``sequence`` of pixels: OpenVINO does not undo the transposition of an image right behind a
+    convolution that adds in place.
+    """
+    value = result.input_value(0)
+    shape = list(value.get_shape())
+    if len(shape) < len("acb"):
+        raise BackendError(f"a value of shape {shape} has no channels to be last")
+    if sequence and len(shape) == _IMAGE:
+        value = ops.reshape(value, ops.constant([0, 0, -1], np.int64), True).output(0)
+        shape = [*shape[:2], shape[2] * shape[3]]
+    order = [0, *range(2, len(shape)), 1]
+    return ops.result(ops.transpose(value, ops.constant(order, np.int64)))

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import openvino_environment
+import pytest
+from factories import constant, model, node, save, value
+
+from bricks import Bench, Estimate, WorkerError
+from bricks.decompose.plan import Decomposition
+from bricks.graph.model_metadata import noted_layouts
+from bricks.graph.view import parse_model
+from bricks.measure.worker.verify import within_tolerance
+
+# Convolutions in a row and side by side, depthwise ones, a shuffle of channels, attention.
+NAMES = ("gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05", "gluon_squeezenet11", "bert_mini")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    openvino_environment.python()
+    with Bench(tmp_path_factory.mktemp("cache"), runtime="openvino", threads=1) as made:
+        yield made
+
+
+def weight(name: str, *shape: int) -> onnx.TensorProto:
+    values = np.random.default_rng(0).standard_normal(shape) / np.sqrt(np.prod(shape[1:]) or 1)
+    return constant(name, values, "FLOAT")
+
+
+def residual() -> onnx.ModelProto:
+    """A block whose convolution adds in place, and a pooling behind it."""
+    return model(
+        [
+            node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
+            node("Relu", ["a"], ["b"]),
+            node("Conv", ["b", "w1"], ["c"], pads=[1, 1, 1, 1]),
+            node("Add", ["c", "b"], ["d"]),
+            node("Relu", ["d"], ["e"]),
+            node("MaxPool", ["e"], ["f"], kernel_shape=[2, 2], strides=[2, 2]),
+            node("Conv", ["f", "w2"], ["y"]),
+        ],
+        [value("x", [1, 3, 32, 32])],
+        [value("y", [1, 8, 16, 16])],
+        [weight("w0", 32, 3, 3, 3), weight("w1", 32, 32, 3, 3), weight("w2", 8, 32, 1, 1)],
+    )
+
+
+def gelu() -> onnx.ModelProto:
+    """A GELU as exporters write it, behind a reshape whose shape is computed."""
+    return model(
+        [
+            node("Shape", ["x"], ["s"]),
+            node("Gather", ["s", "zero"], ["n"], axis=0),
+            node("Concat", ["n", "rest"], ["t"], axis=0),
+            node("MatMul", ["x", "w"], ["m"]),
+            node("Reshape", ["m", "t"], ["r"]),
+            node("Div", ["r", "root"], ["d"]),
+            node("Erf", ["d"], ["e"]),
+            node("Add", ["e", "one"], ["p"]),
+            node("Mul", ["r", "p"], ["q"]),
+            node("Mul", ["q", "half"], ["y"]),
+        ],
+        [value("x", [4, 64])],
+        [value("y", [4, 16, 16])],
+        [
+            weight("w", 64, 256),
+            constant("zero", [0]),
+            constant("rest", [16, 16]),
+            constant("root", 2**0.5, "FLOAT"),
+            constant("one", 1.0, "FLOAT"),
+            constant("half", 0.5, "FLOAT"),
+        ],
+    )
+
+
+def decomposed(bench: Bench, proto: onnx.ModelProto, folder: Path) -> Decomposition:
+    read = bench.read(save(proto, folder, "model.onnx"))
+    result = bench.verify(read)
+    assert result["finite"] and within_tolerance(result)
+    return bench.decompose(read)
+
+
+def operators(made: Decomposition) -> list[tuple[str, ...]]:
+    return [made.bricks[o.brick].operators for o in made.plan.occurrences]
+
+
+def test_a_value_has_the_layout_of_its_model(bench: Bench, tmp_path: Path) -> None:
+    made = decomposed(bench, residual(), tmp_path)
+    noted = [noted_layouts(parse_model(brick.model)) for brick in made.bricks.values()]
+    assert any(layouts.get("i0") == "acdb" for layouts in noted)
+    # What enters and leaves the model is as ONNX has it.
+    first = made.bricks[made.plan.occurrences[0].brick]
+    assert "i0" not in noted_layouts(parse_model(first.model))
+
+
+def test_what_would_run_otherwise_alone_takes_in_its_neighbour(
+    bench: Bench, tmp_path: Path
+) -> None:
+    found = operators(decomposed(bench, residual(), tmp_path))
+    assert ("MaxPool",) not in found
+    assert any({"Conv", "MaxPool"} <= set(names) for names in found)
+
+
+def test_patterns_of_certain_numbers_are_one_brick(bench: Bench, tmp_path: Path) -> None:
+    found = operators(decomposed(bench, gelu(), tmp_path))
+    assert any("Erf" in names for names in found)
+    together = next(names for names in found if "Erf" in names)
+    assert {"Div", "Erf", "Add", "Mul"} <= set(together)
+    assert not any("Shape" in names for names in found), "constants are no bricks"
+
+
+def test_another_number_is_another_brick(bench: Bench, tmp_path: Path) -> None:
+    other = gelu()
+    next(t for t in other.graph.initializer if t.name == "half").CopyFrom(
+        constant("half", 0.25, "FLOAT")
+    )
+    first, second = (decomposed(bench, proto, tmp_path) for proto in (gelu(), other))
+    assert first.bricks.keys() != second.bricks.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bricks_chained_equal_the_model(bench: Bench, name: str) -> None:
+    result = bench.verify(bench.read(name))
+    assert result["finite"] and within_tolerance(result)
+
+
+def test_bricks_are_measured_once(bench: Bench) -> None:
+    read = bench.read("gluon_cifar_resnet20_v1")
+    first = bench.measure([read])
+    assert not first.failures
+    assert bench.measure([read]).new_bricks == 0
+    estimate = bench.predict(read)
+    assert isinstance(estimate, Estimate)
+    assert 0 < estimate.low_s <= estimate.estimate_s <= estimate.high_s
+
+
+def test_what_openvino_refuses_is_told_in_one_line(bench: Bench, tmp_path: Path) -> None:
+    proto = model(
+        [
+            node("SequenceConstruct", ["x", "x"], ["s"]),
+            node("ConcatFromSequence", ["s"], ["y"], axis=0),
+        ],
+        [value("x", [2, 3])],
+        [value("y", [4, 3])],
+    )
+    with pytest.raises(WorkerError) as refused:
+        bench.decompose(bench.read(save(proto, tmp_path, "sequence.onnx")))
+    assert "\n" not in str(refused.value) and "openvino" in str(refused.value).lower()
