@@ -288,9 +288,9 @@ def scenario(
     """Predict a served model's latency under load, its throughput, and the rate it can keep.
 
     Missing bricks are measured first, for batches of several sizes; a simulated server then runs
-    them. docs/scenarios.md says what is assumed. Examples: bricks scenario resnet50 --scenario
-    server --qps 40 --slo 100ms --batching 4 --threads 1; bricks scenario decoder_llama --scenario
-    generation --prompt-tokens 512 --new-tokens 128 --batch 4
+    them. With --scenario generation, a decoder makes text token by token, such as decoder_llama
+    of the zoo. docs/scenarios.md says what is assumed. Example: bricks scenario resnet50 --scenario
+    server --qps 40 --slo 100ms --batching 4 --threads 1
     """
     options = Measuring(
         models=[model], json=json, cache=cache, seed=seed, runtime=runtime, threads=threads,

@@ -32,4 +32,5 @@ _MOST_INPUTS = 4
 
 def _inputs(shapes: Sequence[Sequence[int | str]]) -> str:
     told = ["×".join(map(str, shape)) for shape in shapes[:_MOST_INPUTS]]
-    return ", ".join([*told, "…"] if len(shapes) > _MOST_INPUTS else told)
+    more = len(shapes) - _MOST_INPUTS
+    return ", ".join([*told, f"{more} more"] if more > 0 else told)

@@ -10,7 +10,7 @@ from rich.table import Table
 from terminals import plain, shown
 
 from bricks.report.narrow import fitting
-from bricks.zoo import entries, programs
+from bricks.zoo import decoders, entries, programs
 
 MODELS = ("squeezenet", "shufflenet")
 COMMANDS = (
@@ -95,7 +95,7 @@ def test_a_pipe_is_as_wide_as_needed(cache: Path) -> None:
         done = run([*COMMAND, *words], capture_output=True, text=True, env=plain())
         assert not any(line != line.rstrip() for line in done.stdout.splitlines())
         assert "…" not in done.stdout
-    names = sorted(entry.name for entry in (*entries(), *programs()))
+    names = sorted(entry.name for entry in (*entries(), *programs(), *decoders()))
     rows = done.stdout.splitlines()[1 : len(names) + 1]
     assert [row.split()[0] for row in rows] == names
 
