@@ -200,8 +200,8 @@ def _vanishing(graph: Graph, executed: set[int]) -> Iterator[tuple[int, int]]:
         if i in executed:
             continue
         back = list(_merged(graph, makers, i)) if node.op_type in _MERGED else []
-        yield from back
-        if back:
+        if back and back[-1][1] in executed:
+            yield from back
             continue
         after = [readers[name] for name in node.output if name in readers]
         before = [makers[name] for name in used_values(node) if name in makers]
