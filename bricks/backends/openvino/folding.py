@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -191,8 +192,9 @@ def _run(
         opset_imports=[helper.make_opsetid(d, v) for d, v in graph.opsets.items()],
         ir_version=graph.ir_version,
     )
+    results: Sequence[Any]
     try:
-        results = ReferenceEvaluator(model).run(outputs, dict(given))
+        results = list(ReferenceEvaluator(model).run(outputs, dict(given)))
     except Exception:  # of no documented class
         results = compute(model, given)
     return dict(zip(outputs, results, strict=True))

@@ -10,7 +10,7 @@ Must not know how a group runs alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
@@ -26,6 +26,10 @@ Group = tuple[int, ...]
 _VIEW, _CONCATENATION = "Reshape", "Concatenation"
 _SOMETIMES_VIEWS = frozenset((_CONCATENATION, "Split", "Gather", "StridedSlice"))
 _NOTHING = "unknown"
+
+# What OpenVINO multiplies weights with, and what may be between.
+_MERGED = frozenset(("Mul", "Div"))
+_PASSING = frozenset(("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Add", "Mul", "Div"))
 
 # A convolution to whose result another value is added in place.
 _CONVOLUTION = "Convolution"
@@ -195,10 +199,27 @@ def _vanishing(graph: Graph, executed: set[int]) -> Iterator[tuple[int, int]]:
     for i, node in enumerate(graph.nodes):
         if i in executed:
             continue
+        back = list(_merged(graph, makers, i)) if node.op_type in _MERGED else []
+        if back and back[-1][1] in executed:
+            yield from back
+            continue
         after = [readers[name] for name in node.output if name in readers]
         before = [makers[name] for name in used_values(node) if name in makers]
         if after or before:
             yield i, (after or before)[0]
+
+
+def _merged(graph: Graph, makers: Mapping[str, int], position: int) -> Iterator[tuple[int, int]]:
+    """The way back from a node that has become part of weights, to the node with the weights."""
+    while True:
+        before = [makers[n] for n in graph.nodes[position].input if n in makers]
+        before = [i for i in before if graph.nodes[i].op_type != "Constant"]
+        if len(before) != 1:
+            return
+        yield position, before[0]
+        position = before[0]
+        if graph.nodes[position].op_type not in _PASSING:
+            return
 
 
 def _first_kernels(execution: Execution) -> dict[int, int]:

@@ -97,7 +97,8 @@ class PlacedRequest:
         self, request: ov.InferRequest, keep: list[Any], outputs: int, counters: Counters | None
     ) -> None:
         # The public wrapper looks at inputs anew in each call, and copies outputs.
-        self._infer = super(type(request), request).infer
+        wrapper: Any = super(type(request), request)
+        self._infer = wrapper.infer
         self._request, self._keep, self._outputs = request, keep, outputs
         self._counters = counters
 
