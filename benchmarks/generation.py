@@ -164,6 +164,7 @@ def _checked_table(found: Facts) -> str:
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     rows = [row for row in found["rows"] if "error" not in row]
+    rows.sort(key=lambda row: CASES.index((row["decoder"], row["threads"], row["batch"])))
     for row in rows:
         steps = row["steps"]
         cells = [
