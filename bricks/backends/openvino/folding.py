@@ -39,6 +39,8 @@ _KEPT = frozenset(
 )
 _FOLDED = "folded"
 
+_QUANTIZING, _ZERO_POINT = ("QuantizeLinear", "DequantizeLinear"), 2
+
 # Computes the results of a model that has no inputs but these.
 Compute = Callable[[onnx.ModelProto, Mapping[str, np.ndarray]], Sequence[np.ndarray]]
 
@@ -75,14 +77,24 @@ def folded(
 
 
 def with_numbers(graph: Graph) -> Graph:
-    """``graph`` with a node for each use of a single number that is known, but does not count."""
+    """``graph`` with a node for each use of a single number that is known, but does not count.
+
+    So it is with zero points: whether OpenVINO computes in integers depends on them.
+    """
     inner = {name for node in graph.nodes for name in captured(node)}.union(graph.outputs)
     inputs = [each for node in graph.nodes for each in steering_inputs(node)]
     steering = set(steered_values(inputs, graph.types))
+    zero_points = {
+        name
+        for node in graph.nodes
+        if node.op_type in _QUANTIZING
+        for name in node.input[_ZERO_POINT:]
+    }
     numbers = {
         name: tensor
         for name, tensor in graph.initializers.items()
-        if name not in inner and not is_referenced(tensor) and _is_number(graph, name, steering)
+        if name not in inner and not is_referenced(tensor)
+        if name in zero_points or _is_number(graph, name, steering)
     }
     nodes: list[onnx.NodeProto] = []
     types = dict(graph.types)

@@ -105,11 +105,18 @@ def _input(parameter: ov.Node) -> tuple[ov.Node, ov.Node]:
 
 
 def _taken(parameter: ov.Node, choosing: bool) -> bool:
-    """Whether a reader of this value chooses its layout; ``choosing``: there are convolutions."""
+    """Whether a reader of this value chooses its layout, or nothing can be put before it.
+
+    ``choosing`` is whether there are convolutions.
+    """
     readers = {
         target.get_node().get_type_name() for target in parameter.output(0).get_target_inputs()
     }
-    return bool(readers & _CHOOSING) or (choosing and _PART in readers)
+    return (
+        bool(readers & _CHOOSING)
+        or (choosing and _PART in readers)
+        or parameter.output(0).get_element_type() != ov.Type.f32  # what passes on is float32
+    )
 
 
 def _passed_on(value: ov.Node, name: str) -> ov.Node:
