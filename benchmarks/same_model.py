@@ -6,8 +6,8 @@ Writes docs/torch.md (its table of runtimes) and benchmarks/results/same_model.j
 
 The zoo's PyTorch programs for inference are exported to ONNX, so that ONNX Runtime runs the same
 arithmetic on the same shapes as PyTorch, as written and compiled. Every model is compared in every
-runtime before the next model. A model is kept at once, and the next call goes on with what lacks.
-Run nothing else meanwhile.
+runtime before the next model. A model is kept at once, and the next call goes on with what lacks,
+runtimes too that were added since. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def main(words: Sequence[str] | None = None) -> None:
             entry
             for entry in programs()
             if entry.code and "training" not in entry.name and "bfloat16" not in entry.name
-            if entry.name not in facts["models"]
+            if _lacking(facts["models"].get(entry.name, {}))
             if not arguments.workloads or entry.name in arguments.workloads
         ]
         with tempfile.TemporaryDirectory() as folder:
             exported = _exported(chosen, Path(folder))
             for entry in chosen:
-                found = _measured(entry, exported[entry.name], arguments.threads, facts)
-                facts["models"][entry.name] = found
+                found = facts["models"].setdefault(entry.name, {})
+                found |= _measured(entry, exported[entry.name], arguments.threads, facts)
                 print(entry.name, found, flush=True)
                 arguments.raw.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     _write(facts, arguments.page)
@@ -90,11 +90,9 @@ def _exported(chosen: Sequence[ZooEntry], folder: Path) -> dict[str, Mapping[str
 def _measured(
     entry: ZooEntry, exported: Mapping[str, str], threads: int, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """One model in every runtime that is there: latencies in microseconds, or an error."""
+    """One model in the runtimes that it lacks: latencies in microseconds, or an error."""
     found = dict[str, Any]()
-    for runtime in (*ONNX, *PROGRAMS):
-        if runtime not in names():
-            continue
+    for runtime in _lacking(facts["models"].get(entry.name, {})):
         if runtime in ONNX and "error" in exported:
             found[runtime] = {"error": f"not exported ({exported['error']})"}
             continue
@@ -104,6 +102,11 @@ def _measured(
         except BricksError as error:
             found[runtime] = {"error": str(error)}
     return found
+
+
+def _lacking(found: Mapping[str, Any]) -> list[str]:
+    """The runtimes that are there, and of which nothing was found."""
+    return [name for name in (*ONNX, *PROGRAMS) if name in names() and name not in found]
 
 
 def _row(runtime: str, name: str, threads: int, facts: dict[str, Any]) -> dict[str, Any]:
