@@ -85,15 +85,24 @@ def slower(one: Estimate, other: Estimate) -> float:
     Intervals are treated as the middle 95 % of independent log-normal distributions, with a
     separate width on each side, of which those that face each other count.
     """
-    gap = math.log(other.estimate_s / one.estimate_s)
+    gap = _log_ratio(other.estimate_s, one.estimate_s)
     if gap >= 0:
-        ends = (one.high_s / one.estimate_s, other.estimate_s / other.low_s)
+        ends = (_log_ratio(one.high_s, one.estimate_s), _log_ratio(other.estimate_s, other.low_s))
     else:
-        ends = (one.estimate_s / one.low_s, other.high_s / other.estimate_s)
-    deviation = math.hypot(*map(math.log, ends)) / NORMAL_95
+        ends = (_log_ratio(one.estimate_s, one.low_s), _log_ratio(other.high_s, other.estimate_s))
+    deviation = math.hypot(*ends) / NORMAL_95
+    if math.isinf(deviation):  # an interval that reaches down to nothing tells nothing
+        return 0.5
     if deviation == 0.0:
         return 0.5 if gap == 0 else float(gap < 0)
     return 1.0 - NormalDist().cdf(gap / deviation)
+
+
+def _log_ratio(longer_s: float, shorter_s: float) -> float:
+    """The logarithm of how many times as long; infinite where one may take no time."""
+    if longer_s <= 0 or shorter_s <= 0:
+        return math.inf
+    return math.log(longer_s / shorter_s)
 
 
 def _estimate_s(estimate: Estimate | None) -> float:

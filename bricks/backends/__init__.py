@@ -117,6 +117,7 @@ def describe(name: str) -> BackendInfo:
             brick_optimization="all",
             python=str(_OPENVINO.required()),
             bounded_memory=False,  # what compiled models keep is not told ahead
+            cutting_times=3,
         )
     if name in ENVIRONMENTS:
         environment = ENVIRONMENTS[name]

@@ -34,6 +34,8 @@ class BackendInfo:
     optimisation. ``build`` is the package that it was installed from, if known. ``programs`` says
     whether it runs recorded programs (:mod:`bricks.graph.program`), whose calls allocate their
     results, instead of ONNX models, whose activations share memory that is planned ahead.
+    ``cutting_times`` is how many times as long as others it may take to tell the graph that it
+    executes: more where it compiles bricks for that.
     """
 
     name: str
@@ -47,6 +49,7 @@ class BackendInfo:
     levels: tuple[str, ...] = ("all",)
     build: str | None = None
     programs: bool = False
+    cutting_times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,13 @@ import numpy as np
 import onnx
 
 from bricks.errors import ModelError, ShapeError
+from bricks.graph.shapes import CACHE
 from bricks.graph.tensor import ELEMENT_BITS
 from bricks.graph.view import parse_model
 from bricks.graph.wire import skim
 
 IDS, MASK, POSITIONS = "input_ids", "attention_mask", "position_ids"
-_PAST, _PRESENT = "past", "present"
+_PRESENT = "present"
 _EXPORT = "export it as transformers' text generation with a cache ('text-generation-with-past')"
 
 # A number, or the name of an open dimension.
@@ -121,9 +122,9 @@ def decoder_of(path: Path, name: str) -> Decoder:
     if IDS not in inputs:
         listed = ", ".join(map(repr, list(inputs)[:4]))
         raise ModelError(f"{name} is no decoder: it has no input {IDS!r} (but {listed}): {_EXPORT}")
-    past = [each for each in inputs if each.startswith(_PAST)]
+    past = [each for each in inputs if each.startswith(CACHE)]
     if not past:
-        raise ModelError(f"{name} keeps no keys and values: it has no inputs {_PAST!r}…: {_EXPORT}")
+        raise ModelError(f"{name} keeps no keys and values: it has no inputs {CACHE!r}…: {_EXPORT}")
     others = [each for each in inputs if each not in (IDS, MASK, POSITIONS, *past)]
     if others:
         raise ModelError(
@@ -140,7 +141,7 @@ def decoder_of(path: Path, name: str) -> Decoder:
                          f": {_EXPORT}")  # fmt: skip
     batch, tokens = dims[IDS]
     lengths = {d for each in past for d in dims[each] if isinstance(d, str) and d != batch}
-    if len(lengths) != 1:
+    if len(lengths) != 1 or tokens in lengths:
         raise ModelError(f"{name}: {past[0]!r} has no single open length: {_EXPORT}")
     bits = {
         each: ELEMENT_BITS[onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)]
@@ -151,7 +152,7 @@ def decoder_of(path: Path, name: str) -> Decoder:
 
 def _output_of(past: str, outputs: Sequence[str], name: str) -> str:
     """The output that a part of the cache comes out of."""
-    tails = (past.removeprefix("past_key_values"), past.removeprefix(_PAST))
+    tails = (past.removeprefix("past_key_values"), past.removeprefix(CACHE))
     for tail in tails:
         for found in (f"{_PRESENT}{tail}", f"{_PRESENT}_key_values{tail}"):
             if found in outputs:

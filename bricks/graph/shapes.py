@@ -22,7 +22,7 @@ _MAX_DEPTH = 3
 # Names that exporters give to every open dimension: two of them are two sizes.
 _NO_SYMBOLS = frozenset(("", "?", "*", "-1", "None", "none", "unk", "unknown", "dynamic"))
 # Inputs that decoders keep keys and values in, which are empty before the first token.
-_CACHE = "past"
+CACHE = "past"
 _Dim = onnx.TensorShapeProto.Dimension
 
 
@@ -116,7 +116,7 @@ def _check_options(
         if name not in names:
             listed = ", ".join(f"'{known}'" for known in names) or "none"
             raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
-        least = 0 if name.startswith(_CACHE) else 1
+        least = 0 if name.startswith(CACHE) else 1
         if not all(dim is None or least <= dim <= LARGEST_DIM for dim in shape):
             raise ShapeError(
                 f"{file}: shape {shown_shape(shape)} for input '{name}' makes no sense: {RANGE}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from bricks import backends
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.errors import WorkerError
@@ -31,7 +32,7 @@ from bricks.samples.profile import Profile, profile_of
 
 # How many times as long as decomposing a request may take. Verifying runs each brick, with weights
 # that are read from a disk; a profile takes several runs; a reference is computed in Python.
-_TIMES = {"executed": 3, "verify": 20, "profile": 20, "memory": 20, "expect": 60, "evaluate": 60}
+_TIMES = {"verify": 20, "profile": 20, "memory": 20, "expect": 60, "evaluate": 60}
 
 # Characters of a runtime's own words that are kept where a remedy follows them.
 _MAX_REASON = 300
@@ -90,7 +91,10 @@ class Graphs:
 
     def ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
         """The worker's answer about a model; errors name the model, and explain what may help."""
-        allowed = allowed_s(parse_model(of.skeleton), times=_TIMES.get(op, 1))
+        times = _TIMES.get(op, 1)
+        if op == "executed":
+            times = backends.describe(self._supervisor.backend).cutting_times
+        allowed = allowed_s(parse_model(of.skeleton), times=times)
         timeout_s = min(allowed, self._timeout_s)
         try:
             return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)

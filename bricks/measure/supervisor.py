@@ -64,6 +64,11 @@ class Supervisor:
         self._closed = False
 
     @property
+    def backend(self) -> str:
+        """The name of the worker's runtime."""
+        return self._settings.backend
+
+    @property
     def fresh(self) -> bool:
         """Whether the next request is the worker's first: later it may hold memory of earlier ones.
 

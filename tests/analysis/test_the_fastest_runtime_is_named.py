@@ -84,3 +84,10 @@ def test_a_choice_that_is_none_is_refused(words: tuple[str, ...], says: str, her
     failed = here("advise", "levit", *words, runtime=None)
     assert failed.status == 2
     assert says in failed.err
+
+
+def test_an_interval_that_reaches_down_to_nothing_tells_nothing() -> None:
+    ends = (1e-3, 0.0, 2e-3)
+    unsure = Estimate("m", "executed", *ends, 0.0, 0.0, 0.0, 0.0, 1.0, (), Uncertainty())
+    assert slower(estimate(5e-4, 1.1), unsure) == 0.5
+    assert slower(unsure, estimate(5e-4, 1.1)) == 0.5

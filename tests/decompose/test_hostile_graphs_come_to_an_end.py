@@ -235,17 +235,16 @@ def endless(turns: int) -> onnx.ModelProto:
     return model([loop], inputs, outputs, [constant("turns", turns)])
 
 
-# What a runtime executes may take three times as long to find out: it may compile it.
-@pytest.mark.parametrize(("granularity", "most_s"), [("executed", 3), ("1", 1)])
+@pytest.mark.parametrize("granularity", ["executed", "1"])
 def test_a_loop_without_end_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granularity: str, most_s: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granularity: str
 ) -> None:
     path = save(endless(2**62), tmp_path)
     with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
         hostile = bench.read(path)
         with monkeypatch.context() as impatient:
             impatient.setattr(allowance, "MIN_S", 1.0)
-            with pytest.raises(WorkerError, match=f"model: it did not finish within {most_s} s"):
+            with pytest.raises(WorkerError, match="model: it did not finish within 1 s"):
                 bench.decompose(hostile)
         bench.decompose(bench.read(save(mlp(), tmp_path, "next.onnx")))
 

@@ -247,7 +247,11 @@ class PlacedCalls:
         values = dict(self._own)
         for name, slot in self._inputs:
             found = self._slots.get(slot)
-            if found is not None and found.untyped_storage().nbytes() < self._needs.get(name, 0):
+            if (
+                found is not None
+                and name in self._needs
+                and found.untyped_storage().nbytes() < self._needs[name]
+            ):
                 continue
             if found is not None and name not in self._compared:
                 values[name] = found

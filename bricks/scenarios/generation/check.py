@@ -123,7 +123,7 @@ class GeneratedText:
             checked=CheckedGeneration(
                 texts=len(self._texts),
                 ttft_s=median(ttfts),
-                tpot_s=median(rest) / further if further else 0.0,
+                tpot_s=median(rest) / further if further else None,
                 tokens_per_s=tokens / median(totals),
                 step_s=self._between_s,
                 steps_s={first + n: float(s) for n, s in enumerate(steps[1:].tolist())},

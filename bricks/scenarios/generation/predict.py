@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from bricks.scenarios.generation.result import (
     GenerationMemory,
     GenerationResult,
 )
-from bricks.scenarios.generation.steps import Step, StepTimes, interpolated, lengths_between
+from bricks.scenarios.generation.steps import Step, StepTimes, lengths_between
 from bricks.scenarios.outcome import poisson_s
 from bricks.scenarios.run import run_latency
 from bricks.scenarios.service import batch_sizes
@@ -158,7 +159,8 @@ def _load(times: StepTimes, generation: Generation, seed: int) -> GenerationLoad
     saturated = generation.qps >= capacity["value"]
     value = runs["value"]
     rate = generation.qps * generation.new_tokens
-    most = generation.new_tokens * capacity["value"]
+    made = [min(rate, generation.new_tokens * capacity[end]) for end in ("value", "high", "low")]
+    busy = {end: min(1.0, run.busy_s / run.span_s) for end, run in runs.items()}
 
     def of_all(tell: Callable[[Generated], float]) -> Figure:
         """A figure at all ends; without an upper end where the server may be above saturation."""
@@ -170,22 +172,23 @@ def _load(times: StepTimes, generation: Generation, seed: int) -> GenerationLoad
         if saturated:
             return {}
         return {
-            name: of_all(lambda run, at=percent: _percentile(tell(run), at))  # type: ignore[misc]
+            name: of_all(partial(_percentile, tell, percent))
             for name, percent in _PERCENTILES.items()
         }
 
     return GenerationLoad(
         ttft=percentiles(lambda run: run.ttft_s),
         tpot=percentiles(lambda run: run.tpot_s) if generation.new_tokens > 1 else {},
-        tokens_per_s=Figure(*[min(rate, most)] * 3),
-        utilisation=of_all(lambda run: min(1.0, run.busy_s / run.span_s)),
+        tokens_per_s=Figure(*made),
+        utilisation=Figure(busy["value"], min(busy.values()), busy.get("high", 1.0)),
         capacity_qps=Figure(capacity["value"], capacity["high"], capacity["low"]),
         mean_batch=float(value.batches.mean()) if len(value.batches) else 1.0,
         saturated=saturated,
     )
 
 
-def _percentile(seconds: np.ndarray, percent: float) -> float:
+def _percentile(tell: Callable[[Generated], np.ndarray], percent: float, run: Generated) -> float:
+    seconds = tell(run)
     steady = seconds[int(_WARM_UP * len(seconds)) :]
     return float(np.percentile(steady, percent))
 
@@ -198,7 +201,7 @@ def _simulation(
     pasts = range(first, first + max(1, generation.new_tokens - 1))
     sizes = sorted(times.steps)
     by_size = {
-        size: [float(getattr(interpolated(times.steps[size], past), end)) for past in pasts]
+        size: [float(getattr(times.at(size, past), end)) for past in pasts]
         for size in sizes
         if times.steps[size]
     }

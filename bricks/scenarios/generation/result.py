@@ -82,13 +82,13 @@ class GenerationLoad:
 class CheckedGeneration:
     """The same really generated on this host; figures are medians over ``texts``.
 
-    ``steps_s`` are the seconds of the model's steps by the length of the cache; ``step_s`` is what
-    was between two steps.
+    ``tpot_s`` is None where there are no further tokens. ``steps_s`` are the seconds of the model's
+    steps by the length of the cache; ``step_s`` is what was between two steps.
     """
 
     texts: int
     ttft_s: float
-    tpot_s: float
+    tpot_s: float | None
     tokens_per_s: float
     step_s: float
     steps_s: Mapping[int, float]
