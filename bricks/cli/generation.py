@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.options import Measuring, open_bench
 from bricks.cli.output import print_json, show
 from bricks.cli.quantities import seconds_of
-from bricks.cli.scenario import ends
+from bricks.cli.scenario_facts import ends
 from bricks.cli.systems import target_called
 from bricks.errors import UsageError
 

@@ -87,7 +87,7 @@ _FIGURES = ("counted_s", "max_qps")
 
 def _row(name: str, advice: ServingAdvice | NoServingAdvice) -> dict[str, Any]:
     """The facts of a model on a target; ``counted_s`` and ``max_qps`` are those of one host."""
-    from bricks.cli.scenario import ends
+    from bricks.cli.scenario_facts import ends
     from bricks.scenarios.advise import NoServingAdvice
 
     target = advice.target
