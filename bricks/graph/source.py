@@ -9,18 +9,24 @@ runtimes or bricks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx.shape_inference
+from onnx import numpy_helper
 
 from bricks.errors import ModelError, ShapeError, first_line
 from bricks.graph.containers import ValueType
 from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
+from bricks.graph.model_metadata import held_values, natural
 from bricks.graph.payload import PayloadError, type_of
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import default_domain, label, used_values
+from bricks.graph.view import graph_of
 
 
 class OpenShapes(ShapeError):
@@ -66,6 +72,24 @@ def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> 
         opsets={default_domain(entry.domain): entry.version for entry in proto.opset_import},
         ir_version=proto.ir_version,
     )
+
+
+def typed_graph(proto: onnx.ModelProto, known: Mapping[str, ValueType] | None = None) -> Graph:
+    """The source graph of a model that is only ``proto``: with all types, and its initializers.
+
+    ``known`` are types that were observed. Raises :class:`OpenShapes` as :func:`source_graph`.
+    """
+    stated = graph_of(proto)
+    inputs = tuple((name, stated.types[name]) for name in stated.inputs)
+    held = held_values(proto)
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(proto)
+    for name, type_ in inputs:
+        if name in held and isinstance(type_, TensorType):  # shapes may follow from it
+            values = np.asarray(natural(held[name], type_))
+            fixed.graph.initializer.append(numpy_helper.from_array(values, name))
+    found = source_graph(Model("graph", Path(), fixed.SerializeToString(), inputs, ""), known)
+    return replace(found, initializers=stated.initializers)
 
 
 def _declare(graph: onnx.GraphProto, known: Mapping[str, ValueType]) -> None:

@@ -15,14 +15,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import mxnet as mx
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from bricks.backends.base import Executed, Placement
 from bricks.backends.mxnet.loaded import LoadedGraph, Region
@@ -32,9 +29,7 @@ from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
-from bricks.graph.model import Model
-from bricks.graph.model_metadata import held_values, natural
-from bricks.graph.source import OpenShapes, source_graph
+from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.synthesis import Pool, numpy_dtype
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, upstream, without_values
@@ -157,23 +152,13 @@ class MxnetBackend:
 
 def _graph(proto: onnx.ModelProto) -> Graph:
     """The graph of ``proto`` with all types, inferred as for the source graph of a model."""
-    stated = graph_of(proto)
-    inputs = tuple((name, stated.types[name]) for name in stated.inputs)
-    held = held_values(proto)
-    fixed = onnx.ModelProto()
-    fixed.CopyFrom(proto)
-    for name, type_ in inputs:
-        if name in held and isinstance(type_, TensorType):  # shapes may follow from it
-            values = np.asarray(natural(held[name], type_))
-            fixed.graph.initializer.append(numpy_helper.from_array(values, name))
     try:
-        found = source_graph(Model("graph", Path(), fixed.SerializeToString(), inputs, ""))
+        return typed_graph(proto)
     except OpenShapes as exc:
         reason = str(exc).removeprefix("graph: ")
         raise BackendError(
             f"MXNet wants all shapes ahead, but {reason}; choose --runtime onnxruntime"
         ) from exc
-    return replace(found, initializers=stated.initializers)
 
 
 def _shifts(graph: Graph) -> set[str]:

@@ -30,7 +30,6 @@ from bricks.backends.openvino.grouping import Execution, Group
 from bricks.backends.openvino.loaded import LoadedModel
 from bricks.backends.openvino.precision import as_float32, in_float32
 from bricks.backends.openvino.settling import settled
-from bricks.backends.openvino.source import tensor_type, typed
 from bricks.backends.openvino.wrapping import moved, moved_back, wrapped
 from bricks.decompose.identity import Cutter, is_brick
 from bricks.errors import BackendError
@@ -39,7 +38,7 @@ from bricks.graph.domains import integer_ranges, steering_values
 from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import natural, noted_layouts, steered_inputs
-from bricks.graph.source import OpenShapes
+from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model, upstream, without_values
@@ -104,7 +103,7 @@ class OpenvinoBackend:
         makers = {
             name: (
                 (lambda n=name: moved(feeds[n]) if n in last else feeds[n]),
-                tensor_type(graph.types, name),
+                _tensor_type(graph.types, name),
             )
             for name in graph.inputs
         }
@@ -205,7 +204,7 @@ class OpenvinoBackend:
     def _typed(self, proto: onnx.ModelProto) -> tuple[Graph, Sequence[str]]:
         """The source graph with all types, and the values whose type was observed in one run."""
         try:
-            return typed(proto), ()
+            return typed_graph(proto), ()
         except OpenShapes as exc:
             names = exc.open_values
             if not names:
@@ -214,7 +213,7 @@ class OpenvinoBackend:
         known: dict[str, ValueType] = {
             name: TensorType(_dtype(array), array.shape) for name, array in found.items()
         }
-        return typed(proto, known), names
+        return typed_graph(proto, known), names
 
     def _run(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, np.ndarray]:
         """Values in one run on synthetic data; only the nodes that they depend on run."""
@@ -240,8 +239,18 @@ class OpenvinoBackend:
         }
         makers = feeds(proto, graph, ranges, self._pool, f"{key}/")
         return weights, {
-            name: (make, tensor_type(graph.types, name)) for name, make in makers.items()
+            name: (make, _tensor_type(graph.types, name)) for name, make in makers.items()
         }
+
+
+def _tensor_type(types: Mapping[str, ValueType], name: str) -> TensorType:
+    """The type of a value that must be a tensor."""
+    type_ = types.get(name)
+    if not isinstance(type_, TensorType):
+        raise BackendError(
+            f"OpenVINO takes tensors alone: '{name}' is none; choose another --runtime"
+        )
+    return type_
 
 
 def _probe() -> onnx.ModelProto:
