@@ -16,6 +16,9 @@ from bricks.report.tables import percent, seconds
 
 Row = Mapping[str, Any]
 
+# Intervals do not tell smaller probabilities.
+_LEAST = 0.001
+
 
 def runtime_parts(facts: Row) -> list[RenderableType]:
     """A table of all models in all runtimes, and a line for each model."""
@@ -45,9 +48,9 @@ def runtime_parts(facts: Row) -> list[RenderableType]:
 
 
 def _answer(model: Row) -> str:
-    first, second = model["runtimes"][:2]
+    (first, second), risk = model["runtimes"][:2], model["risk"]
     return (
         f"{printable(model['model'])}: take {first['runtime']}; {second['runtime']} takes"
         f" {percent(model['ahead'])} longer. The probability that another is faster is"
-        f" {percent(model['risk'])}."
+        f" {percent(risk) if risk >= _LEAST else f'below {percent(_LEAST)}'}."
     )
