@@ -106,6 +106,25 @@ class Renewable(Protocol):
         ...
 
 
+class Joint(Protocol):
+    """Steps of a walk that run in one call of the runtime, as the nodes of a model do."""
+
+    def sample(self) -> Sequence[float]:
+        """Run all once, in order; the latency of each in seconds, as if each were a call."""
+        ...
+
+
+class Joiner(Protocol):
+    """An optional interface of a backend: steps of a walk in one call.
+
+    For runtimes whose kernels depend on what runs between them, and which tell what each takes.
+    """
+
+    def joined(self, placed: Sequence[Placed]) -> Joint | None:
+        """What runs ``placed`` in one call; None where each must run by itself."""
+        ...
+
+
 class Loaded(Protocol):
     """A model or brick that a backend has loaded. It may be placed more than once."""
 

@@ -11,7 +11,6 @@ Must not know plans or the store.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,15 +18,17 @@ import numpy as np
 import onnx
 import openvino as ov
 
-from bricks.backends.base import Executed, Placement
+from bricks.backends.base import Executed, Placed, Placement
+from bricks.backends.kernel_counters import Around
 from bricks.backends.openvino import grouping
+from bricks.backends.openvino.around import measured
 from bricks.backends.openvino.batch import kernels_of_each
 from bricks.backends.openvino.compiling import Compiler
-from bricks.backends.openvino.counting import Counters
 from bricks.backends.openvino.execution import Kernel, kernels, named
 from bricks.backends.openvino.folding import folded, proto_of, with_numbers
 from bricks.backends.openvino.grouping import Execution, Group
-from bricks.backends.openvino.loaded import LoadedModel
+from bricks.backends.openvino.joint import Joint, LoadedBrick, PlacedBrick
+from bricks.backends.openvino.loaded import Ends, LoadedModel
 from bricks.backends.openvino.precision import as_float32, in_float32
 from bricks.backends.openvino.settling import settled
 from bricks.backends.openvino.wrapping import moved, moved_back, wrapped
@@ -44,7 +45,8 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model, upstream, without_values
 
 # Runs that tell the cost of a call.
-_CALLS = 200
+# A step by itself is compiled when it first runs.
+_FEWEST = 2
 
 
 class OpenvinoBackend:
@@ -55,7 +57,7 @@ class OpenvinoBackend:
     def __init__(self, *, threads: int, seed: int, precision: str) -> None:
         self._compiler = Compiler(threads, precision)
         self._pool = Pool(seed)
-        self._call_s: float | None = None  # measured when it is first needed
+        self._known_around: Around | None = None
 
     def sign_sensitive(self, operator: str) -> bool:
         """False for all operators: its kernels have no branches on single values."""
@@ -84,10 +86,23 @@ class OpenvinoBackend:
 
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
-    ) -> LoadedModel:
+    ) -> LoadedModel | LoadedBrick:
         """A model with synthetic weights and inputs; ``streams`` are not supported."""
         weights, makers = self._synthesised(proto, graph_of(proto), key)
-        return self._loaded(proto, weights, makers, counted=is_brick(proto))
+        model, ends, _ = self._wrapped(proto, weights, makers)
+        if is_brick(proto):
+            return LoadedBrick(model, ends, weights, self._compiler, self._around)
+        return LoadedModel(self._compiler.compile(model), ends, weights)
+
+    def joined(self, placed: Sequence[Placed]) -> Joint | None:
+        """What runs bricks in one call; None for anything else, and where it is not possible."""
+        bricks = [each for each in placed if isinstance(each, PlacedBrick)]
+        if len(bricks) < len(placed) or len(bricks) < _FEWEST:
+            return None
+        try:
+            return Joint(bricks)
+        except (BackendError, MemoryError):  # then each runs alone, and shows which is the cause
+            return None
 
     def evaluate(
         self,
@@ -108,50 +123,31 @@ class OpenvinoBackend:
             for name in graph.inputs
         }
         own = {name: np.ascontiguousarray(values) for name, values in weights.items()}
-        loaded = self._loaded(proto, own, makers)
+        model, ends, shapes = self._wrapped(proto, own, makers)
         nowhere = Placement((None,) * len(graph.inputs), (None,) * len(graph.outputs))
+        loaded = LoadedModel(self._compiler.compile(model), ends, own)
         placed = loaded.place(nowhere, np.zeros(0, np.uint8))
         placed.sample()
         return [
             moved_back(array, shape) if name in last else array
-            for name, array, shape in zip(
-                graph.outputs, placed.results(), loaded.output_shapes, strict=True
-            )
+            for name, array, shape in zip(graph.outputs, placed.results(), shapes, strict=True)
         ]
-
-    def _loaded(
-        self,
-        proto: onnx.ModelProto,
-        weights: Mapping[str, np.ndarray],
-        makers: Mapping[str, Any],
-        *,
-        counted: bool = False,
-    ) -> LoadedModel:
-        model, fixed, shapes = self._wrapped(proto, weights, makers)
-        compiled = self._compiler.compile(model, counted=counted)
-        counters = None
-        if counted:
-            names = [kernel.name for kernel in kernels(compiled) if kernel.works]
-            counters = Counters(names, self._call())
-        return LoadedModel(compiled, makers, fixed, weights, shapes, counters)
 
     def _wrapped(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], makers: Mapping[str, Any]
-    ) -> tuple[ov.Model, dict[str, Any], list[tuple[int, ...]]]:
-        """A model to compile, the inputs that are constants in it, and the shapes of outputs."""
+    ) -> tuple[ov.Model, Ends, list[tuple[int, ...]]]:
+        """A model to compile, its ends, and the shapes of its outputs."""
         model = self._compiler.read(proto, weights)
         shapes = [() if o.get_partial_shape().is_dynamic else tuple(o.shape) for o in model.outputs]
         types = {name: type_ for name, (_, type_) in makers.items()}
         fixed = {n: natural(held, types[n]) for n, held in steered_inputs(proto).items()}
-        return wrapped(model, noted_layouts(proto), fixed), fixed, shapes
+        return wrapped(model, noted_layouts(proto), fixed), Ends(makers, fixed), shapes
 
-    def _call(self) -> float:
-        """The cost of a call in seconds, with all that it needs in the caches."""
-        if self._call_s is None:
-            loaded = self.load(_probe(), key="call", optimize=False)
-            placed = loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8))
-            self._call_s = statistics.median(placed.sample() for _ in range(_CALLS))
-        return self._call_s
+    def _around(self) -> Around:
+        """What runs around kernels; measured when it is first needed."""
+        if self._known_around is None:
+            self._known_around = measured(self._compiler)
+        return self._known_around
 
     def _described(
         self,
@@ -251,15 +247,6 @@ def _tensor_type(types: Mapping[str, ValueType], name: str) -> TensorType:
             f"OpenVINO takes tensors alone: '{name}' is none; choose another --runtime"
         )
     return type_
-
-
-def _probe() -> onnx.ModelProto:
-    """One node on a single number."""
-    value = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1]) for n in "xy"]
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Relu", ["x"], ["y"])], "probe", value[:1], value[1:]
-    )
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
 
 
 def _dtype(array: np.ndarray) -> str:

@@ -15,7 +15,6 @@ import openvino as ov
 
 from bricks.backends.base import Placement
 from bricks.backends.openvino.compiling import translated
-from bricks.backends.openvino.counting import Counters
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
@@ -36,47 +35,53 @@ def _short(dtype: str) -> str:
     return dtype.lower().replace("uint", "u").replace("int", "i")
 
 
-class LoadedModel:
-    """A compiled model with its weights, which may be placed several times.
+class Ends:
+    """The inputs and outputs of a model: what makes the values of inputs, and what they are.
 
-    ``inputs`` are all inputs in order, with what makes their values; those that ``compiled`` has
-    as constants are in ``fixed``. ``output_shapes`` are those of the outputs, whatever their
-    layout. ``weights`` must stay where they are. With ``counters``, latencies are corrected.
+    ``inputs`` are all inputs in order, with what makes their values; those that the compiled model
+    has as constants are in ``fixed``.
     """
 
     def __init__(
-        self,
-        compiled: ov.CompiledModel,
-        inputs: Mapping[str, tuple[Callable[[], Any], TensorType]],
-        fixed: Mapping[str, Any],
-        weights: Mapping[str, np.ndarray],
-        output_shapes: Sequence[tuple[int, ...]],
-        counters: Counters | None = None,
+        self, inputs: Mapping[str, tuple[Callable[[], Any], TensorType]], fixed: Mapping[str, Any]
     ) -> None:
-        self.compiled, self._weights = compiled, weights
         self._inputs, self._fixed = inputs, fixed
-        self.output_shapes, self._counters = output_shapes, counters
 
-    def place(self, placement: Placement, region: np.ndarray) -> PlacedRequest:
-        """Bind inputs and outputs, to memory in ``region`` where the placement says so."""
-        with translated("preparing a run"):
-            request = self.compiled.create_infer_request()
-        keep: list[Any] = [self._weights, region]
-        number = 0
+    @property
+    def inputs(self) -> int:
+        """How many inputs the compiled model has."""
+        return len(self._inputs) - len(self._fixed)
+
+    def bind(
+        self,
+        request: ov.InferRequest,
+        placement: Placement,
+        region: np.ndarray,
+        *,
+        inputs: int = 0,
+        outputs: int = 0,
+    ) -> list[Any]:
+        """Bind the inputs and outputs of ``request``, from these numbers on; what must be kept.
+
+        They are in memory of their own, or in ``region`` where the placement says so.
+        """
+        compiled = request.get_compiled_model()
+        keep: list[Any] = [region]
+        number = inputs
         for (name, (make, type_)), offset in zip(
             self._inputs.items(), placement.inputs, strict=True
         ):
             if name in self._fixed:
                 continue
             memory = np.ascontiguousarray(make()) if offset is None else _at(region, offset, type_)
-            shape = list(self.compiled.inputs[number].get_shape())
+            shape = list(compiled.inputs[number].get_shape())
             tensor = to_tensor(memory, type_.dtype, shape)
             with translated("taking an input"):
                 request.set_input_tensor(number, tensor)
             keep += (memory, tensor)
             number += 1
-        for number, offset in enumerate(placement.outputs):
-            port = self.compiled.outputs[number]
+        for number, offset in enumerate(placement.outputs, outputs):
+            port = compiled.outputs[number]
             if offset is None or port.get_partial_shape().is_dynamic:
                 continue  # OpenVINO has memory for it
             dtype = np.dtype(port.get_element_type().to_dtype())
@@ -87,33 +92,48 @@ class LoadedModel:
                 tensor = ov.Tensor(view, shared_memory=True)
                 request.set_output_tensor(number, tensor)
             keep.append(tensor)
-        return PlacedRequest(request, keep, len(placement.outputs), self._counters)
+        return keep
+
+
+class LoadedModel:
+    """A compiled model with its weights, which must stay where they are."""
+
+    def __init__(
+        self, compiled: ov.CompiledModel, ends: Ends, weights: Mapping[str, np.ndarray]
+    ) -> None:
+        self.compiled, self._ends, self._weights = compiled, ends, weights
+
+    def place(self, placement: Placement, region: np.ndarray) -> PlacedRequest:
+        """Bind inputs and outputs; see :meth:`Ends.bind`."""
+        with translated("preparing a run"):
+            request = self.compiled.create_infer_request()
+        keep = [self._weights, self._ends.bind(request, placement, region)]
+        return PlacedRequest(request, keep, len(placement.outputs))
 
 
 class PlacedRequest:
-    """A request that is bound to its memory."""
+    """A request that is bound to its memory, and so many of its ``outputs``."""
 
-    def __init__(
-        self, request: ov.InferRequest, keep: list[Any], outputs: int, counters: Counters | None
-    ) -> None:
+    def __init__(self, request: ov.InferRequest, keep: list[Any], outputs: int) -> None:
         # The public wrapper looks at inputs anew in each call, and copies outputs.
         wrapper: Any = super(type(request), request)
         self._infer = wrapper.infer
         self._request, self._keep, self._outputs = request, keep, outputs
-        self._counters = counters
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""
-        request = self._request
         try:
             self._infer({}, share_outputs=True, decode_strings=False)
-            latency_s: float = request.latency * 1e-3
-            if self._counters is None:
-                return latency_s
-            return self._counters.corrected(request, latency_s)
+            latency_s: float = self._request.latency * 1e-3
+            return latency_s
         except Exception:  # translated here: a context manager would add to what runs between
             with translated("running it"):
                 raise
+
+    def counters(self) -> dict[str, float]:
+        """The seconds of each kernel, on the average of all runs."""
+        with translated("reading its counters"):
+            return {i.node_name: i.real_time.total_seconds() for i in self._request.profiling_info}
 
     def results(self) -> list[np.ndarray]:
         """Copies of the outputs of the last run."""

@@ -42,6 +42,7 @@ from bricks.measure.worker.generating import GenerationRequests
 from bricks.measure.worker.graphs import GraphRequests
 from bricks.measure.worker.input_clamp import InputClamp
 from bricks.measure.worker.input_signs import InputSigns
+from bricks.measure.worker.joints import Joints, JointSteps
 from bricks.measure.worker.memory import release_freed_memory
 from bricks.measure.worker.memory_peaks import memory_peaks
 from bricks.measure.worker.process_limits import held_bytes, limit_memory
@@ -85,6 +86,7 @@ class Worker:
         self._input_clamp = InputClamp(self._unplaced_companion)
         self._input_signs = InputSigns(self._unplaced_companion)
         self._before: dict[str, list[Placed]] = {}  # by the place before which they run, untimed
+        self._joints = Joints()
         self._name = ""
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # ids and places whose nodes run along streams
@@ -218,6 +220,7 @@ class Worker:
     ) -> dict[str, Any]:
         placement = Placement(tuple(inputs), tuple(outputs))
         region = self.region.memory
+        self._joints.forget()
         self._placed[place] = self._loaded[id].place(placement, region)
         self._before[place] = [
             *self._input_clamp.placed(id, inputs, region),
@@ -235,6 +238,7 @@ class Worker:
 
     def _do_unload(self) -> dict[str, Any]:
         self._placed.clear()
+        self._joints.forget()
         self._before.clear()
         self._input_clamp.unload()
         self._input_signs.unload()
@@ -266,6 +270,12 @@ class Worker:
         walk before has just timed it) and after, and so is how long threads waited for a processor.
         ``memory`` is what a recorded program allocates and frees before each step, and at the end.
         """
+        places = [place for place, _ in steps]
+        joint = None
+        if not announce and not memory:
+            joint = self._joints.of(self.backend, self._placed, places, eviction_bytes)
+        if joint is not None:
+            eviction_bytes = joint.eviction_bytes
         runs = [self._run(place, sampled=wanted and not announce) for place, wanted in steps]
         parallel = any(place in self._parallel for place, _ in steps)
         end = self._between_steps(runs, memory) if memory else None
@@ -282,7 +292,7 @@ class Worker:
         def silent() -> list[float]:
             if read is not None:
                 read.sample()
-            taken = [run() for run in runs]
+            taken = [run() for run in runs] if joint is None else self._at_once(joint, places)
             if end is not None:
                 end()
             return taken
@@ -324,6 +334,13 @@ class Worker:
             "waited_share": waited_share,
             "eviction_short": not whole,
         }
+
+    def _at_once(self, joint: JointSteps, places: Sequence[str]) -> list[float]:
+        """Run the steps at ``places`` in one call, after what is to run before each of them."""
+        for place in places:
+            for prepare in self._before.get(place, ()):
+                prepare.sample()
+        return joint.sample(places)
 
     def _between_steps(
         self, runs: list[Callable[[], float]], memory: list[list[Event]]

@@ -1,0 +1,105 @@
+"""Steps that run in one call: the bricks of a walk as parts of one compiled model.
+
+Inside a model, one call runs all kernels, each finds what the one before has left in the caches,
+and threads are awake. Bricks that were compiled alone would each begin with a call, whose code and
+data displace those of kernels, and with threads that have fallen asleep: small kernels would take
+up to twice as long. So the bricks of a walk are compiled together, and OpenVINO's counters tell
+what each takes.
+
+Must not know why bricks run in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import openvino as ov
+
+from bricks.backends.base import Placement
+from bricks.backends.kernel_counters import Around, Counters
+from bricks.backends.openvino.batch import kernels_of_parts, side_by_side
+from bricks.backends.openvino.compiling import Compiler, translated
+from bricks.backends.openvino.execution import kernels
+from bricks.backends.openvino.loaded import Ends, PlacedRequest
+from bricks.errors import BackendError
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBrick:
+    """A brick as OpenVINO's own graph, which is compiled where it runs.
+
+    Its ``weights`` must stay where they are. ``around`` measures what runs around kernels.
+    """
+
+    model: ov.Model
+    ends: Ends
+    weights: Mapping[str, np.ndarray]
+    compiler: Compiler
+    around: Callable[[], Around]
+
+    def place(self, placement: Placement, region: np.ndarray) -> PlacedBrick:
+        """The brick at a place; it is compiled when it first runs."""
+        return PlacedBrick(self, placement, region)
+
+
+@dataclass(slots=True)
+class PlacedBrick:
+    """A brick and the memory of its inputs and outputs."""
+
+    brick: LoadedBrick
+    placement: Placement
+    region: np.ndarray
+    _alone: Joint | None = field(default=None, init=False)
+
+    def sample(self) -> float:
+        """Run it alone; the latency in seconds."""
+        if self._alone is None:
+            self._alone = Joint([self])
+        return self._alone.sample()[0]
+
+    def release(self) -> None:
+        """Give up what it needs to run alone."""
+        self._alone = None
+
+
+class Joint:
+    """Bricks that run one after the other in one call.
+
+    Raises :class:`BackendError` where OpenVINO does not keep them apart and in order.
+    """
+
+    def __init__(self, placed: Sequence[PlacedBrick]) -> None:
+        first = placed[0].brick
+        for each in placed:
+            each.release()
+        compiled = first.compiler.compile(
+            side_by_side([each.brick.model.clone() for each in placed]), counted=True
+        )
+        found = kernels(compiled)
+        parts = kernels_of_parts(found, len(placed))
+        working = [part for part in parts if part]
+        if any(a[-1].order > b[0].order for a, b in pairwise(working)):
+            raise BackendError("OpenVINO does not run bricks in the order of their model")
+        names = [[kernel.name for kernel in part] for part in parts]
+        others = [kernel.name for kernel in found if kernel.added]
+        with translated("preparing a run"):
+            request = compiled.create_infer_request()
+        keep: list[object] = []
+        inputs = outputs = 0
+        for each in placed:
+            brick, placement = each.brick, each.placement
+            keep.append((brick, each.region))
+            keep.append(
+                brick.ends.bind(request, placement, each.region, inputs=inputs, outputs=outputs)
+            )
+            inputs += brick.ends.inputs
+            outputs += len(brick.model.outputs)
+        self._placed = PlacedRequest(request, keep, outputs)
+        self._counters = Counters(names, others, first.around(), self._placed.counters)
+
+    def sample(self) -> list[float]:
+        """Run all once; the latency of each in seconds, as if each were a call."""
+        return self._counters.latencies_s(self._placed.sample())

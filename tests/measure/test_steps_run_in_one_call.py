@@ -1,0 +1,82 @@
+"""Where a runtime can, the worker runs the steps of a walk in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bricks.backends.base import Placed
+from bricks.measure.worker.joints import Joints
+
+
+class Step:
+    def sample(self) -> float:
+        raise AssertionError("it runs with the others")
+
+
+@dataclass
+class Together:
+    """A backend that notes what it joins, and its answer: the number of each step."""
+
+    refuses: bool = False
+    joined_steps: list[list[Placed]] = field(default_factory=list)
+
+    def joined(self, placed: Sequence[Placed]) -> Any:
+        self.joined_steps.append(list(placed))
+        return None if self.refuses else self
+
+    def sample(self) -> list[float]:
+        return [float(n) for n, _ in enumerate(self.joined_steps[-1])]
+
+
+STEPS = {name: Step() for name in "abcd"}
+
+
+def test_all_steps_run_at_once() -> None:
+    backend: Any = Together()
+    found = Joints().of(backend, STEPS, ["a", "b", "c"], 100)
+    assert found is not None and found.eviction_bytes == 100
+    assert found.sample(["a", "b", "c"]) == [0.0, 1.0, 2.0]
+    assert backend.joined_steps == [[STEPS["a"], STEPS["b"], STEPS["c"]]]
+
+
+def test_a_walk_over_fewer_steps_joins_nothing_anew() -> None:
+    backend: Any = Together()
+    joints = Joints()
+    joints.of(backend, STEPS, ["a", "b", "c"], 100)
+    fewer = joints.of(backend, STEPS, ["b", "c"], 200)
+    assert fewer is not None and fewer.sample(["b", "c"]) == [1.0, 2.0]
+    # It runs all steps, so it reads what was read before all of them.
+    assert fewer.eviction_bytes == 100
+    assert len(backend.joined_steps) == 1
+
+
+def test_other_steps_are_joined_by_themselves() -> None:
+    backend: Any = Together()
+    joints = Joints()
+    joints.of(backend, STEPS, ["a", "b"], 0)
+    assert joints.of(backend, STEPS, ["b", "d"], 0) is not None
+    assert len(backend.joined_steps) == 2
+
+
+def test_what_was_placed_anew_is_joined_anew() -> None:
+    backend: Any = Together()
+    joints = Joints()
+    joints.of(backend, STEPS, ["a", "b"], 0)
+    joints.forget()
+    joints.of(backend, STEPS, ["a", "b"], 0)
+    assert len(backend.joined_steps) == 2
+
+
+def test_what_cannot_be_joined_is_asked_for_once() -> None:
+    backend: Any = Together(refuses=True)
+    joints = Joints()
+    assert joints.of(backend, STEPS, ["a", "b"], 0) is None
+    assert joints.of(backend, STEPS, ["a", "b"], 0) is None
+    assert len(backend.joined_steps) == 1
+
+
+def test_other_runtimes_run_step_by_step() -> None:
+    backend: Any = object()
+    assert Joints().of(backend, STEPS, ["a", "b"], 0) is None
