@@ -8,6 +8,7 @@ outputs) is no part's. Must not know what runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -44,7 +45,7 @@ class _Look(NamedTuple):
 class Counters:
     """The counters of one compiled model, which ``read`` returns: seconds by kernel.
 
-    They are averages over all runs.
+    They are averages over all runs, and those of kernels of one name are added up.
     ``parts`` are the names of each part's kernels, ``others`` those of kernels that belong to none.
     Averages do not tell which runs were disturbed. So counters are looked at now and then, and the
     longest span between two looks counts that is as fast as any.
@@ -57,12 +58,18 @@ class Counters:
         around: Around,
         read: Callable[[], Mapping[str, float]],
     ) -> None:
-        owned = [(name, n) for n, names in enumerate([*parts, others]) for name in names]
-        self._numbers = {name: number for number, (name, _) in enumerate(owned)}
-        self._owners = np.array([owner for _, owner in owned], int)
-        self._parts, self._around, self._read = len(parts), around, read
+        owners: dict[str, int] = {}
+        number_of = Counter[str]()
+        for owner, names in enumerate([*parts, others]):
+            for name in names:
+                owners.setdefault(name, owner)
+                number_of[name] += 1
+        self._numbers = {name: number for number, name in enumerate(owners)}
+        self._owners = np.array([*owners.values()], int)
+        self._beyond_s = np.array([around.kernel_s * number_of[name] for name in owners])
+        self._parts, self._call_s, self._read = len(parts), around.call_s, read
         self._runs, self._run_s = 0, 0.0
-        self._looks = [_Look(0, 0.0, np.zeros(len(owned)))]
+        self._looks = [_Look(0, 0.0, np.zeros(len(owners)))]
         self._shares_s = [0.0] * len(parts)
         self._kernels_s = self._outside_s = 0.0
 
@@ -78,7 +85,7 @@ class Counters:
             self._divide(*self._span())
         inside_s = max(0.0, run_s - self._outside_s)
         slower = inside_s / self._kernels_s if self._kernels_s else 1.0
-        return [share * slower + self._around.call_s for share in self._shares_s]
+        return [share * slower + self._call_s for share in self._shares_s]
 
     def _span(self) -> tuple[_Look, _Look]:
         """The span that counts. The first run finds no memory of its own: it does if it must."""
@@ -96,7 +103,7 @@ class Counters:
         """Divide the mean run between two looks into its parts, and what is outside of kernels."""
         runs = end.runs - begin.runs
         counted_s = np.maximum(0.0, (end.kernels_s - begin.kernels_s) / runs)
-        beyond_s = np.where(end.kernels_s > 0, 0.0, -_CUT_OFF_S) + self._around.kernel_s
+        beyond_s = np.where(end.kernels_s > 0, 0.0, -_CUT_OFF_S) + self._beyond_s
         of_owners_s = np.bincount(
             self._owners, counted_s + np.maximum(0.0, beyond_s), minlength=self._parts + 1
         )

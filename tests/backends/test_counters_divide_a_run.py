@@ -98,3 +98,11 @@ def test_parts_never_take_longer_than_the_run(
         net = [seconds - AROUND.call_s for seconds in found]
         assert all(seconds >= -1e-12 for seconds in net)
         assert sum(net) <= run_s * (1 + 1e-9)
+
+
+def test_kernels_of_one_name_are_counted_together() -> None:
+    runtime = Runtime({"twice": 80.5, "b": 100.5})
+    counters = Counters([["twice", "twice"], ["b"]], [], AROUND, runtime.counters)
+    for _ in range(20):
+        found = counters.latencies_s(runtime.run())
+    assert found == pytest.approx([86.5e-6, 106e-6], rel=0.01)

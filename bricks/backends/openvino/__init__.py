@@ -25,7 +25,7 @@ from bricks.backends.openvino.around import measured
 from bricks.backends.openvino.batch import kernels_of_each
 from bricks.backends.openvino.compiling import Compiler
 from bricks.backends.openvino.execution import Kernel, kernels, named
-from bricks.backends.openvino.folding import folded, proto_of, with_numbers
+from bricks.backends.openvino.folding import folded, proto_of, uniform, with_numbers
 from bricks.backends.openvino.grouping import Execution, Group
 from bricks.backends.openvino.joint import Joint, LoadedBrick, PlacedBrick
 from bricks.backends.openvino.loaded import Ends, LoadedModel
@@ -129,19 +129,28 @@ class OpenvinoBackend:
         placed = loaded.place(nowhere, np.zeros(0, np.uint8))
         placed.sample()
         return [
-            moved_back(array, shape) if name in last else array
+            array
+            if shape is None
+            else moved_back(array, shape)
+            if name in last
+            else array.reshape(shape)
             for name, array, shape in zip(graph.outputs, placed.results(), shapes, strict=True)
         ]
 
     def _wrapped(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], makers: Mapping[str, Any]
-    ) -> tuple[ov.Model, Ends, list[tuple[int, ...]]]:
-        """A model to compile, its ends, and the shapes of its outputs."""
+    ) -> tuple[ov.Model, Ends, list[tuple[int, ...] | None]]:
+        """A model to compile, its ends, and the shapes of its outputs, None where one is open."""
         model = self._compiler.read(proto, weights)
-        shapes = [() if o.get_partial_shape().is_dynamic else tuple(o.shape) for o in model.outputs]
+        shapes = [
+            None if output.get_partial_shape().is_dynamic else tuple(output.shape)
+            for output in model.outputs
+        ]
         types = {name: type_ for name, (_, type_) in makers.items()}
         fixed = {n: natural(held, types[n]) for n, held in steered_inputs(proto).items()}
-        return wrapped(model, noted_layouts(proto), fixed), Ends(makers, fixed), shapes
+        if is_brick(proto):
+            model = wrapped(model, noted_layouts(proto), fixed)
+        return model, Ends(makers, fixed), shapes
 
     def _around(self) -> Around:
         """What runs around kernels; measured when it is first needed."""
@@ -157,10 +166,10 @@ class OpenvinoBackend:
         weights: Mapping[str, np.ndarray] | None = None,
     ) -> tuple[Executed, dict[str, np.ndarray]]:
         """The executed graph, and the values of its initializers, as far as they are known."""
-        graph, values = folded(
+        graph, values, told = folded(
             in_float32(source), self._computed, as_float32(weights or {}, source)
         )
-        graph = with_numbers(graph)
+        graph = with_numbers(graph, uniform(graph, told))
         found = proto_of(graph, proto)
         made, _ = self._synthesised(found, graph, "executed")
         model = self._compiler.read(named(found), {**made, **values})

@@ -19,6 +19,9 @@ from bricks.backends.openvino.wrapping import ADDED
 
 _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 
+# Operators of nodes that stand for constants.
+MADE_CONSTANTS = frozenset(("Constant", "ConstantOfShape"))
+
 # The layout that ONNX has, whatever the number of axes.
 PLANAR = "planar"
 
@@ -95,7 +98,7 @@ def named(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for position, node in enumerate(copy.graph.node):
-        node.name = f"{'c' if node.op_type == 'Constant' else 'n'}{position}"
+        node.name = f"{'c' if node.op_type in MADE_CONSTANTS else 'n'}{position}"
     return copy
 
 

@@ -47,11 +47,11 @@ Compute = Callable[[onnx.ModelProto, Mapping[str, np.ndarray]], Sequence[np.ndar
 
 def folded(
     graph: Graph, compute: Compute, weights: Mapping[str, np.ndarray] | None = None
-) -> tuple[Graph, dict[str, np.ndarray]]:
+) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """``graph`` without constant nodes, and the values of all its initializers that are known.
 
-    With ``weights``, these are all of them. ``compute`` is used where the onnx package's evaluator
-    fails.
+    With ``weights``, these are all of them. The last result are those that were computed and do not
+    depend on weights. ``compute`` is used where the onnx package's evaluator fails.
     """
     known = {
         name: numpy_helper.to_array(tensor)
@@ -63,23 +63,26 @@ def folded(
     made = {name for i in gone for name in graph.nodes[i].output if name}
     needed = {name for node in nodes for name in used_values(node)}.union(graph.outputs)
     initializers = {n: t for n, t in graph.initializers.items() if n in needed}
+    told = {}
     for name in sorted(made & needed):
         type_ = _tensor(graph, name)
-        small = type_.elements <= SMALL
+        if name in values and not _from_weights(graph, name, gone):
+            told[name] = np.asarray(values[name])
         initializers[name] = (
-            numpy_helper.from_array(np.asarray(values[name]), name)
-            if name in values and small and not _from_weights(graph, name, gone)
+            numpy_helper.from_array(told[name], name)
+            if name in told and type_.elements <= SMALL
             else _weight(name, type_)
         )
     types = {n: t for n, t in graph.types.items() if n not in made or n in initializers}
     found = replace(graph, nodes=tuple(nodes), initializers=initializers, types=types)
-    return found, {name: values[name] for name in initializers if name in values}
+    return found, {name: values[name] for name in initializers if name in values}, told
 
 
-def with_numbers(graph: Graph) -> Graph:
+def with_numbers(graph: Graph, uniform: Mapping[str, np.ndarray]) -> Graph:
     """``graph`` with a node for each use of a single number that is known, but does not count.
 
-    So it is with zero points: whether OpenVINO computes in integers depends on them.
+    So it is with zero points: whether OpenVINO computes in integers depends on them. And with the
+    values in ``uniform``, whose elements are equal: OpenVINO drops a mask of zeros that is added.
     """
     inner = {name for node in graph.nodes for name in captured(node)}.union(graph.outputs)
     inputs = [each for node in graph.nodes for each in steering_inputs(node)]
@@ -96,6 +99,8 @@ def with_numbers(graph: Graph) -> Graph:
         if name not in inner and not is_referenced(tensor)
         if name in zero_points or _is_number(graph, name, steering)
     }
+    filled = {name: values for name, values in uniform.items() if name not in inner}
+    shapes = {f"{name}:shape": np.array(values.shape) for name, values in filled.items()}
     nodes: list[onnx.NodeProto] = []
     types = dict(graph.types)
     for position, node in enumerate(graph.nodes):
@@ -107,9 +112,40 @@ def with_numbers(graph: Graph) -> Graph:
                 types[own] = graph.types[name]
                 nodes.append(helper.make_node("Constant", [], [own], value=numbers[name]))
                 copy.input[port] = own
+            elif name in filled:
+                own = f"{name}:{position}:{port}"
+                types[own] = graph.types[name]
+                value = numpy_helper.from_array(filled[name].reshape(-1)[:1])
+                nodes.append(
+                    helper.make_node("ConstantOfShape", [f"{name}:shape"], [own], value=value)
+                )
+                copy.input[port] = own
         nodes.append(copy)
-    left = {n: t for n, t in graph.initializers.items() if n not in numbers}
+    gone = numbers.keys() | filled.keys()
+    left = {n: t for n, t in graph.initializers.items() if n not in gone}
+    for name, shape in shapes.items():
+        left[name] = numpy_helper.from_array(shape, name)
+        types[name] = TensorType("INT64", shape.shape)
     return replace(graph, nodes=tuple(nodes), initializers=left, types=types)
+
+
+def uniform(graph: Graph, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those of ``values`` whose elements are equal, without those that count anyway.
+
+    ``values`` are computed ones, which do not depend on weights.
+    """
+    found = {}
+    for name, array in values.items():
+        type_ = graph.types.get(name)
+        if (
+            isinstance(type_, TensorType)
+            and array.dtype.kind in "fb"
+            and array.size > 1
+            and not value_counts(type_, steering=False)
+            and (array == array.flat[0]).all()
+        ):
+            found[name] = array
+    return found
 
 
 def proto_of(graph: Graph, like: onnx.ModelProto) -> onnx.ModelProto:

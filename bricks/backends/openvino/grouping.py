@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from bricks.backends.openvino.execution import Kernel
+from bricks.backends.openvino.execution import MADE_CONSTANTS, Kernel
 from bricks.backends.openvino.wrapping import is_channels_last
 from bricks.graph.graph import Graph
 from bricks.graph.topology import used_values
@@ -200,7 +200,7 @@ def _vanishing(graph: Graph, executed: set[int]) -> Iterator[tuple[int, int]]:
         if i in executed:
             continue
         back = list(_merged(graph, makers, i)) if node.op_type in _MERGED else []
-        if back and back[-1][1] in executed:
+        if back and not executed.isdisjoint(back[-1]):
             yield from back
             continue
         after = [readers[name] for name in node.output if name in readers]
@@ -213,7 +213,7 @@ def _merged(graph: Graph, makers: Mapping[str, int], position: int) -> Iterator[
     """The way back from a node that has become part of weights, to the node with the weights."""
     while True:
         before = [makers[n] for n in graph.nodes[position].input if n in makers]
-        before = [i for i in before if graph.nodes[i].op_type != "Constant"]
+        before = [i for i in before if graph.nodes[i].op_type not in MADE_CONSTANTS]
         if len(before) != 1:
             return
         yield position, before[0]

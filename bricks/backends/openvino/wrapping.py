@@ -44,18 +44,23 @@ def is_channels_last(layout: str, rank: int) -> bool:
 
 
 def wrapped(model: ov.Model, last: Mapping[str, str], values: Mapping[str, np.ndarray]) -> ov.Model:
-    """``model`` with the inputs and outputs named in ``last`` channels-last.
+    """A brick with the inputs and outputs named in ``last`` channels-last.
 
-    The inputs in ``values`` become constants, since what follows from them is fixed in a model.
+    The inputs in ``values`` become constants, since what follows from them is fixed in a model. An
+    output that the brick reads itself leaves it as one row: OpenVINO ends a kernel at an output,
+    but not at a reader or another view.
     """
-    if not last and not values:
-        return model
     with translated("declaring its inputs and outputs"):
         choosing = any(op.get_type_name() in _CHOOSING for op in model.get_ops())
-        results = [
-            _output(result, sequence=choosing) if _name(result.input_value(0), last) else result
-            for result in model.get_results()
-        ]
+        results = []
+        for result in model.get_results():
+            value = result.input_value(0)
+            if _name(value, last):
+                result = _output(result, sequence=choosing)
+            elif len(value.get_target_inputs()) > 1 and value.get_partial_shape().is_static:
+                row = ops.reshape(value, ops.constant([-1], np.int64), False)
+                result = ops.result(row)
+            results.append(result)
         kept: list[ov.Node] = []
         for parameter in model.get_parameters():
             name = _name(parameter.output(0))
