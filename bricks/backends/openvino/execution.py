@@ -29,7 +29,7 @@ PLANAR = "planar"
 _ENDS = frozenset(("Input", "Parameter", "Output", "Result"))
 _CONSTANTS = frozenset(("Const", "Constant"))
 
-_CONVERSION = "Convert"
+_CONVERSION, _REORDERING = "Convert", "Reorder"
 
 # Another view of a value, which takes no time.
 _VIEW = "Reshape"
@@ -46,7 +46,7 @@ class Kernel:
     ``precision`` is that in which it computes, and ``layouts`` are those of its outputs.
     ``positions`` are those of the source nodes in it, ``sources`` the kernels and their outputs
     that its inputs come from. A ``constant`` one runs once, if at all, for all its sources are. One
-    ``at_end`` converts the type of an input or output, which is no node's work.
+    ``at_end`` converts an input or output, which is no node's work.
     """
 
     name: str
@@ -70,9 +70,17 @@ class Kernel:
         """Whether OpenVINO has added it to convert a type."""
         return self.kind == _CONVERSION and not self.positions
 
+    def prepares(self, end: Kernel) -> bool:
+        """Whether it is there only because an output is as it is.
+
+        An output that was added has the layout in which a kernel leaves the value, so whatever
+        changes that is no work of the brick.
+        """
+        return self.converts or (end.added and self.kind == _REORDERING and not self.positions)
+
     @property
     def added(self) -> bool:
-        """Whether it is there only to give a brick its inputs."""
+        """Whether it is there only to give a brick its inputs, or to take its outputs."""
         return self.name.startswith(ADDED)
 
     @property
@@ -115,7 +123,7 @@ def kernels(compiled: ov.CompiledModel) -> list[Kernel]:
             from_end = kernel.converts and any(k.kind in _ENDS for k in sources)
             found.append(replace(kernel, constant=constant, at_end=from_end))
             for source, _ in kernel.sources:
-                if kernel.kind in _ENDS and found[source].converts:
+                if kernel.kind in _ENDS and found[source].prepares(kernel):
                     found[source] = replace(found[source], at_end=True)
     return found
 

@@ -39,6 +39,7 @@ _KEPT = frozenset(
 )
 _FOLDED = "folded"
 
+_NORMALIZATION = "BatchNormalization"
 _QUANTIZING, _ZERO_POINT = ("QuantizeLinear", "DequantizeLinear"), 2
 
 # Computes the results of a model that has no inputs but these.
@@ -132,10 +133,18 @@ def with_numbers(graph: Graph, uniform: Mapping[str, np.ndarray]) -> Graph:
 def uniform(graph: Graph, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Those of ``values`` whose elements are equal, without those that count anyway.
 
-    ``values`` are computed ones, which do not depend on weights.
+    ``values`` are computed ones, which do not depend on weights. So are parameters of a
+    normalisation that are known: OpenVINO drops one that changes nothing.
     """
+    known = {
+        name: numpy_helper.to_array(graph.initializers[name])
+        for node in graph.nodes
+        if node.op_type == _NORMALIZATION
+        for name in node.input[1:]
+        if name in graph.initializers and not is_referenced(graph.initializers[name])
+    }
     found = {}
-    for name, array in values.items():
+    for name, array in (known | dict(values)).items():
         type_ = graph.types.get(name)
         if (
             isinstance(type_, TensorType)

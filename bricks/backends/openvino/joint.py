@@ -84,7 +84,7 @@ class Joint:
         if any(a[-1].order > b[0].order for a, b in pairwise(working)):
             raise BackendError("OpenVINO does not run bricks in the order of their model")
         names = [[kernel.name for kernel in part] for part in parts]
-        others = [kernel.name for kernel in found if kernel.added]
+        others = [kernel.name for kernel in found if kernel.added or kernel.at_end]
         with translated("preparing a run"):
             request = compiled.create_infer_request()
         keep: list[object] = []

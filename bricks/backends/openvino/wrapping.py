@@ -152,4 +152,6 @@ def _output(result: ov.Node, *, sequence: bool) -> ov.Node:
         value = ops.reshape(value, ops.constant([0, 0, -1], np.int64), True).output(0)
         shape = [*shape[:2], shape[2] * shape[3]]
     order = [0, *range(2, len(shape)), 1]
-    return ops.result(ops.transpose(value, ops.constant(order, np.int64)))
+    found = ops.result(ops.transpose(value, ops.constant(order, np.int64)))
+    found.set_friendly_name(f"{ADDED}{result.get_friendly_name()}")
+    return found
