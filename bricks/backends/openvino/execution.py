@@ -46,7 +46,8 @@ class Kernel:
     ``precision`` is that in which it computes, and ``layouts`` are those of its outputs.
     ``positions`` are those of the source nodes in it, ``sources`` the kernels and their outputs
     that its inputs come from. A ``constant`` one runs once, if at all, for all its sources are. One
-    ``at_end`` converts an input or output, which is no node's work.
+    ``at_end`` converts an input or output, which is no node's work. One that does not ``move``
+    anything changes between layouts that are the same for a value of one pixel.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Kernel:
     order: int
     constant: bool
     at_end: bool = False
+    moves: bool = True
 
     @property
     def works(self) -> bool:
@@ -86,7 +88,7 @@ class Kernel:
     @property
     def free(self) -> bool:
         """Whether it only changes how a value is seen."""
-        return self.kind == _VIEW or self.name.endswith(_FREE)
+        return self.kind == _VIEW or self.name.endswith(_FREE) or not self.moves
 
     @property
     def form(self) -> tuple[str, ...]:
@@ -121,7 +123,11 @@ def kernels(compiled: ov.CompiledModel) -> list[Kernel]:
             sources = [found[source] for source, _ in kernel.sources]
             constant = all(k.constant for k in sources) if sources else kernel.constant
             from_end = kernel.converts and any(k.kind in _ENDS for k in sources)
-            found.append(replace(kernel, constant=constant, at_end=from_end))
+            moves = kernel.kind != _REORDERING or any(
+                k.layout(n) != kernel.layout()
+                for k, (_, n) in zip(sources, kernel.sources, strict=True)
+            )
+            found.append(replace(kernel, constant=constant, at_end=from_end, moves=moves))
             for source, _ in kernel.sources:
                 if kernel.kind in _ENDS and found[source].prepares(kernel):
                     found[source] = replace(found[source], at_end=True)

@@ -2,8 +2,9 @@
 
 OpenVINO chooses kernels and layouts by what is around them: a pooling alone is planar, behind a
 convolution it is not. So each group is compiled alone, as it will be measured, and its kernels are
-compared with those in the model. A group whose kernels differ takes in the groups that its inputs
-come from, and is compared anew; in the end, a whole model is what it is.
+compared with those in the model. A group whose kernels differ takes in the groups that read its
+results if that helps, and else those that its inputs come from, and is compared anew; in the end, a
+whole model is what it is.
 
 Must not know how a group is compiled.
 """
@@ -11,7 +12,7 @@ Must not know how a group is compiled.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import networkx as nx
 
@@ -29,27 +30,51 @@ def settled(execution: Execution, groups: Sequence[Group], alone: Alone) -> list
 
     Raises :class:`BackendError` where a group differs that has nothing to take in.
     """
+
+    def differences(some: Sequence[Group]) -> dict[Group, str]:
+        pairs = zip(some, alone(some), strict=True)
+        return {group: told for group, own in pairs if (told := _difference(execution, group, own))}
+
     current = list(groups)
-    while True:
-        pairs = zip(current, alone(current), strict=True)
-        different = {
-            group: told for group, own in pairs if (told := _difference(execution, group, own))
+    while different := differences(current):
+        before, after = (
+            {group: _neighbours(execution, group, readers=readers) for group in different}
+            for readers in (False, True)
+        )
+        for group, told in different.items():
+            if not before[group] and not after[group]:
+                raise BackendError(told)
+        # Some optimisations depend on what reads a value: a stride of the next convolution, say.
+        helped = {
+            group: after[group]
+            for group in different
+            if after[group] and not differences([_grown(execution, current, group, after[group])])
         }
-        if not different:
-            return current
-        joined: nx.Graph[int] = nx.Graph()
-        joined.add_nodes_from(range(len(execution.graph.nodes)))
-        for group in current:
-            nx.add_path(joined, group)
-        owner = {i: group for group in current for i in group}
-        for group in different:
-            near = _neighbours(execution, group)
-            if not near:
-                raise BackendError(different[group])
-            for i in near:
-                nx.add_path(joined, [group[0], owner[i][0]])
-        merged = [tuple(sorted(each)) for each in nx.connected_components(joined)]
-        current = ordered(execution, merged)
+        taken = {group: helped.get(group) or before[group] or after[group] for group in different}
+        current = _merged(execution, current, taken)
+    return current
+
+
+def _merged(
+    execution: Execution, groups: Sequence[Group], taken: Mapping[Group, Sequence[int]]
+) -> list[Group]:
+    """``groups``, some of which have taken in the groups of other nodes."""
+    joined: nx.Graph[int] = nx.Graph()
+    joined.add_nodes_from(range(len(execution.graph.nodes)))
+    for group in groups:
+        nx.add_path(joined, group)
+    for group, near in taken.items():
+        for i in near:
+            nx.add_path(joined, [group[0], i])
+    return ordered(execution, [tuple(sorted(each)) for each in nx.connected_components(joined)])
+
+
+def _grown(
+    execution: Execution, groups: Sequence[Group], group: Group, near: Sequence[int]
+) -> Group:
+    """The group that ``group`` would be part of."""
+    merged = _merged(execution, groups, {group: near})
+    return next(each for each in merged if group[0] in each)
 
 
 def _difference(execution: Execution, group: Group, alone: Sequence[Kernel]) -> str:
@@ -69,14 +94,13 @@ def _listed(forms: Counter[tuple[str, ...]]) -> str:
     return ", ".join(" ".join(form) for form in sorted(forms)) or "nothing"
 
 
-def _neighbours(execution: Execution, group: Group) -> list[int]:
-    """Nodes outside a group that make what it reads, or else that read what it makes."""
+def _neighbours(execution: Execution, group: Group, *, readers: bool) -> list[int]:
+    """Nodes outside a group that make what it reads, or that read what it makes."""
     inside, makers = set(group), makers_of(execution.graph)
     nodes = execution.graph.nodes
-    read = [name for i in group for name in used_values(nodes[i])]
-    before = {makers[name] for name in read if name in makers}.difference(inside)
-    if before:
-        return sorted(before)
+    if not readers:
+        read = [name for i in group for name in used_values(nodes[i])]
+        return sorted({makers[name] for name in read if name in makers}.difference(inside))
     made = {name for i in group for name in nodes[i].output}
     return [
         i
