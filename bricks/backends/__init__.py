@@ -17,10 +17,14 @@ from bricks.backends import added
 from bricks.backends.base import Backend, BackendInfo
 from bricks.errors import BackendError, UsageError, suggestion
 from bricks.system.environments import Environment
+from bricks.system.processor import read_processor
 
 __all__ = ["BACKENDS", "ENVIRONMENTS", "Backend", "BackendInfo", "create", "describe", "names"]
 
-BACKENDS = ("onnxruntime", "openvino", "mxnet", "mxnet-unfused", "torch", "torch-compiled", "fake")
+BACKENDS = (
+    "onnxruntime", "openvino", "openvino-bf16", "mxnet", "mxnet-unfused", "torch", "torch-compiled",
+    "fake",
+)  # fmt: skip
 
 _MXNET = Environment(
     name="mxnet",
@@ -42,11 +46,14 @@ _OPENVINO = Environment(
 )
 # Runtimes that do not share this environment; a lock file pins their version.
 ENVIRONMENTS = {
-    "openvino": _OPENVINO, "mxnet": _MXNET, "mxnet-unfused": _MXNET,
+    "openvino": _OPENVINO, "openvino-bf16": _OPENVINO,
+    "mxnet": _MXNET, "mxnet-unfused": _MXNET,
     "torch": _TORCH, "torch-compiled": _TORCH,
 }  # fmt: skip
 # The precision in which OpenVINO computes: its own choice depends on the processor.
-_PRECISION = "f32"
+_PRECISIONS = {"openvino": "f32", "openvino-bf16": "bf16"}
+# The instruction sets of processors that compute in bfloat16.
+_BFLOAT16 = ("avx512_bf16", "amx_bf16")
 # Runtimes that run recorded programs.
 _PROGRAMS = ("torch", "torch-compiled")
 
@@ -108,14 +115,20 @@ def describe(name: str) -> BackendInfo:
             bounded_memory=False,  # a program takes what it takes: nothing tells ahead
             programs=True,
         )
-    if name == "openvino":
+    if name in _PRECISIONS:
+        python = str(_OPENVINO.required())
+        if _PRECISIONS[name] == "bf16" and not read_processor().flags.intersection(_BFLOAT16):
+            raise BackendError(
+                "openvino-bf16 needs a processor with instructions for bfloat16"
+                f" ({' or '.join(_BFLOAT16)}), and this one has none: use openvino"
+            )
         return BackendInfo(
             name,
             _OPENVINO.pinned("openvino"),
-            f"CPU {_PRECISION}",
+            f"CPU {_PRECISIONS[name]}",
             timed=True,
             brick_optimization="all",
-            python=str(_OPENVINO.required()),
+            python=python,
             bounded_memory=False,  # what compiled models keep is not told ahead
             cutting_times=3,
         )
@@ -178,7 +191,7 @@ def create(
             ) from exc
 
         return MxnetBackend(seed=seed, fuse=name == "mxnet")
-    if name == "openvino":
+    if name in _PRECISIONS:
         try:
             from bricks.backends.openvino import OpenvinoBackend
         except ImportError as exc:
@@ -186,7 +199,7 @@ def create(
                 f"openvino cannot be imported ({exc}): bricks backends install openvino"
             ) from exc
 
-        return OpenvinoBackend(threads=threads, seed=seed, precision=_PRECISION)
+        return OpenvinoBackend(threads=threads, seed=seed, precision=_PRECISIONS[name])
     if name in _PROGRAMS:
         # The libraries read these variables when they are loaded.
         os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)

@@ -7,6 +7,7 @@ they are the same. Must not know the effect of a value.
 RUNTIMES = {
     "onnxruntime": "ONNX Runtime, on the processor",
     "openvino": "OpenVINO in float32, in an environment of its own (bricks backends install)",
+    "openvino-bf16": "the same in bfloat16, on processors that have it",
     "mxnet": "MXNet, in an environment of its own (bricks backends install)",
     "mxnet-unfused": "the same, operator by operator",
     "torch": "PyTorch, programs as they are written, in an environment of its own",

@@ -6,10 +6,11 @@ import pytest
 from commands import Here, chain
 from factories import save
 
-from bricks.backends import BACKENDS, ENVIRONMENTS
+from bricks.backends import BACKENDS, ENVIRONMENTS, describe
 from bricks.errors import BackendError
 from bricks.system import environments
 from bricks.system.environments import Environment
+from bricks.system.processor import Processor
 
 
 @pytest.fixture
@@ -49,6 +50,20 @@ def test_a_runtime_that_is_not_installed_is_one_line(
     assert done.complaint == (
         "the environment 'mxnet' is not installed: bricks backends install mxnet"
     )
+
+
+@pytest.mark.parametrize(("flags", "installed"), [("fpu avx512_bf16", True), ("fpu avx2", False)])
+def test_bfloat16_is_refused_where_the_processor_lacks_it(
+    here: Here, monkeypatch: pytest.MonkeyPatch, flags: str, installed: bool
+) -> None:
+    monkeypatch.setattr(Environment, "required", lambda self: Path("python"))
+    processor = Processor(name="one", flags=frozenset(flags.split()))
+    monkeypatch.setattr("bricks.backends.read_processor", lambda: processor)
+    if installed:
+        assert describe("openvino-bf16").provider == "CPU bf16"
+        return
+    with pytest.raises(BackendError, match=r"instructions for bfloat16 .* none: use openvino$"):
+        describe("openvino-bf16")
 
 
 def test_runtimes_that_nobody_knows_are_wrong_usage(here: Here) -> None:

@@ -45,6 +45,8 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model, upstream, without_values
 
 # Runs that tell the cost of a call.
+# Bricks are compiled together until their weights take so many bytes.
+_AT_ONCE_BYTES = 1 << 28
 # A step by itself is compiled when it first runs.
 _FEWEST = 2
 
@@ -171,10 +173,7 @@ class OpenvinoBackend:
         )
         graph = with_numbers(graph, uniform(graph, told))
         found = proto_of(graph, proto)
-        made, _ = self._synthesised(found, graph, "executed")
-        model = self._compiler.read(named(found), {**made, **values})
-        compiled = self._compiler.compile(model)
-        execution = Execution.of(graph, kernels(compiled))
+        execution = Execution.of(graph, self._kernels(found, graph, values))
         layouts = grouping.layouts(execution)
         names = steering_values(graph)
         cutter = Cutter(graph, steering=self.values(found, names) if names else {}, layouts=layouts)
@@ -197,14 +196,30 @@ class OpenvinoBackend:
     ) -> Sequence[np.ndarray]:
         return self.evaluate(model, {}, given, optimize=True)
 
+    def _kernels(
+        self, proto: onnx.ModelProto, graph: Graph, values: Mapping[str, np.ndarray]
+    ) -> list[Kernel]:
+        """The kernels of a whole model, of whose weights these ``values`` are known."""
+        made, _ = self._synthesised(proto, graph, "executed")
+        return kernels(
+            self._compiler.compile(self._compiler.read(named(proto), {**made, **values}))
+        )
+
     def _alone(self, bricks: Sequence[onnx.ModelProto]) -> list[list[Kernel]]:
         """The kernels of each brick when it is compiled alone."""
-        models, keep = [], []
-        for brick in bricks:
+        found: list[list[Kernel]] = []
+        models: list[ov.Model] = []
+        keep: list[Mapping[str, np.ndarray]] = []  # which the models refer to
+        held = 0
+        for number, brick in enumerate(bricks, 1):
             weights, makers = self._synthesised(brick, graph_of(brick), "alone")
             models.append(self._wrapped(brick, weights, makers)[0])
-            keep.append(weights)  # which the models refer to
-        return kernels_of_each(self._compiler, models)
+            keep.append(weights)
+            held += sum(array.nbytes for array in weights.values())
+            if held > _AT_ONCE_BYTES or number == len(bricks):
+                found += kernels_of_each(self._compiler, models)
+                models, keep, held = [], [], 0
+        return found
 
     def _typed(self, proto: onnx.ModelProto) -> tuple[Graph, Sequence[str]]:
         """The source graph with all types, and the values whose type was observed in one run."""
