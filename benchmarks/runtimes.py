@@ -5,7 +5,7 @@ Writes docs/runtimes.md (its tables) and benchmarks/results/runtimes.json.
     .venv/bin/python benchmarks/runtimes.py
 
 Every model is compared in every runtime before the next model, each time in a cache of its own. A
-model is kept at once, and the next call goes on with what lacks. Run nothing else meanwhile.
+comparison is kept at once, and the next call goes on with what lacks. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RAW = ROOT / "benchmarks" / "results" / "runtimes.json"
 PAGE = ROOT / "docs" / "runtimes.md"
 
 MARKS = ("<!-- runtimes: written by benchmarks/runtimes.py -->", "<!-- /runtimes -->")
-RUNTIMES, THREADS = ("onnxruntime", "openvino"), (1, 2)
+RUNTIMES, THREADS = ("onnxruntime", "openvino", "mxnet"), (1, 2)
 # Runtimes that differ by less are as good as each other.
 NOTABLE = 0.05
 RULE = StopRule(precision=0.02, max_rounds=12)
@@ -42,6 +42,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """Measure what lacks, and write the tables from all that there is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", nargs="+", help="Only these of the zoo.")
+    parser.add_argument("--runtimes", nargs="+", default=RUNTIMES, choices=RUNTIMES)
     parser.add_argument("--raw", type=Path, default=RAW)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--pages", action="store_true", help="Only write the tables.")
@@ -49,15 +50,16 @@ def main(words: Sequence[str] | None = None) -> None:
     facts: dict[str, Any] = {"models": {}, "versions": {}}
     if arguments.raw.exists():
         facts = json.loads(arguments.raw.read_text(encoding="utf-8"))
-    if not arguments.pages:
-        for entry in entries():
-            chosen = not arguments.models or entry.name in arguments.models
-            if not chosen or entry.name in facts["models"]:
-                continue
-            found = {f"{r}:{t}": _row(r, t, entry.name, facts) for t in THREADS for r in RUNTIMES}
-            facts["models"][entry.name] = found
-            print(entry.name, found, flush=True)
-            arguments.raw.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    for entry in () if arguments.pages else entries():
+        if arguments.models and entry.name not in arguments.models:
+            continue
+        found = facts["models"].setdefault(entry.name, {})
+        for threads in THREADS:
+            for runtime in arguments.runtimes:
+                if f"{runtime}:{threads}" not in found:
+                    found[f"{runtime}:{threads}"] = _row(runtime, threads, entry.name, facts)
+        print(entry.name, found, flush=True)
+        arguments.raw.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     _write(facts, arguments.page)
 
 
@@ -95,72 +97,95 @@ def _micro(latency_s: float) -> float:
 def _write(facts: Mapping[str, Any], page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
-    body = "\n".join([*_accuracy(facts), "", *_models(facts), "", *_refused(facts)]).strip()
+    parts = (_accuracy(facts), _told(facts), _models(facts), _refused(facts))
+    body = "\n\n".join(filter(None, ("\n".join(part) for part in parts)))
     page.write_text(f"{before}{MARKS[0]}\n{body}\n{MARKS[1]}{after}", encoding="utf-8")
+
+
+def _cells(facts: Mapping[str, Any], runtime: str, threads: int) -> dict[str, Any]:
+    """By model, what was measured with a runtime and so many threads."""
+    name = f"{runtime}:{threads}"
+    rows = {model: found.get(name, {"error": "-"}) for model, found in facts["models"].items()}
+    return {model: row for model, row in rows.items() if "error" not in row}
+
+
+def _columns(facts: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Runtimes and threads with which anything was measured."""
+    both = [(runtime, threads) for threads in THREADS for runtime in RUNTIMES]
+    return [(runtime, threads) for runtime, threads in both if _cells(facts, runtime, threads)]
+
+
+def _head(facts: Mapping[str, Any], runtime: str, threads: int) -> str:
+    version = facts["versions"][runtime]
+    return f"{runtime} {version}, {threads} thread{'s' * (threads > 1)}"
 
 
 def _accuracy(facts: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"| {facts['system']} | models | median error | 95th percentile | worst |"
-        " inside the interval | faster runtime told |"
+        " inside the interval | faster than all others | told |"
     )
-    yield "|---|--:|--:|--:|--:|--:|--:|"
-    for threads in THREADS:
-        for runtime in RUNTIMES:
-            rows = [
-                found[f"{runtime}:{threads}"]
-                for found in facts["models"].values()
-                if "error" not in found[f"{runtime}:{threads}"]
-            ]
-            if not rows:
-                continue
-            errors = [abs(row["estimate_us"] / row["measured_us"] - 1) for row in rows]
-            shown = [
-                percent(statistics.median(errors)),
-                percent(float(np.percentile(errors, 95))),
-                percent(max(errors)),
-                f"{statistics.mean(row['inside'] for row in rows):.0%}".replace("%", " %"),
-                _told(facts, threads) if runtime == RUNTIMES[-1] else "",
-            ]
-            version = facts["versions"][runtime]
-            name = f"{runtime} {version}, {threads} thread{'s' * (threads > 1)}"
-            yield f"| {name} | {len(rows)} | {' | '.join(shown)} |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|"
+    for runtime, threads in _columns(facts):
+        rows = [*_cells(facts, runtime, threads).values()]
+        errors = [abs(row["estimate_us"] / row["measured_us"] - 1) for row in rows]
+        fastest = _fastest(facts, threads)
+        own = [told for measured, told in fastest if measured == runtime]
+        shown = [
+            percent(statistics.median(errors)),
+            percent(float(np.percentile(errors, 95))),
+            percent(max(errors)),
+            f"{statistics.mean(row['inside'] for row in rows):.0%}".replace("%", " %"),
+            str(len(own)),
+            str(sum(told == runtime for told in own)),
+        ]
+        yield f"| {_head(facts, runtime, threads)} | {len(rows)} | {' | '.join(shown)} |"
 
 
-def _told(facts: Mapping[str, Any], threads: int) -> str:
-    """Of how many models the estimates name the runtime that is faster when measured.
+def _fastest(facts: Mapping[str, Any], threads: int) -> list[tuple[str, str]]:
+    """The runtime that is fastest when measured, and by the estimates, for each model.
 
-    Of those whose runtimes differ by more than ``NOTABLE``.
+    Without models that one runtime alone runs, and those whose two fastest differ by at most
+    ``NOTABLE``.
     """
-    right = total = 0
-    for found in facts["models"].values():
-        rows = [found[f"{runtime}:{threads}"] for runtime in RUNTIMES]
-        if any("error" in row for row in rows):
-            continue
-        latencies = [row["measured_us"] for row in rows]
-        if max(latencies) < (1 + NOTABLE) * min(latencies):
-            continue
-        total += 1
-        measured, estimated = (
-            min(range(len(rows)), key=[row[fact] for row in rows].__getitem__)
-            for fact in ("measured_us", "estimate_us")
-        )
-        right += measured == estimated
-    return f"{right} of {total}"
+    cells = {runtime: _cells(facts, runtime, threads) for runtime in RUNTIMES}
+    found = []
+    for model in facts["models"]:
+        rows = {runtime: of[model] for runtime, of in cells.items() if model in of}
+        latencies = sorted(row["measured_us"] for row in rows.values())
+        if len(rows) > 1 and latencies[1] > (1 + NOTABLE) * latencies[0]:
+            found.append(
+                (
+                    min(rows, key=lambda runtime: rows[runtime]["measured_us"]),
+                    min(rows, key=lambda runtime: rows[runtime]["estimate_us"]),
+                )
+            )
+    return found
+
+
+def _told(facts: Mapping[str, Any]) -> Iterator[str]:
+    for threads in THREADS:
+        if found := _fastest(facts, threads):
+            right = sum(measured == told for measured, told in found)
+            yield (
+                f"With {threads} thread{'s' * (threads > 1)}, estimates name the fastest runtime"
+                f" for {right} of {len(found)} models ({right / len(found):.0%}) whose two fastest"
+                f" differ by more than {NOTABLE:.0%}."
+            ).replace("%", " %")
 
 
 def _models(facts: Mapping[str, Any]) -> Iterator[str]:
-    columns = [(runtime, threads) for threads in THREADS for runtime in RUNTIMES]
+    columns = _columns(facts)
     heads = [f"{runtime}, {threads} thread{'s' * (threads > 1)}" for runtime, threads in columns]
     yield f"| model | {' | '.join(heads)} |"
     yield f"|---|{'--:|' * len(columns)}"
     for model, found in sorted(facts["models"].items()):
-        cells = [_cell(found[f"{runtime}:{threads}"]) for runtime, threads in columns]
+        cells = [_cell(found.get(f"{runtime}:{threads}", {})) for runtime, threads in columns]
         yield f"| {model} | {' | '.join(cells)} |"
 
 
 def _cell(row: Mapping[str, Any]) -> str:
-    if "error" in row:
+    if "measured_us" not in row:
         return "–"
     error = row["estimate_us"] / row["measured_us"] - 1
     sign = "-" if error < 0 else "+"
@@ -168,10 +193,12 @@ def _cell(row: Mapping[str, Any]) -> str:
 
 
 def _refused(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Why a runtime does not run a model; MXNet has no operators for most transformers."""
     for model, found in sorted(facts["models"].items()):
-        for runtime in RUNTIMES:
-            errors = [found[f"{runtime}:{threads}"].get("error") for threads in THREADS]
-            yield from (f"- {model}, {runtime}: {error}" for error in filter(None, errors[:1]))
+        for runtime in RUNTIMES[:-1]:
+            cells = [found.get(f"{runtime}:{threads}", {}) for threads in THREADS]
+            reasons = dict.fromkeys(cell["error"] for cell in cells if "error" in cell)
+            yield from (f"- {model}, {runtime}: {reason}" for reason in reasons)
 
 
 if __name__ == "__main__":
