@@ -7,16 +7,35 @@ shown.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from bricks.analysis.cache_summary import CacheSummary
 from bricks.analysis.explain import Explainer
+from bricks.analysis.explanation import Explanation
 from bricks.errors import BricksError
 from bricks.estimate.estimate import Estimate
 from bricks.graph.model import Model
 from bricks.samples.statistics import NORMAL_95
 from bricks.session.bench import Bench
+from bricks.system import Target
+
+# Operators that are named as those in which a runtime loses most.
+_LOSSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a runtime loses in an operator against the fastest known implementation of its work.
+
+    ``runtimes`` are those that are faster, in any of the operator's bricks.
+    """
+
+    operator: str
+    lost_s: float
+    runtimes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +43,8 @@ class RuntimeAnswer:
     """A model in a runtime: its estimate, or why there is none.
 
     ``lower_s`` is the latency if each of its bricks were as fast as the fastest implementation of
-    the same work that is known on the system, of any runtime.
+    the same work that is known on the system, of any runtime, and ``losses`` are the operators in
+    which most of the difference is.
     """
 
     runtime: str
@@ -32,6 +52,7 @@ class RuntimeAnswer:
     estimate: Estimate | None = None
     lower_s: float | None = None
     error: str | None = None
+    losses: tuple[Loss, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +84,76 @@ def choose_runtime(
     In place of a bench there may be why there is none: a runtime that is not installed.
     """
     answers = [_answer(runtime, bench, read) for runtime, bench in benches.items()]
+    threads = {b.runtime.threads for b in benches.values() if isinstance(b, Bench)}
+    return ranked(name, max(threads, default=0), answers)
+
+
+def ranked(name: str, threads: int, answers: Sequence[RuntimeAnswer]) -> RuntimeChoice:
+    """The choice among ``answers`` for one model with so many threads."""
     known = sorted(
         (each for each in answers if each.estimate is not None),
         key=lambda each: _estimate_s(each.estimate),
     )
     estimates = [each.estimate for each in known if each.estimate is not None]
     several = len(estimates) > 1
-    threads = {b.runtime.threads for b in benches.values() if isinstance(b, Bench)}
     return RuntimeChoice(
         name,
-        max(threads, default=0),
+        threads,
         [*known, *(each for each in answers if each.estimate is None)],
         estimates[1].estimate_s / estimates[0].estimate_s - 1 if several else None,
         1 - math.prod(1 - slower(estimates[0], e) for e in estimates[1:]) if several else None,
     )
+
+
+def answer_of(target: Target, explanation: Explanation, targets: Iterable[Target]) -> RuntimeAnswer:
+    """The answer of a target, from where the time goes; ``targets`` are all that are known."""
+    runtime, found = target.runtime, explanation.estimate
+    name = runtime.backend
+    if runtime.optimization != "all":
+        name += f" ({runtime.optimization})"
+    if not isinstance(found, Estimate):
+        return RuntimeAnswer(name, runtime.version, error=f"{len(found.gaps)} bricks lack")
+    names = {each.key: each.runtime.backend for each in targets}
+    return RuntimeAnswer(
+        name, runtime.version, found, explanation.fastest_s, losses=losses(explanation, names)
+    )
+
+
+def losses(explanation: Explanation, names: Mapping[str, str]) -> tuple[Loss, ...]:
+    """The operators in which most is lost; ``names`` are those of runtimes, by key of a target."""
+    faster: dict[str, set[str]] = defaultdict(set)
+    for part in explanation.parts:
+        if part.fastest is not None and part.lost_s > 0:
+            faster[part.operator].add(names.get(part.fastest.target, part.fastest.target))
+    lost = sorted(explanation.operators, key=lambda each: -each.lost_s)
+    return tuple(
+        Loss(each.operator, each.lost_s, tuple(sorted(faster[each.operator])))
+        for each in lost[:_LOSSES]
+        if each.lost_s > 0
+    )
+
+
+def choices(summary: CacheSummary) -> list[RuntimeChoice]:
+    """The models of a cache that several runtimes ran on one host with as many threads."""
+    found: dict[tuple[str, int, str], list[tuple[str, str, RuntimeAnswer]]] = defaultdict(list)
+    targets = [view.target for view in summary.targets]
+    for view in summary.targets:
+        system, threads = view.target.system, view.target.runtime.threads
+        for model in view.models:
+            answer = answer_of(view.target, model.explanation, targets)
+            if answer.estimate is not None:
+                place = system.key, threads, model.plan.digest
+                found[place].append((model.title, system.name, answer))
+    several = len({(system, threads) for system, threads, _ in found}) > 1
+    return [
+        ranked(
+            f"{rows[0][0]} on {rows[0][1]}" if several else rows[0][0],
+            threads,
+            [answer for _, _, answer in rows],
+        )
+        for (_, threads, _), rows in found.items()
+        if len({answer.runtime for _, _, answer in rows}) > 1
+    ]
 
 
 def slower(one: Estimate, other: Estimate) -> float:
@@ -124,7 +201,7 @@ def _answer(
                 f" can they be predicted: bricks measure {model.name} --runtime {runtime}"
             )
             return RuntimeAnswer(runtime, version, error=missing)
-        lower_s = Explainer(bench).explain(model, found).fastest_s
+        explanation = Explainer(bench).explain(model, found)
     except BricksError as error:
         return RuntimeAnswer(runtime, version, error=str(error))
-    return RuntimeAnswer(runtime, version, found, lower_s)
+    return answer_of(bench.target, explanation, bench.known.targets())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.known import refuse_missing
@@ -89,5 +89,6 @@ def _answer_facts(answer: RuntimeAnswer) -> dict[str, Any]:
         "version": answer.version,
         **{name: None if found is None else getattr(found, name) for name in figures},
         "lower_s": answer.lower_s,
+        "losses": [asdict(loss) for loss in answer.losses],
         "error": answer.error,
     }

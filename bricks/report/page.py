@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
+from bricks.analysis.runtimes import RuntimeChoice, choices
 from bricks.errors import UsageError, printable
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.memory import PeakMemory, UnknownMemory
 from bricks.report.page_data import page_data
+from bricks.report.runtimes import loss_text, risk_text
 from bricks.report.tables import peak_parts, peak_size, percent, phase_lines, seconds, size
 from bricks.report.wide import ShownEstimate, advice, wide_lines
 
@@ -71,6 +73,7 @@ def render(
     return template("report.html.jinja").render(
         summary=summary,
         labels=labels,
+        choices=[_choice(choice) for choice in choices(summary)],
         targets=[_target(view, (shown or {}).get(view.target.key, {})) for view in summary.targets],
         version=version,
         made=made,
@@ -123,6 +126,15 @@ def target_label(view: TargetView) -> str:
         f"{target.system.name}, {runtime.backend} {runtime.version}, {threads}"
         f" {'thread' if threads == 1 else 'threads'}{level}"
     )
+
+
+def _choice(choice: RuntimeChoice) -> dict[str, Any]:
+    """A model in several runtimes, as the template shows it."""
+    return {
+        "choice": choice,
+        "risk": "–" if choice.risk is None else risk_text(choice.risk),
+        "losses": [loss_text([asdict(loss) for loss in each.losses]) for each in choice.answers],
+    }
 
 
 def _target(view: TargetView, shown: Mapping[str, ShownEstimate]) -> dict[str, Any]:

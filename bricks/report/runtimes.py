@@ -5,7 +5,7 @@ Must not compute any of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -18,6 +18,8 @@ Row = Mapping[str, Any]
 
 # Intervals do not tell smaller probabilities.
 _LEAST = 0.001
+# The names of the operators of a brick take at most so many characters.
+_LONG = 40
 
 
 def runtime_parts(facts: Row) -> list[RenderableType]:
@@ -43,6 +45,7 @@ def runtime_parts(facts: Row) -> list[RenderableType]:
         table,
         "",
         *(_answer(model) for model in facts["models"] if model["ahead"] is not None),
+        *(line for model in facts["models"] for line in _losses(model)),
         "Lower bound: each brick takes as long as the fastest known implementation of its work.",
     ]
 
@@ -52,5 +55,33 @@ def _answer(model: Row) -> str:
     return (
         f"{printable(model['model'])}: take {first['runtime']}; {second['runtime']} takes"
         f" {percent(model['ahead'])} longer. The probability that another is faster is"
-        f" {percent(risk) if risk >= _LEAST else f'below {percent(_LEAST)}'}."
+        f" {risk_text(risk)}."
     )
+
+
+def _losses(model: Row) -> Iterator[str]:
+    """Where each runtime of a model loses."""
+    name = printable(model["model"])
+    for row in model["runtimes"]:
+        if row["losses"]:
+            yield f"{name}, {row['runtime']}: loses {loss_text(row['losses'])}."
+
+
+def loss_text(losses: Sequence[Row]) -> str:
+    """What is lost in each of some operators, and to which runtimes."""
+    return "; ".join(
+        f"{seconds(loss['lost_s'])} in {_shortened(loss['operator'])} to"
+        f" {' and '.join(loss['runtimes'])}"
+        for loss in losses
+    )
+
+
+def risk_text(risk: float) -> str:
+    """A probability, which intervals do not tell where it is tiny."""
+    return percent(risk) if risk >= _LEAST else f"below {percent(_LEAST)}"
+
+
+def _shortened(operator: str) -> str:
+    """Operators joined, without constants, and not too many of them."""
+    text = "+".join(name for name in operator.split("+") if name != "Constant")
+    return printable(text if len(text) <= _LONG else f"{text[: _LONG - 1]}…")

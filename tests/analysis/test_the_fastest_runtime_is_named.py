@@ -68,7 +68,32 @@ def test_the_command_tells_what_to_take(here: Here) -> None:
     (model,) = here(*words, "--json", runtime=None).json["models"]
     assert model["fastest"] in ("fake", "onnxruntime")
     assert model["ahead"] >= 0 and 0 <= model["risk"] <= 0.5
-    assert f"levit: take {model['fastest']}" in here(*words, runtime=None).out
+    told = here(*words, runtime=None).out
+    assert f"levit: take {model['fastest']}" in told
+    slowest = model["runtimes"][-1]
+    assert slowest["losses"] and slowest["lower_s"] < slowest["estimate_s"]
+    assert all(loss["lost_s"] > 0 and loss["runtimes"] for loss in slowest["losses"])
+    assert f"levit, {slowest['runtime']}: loses " in told
+
+
+def test_the_report_compares_runtimes_of_one_host(here: Here, tmp_path: Path) -> None:
+    for runtime in ("fake", "onnxruntime"):
+        how = ("--effort", "quick", "--threads", 1)
+        assert here("measure", "levit", *how, runtime=runtime).status == 0
+    page = tmp_path / "report.html"
+    assert here("report", "levit", "--out", page, "--no-measure", runtime="fake").status == 0
+    text = page.read_text("utf-8")
+    section = text[text.index('<section id="runtimes">') :]
+    section = section[: section.index("</section>")]
+    assert section.count('<tr><th scope="row">levit</th>') == 2
+    assert "onnxruntime" in section and "fake" in section and ">loses<" in section
+
+
+def test_a_report_of_one_runtime_has_no_choice(here: Here, tmp_path: Path) -> None:
+    assert here("measure", "levit", runtime="fake").status == 0
+    page = tmp_path / "report.html"
+    assert here("report", "--out", page, "--no-measure", runtime="fake").status == 0
+    assert 'id="runtimes"' not in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,10 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def weight(name: str, *shape: int) -> onnx.TensorProto:
-    values = np.random.default_rng(0).standard_normal(shape) / np.sqrt(np.prod(shape[1:]) or 1)
+    # Equal products of the same value with equal weights would be one product.
+    values = np.random.default_rng([*name.encode()]).standard_normal(shape) / np.sqrt(
+        np.prod(shape[1:]) or 1
+    )
     return constant(name, values, "FLOAT")
 
 
@@ -77,6 +80,59 @@ def gelu() -> onnx.ModelProto:
     )
 
 
+def attention() -> onnx.ModelProto:
+    """The scores of attention, scaled behind the products, with a mask of zeros from a shape."""
+    nodes = [node("ConstantOfShape", ["mask_shape"], ["mask"])]
+    for each in "qk":
+        last = (1, 3) if each == "q" else (3, 1)
+        nodes += [
+            node("MatMul", ["x", f"w{each}"], [f"{each}0"]),
+            node("Add", [f"{each}0", f"b{each}"], [f"{each}1"]),
+            node("Reshape", [f"{each}1", "heads"], [f"{each}2"]),
+            node("Transpose", [f"{each}2"], [f"{each}3"], perm=[0, 2, *last]),
+            node("Mul", [f"{each}3", "scale"], [f"{each}4"]),
+        ]
+    nodes += [
+        node("MatMul", ["q4", "k4"], ["s"]),
+        node("Add", ["s", "mask"], ["m"]),
+        node("Softmax", ["m"], ["p"]),
+        node("Mul", ["p", "p"], ["y"]),
+    ]
+    return model(
+        nodes,
+        [value("x", [1, 64, 128])],
+        [value("y", [1, 2, 64, 64])],
+        [
+            *(weight(f"w{each}", 128, 128) for each in "qk"),
+            *(weight(f"b{each}", 128) for each in "qk"),
+            constant("heads", [1, 64, 2, 64]),
+            constant("mask_shape", [1, 1, 64, 64]),
+            constant("scale", 0.35, "FLOAT"),
+        ],
+    )
+
+
+def masked() -> onnx.ModelProto:
+    """Two softmaxes over scores with one mask, which is selected by a condition."""
+    return model(
+        [
+            node("And", ["c", "d"], ["e"]),
+            node("Where", ["e", "zero", "low"], ["mask"]),
+            node("Add", ["x", "mask"], ["a"]),
+            node("Softmax", ["a"], ["s"]),
+            node("Add", ["s", "mask"], ["b"]),
+            node("Softmax", ["b"], ["y"]),
+        ],
+        [
+            value("x", [1, 2, 32, 32]),
+            value("c", [1, 1, 32, 32], "BOOL"),
+            value("d", [1, 1, 1, 32], "BOOL"),
+        ],
+        [value("y", [1, 2, 32, 32])],
+        [constant("zero", 0.0, "FLOAT"), constant("low", -1e9, "FLOAT")],
+    )
+
+
 def decomposed(bench: Bench, proto: onnx.ModelProto, folder: Path) -> Decomposition:
     read = bench.read(save(proto, folder, "model.onnx"))
     result = bench.verify(read)
@@ -120,6 +176,31 @@ def test_another_number_is_another_brick(bench: Bench, tmp_path: Path) -> None:
     )
     first, second = (decomposed(bench, proto, tmp_path) for proto in (gelu(), other))
     assert first.bricks.keys() != second.bricks.keys()
+
+
+def test_scales_belong_to_products_and_masks_of_zeros_are_dropped(
+    bench: Bench, tmp_path: Path
+) -> None:
+    found = operators(decomposed(bench, attention(), tmp_path))
+    assert len(found) == 4
+    assert all("Mul" in names for names in found if "Reshape" in names)
+    softmax = next(names for names in found if "Softmax" in names)
+    assert "MatMul" not in softmax
+
+
+def test_a_mask_that_several_read_is_computed_once(bench: Bench, tmp_path: Path) -> None:
+    found = operators(decomposed(bench, masked(), tmp_path))
+    assert {"And", "Where", "Add"} <= set(found[0])
+    assert sum("Where" in names for names in found) == 1
+    assert len(found) > 2
+
+
+def test_a_stride_that_moves_to_another_convolution_takes_its_readers_along(bench: Bench) -> None:
+    # Each stage begins with two convolutions of one pixel that leave out every other.
+    made = bench.decompose(bench.read("gluon_resnet50_v1"))
+    found = operators(made)
+    assert len(found) > 30
+    assert max(names.count("Conv") for names in found) < 10
 
 
 @pytest.mark.parametrize("name", NAMES)
