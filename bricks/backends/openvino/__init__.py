@@ -44,7 +44,6 @@ from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model, upstream, without_values
 
-# Runs that tell the cost of a call.
 # Bricks are compiled together until their weights take so many bytes.
 _AT_ONCE_BYTES = 1 << 28
 # A step by itself is compiled when it first runs.

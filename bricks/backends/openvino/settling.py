@@ -45,12 +45,15 @@ def settled(execution: Execution, groups: Sequence[Group], alone: Alone) -> list
             if not before[group] and not after[group]:
                 raise BackendError(told)
         # Some optimisations depend on what reads a value: a stride of the next convolution, say.
-        helped = {
-            group: after[group]
-            for group in different
-            if after[group] and not differences([_grown(execution, current, group, after[group])])
+        grown = {
+            group: _grown(execution, current, group, near) for group, near in after.items() if near
         }
-        taken = {group: helped.get(group) or before[group] or after[group] for group in different}
+        still = differences([*dict.fromkeys(grown.values())])
+        helped = {group for group, larger in grown.items() if larger not in still}
+        taken = {
+            group: after[group] if group in helped or not before[group] else before[group]
+            for group in different
+        }
         current = _merged(execution, current, taken)
     return current
 
