@@ -29,6 +29,19 @@ _DILATION = SIZES[CONVOLUTION].index("dilation")
 _VIEWS = frozenset(("Reshape", "Squeeze", "Unsqueeze", "Flatten"))
 
 
+# Parts of the names of products and convolutions, and what runtimes make part of these.
+_PRODUCTS = ("MatMul", "Gemm", "Conv")
+_ABSORBED = frozenset(
+    (
+        *("Constant", "ConstantOfShape", "Identity", "BatchNormalization"),
+        *("Reshape", "Flatten", "Squeeze", "Unsqueeze"),
+        *("Add", "Sub", "Mul", "Div", "Sum", "Neg", "Pow", "Sqrt", "Erf", "Exp", "Min", "Max"),
+        *("Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Clip", "Gelu", "Tanh", "Sigmoid"),
+        *("HardSigmoid", "HardSwish", "Mish", "Softplus", "Softsign", "QuickGelu", "Abs"),
+    )
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """The best bandwidth of bricks that read and write ``size_bytes`` in all."""
@@ -303,6 +316,14 @@ def _shape(type_: ValueType) -> str:
     return sizes if type_.dtype == "FLOAT" else f"{sizes} {type_.dtype.lower()}"
 
 
+def _beside(operators: str) -> list[str]:
+    """The operators of a brick that are not part of its one convolution or product."""
+    names = [name.rpartition(".")[2] for name in operators.split("+")]
+    products = [name for name in names if any(each in name for each in _PRODUCTS)]
+    others = (name for name in names if name not in products and name not in _ABSORBED)
+    return [] if len(names) == 1 else sorted([*products[1:], *others])
+
+
 def same_work(features: BrickFeatures) -> tuple[object, ...]:
     """A key shared by bricks that do the same work, in any layout or implementation.
 
@@ -313,7 +334,7 @@ def same_work(features: BrickFeatures) -> tuple[object, ...]:
     sizes = (*(round(size, 6) for size in features.sizes), features.context_bytes)
     if kind == CONVOLUTION:
         fused = features.tag("activation"), features.tag("summed")
-        return (kind, features.tag("dtype"), *fused, sizes)
+        return (kind, features.tag("dtype"), *fused, sizes, *_beside(features.operator))
     if kind == PRODUCT:
         return (
             kind,
@@ -321,6 +342,7 @@ def same_work(features: BrickFeatures) -> tuple[object, ...]:
             features.tag("activation"),
             features.tag("weight"),
             sizes,
+            *_beside(features.operator),
         )
     operator = tuple(name.rpartition(".")[2] for name in features.operator.split("+"))
     tags = features.tag("dtype"), features.tag("pattern"), features.tag("mode")

@@ -28,9 +28,9 @@ _LOSSES = 3
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a runtime loses in an operator against the fastest known implementation of its work.
+    """What a runtime loses in an operator to others that have a faster implementation of its work.
 
-    ``runtimes`` are those that are faster, in any of the operator's bricks.
+    ``runtimes`` are these others, for any of the operator's bricks.
     """
 
     operator: str
@@ -44,7 +44,7 @@ class RuntimeAnswer:
 
     ``lower_s`` is the latency if each of its bricks were as fast as the fastest implementation of
     the same work that is known on the system, of any runtime, and ``losses`` are the operators in
-    which most of the difference is.
+    which most is lost to other runtimes.
     """
 
     runtime: str
@@ -85,10 +85,10 @@ def choose_runtime(
     """
     answers = [_answer(runtime, bench, read) for runtime, bench in benches.items()]
     threads = {b.runtime.threads for b in benches.values() if isinstance(b, Bench)}
-    return ranked(name, max(threads, default=0), answers)
+    return _ranked(name, max(threads, default=0), answers)
 
 
-def ranked(name: str, threads: int, answers: Sequence[RuntimeAnswer]) -> RuntimeChoice:
+def _ranked(name: str, threads: int, answers: Sequence[RuntimeAnswer]) -> RuntimeChoice:
     """The choice among ``answers`` for one model with so many threads."""
     known = sorted(
         (each for each in answers if each.estimate is not None),
@@ -105,48 +105,58 @@ def ranked(name: str, threads: int, answers: Sequence[RuntimeAnswer]) -> Runtime
     )
 
 
-def answer_of(target: Target, explanation: Explanation, targets: Iterable[Target]) -> RuntimeAnswer:
-    """The answer of a target, from where the time goes; ``targets`` are all that are known."""
+def _answer_of(target: Target, explanation: Explanation, names: Mapping[str, str]) -> RuntimeAnswer:
+    """The answer of a target, from where the time goes; ``names`` as in :func:`_losses`."""
     runtime, found = target.runtime, explanation.estimate
     name = runtime.backend
     if runtime.optimization != "all":
         name += f" ({runtime.optimization})"
     if not isinstance(found, Estimate):
         return RuntimeAnswer(name, runtime.version, error=f"{len(found.gaps)} bricks lack")
-    names = {each.key: each.runtime.backend for each in targets}
     return RuntimeAnswer(
-        name, runtime.version, found, explanation.fastest_s, losses=losses(explanation, names)
+        name,
+        runtime.version,
+        found,
+        explanation.fastest_s,
+        losses=_losses(explanation, runtime.backend, names),
     )
 
 
-def losses(explanation: Explanation, names: Mapping[str, str]) -> tuple[Loss, ...]:
-    """The operators in which most is lost; ``names`` are those of runtimes, by key of a target."""
+def _names(targets: Iterable[Target]) -> dict[str, str]:
+    """The names of the runtimes of ``targets``, by the target's key."""
+    return {each.key: each.runtime.backend for each in targets}
+
+
+def _losses(explanation: Explanation, own: str, names: Mapping[str, str]) -> tuple[Loss, ...]:
+    """The operators in which most is lost to runtimes other than ``own``.
+
+    ``names`` are those of runtimes, by key of a target: of all that are compared.
+    """
+    lost_s: dict[str, float] = defaultdict(float)
     faster: dict[str, set[str]] = defaultdict(set)
     for part in explanation.parts:
-        if part.fastest is not None and part.lost_s > 0:
-            faster[part.operator].add(names.get(part.fastest.target, part.fastest.target))
-    lost = sorted(explanation.operators, key=lambda each: -each.lost_s)
-    return tuple(
-        Loss(each.operator, each.lost_s, tuple(sorted(faster[each.operator])))
-        for each in lost[:_LOSSES]
-        if each.lost_s > 0
-    )
+        best = None if part.fastest is None else names.get(part.fastest.target, own)
+        if best not in (None, own) and part.lost_s > 0:
+            lost_s[part.operator] += part.lost_s
+            faster[part.operator].add(str(best))
+    most = sorted(lost_s, key=lambda operator: (-lost_s[operator], operator))[:_LOSSES]
+    return tuple(Loss(each, lost_s[each], tuple(sorted(faster[each]))) for each in most)
 
 
 def choices(summary: CacheSummary) -> list[RuntimeChoice]:
     """The models of a cache that several runtimes ran on one host with as many threads."""
     found: dict[tuple[str, int, str], list[tuple[str, str, RuntimeAnswer]]] = defaultdict(list)
-    targets = [view.target for view in summary.targets]
+    names = _names(view.target for view in summary.targets)
     for view in summary.targets:
         system, threads = view.target.system, view.target.runtime.threads
         for model in view.models:
-            answer = answer_of(view.target, model.explanation, targets)
+            answer = _answer_of(view.target, model.explanation, names)
             if answer.estimate is not None:
                 place = system.key, threads, model.plan.digest
                 found[place].append((model.title, system.name, answer))
-    several = len({(system, threads) for system, threads, _ in found}) > 1
+    several = len({system for system, _, _ in found}) > 1  # threads have a column of their own
     return [
-        ranked(
+        _ranked(
             f"{rows[0][0]} on {rows[0][1]}" if several else rows[0][0],
             threads,
             [answer for _, _, answer in rows],
@@ -204,4 +214,4 @@ def _answer(
         explanation = Explainer(bench).explain(model, found)
     except BricksError as error:
         return RuntimeAnswer(runtime, version, error=str(error))
-    return answer_of(bench.target, explanation, bench.known.targets())
+    return _answer_of(bench.target, explanation, _names(bench.known.targets()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bricks import BackendError, Bench, Estimate
+from bricks.analysis.explanation import same_work
 from bricks.analysis.runtimes import choose_runtime, slower
 from bricks.estimate.estimate import Uncertainty
 from bricks.graph.model import Model
+from bricks.predict.features import PRODUCT, TAGS, BrickFeatures
 
 
 def estimate(seconds: float, width: float) -> Estimate:
@@ -116,3 +119,12 @@ def test_an_interval_that_reaches_down_to_nothing_tells_nothing() -> None:
     unsure = Estimate("m", "executed", *ends, 0.0, 0.0, 0.0, 0.0, 1.0, (), Uncertainty())
     assert slower(estimate(5e-4, 1.1), unsure) == 0.5
     assert slower(unsure, estimate(5e-4, 1.1)) == 0.5
+
+
+def test_what_stands_beside_a_product_is_work_of_its_own() -> None:
+    product = BrickFeatures(PRODUCT, "MatMul", ("",) * len(TAGS[PRODUCT]), (), 1.0, 0, 0, 0, 0)
+    with_bias = replace(product, operator="Constant+MatMul+Add+Reshape")
+    moved = replace(product, operator="MatMul+Add+Reshape+Transpose")
+    two = replace(product, operator="MatMul+MatMul")
+    assert same_work(with_bias) == same_work(product)
+    assert len({same_work(each) for each in (product, moved, two)}) == 3
