@@ -111,7 +111,8 @@ def test_the_command_shows_what_was_served(here: Here, path: Path) -> None:
         assert checked["expected"][name] > 0
     assert checked["samples"] == 60
     assert [each["result_query_count"] for each in checked["loadgen"]] == [30, 30]
-    assert facts["batch_cost_s"] > 0
+    # On a busy host all that the server takes may look like a sample's own.
+    assert facts["batch_cost_s"] + facts["request_cost_s"] > 0
     # All rates that were tried keep a bound of a second.
     assert (checked["max_qps"], checked["expected"]["max_qps"]) == (None, None)
     shown = here.plain(*words, "--scenario", "offline", "--queries", 40)
