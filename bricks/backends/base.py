@@ -121,7 +121,10 @@ class Joiner(Protocol):
     """
 
     def joined(self, placed: Sequence[Placed]) -> Joint | None:
-        """What runs ``placed`` in one call; None where each must run by itself."""
+        """What runs ``placed`` in one call; None where it joins no steps like these.
+
+        Raises :class:`BackendError` or :class:`MemoryError` where these cannot run together.
+        """
         ...
 
 

@@ -113,6 +113,7 @@ class Campaign:
         self._needs: Mapping[str, Needs] = {}
         self._rounds_taken = self._disturbed = 0
         self._eviction_short = False
+        self._apart: set[str] = set()
         self._references: dict[float, int] | None = None  # rounds by reference, on this target
         self._state_s: float | None = None  # of the last steady round
         self._panel_states: list[float] = []  # those in which the panel is known
@@ -145,6 +146,7 @@ class Campaign:
             disturbed_rounds=self._disturbed,
             remeasured=frozenset(self._again),
             eviction_short=self._eviction_short,
+            apart=frozenset(self._apart),
         )
 
     def _run(self, jobs: Sequence[Job], missing: Collection[str]) -> None:
@@ -395,6 +397,7 @@ class Campaign:
         known = self._rounds(sampler, task)
         _logger.info("%s: rounds taken: %d", task.what, self._rounds_taken - before)
         self._eviction_short |= sampler.eviction_short
+        self._apart |= sampler.apart
         claimed = task.claimed
         for key in sorted(claimed & sampler.failures.keys()):
             self._store.fail(self._target, key, sampler.failures[key], self._owner)

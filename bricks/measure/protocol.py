@@ -19,7 +19,8 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     place    place, id, inputs, outputs, repeated?     → {}
     walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
              announce, eviction_bytes?,                   reference_s, reference_end_s,
-             region_bytes?, memory?                       waited_share, eviction_short
+             region_bytes?, memory?                       waited_share, eviction_short,
+                                                         apart: [number of step…]
     reference {}                                       → reference_s
     unload   {}                                        → {}
     profile  key, model, streams?                      → runs_s, typical, nodes: [[name, operator,

@@ -32,8 +32,9 @@ class Sampler:
     ``failures`` maps keys to reasons, and so does ``out_of_memory``, of keys for which there was
     too little memory while others were loaded. ``load_s`` maps keys to the seconds that loading
     them took. ``eviction_short`` says whether there was memory for only a part of the eviction
-    read. ``on_load`` receives the share that is loaded, between 0 and 1; ``on_step`` is called
-    before each announced step.
+    read. ``apart`` are the keys that could not run in one call with their neighbours. ``on_load``
+    receives the share that is loaded, between 0 and 1; ``on_step`` is called before each announced
+    step.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Sampler:
         self.out_of_memory: dict[str, str] = {}
         self.load_s: dict[str, float] = {}
         self.eviction_short = False
+        self.apart: set[str] = set()
 
     def prepare(self) -> dict[str, float]:
         """Load and place everything; seconds spent on each walk, by name."""
@@ -116,6 +118,7 @@ class Sampler:
             if keys is None:
                 self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
             self.eviction_short |= answer["eviction_short"]
+            self.apart.update(steps[number].key for number in answer["apart"])
             samples = by_key(steps, answer["samples"])
             return WalkSamples(
                 samples,

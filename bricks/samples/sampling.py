@@ -20,7 +20,8 @@ class Sampling:
     ``rounds`` in which other processes delayed the worker, or the machine state changed.
     ``remeasured`` are the keys of bricks that had been measured before, but in another machine
     state. ``eviction_short`` says that there was not enough memory to evict weights from the caches
-    as far as in their models.
+    as far as in their models. ``apart`` are the keys of bricks that ran in calls of their own,
+    because the runtime could not run them in one call with their neighbours.
     """
 
     foreign_cores: float | None = None
@@ -28,6 +29,7 @@ class Sampling:
     disturbed_rounds: int = 0
     remeasured: frozenset[str] = frozenset()
     eviction_short: bool = False
+    apart: frozenset[str] = frozenset()
 
     @property
     def remeasured_bricks(self) -> int:
@@ -50,4 +52,5 @@ def combined(parts: Iterable[Sampling]) -> Sampling:
         disturbed_rounds=sum(part.disturbed_rounds for part in every),
         remeasured=frozenset[str]().union(*(part.remeasured for part in every)),
         eviction_short=any(part.eviction_short for part in every),
+        apart=frozenset[str]().union(*(part.apart for part in every)),
     )

@@ -124,7 +124,7 @@ def test_measure(here: Here, models: list[Path]) -> None:
             "failures": list, "wall_s": NUMBER,
             "foreign_cores": type(None),  # nothing is timed with the fake runtime
             "rounds": COUNT, "disturbed_rounds": COUNT, "remeasured_bricks": COUNT,
-            "ballast_short": bool,
+            "ballast_short": bool, "bricks_apart": COUNT,
         },
     )  # fmt: skip
     for row in facts["models"]:

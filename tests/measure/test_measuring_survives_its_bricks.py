@@ -203,7 +203,7 @@ class Killed(Together):
             raise WorkerKilled("its process was killed (SIGKILL)")
         conditions = dict.fromkeys(("reference_s", "reference_end_s", "waited_share"))
         samples: list[list[float]] = [[] for _ in fields.get("steps", ())]
-        return {"samples": samples, "eviction_short": False, **conditions}
+        return {"samples": samples, "eviction_short": False, "apart": [], **conditions}
 
 
 @pytest.mark.parametrize("kills", [2, 3])

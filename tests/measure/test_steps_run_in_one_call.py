@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bricks.backends.base import Placed
+from bricks.errors import BackendError
 from bricks.measure.worker.joints import Joints
 
 
@@ -20,14 +21,22 @@ class Together:
     """A backend that notes what it joins, and its answer: the number of each step."""
 
     refuses: bool = False
+    alone: tuple[Placed, ...] = ()  # those that run with no other
     joined_steps: list[list[Placed]] = field(default_factory=list)
 
     def joined(self, placed: Sequence[Placed]) -> Any:
         self.joined_steps.append(list(placed))
-        return None if self.refuses else self
+        if any(each is alone for each in placed for alone in self.alone):
+            raise BackendError("it does not keep them apart")
+        return None if self.refuses else OneCall(len(placed))
+
+
+@dataclass
+class OneCall:
+    steps: int
 
     def sample(self) -> list[float]:
-        return [float(n) for n, _ in enumerate(self.joined_steps[-1])]
+        return [float(n) for n in range(self.steps)]
 
 
 STEPS = {name: Step() for name in "abcd"}
@@ -75,6 +84,23 @@ def test_what_cannot_be_joined_is_asked_for_once() -> None:
     assert joints.of(backend, STEPS, ["a", "b"], 0) is None
     assert joints.of(backend, STEPS, ["a", "b"], 0) is None
     assert len(backend.joined_steps) == 1
+
+
+def test_a_step_that_cannot_be_joined_runs_apart() -> None:
+    class Lone(Step):
+        def sample(self) -> float:
+            return 7.0
+
+    steps = {**STEPS, "c": Lone(), "d": Lone()}
+    backend: Any = Together(alone=(steps["c"],))
+    found = Joints().of(backend, steps, ["a", "b", "c", "d"], 0)
+    assert found is not None and found.apart >= {"c"} and not found.apart & {"a", "b"}
+    assert found.sample(["b", "c"]) == [1.0, 7.0]
+
+
+def test_steps_of_a_kind_that_is_never_joined_are_not_called_apart() -> None:
+    backend: Any = Together(refuses=True)
+    assert Joints().of(backend, STEPS, ["a", "b", "c"], 0) is None
 
 
 def test_other_runtimes_run_step_by_step() -> None:

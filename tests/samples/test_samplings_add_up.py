@@ -2,8 +2,10 @@ from bricks.samples.sampling import Sampling, combined
 
 
 def test_samplings_add_up() -> None:
-    first = Sampling(foreign_cores=0.5, rounds=3, disturbed_rounds=1, remeasured=frozenset("ab"))
-    second = Sampling(rounds=4, remeasured=frozenset("bc"), eviction_short=True)
+    first = Sampling(foreign_cores=0.5, rounds=3, disturbed_rounds=1, remeasured=frozenset("ab"),
+                     apart=frozenset("a"))  # fmt: skip
+    second = Sampling(rounds=4, remeasured=frozenset("bc"), eviction_short=True,
+                      apart=frozenset("b"))  # fmt: skip
     both = combined([first, second])
     assert both == Sampling(
         foreign_cores=0.5,
@@ -11,6 +13,7 @@ def test_samplings_add_up() -> None:
         disturbed_rounds=1,
         remeasured=frozenset("abc"),
         eviction_short=True,
+        apart=frozenset("ab"),
     )
     assert both.remeasured_bricks == 3
     assert combined([]) == Sampling()

@@ -43,6 +43,8 @@ def test_people_are_told_when_it_matters(
     assert len(disturbance(found)) == lines
     (said,) = disturbance(Sampling(rounds=100, eviction_short=True))
     assert said.startswith("There was too little memory")
+    (said,) = disturbance(Sampling(rounds=100, apart=frozenset("ab")))
+    assert said.startswith("2 bricks ran in calls of their own")
 
 
 def tasks(folder: Path, *waited_ns: int) -> None:

@@ -46,8 +46,6 @@ from bricks.graph.view import graph_of, parse_model, upstream, without_values
 
 # Bricks are compiled together until their weights take so many bytes.
 _AT_ONCE_BYTES = 1 << 28
-# A step by itself is compiled when it first runs.
-_FEWEST = 2
 
 
 class OpenvinoBackend:
@@ -96,14 +94,9 @@ class OpenvinoBackend:
         return LoadedModel(self._compiler.compile(model), ends, weights)
 
     def joined(self, placed: Sequence[Placed]) -> Joint | None:
-        """What runs bricks in one call; None for anything else, and where it is not possible."""
+        """What runs bricks in one call; None for anything else."""
         bricks = [each for each in placed if isinstance(each, PlacedBrick)]
-        if len(bricks) < len(placed) or len(bricks) < _FEWEST:
-            return None
-        try:
-            return Joint(bricks)
-        except (BackendError, MemoryError):  # then each runs alone, and shows which is the cause
-            return None
+        return Joint(bricks) if len(bricks) == len(placed) else None
 
     def evaluate(
         self,

@@ -1,21 +1,36 @@
-"""Steps that run in one call of the runtime, kept from walk to walk, in the worker.
+"""Steps that run together in a call of the runtime, kept from walk to walk, in the worker.
 
 It must not know what is walked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 
-from bricks.backends.base import Backend, Joint, Placed
+from bricks.backends.base import Backend, Joiner, Placed
+from bricks.errors import BackendError
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of the runtime, which runs the steps at ``places``: a latency for each."""
+
+    places: Sequence[str]
+    sample: Callable[[], Sequence[float]]
 
 
 class JointSteps:
-    """The steps at ``places`` in one call, and the bytes to read before it."""
+    """Steps in as few calls as the runtime allows, and the bytes to read before the first.
 
-    def __init__(self, joint: Joint, places: Sequence[str], eviction_bytes: int) -> None:
-        self._joint, self.eviction_bytes = joint, eviction_bytes
+    Those at the places ``apart`` have calls of their own.
+    """
+
+    def __init__(self, calls: Sequence[_Call], eviction_bytes: int) -> None:
+        self._calls, self.eviction_bytes = calls, eviction_bytes
+        self.apart = frozenset(call.places[0] for call in calls if len(call.places) == 1)
+        places = [place for call in calls for place in call.places]
         self._numbers = {place: number for number, place in enumerate(places)}
 
     def covers(self, places: Sequence[str]) -> bool:
@@ -24,7 +39,7 @@ class JointSteps:
 
     def sample(self, places: Sequence[str]) -> list[float]:
         """Run all steps once; the latencies of those at ``places``, in seconds."""
-        taken = self._joint.sample()
+        taken = [latency_s for call in self._calls for latency_s in call.sample()]
         return [taken[self._numbers[place]] for place in places]
 
 
@@ -51,16 +66,34 @@ class Joints:
         places: Sequence[str],
         eviction_bytes: int,
     ) -> JointSteps | None:
-        """The steps at ``places`` in one call; None where each must run by itself."""
-        joiner: Any = backend
-        if not hasattr(joiner, "joined") or tuple(places) in self._refused:
+        """The steps at ``places`` in few calls; None where the runtime has a call for each."""
+        if not hasattr(backend, "joined") or tuple(places) in self._refused:
             return None
         for known in self._found:
             if known.covers(places):
                 return known
-        joint = joiner.joined([placed[place] for place in places])
-        if joint is None:
+        calls = _calls(cast(Joiner, backend), placed, places) if len(places) > 1 else None
+        if calls is None:
             self._refused.add(tuple(places))
             return None
-        self._found.append(JointSteps(joint, places, eviction_bytes))
+        self._found.append(JointSteps(calls, eviction_bytes))
         return self._found[-1]
+
+
+def _calls(
+    joiner: Joiner, placed: Mapping[str, Placed], places: Sequence[str]
+) -> list[_Call] | None:
+    """The calls that run the steps at ``places``; None where the runtime joins no such steps.
+
+    Steps that do not run in one call are halved, until those are apart that cannot be joined.
+    """
+    if len(places) == 1:
+        (place,) = places
+        return [_Call(places, lambda: [placed[place].sample()])]
+    try:
+        joint = joiner.joined([placed[place] for place in places])
+    except (BackendError, MemoryError):  # a step that fails by itself says so when it runs alone
+        middle = len(places) // 2
+        halves = [_calls(joiner, placed, part) for part in (places[:middle], places[middle:])]
+        return None if None in halves else [call for half in halves for call in half or ()]
+    return None if joint is None else [_Call(places, joint.sample)]

@@ -333,10 +333,11 @@ class Worker:
             "reference_end_s": reference_end_s,
             "waited_share": waited_share,
             "eviction_short": not whole,
+            "apart": [n for n, place in enumerate(places) if joint and place in joint.apart],
         }
 
     def _at_once(self, joint: JointSteps, places: Sequence[str]) -> list[float]:
-        """Run the steps at ``places`` in one call, after what is to run before each of them."""
+        """Run the steps at ``places`` together, after what is to run before each of them."""
         for place in places:
             for prepare in self._before.get(place, ()):
                 prepare.sample()
