@@ -17,8 +17,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
+from bricks.graph.domains import integer_ranges
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of, parse_model
 from bricks.measure.fresh_memory import Allocation, Event, allocations_of, memory_events
-from bricks.memory.layout import Layout, arrange
+from bricks.memory.layout import BYTES, Layout, arrange
+
+_ALL_BYTES = 256
 
 # Places at which a brick is timed, if it has so many; more if it occurs in more situations.
 PLACES = 3
@@ -173,14 +178,14 @@ def walk_of(
         if i not in timed and occurrence.brick in avoid:
             continue
         source = overwritten.get(i)
-        steered = bricks[occurrence.brick].steered_ports
+        own = bricks[occurrence.brick].steered_ports | _restricted_bytes(bricks[occurrence.brick])
         steps.append(
             Step(
                 place=f"{plan.digest}/{i}",
                 key=occurrence.brick,
-                # A steering value must not be one that another brick has left in the region.
+                # A value that decides what runs must not be one that another brick has left.
                 inputs=tuple(
-                    None if port in steered else layout.offsets[v]
+                    None if port in own else layout.offsets[v]
                     for port, v in enumerate(occurrence.inputs)
                 ),
                 outputs=tuple(layout.offsets[v] for v in occurrence.outputs),
@@ -207,6 +212,14 @@ def walk_of(
         allocations_of(plan),
         len(plan.occurrences),
     )
+
+
+def _restricted_bytes(brick: Brick) -> set[int]:
+    """The positions of inputs of bytes that may not hold any, since they are indices, say."""
+    names = [n for n, t in brick.inputs.items() if isinstance(t, TensorType) and t.dtype in BYTES]
+    ranges = integer_ranges(graph_of(parse_model(brick.model)), names) if names else {}
+    free = {n for n, found in ranges.items() if found.high - found.low == _ALL_BYTES}
+    return {port for port, name in enumerate(brick.inputs) if name in names and name not in free}
 
 
 def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:

@@ -4,9 +4,9 @@ A runtime lets activations share memory once their last reader is done. A brick 
 writes the addresses that it has inside its model, after the bricks before it, finds its inputs in
 the same caches (of the same cores) as in the model.
 
-Only floating-point tensors are placed. Integers must keep values that the graph accepts, and so
-must scalars (the share that Dropout drops), but all bricks overwrite the shared region. It must not
-know which bricks are timed.
+Only floating-point tensors are placed, and those of bytes, which are quantised numbers. Larger
+integers must keep values that the graph accepts, and so must scalars (the share that Dropout
+drops), but all bricks overwrite the shared region. It must not know which bricks are timed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from bricks.graph.tensor import TensorType
 from bricks.memory.buffers import Buffer, buffers
 
 ALIGNMENT = 64
+
+# Integers that are mostly quantised numbers.
+BYTES = frozenset(("UINT8", "INT8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ def arrange(plan: Plan) -> Layout:
 
 
 def _is_placed(type_: ValueType) -> bool:
-    return isinstance(type_, TensorType) and type_.floating and bool(type_.shape)
+    placed = isinstance(type_, TensorType) and (type_.floating or type_.dtype in BYTES)
+    return placed and bool(type_.shape)
 
 
 def _bytes(buffer: Buffer) -> int:

@@ -8,6 +8,7 @@ import onnx
 import openvino_environment
 import pytest
 from factories import constant, model, node, save, value
+from quantising import quantise
 
 from bricks import Bench, Estimate, WorkerError
 from bricks.decompose.plan import Decomposition
@@ -15,6 +16,7 @@ from bricks.graph.model_metadata import noted_layouts
 from bricks.graph.view import parse_model
 from bricks.measure.worker.verify import within_tolerance
 
+QUANTISING = ("QuantizeLinear", "DequantizeLinear")
 # Convolutions in a row and side by side, depthwise ones, a shuffle of channels, attention.
 NAMES = ("gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05", "gluon_squeezenet11", "bert_mini")
 
@@ -201,6 +203,45 @@ def test_a_stride_that_moves_to_another_convolution_takes_its_readers_along(benc
     found = operators(made)
     assert len(found) > 30
     assert max(names.count("Conv") for names in found) < 10
+
+
+def test_quantised_bricks_pass_integers_on(bench: Bench, tmp_path: Path) -> None:
+    quantise(
+        save(residual(), tmp_path, "floats.onnx"), tmp_path / "quantised.onnx", "QDQ", signed=False
+    )
+    made = decomposed(bench, onnx.load(tmp_path / "quantised.onnx"), tmp_path)
+    works = [set(names).difference(("Constant", *QUANTISING)) for names in operators(made)]
+    # Its Relus are part of quantising, and a pooling of integers needs no numbers.
+    assert works[-2:] == [{"MaxPool"}, {"Conv"}]
+    assert len(works) == 4
+    between = {
+        type_.dtype for brick in made.bricks.values() if "Conv" in brick.operators
+        for type_ in brick.inputs.values()
+    }  # fmt: skip
+    assert between == {"UINT8"}
+
+
+def test_numbers_pass_where_an_operator_takes_no_integers(bench: Bench, tmp_path: Path) -> None:
+    """A Softmax reads numbers, which OpenVINO makes where the integers would be."""
+    floats = model(
+        [
+            node("MatMul", ["x", "w0"], ["a"]),
+            node("Softmax", ["a"], ["b"]),
+            node("MatMul", ["b", "w1"], ["c"]),
+            node("Reshape", ["c", "shape"], ["d"]),
+            node("MatMul", ["d", "w2"], ["y"]),
+        ],
+        [value("x", [1, 16, 64])],
+        [value("y", [16, 32])],
+        [weight("w0", 64, 64), weight("w1", 64, 128), weight("w2", 128, 32),
+         constant("shape", [16, 128])],
+    )  # fmt: skip
+    quantise(
+        save(floats, tmp_path, "floats.onnx"), tmp_path / "quantised.onnx", "QDQ", signed=False
+    )
+    made = decomposed(bench, onnx.load(tmp_path / "quantised.onnx"), tmp_path)
+    assert len(made.plan.occurrences) >= 3
+    assert sum("MatMul" in names for names in operators(made)) == 3
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from factories import constant, conv_net, mlp, model, node, save, value
+from quantising import quantise
 from tiers import one_in
 from unusual import MODELS, detections
 
@@ -58,27 +58,6 @@ def test_quantised_models(bench: Bench, form: str, tmp_path: Path) -> None:
     expected = {"dynamic": "ConvInteger", "QDQ": "DequantizeLinear", "QOperator": "QLinearConv"}
     assert expected[form] in held
     chains(bench, path)
-
-
-def quantise(source: Path, target: Path, form: str) -> None:
-    """Write ``source`` quantised to 8 bits, as onnxruntime's own tool does it."""
-    # It warns of its own deprecations.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from onnxruntime import quantization as q
-
-        class Reader(q.CalibrationDataReader):
-            def __init__(self) -> None:
-                random = np.random.default_rng(0)
-                self._left = [random.random((1, 3, 16, 16), np.float32) for _ in range(3)]
-
-            def get_next(self) -> dict[str, np.ndarray] | None:
-                return {"data": self._left.pop()} if self._left else None
-
-        if form == "dynamic":
-            q.quantize_dynamic(source, target)
-        else:
-            q.quantize_static(source, target, Reader(), quant_format=q.QuantFormat[form])
 
 
 def test_open_dimensions_of_several_inputs_and_outputs(bench: Bench, tmp_path: Path) -> None:

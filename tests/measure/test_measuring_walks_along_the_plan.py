@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import onnx
 import pytest
+from factories import constant, model, node, save, value
 from plans import HEAVY, decomposed, plan
 
+from bricks import Bench
 from bricks.decompose.plan import Decomposition, Occurrence
 from bricks.measure.walk import Step, Walk, alone, grounded, narrowed, walk_of
 from bricks.measure.walk_samples import by_key
@@ -118,6 +122,31 @@ def test_weights_that_places_share_count_once() -> None:
     assert decomposed(plan(places), heavy="a").weight_bytes == HEAVY.size_bytes
     unknown = plan([("a", [i], [i + 1]) for i in range(8)])
     assert decomposed(unknown, heavy="a").weight_bytes == 8 * HEAVY.size_bytes
+
+
+def test_bytes_that_are_indices_are_not_read_from_the_region(tmp_path: Path) -> None:
+    proto = model(
+        [
+            node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+            node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+            node("Cast", ["q"], ["i"], to=onnx.TensorProto.INT64),
+            node("Gather", ["table", "i"], ["r"]),
+            node("Add", ["d", "r"], ["y"]),
+        ],
+        [value("x", [8])],
+        [value("y", [8])],
+        [
+            constant("scale", 0.1, "FLOAT"),
+            constant("zero", 0, "UINT8"),
+            constant("table", [0.1] * 5, "FLOAT"),
+        ],
+    )
+    with Bench(tmp_path / "cache", runtime="fake", granularity="2") as bench:
+        made = bench.decompose(bench.read(save(proto, tmp_path)))
+    walk = walk_of(made, made.plan.keys, optimize=False)
+    of = {made.bricks[step.key].operators: step for step in walk.steps}
+    assert None not in of["QuantizeLinear", "DequantizeLinear"].outputs
+    assert None in of["Cast", "Gather"].inputs
 
 
 def test_what_goes_on_being_timed_is_led_in_by_no_more_than_one_long_step() -> None:

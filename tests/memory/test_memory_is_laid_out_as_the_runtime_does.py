@@ -17,6 +17,11 @@ def test_integers_keep_buffers_of_their_own() -> None:
     assert layout.offsets[0] is not None
 
 
+def test_bytes_are_quantised_numbers() -> None:
+    kinds = {0: TensorType("UINT8", (4,)), 1: TensorType("INT8", (4,)), 2: TensorType("UINT8", ())}
+    assert arrange(plan([("a", [0], [1]), ("b", [1], [2])], types=kinds)).offsets == (0, 64, None)
+
+
 def test_a_value_in_place_takes_its_sources_memory() -> None:
     places = [
         Occurrence("a", (0,), (1,)),

@@ -27,6 +27,12 @@ from bricks.backends.openvino.compiling import Compiler
 from bricks.backends.openvino.execution import Kernel, kernels, named
 from bricks.backends.openvino.folding import folded, proto_of, uniform, with_numbers
 from bricks.backends.openvino.grouping import Execution, Group
+from bricks.backends.openvino.integers import (
+    dequantised_by_reader,
+    dequantises,
+    passed_as_numbers,
+    quantised_inputs,
+)
 from bricks.backends.openvino.joint import Joint, LoadedBrick, PlacedBrick
 from bricks.backends.openvino.loaded import Ends, LoadedModel
 from bricks.backends.openvino.precision import as_float32, in_float32
@@ -135,7 +141,7 @@ class OpenvinoBackend:
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], makers: Mapping[str, Any]
     ) -> tuple[ov.Model, Ends, list[tuple[int, ...] | None]]:
         """A model to compile, its ends, and the shapes of its outputs, None where one is open."""
-        model = self._compiler.read(proto, weights)
+        model = self._compiler.read(quantised_inputs(proto) if is_brick(proto) else proto, weights)
         shapes = [
             None if output.get_partial_shape().is_dynamic else tuple(output.shape)
             for output in model.outputs
@@ -163,6 +169,9 @@ class OpenvinoBackend:
         graph, values, told = folded(
             in_float32(source), self._computed, as_float32(weights or {}, source)
         )
+        if dequantises(graph):
+            first = self._kernels(proto_of(graph, proto), graph, values)
+            graph = dequantised_by_reader(graph, passed_as_numbers(graph, first))
         graph = with_numbers(graph, uniform(graph, told))
         found = proto_of(graph, proto)
         execution = Execution.of(graph, self._kernels(found, graph, values))

@@ -43,7 +43,8 @@ class Kernel:
     """A node of the executed graph, at the position ``order`` in it.
 
     ``kind`` and ``primitive`` are OpenVINO's names of its operator and its implementation,
-    ``precision`` is that in which it computes, and ``layouts`` are those of its outputs.
+    ``precision`` is that in which it computes; ``layouts`` and ``stored`` tell the layouts and the
+    precisions of its outputs.
     ``positions`` are those of the source nodes in it, ``sources`` the kernels and their outputs
     that its inputs come from. A ``constant`` one runs once, if at all, for all its sources are. One
     ``at_end`` converts an input or output, which is no node's work. One that does not ``move``
@@ -55,6 +56,7 @@ class Kernel:
     primitive: str
     precision: str
     layouts: tuple[str, ...]
+    stored: tuple[str, ...]
     positions: frozenset[int]
     sources: tuple[tuple[int, int], ...]
     order: int
@@ -145,6 +147,7 @@ def _kernel(op: Any, numbers: Mapping[str, int]) -> Kernel:
         precision=info.get("runtimePrecision", ""),
         layouts=_layouts(op, info.get("outputLayouts", "").split(",")),
         positions=_positions(info.get("originalLayersNames", "").split(",")),
+        stored=tuple(info.get("outputPrecisions", "").split(",")),
         sources=tuple(
             (numbers[source.get_node().get_name()], source.get_index()) for source in sources
         ),
