@@ -4,6 +4,9 @@ Writes docs/runtimes.md (its tables) and benchmarks/results/runtimes.json.
 
     .venv/bin/python benchmarks/runtimes.py
 
+With ``--form int8`` or ``float16``, models of several families are converted first by ONNX
+Runtime's own tools, with synthetic weights; results are in runtimes_int8.json, say.
+
 Every model is compared in every runtime before the next model, each time in a cache of its own. A
 comparison is kept at once, and the next call goes on with what lacks. Run nothing else meanwhile.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,18 +24,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnxruntime import quantization
+from onnxruntime.transformers import float16
 
 from bricks import Bench, BricksError, ModelComparison
+from bricks.graph.payload import is_referenced
+from bricks.graph.synthesis import Pool
+from bricks.graph.tensor import TensorType
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
-RAW = ROOT / "benchmarks" / "results" / "runtimes.json"
+RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "runtimes.md"
 
-MARKS = ("<!-- runtimes: written by benchmarks/runtimes.py -->", "<!-- /runtimes -->")
+FORMS = ("float32", "int8", "float16")
+# Those that are converted.
+SAMPLE = (
+    *("bert_mini", "distilbert", "gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05"),
+    *("gluon_densenet121", "gluon_googlenet", "gluon_squeezenet11"),
+    *("regnet_y", "resnet26", "vit_tiny"),
+)
+# What is quantised of them: products, and what lies between them in networks of convolutions.
+QUANTISED = ("Conv", "MatMul", "Gemm", "Add", "MaxPool", "GlobalAveragePool", "Concat")
 RUNTIMES, THREADS = ("onnxruntime", "openvino", "mxnet"), (1, 2)
 # Runtimes that differ by less are as good as each other.
 NOTABLE = 0.05
@@ -43,24 +62,74 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", nargs="+", help="Only these of the zoo.")
     parser.add_argument("--runtimes", nargs="+", default=RUNTIMES, choices=RUNTIMES)
-    parser.add_argument("--raw", type=Path, default=RAW)
+    parser.add_argument("--form", default=FORMS[0], choices=FORMS, help="Of the models' numbers.")
+    parser.add_argument("--raw", type=Path, help="Where results are, instead of there.")
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--pages", action="store_true", help="Only write the tables.")
     arguments = parser.parse_args(words)
+    form = arguments.form
+    ending = "" if form == FORMS[0] else f"_{form}"
+    raw = arguments.raw or RESULTS / f"runtimes{ending}.json"
     facts: dict[str, Any] = {"models": {}, "versions": {}}
-    if arguments.raw.exists():
-        facts = json.loads(arguments.raw.read_text(encoding="utf-8"))
-    for entry in () if arguments.pages else entries():
-        if arguments.models and entry.name not in arguments.models:
-            continue
-        found = facts["models"].setdefault(entry.name, {})
-        for threads in THREADS:
-            for runtime in arguments.runtimes:
-                if f"{runtime}:{threads}" not in found:
-                    found[f"{runtime}:{threads}"] = _row(runtime, threads, entry.name, facts)
-        print(entry.name, found, flush=True)
-        arguments.raw.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    _write(facts, arguments.page)
+    if raw.exists():
+        facts = json.loads(raw.read_text(encoding="utf-8"))
+    chosen = arguments.models or ([e.name for e in entries()] if form == FORMS[0] else SAMPLE)
+    for name in () if arguments.pages else chosen:
+        found = facts["models"].setdefault(name, {})
+        with tempfile.TemporaryDirectory() as folder:
+            given = name if form == FORMS[0] else str(_converted(name, form, Path(folder)))
+            for threads in THREADS:
+                for runtime in arguments.runtimes:
+                    if f"{runtime}:{threads}" not in found:
+                        found[f"{runtime}:{threads}"] = _row(runtime, threads, given, facts)
+        print(name, found, flush=True)
+        raw.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    _write(facts, arguments.page, f"runtimes{ending}")
+
+
+def _converted(name: str, form: str, folder: Path) -> Path:
+    """A zoo model with synthetic weights in another form, written to ``folder``."""
+    floats, made = folder / "floats.onnx", folder / f"{name}_{form}.onnx"
+    (entry,) = (entry for entry in entries() if entry.name == name)
+    model = onnx.load(entry.path, load_external_data=False)
+    pool = Pool(0)
+    for tensor in model.graph.initializer:
+        if is_referenced(tensor):
+            type_ = TensorType(onnx.TensorProto.DataType.Name(tensor.data_type), (*tensor.dims,))
+            tensor.CopyFrom(numpy_helper.from_array(pool.weight(tensor.name, type_), tensor.name))
+    if form == "float16":
+        onnx.save(float16.convert_float_to_float16(model, keep_io_types=True), made)
+        return made
+    onnx.save(model, folder / "raw.onnx")
+    logging.disable(logging.WARNING)
+    quantization.quant_pre_process(folder / "raw.onnx", floats, skip_symbolic_shape=True)
+    quantization.quantize_static(
+        floats, made, _Samples(onnx.load(floats).graph.input),
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QInt8,
+        per_channel=True,
+        op_types_to_quantize=list(QUANTISED),
+    )  # fmt: skip
+    logging.disable(logging.NOTSET)
+    return made
+
+
+class _Samples(quantization.CalibrationDataReader):  # type: ignore[misc]  # untyped
+    """Two random samples of all inputs."""
+
+    def __init__(self, inputs: Sequence[onnx.ValueInfoProto]) -> None:
+        random = np.random.default_rng(0)
+        self._left = [{each.name: _sample(each, random) for each in inputs} for _ in range(2)]
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return self._left.pop() if self._left else None
+
+
+def _sample(value: onnx.ValueInfoProto, random: np.random.Generator) -> np.ndarray:
+    kind = value.type.tensor_type
+    shape = [size.dim_value or 1 for size in kind.shape.dim]
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+    return (random.random(shape) if dtype.kind == "f" else np.ones(shape)).astype(dtype)
 
 
 def _row(runtime: str, threads: int, name: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -94,12 +163,13 @@ def _micro(latency_s: float) -> float:
     return float(f"{latency_s * 1e6:.4g}")
 
 
-def _write(facts: Mapping[str, Any], page: Path) -> None:
+def _write(facts: Mapping[str, Any], page: Path, mark: str) -> None:
     text = page.read_text(encoding="utf-8")
-    before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
+    begin, end = f"<!-- {mark}: written by benchmarks/runtimes.py -->", f"<!-- /{mark} -->"
+    before, after = text.split(begin)[0], text.split(end)[1]
     parts = (_accuracy(facts), _told(facts), _models(facts), _refused(facts))
     body = "\n\n".join(filter(None, ("\n".join(part) for part in parts)))
-    page.write_text(f"{before}{MARKS[0]}\n{body}\n{MARKS[1]}{after}", encoding="utf-8")
+    page.write_text(f"{before}{begin}\n{body}\n{end}{after}", encoding="utf-8")
 
 
 def _cells(facts: Mapping[str, Any], runtime: str, threads: int) -> dict[str, Any]:

@@ -46,9 +46,7 @@ def settled(execution: Execution, groups: Sequence[Group], alone: Alone) -> list
                 raise BackendError(told)
         # Some optimisations depend on what reads a value: a stride of the next convolution, say.
         grown = {
-            group: larger
-            for group, near in after.items()
-            if near and (larger := _grown(execution, current, group, near))
+            group: _grown(execution, current, group, near) for group, near in after.items() if near
         }
         still = differences([*dict.fromkeys(grown.values())])
         helped = {group for group, larger in grown.items() if larger not in still}
@@ -76,15 +74,10 @@ def _merged(
 
 def _grown(
     execution: Execution, groups: Sequence[Group], group: Group, near: Sequence[int]
-) -> Group | None:
-    """The group that ``group`` would be with those of the nodes ``near``.
-
-    None if others lie between, which may be most of a model.
-    """
+) -> Group:
+    """The group that ``group`` would be part of."""
     merged = _merged(execution, groups, {group: near})
-    grown = next(each for each in merged if group[0] in each)
-    others = sum(len(each) for each in groups if not set(near).isdisjoint(each))
-    return grown if len(grown) == len(group) + others else None
+    return next(each for each in merged if group[0] in each)
 
 
 def _difference(execution: Execution, group: Group, alone: Sequence[Kernel]) -> str:
