@@ -20,6 +20,7 @@ from bricks.backends.openvino.execution import Kernel
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured
+from bricks.graph.view import graph_of
 
 _DEQUANTIZING, _ZERO_POINT = "DequantizeLinear", 2
 _FLOAT = onnx.TensorProto.FLOAT
@@ -92,13 +93,22 @@ def quantised_inputs(proto: onnx.ModelProto) -> onnx.ModelProto:
         for value in proto.graph.input
         if value.type.tensor_type.elem_type in _RANGES
     }
-    if not any(n.op_type == _DEQUANTIZING and n.input[0] in integers for n in proto.graph.node):
+    if not integers:
+        return proto
+    graph = graph_of(proto)
+    faked = {
+        node.output[0]
+        for node in graph.nodes
+        if node.op_type == _DEQUANTIZING and node.input[0] in integers
+        if _has_one_scale(graph, node)
+    }
+    if not faked:
         return proto
     found = onnx.ModelProto()
     found.CopyFrom(proto)
     del found.graph.node[:]
     for node in proto.graph.node:
-        if node.op_type == _DEQUANTIZING and node.input[0] in integers:
+        if faked.intersection(node.output):
             found.graph.node.extend(_faked(node, integers[node.input[0]]))
         else:
             found.graph.node.append(node)
@@ -112,7 +122,7 @@ def _faked(node: onnx.NodeProto, integers: tuple[int, int]) -> Iterator[onnx.Nod
     number = f"{target}:number"
     yield helper.make_node("Cast", [node.input[0]], [number], to=_FLOAT)
     zero = ""
-    if len(node.input) > _ZERO_POINT:
+    if any(node.input[_ZERO_POINT:]):
         zero = f"{target}:zero"
         yield helper.make_node("Cast", [node.input[_ZERO_POINT]], [zero], to=_FLOAT)
     ends = []
