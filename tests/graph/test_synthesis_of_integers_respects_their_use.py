@@ -48,6 +48,25 @@ def test_an_index_is_followed_through_what_hands_it_on(tmp_path):
     assert ranges(tmp_path, proto) == {"i": (-1, 9)}
 
 
+@pytest.mark.parametrize(("dtype", "middle"), [("INT8", 0), ("UINT8", 128)])
+def test_zero_points_of_weights_are_alike_and_in_the_middle(tmp_path, dtype, middle):
+    """Where they differ, kernels take ways that no real model takes."""
+    operands = ["x", "scale", "zero", "w", "scales", "zeros", "scale", "zero"]
+    proto = model(
+        [node("QLinearConv", operands, ["y"])],
+        [value("x", [1, 2, 4, 4], "UINT8"), value("zero", [], "UINT8"), value("zeros", [3], dtype)],
+        [value("y", None, "UINT8")],
+        [
+            constant("scale", 0.1, "FLOAT"),
+            constant("scales", [0.1] * 3, "FLOAT"),
+            constant("w", np.ones((3, 2, 1, 1)), dtype),
+        ],
+    )
+    found = ranges(tmp_path, proto)
+    assert found["zeros"] == (middle, middle + 1)
+    assert found["x"] == found["zero"] == (0, 256)
+
+
 def test_several_uses_intersect(tmp_path):
     tables = [constant(f"t{n}", np.zeros((n, 2)), "FLOAT") for n in (5, 9)]
     nodes = [node("Gather", [t.name, "i"], [f"y.{t.name}"]) for t in tables]
