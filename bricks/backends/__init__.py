@@ -130,7 +130,7 @@ def describe(name: str) -> BackendInfo:
             brick_optimization="all",
             python=python,
             bounded_memory=False,  # what compiled models keep is not told ahead
-            cutting_times=3,
+            cutting_times=6,
         )
     if name in ENVIRONMENTS:
         environment = ENVIRONMENTS[name]
