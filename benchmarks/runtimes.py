@@ -4,8 +4,8 @@ Writes docs/runtimes.md (its tables) and benchmarks/results/runtimes.json.
 
     .venv/bin/python benchmarks/runtimes.py
 
-With ``--form int8`` or ``float16``, models of several families are converted first by ONNX
-Runtime's own tools, with synthetic weights; results are in runtimes_int8.json, say.
+With ``--form int8``, models of several families are quantised first by ONNX Runtime's own tool,
+with synthetic weights; results are in runtimes_int8.json.
 
 Every model is compared in every runtime before the next model, each time in a cache of its own. A
 comparison is kept at once, and the next call goes on with what lacks. Run nothing else meanwhile.
@@ -27,7 +27,6 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnxruntime import quantization
-from onnxruntime.transformers import float16
 
 from bricks import Bench, BricksError, ModelComparison
 from bricks.graph.payload import is_referenced
@@ -42,7 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "runtimes.md"
 
-FORMS = ("float32", "int8", "float16")
+FORMS = ("float32", "int8")
 # Those that are converted.
 SAMPLE = (
     *("bert_mini", "distilbert", "gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05"),
@@ -77,7 +76,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for name in () if arguments.pages else chosen:
         found = facts["models"].setdefault(name, {})
         with tempfile.TemporaryDirectory() as folder:
-            given = name if form == FORMS[0] else str(_converted(name, form, Path(folder)))
+            given = name if form == FORMS[0] else str(_quantised(name, form, Path(folder)))
             for threads in THREADS:
                 for runtime in arguments.runtimes:
                     if f"{runtime}:{threads}" not in found:
@@ -87,8 +86,8 @@ def main(words: Sequence[str] | None = None) -> None:
     _write(facts, arguments.page, f"runtimes{ending}")
 
 
-def _converted(name: str, form: str, folder: Path) -> Path:
-    """A zoo model with synthetic weights in another form, written to ``folder``."""
+def _quantised(name: str, form: str, folder: Path) -> Path:
+    """A zoo model with synthetic weights, quantised, written to ``folder``."""
     floats, made = folder / "floats.onnx", folder / f"{name}_{form}.onnx"
     (entry,) = (entry for entry in entries() if entry.name == name)
     model = onnx.load(entry.path, load_external_data=False)
@@ -97,9 +96,6 @@ def _converted(name: str, form: str, folder: Path) -> Path:
         if is_referenced(tensor):
             type_ = TensorType(onnx.TensorProto.DataType.Name(tensor.data_type), (*tensor.dims,))
             tensor.CopyFrom(numpy_helper.from_array(pool.weight(tensor.name, type_), tensor.name))
-    if form == "float16":
-        onnx.save(float16.convert_float_to_float16(model, keep_io_types=True), made)
-        return made
     onnx.save(model, folder / "raw.onnx")
     logging.disable(logging.WARNING)
     quantization.quant_pre_process(folder / "raw.onnx", floats, skip_symbolic_shape=True)
