@@ -97,7 +97,7 @@ def test_parts_never_take_longer_than_the_run(
         found = counters.latencies_s(run_s)
         net = [seconds - AROUND.call_s for seconds in found]
         assert all(seconds >= -1e-12 for seconds in net)
-        assert sum(net) <= run_s * (1 + 1e-9)
+        assert sum(net) <= run_s * (1 + 1e-9) + 1e-12
 
 
 def test_kernels_of_one_name_are_counted_together() -> None:
