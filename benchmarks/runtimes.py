@@ -42,7 +42,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "runtimes.md"
 
 FORMS = ("float32", "int8")
-# Those that are converted.
+# Those that are quantised.
 SAMPLE = (
     *("bert_mini", "distilbert", "gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05"),
     *("gluon_densenet121", "gluon_googlenet", "gluon_squeezenet11"),
@@ -73,10 +73,14 @@ def main(words: Sequence[str] | None = None) -> None:
     if raw.exists():
         facts = json.loads(raw.read_text(encoding="utf-8"))
     chosen = arguments.models or ([e.name for e in entries()] if form == FORMS[0] else SAMPLE)
+    if unknown := set(chosen).difference(each.name for each in entries()):
+        parser.error(f"the zoo has no model {', '.join(sorted(unknown))}")
     for name in () if arguments.pages else chosen:
         found = facts["models"].setdefault(name, {})
+        if found.keys() >= {f"{r}:{t}" for r in arguments.runtimes for t in THREADS}:
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            given = name if form == FORMS[0] else str(_quantised(name, form, Path(folder)))
+            given = name if form == FORMS[0] else str(_quantised(name, Path(folder)))
             for threads in THREADS:
                 for runtime in arguments.runtimes:
                     if f"{runtime}:{threads}" not in found:
@@ -86,9 +90,9 @@ def main(words: Sequence[str] | None = None) -> None:
     _write(facts, arguments.page, f"runtimes{ending}")
 
 
-def _quantised(name: str, form: str, folder: Path) -> Path:
+def _quantised(name: str, folder: Path) -> Path:
     """A zoo model with synthetic weights, quantised, written to ``folder``."""
-    floats, made = folder / "floats.onnx", folder / f"{name}_{form}.onnx"
+    floats, made = folder / "floats.onnx", folder / f"{name}_int8.onnx"
     (entry,) = (entry for entry in entries() if entry.name == name)
     model = onnx.load(entry.path, load_external_data=False)
     pool = Pool(0)
@@ -110,7 +114,7 @@ def _quantised(name: str, form: str, folder: Path) -> Path:
     return made
 
 
-class _Samples(quantization.CalibrationDataReader):  # type: ignore[misc]  # untyped
+class _Samples(quantization.CalibrationDataReader):  # type: ignore[misc]  # its package has no types
     """Two random samples of all inputs."""
 
     def __init__(self, inputs: Sequence[onnx.ValueInfoProto]) -> None:

@@ -172,20 +172,23 @@ def walk_of(
         while (i := overwritten.get(i, -1)) >= 0:
             needed.add(i)
     copies = _copies(decomposition, timed, needed)
+    own_ports = {
+        key: bricks[key].steered_ports | _restricted_bytes(bricks[key])
+        for key in {plan.occurrences[i].brick for i in needed}
+    }
     steps = []
     for i in sorted(needed):
         occurrence = plan.occurrences[i]
         if i not in timed and occurrence.brick in avoid:
             continue
         source = overwritten.get(i)
-        own = bricks[occurrence.brick].steered_ports | _restricted_bytes(bricks[occurrence.brick])
         steps.append(
             Step(
                 place=f"{plan.digest}/{i}",
                 key=occurrence.brick,
                 # A value that decides what runs must not be one that another brick has left.
                 inputs=tuple(
-                    None if port in own else layout.offsets[v]
+                    None if port in own_ports[occurrence.brick] else layout.offsets[v]
                     for port, v in enumerate(occurrence.inputs)
                 ),
                 outputs=tuple(layout.offsets[v] for v in occurrence.outputs),

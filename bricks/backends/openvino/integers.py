@@ -27,9 +27,11 @@ _FLOAT = onnx.TensorProto.FLOAT
 # The integers in which OpenVINO computes, from and to.
 _RANGES = {onnx.TensorProto.UINT8: (0, 255), onnx.TensorProto.INT8: (-128, 127)}
 # How OpenVINO calls float32.
-_NUMBERS = "f32"
-# What gives the same whether values become numbers before or afterwards.
-_MOVING = frozenset(("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "MaxPool"))
+_FLOAT32 = "f32"
+# What gives the same whether values become numbers before or afterwards; MaxPool takes integers
+# from this version of ONNX's operators on.
+_MOVING = frozenset(("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"))
+_POOLING, _POOLS_INTEGERS = "MaxPool", 12
 # The domain of OpenVINO's operators in ONNX files.
 _OPENVINO = "org.openvinotoolkit"
 
@@ -48,7 +50,7 @@ def passed_as_numbers(graph: Graph, kernels: Sequence[Kernel]) -> set[str]:
         if not _makes_numbers(graph, node):
             continue
         maker, own = of.get(makers.get(node.input[0], -1)), of.get(position)
-        if maker and (own is maker or (own is None and set(maker.stored) == {_NUMBERS})):
+        if maker and (own is maker or (own is None and set(maker.stored) == {_FLOAT32})):
             found.add(node.output[0])
     return found
 
@@ -59,13 +61,15 @@ def dequantised_by_reader(graph: Graph, as_numbers: Collection[str]) -> Graph:
     Nodes that only move values move integers instead. The values ``as_numbers`` stay as they are.
     """
     ends = {name for node in graph.nodes for name in captured(node)}.union(graph.outputs)
+    pools = graph.opsets.get("", 1) >= _POOLS_INTEGERS
+    moving = _MOVING | {_POOLING} if pools else _MOVING
     types, nodes = dict(graph.types), list[onnx.NodeProto]()
     held: dict[str, tuple[str, onnx.NodeProto]] = {}  # integers, and what makes numbers of them
     for position, node in enumerate(graph.nodes):
         data, made = (names[0] if names else "" for names in (node.input, node.output))
         if _makes_numbers(graph, node) and made not in as_numbers:
             held[made] = data, node
-        elif node.op_type in _MOVING and data in held and _has_one_scale(graph, held[data][1]):
+        elif node.op_type in moving and data in held and _has_one_scale(graph, held[data][1]):
             integers, dequantizing = held[data]
             held[made] = f"{made}:integers", dequantizing
             types[held[made][0]] = TensorType(types[integers].dtype, types[made].shape)
