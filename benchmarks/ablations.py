@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from page_parts import put
 
 from bricks import Bench
 from bricks.backends import create
@@ -44,7 +45,6 @@ from bricks.zoo import entries
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "ablations.json"
 PAGE = ROOT / "docs" / "measuring.md"
-MARKS = ("<!-- ablations: written by benchmarks/ablations.py -->", "<!-- /ablations -->")
 
 ROUNDS, PASSES = 6, 2
 MAX_EVICTION_BYTES = 64 << 20
@@ -306,11 +306,7 @@ def main() -> None:
         for t, of_t in results.items()
     }
     RAW.write_text(json.dumps(rounded, indent=0) + "\n", encoding="utf-8")
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    body = f"{MARKS[0]}\n{table(results)}\n{MARKS[1]}"
-    PAGE.write_text(f"{before}{body}{after}", encoding="utf-8")
+    put(PAGE, __file__, {"ablations": table(results)})
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from page_parts import put
+
 from bricks.cli.quantities import bytes_per_s_of
 from bricks.network.collective import ALL_REDUCE, Aspect
 from bricks.network.fit import fit
@@ -32,7 +34,6 @@ RAW = ROOT / "benchmarks" / "results" / "collectives.json"
 PAGE = ROOT / "docs" / "scaling.md"
 CACHE = ROOT / "cache" / "collectives"
 
-MARKS = ("<!-- networks: written by benchmarks/collectives.py -->", "<!-- /networks -->")
 
 LOOPBACK, UNLIMITED = "loopback", "unlimited"
 NETWORKS = (LOOPBACK, "1Gbit", "100Mbit")
@@ -62,10 +63,7 @@ def main(words: Sequence[str] | None = None) -> None:
         rows[name] = measured(name, arguments.cache, arguments.max_bytes)
         text = json.dumps({"ranks": RANKS, "networks": rows}, separators=(",", ":"))
         arguments.raw.write_text(text + "\n", encoding="utf-8")
-    text = arguments.page.read_text(encoding="utf-8")
-    begin, end = (text.index(mark) for mark in MARKS)
-    text = f"{text[: begin + len(MARKS[0])]}\n{table(rows)}\n{text[end:]}"
-    arguments.page.write_text(text, encoding="utf-8")
+    put(arguments.page, __file__, {"networks": table(rows)})
 
 
 def measured(name: str, cache: Path, max_bytes: int) -> Facts:

@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from page_parts import put
+
 from bricks import Bench, BricksError
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
@@ -34,8 +36,6 @@ RAW = ROOT / "benchmarks" / "results" / "generation.json"
 PAGE = ROOT / "docs" / "scenarios.md"
 CACHE = ROOT / "cache" / "generation"
 
-CHECKED = ("<!-- generated: written by benchmarks/generation.py -->", "<!-- /generated -->")
-LARGE = ("<!-- large: written by benchmarks/generation.py -->", "<!-- /large -->")
 
 PROMPT, NEW = 256, 64
 CASES = [
@@ -67,10 +67,8 @@ def main(words: Sequence[str] | None = None) -> None:
         found = json.loads(arguments.raw.read_text(encoding="utf-8"))
     if not arguments.pages:
         _measure(found, arguments)
-    text = arguments.page.read_text(encoding="utf-8")
-    text = _put(text, CHECKED, _checked_table(found))
-    text = _put(text, LARGE, _large_table(found))
-    arguments.page.write_text(text, encoding="utf-8")
+    parts = {"generated": _checked_table(found), "large": _large_table(found)}
+    put(arguments.page, __file__, parts)
 
 
 def _measure(found: Facts, arguments: argparse.Namespace) -> None:
@@ -223,11 +221,6 @@ def _large_table(found: Mapping[str, Any]) -> str:
                  seconds(row["wall_s"])]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _put(text: str, marks: tuple[str, str], table: str) -> str:
-    begin, end = (text.index(mark) for mark in marks)
-    return f"{text[: begin + len(marks[0])]}\n{table}\n{text[end:]}"
 
 
 if __name__ == "__main__":

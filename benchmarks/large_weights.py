@@ -24,6 +24,7 @@ from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
+from page_parts import put
 
 from bricks import Bench, Measurement, Model, ModelComparison
 from bricks.report.tables import number, percent
@@ -32,10 +33,6 @@ from bricks.samples.statistics import median
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "large_weights.json"
 PAGE = ROOT / "docs" / "measuring.md"
-MARKS = (
-    "<!-- large weights: written by benchmarks/large_weights.py -->",
-    "<!-- /large weights -->",
-)
 
 TIMES_CACHE = (0.5, 1, 2, 4, 16)
 ROWS, WIDTH = (1, 4), 1024
@@ -145,15 +142,6 @@ def table(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_page(found: Mapping[str, Any]) -> None:
-    """Put the table between its marks."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    text = f"{before}{MARKS[0]}\n{table(found)}\n{MARKS[1]}{after}"
-    PAGE.write_text(text, encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and write the page and the raw results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -164,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found["system"], found["cache_bytes"], rows = measured(threads)
         found["chains"] += rows
     RAW.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    write_page(found)
+    put(PAGE, __file__, {"large weights": table(found)})
 
 
 if __name__ == "__main__":

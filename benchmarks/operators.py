@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from page_parts import with_parts
+
 from bricks import Bench
 from bricks.backends import describe, names
 from bricks.errors import BackendError
@@ -34,7 +36,6 @@ RAW = ROOT / "benchmarks" / "results" / "operators.json"
 PAGE = ROOT / "docs" / "levels.md"
 CACHE = ROOT / "cache" / "operators"
 
-MARKS = ("<!-- operators: written by benchmarks/operators.py -->", "<!-- /operators -->")
 RUNTIMES = ("onnxruntime", "openvino", "mxnet", "torch")
 RULE = StopRule(precision=0.02, max_rounds=12)
 
@@ -131,8 +132,7 @@ def page(facts: Mapping[str, Any], text: str) -> str:
     if lacking:
         lines.append("")
     lines += [f"- {reason} ({', '.join(names)})" for reason, names in lacking.items()]
-    before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
-    text = f"{before}{MARKS[0]}\n{chr(10).join(lines)}\n{MARKS[1]}{after}"
+    text = with_parts(text, __file__, {"operators": "\n".join(lines)})
     for name, figure in _figures(facts).items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
         before, after = text.split(begin)[0], text.split(end)[1]

@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from page_parts import put
+
 from bricks import Bench, Estimate, Measurement, StopRule
 from bricks.decompose.streams import streams_of, whole_key
 from bricks.estimate.recompose import recompose, round_spread, state_of
@@ -41,7 +43,6 @@ from bricks.zoo import entries
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "parallel.json"
 PAGE = ROOT / "docs" / "construction.md"
-MARKS = ("<!-- parallel: written by benchmarks/parallel.py -->", "<!-- /parallel -->")
 
 # Models with branches that are worth running in parallel, and a chain; those that the zoo has.
 MODELS = (
@@ -97,10 +98,7 @@ def main() -> None:
     RAW.parent.mkdir(exist_ok=True)
     raw = {"about": about, "models": {row.model: facts(row) for row in rows}}
     RAW.write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
-    before, rest = PAGE.read_text(encoding="utf-8").split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    text = f"{before}{MARKS[0]}\n{table(rows, about)}\n{MARKS[1]}{after}"
-    PAGE.write_text(text, encoding="utf-8")
+    put(PAGE, __file__, {"parallel": table(rows, about)})
 
 
 def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule: StopRule) -> Row:

@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from page_parts import put
+
 from bricks.backends import ENVIRONMENTS
 from bricks.system import fingerprint
 from bricks.zoo import programs, zoo_folder
@@ -30,7 +32,6 @@ from bricks.zoo import programs, zoo_folder
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "recording_overhead.json"
 PAGE = ROOT / "docs" / "levels.md"
-MARKS = ("<!-- overhead: written by benchmarks/recording_overhead.py -->", "<!-- /overhead -->")
 
 WORKLOADS = ("resnet44_training", "lstm_training", "dlrm_training", "mobilenet_v3")
 PROCESSES = 3
@@ -90,10 +91,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "workloads": {name: _measured(name) for name in WORKLOADS},
     }
     arguments.raw.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    text = arguments.page.read_text(encoding="utf-8")
-    before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
-    table = "\n".join(_table(facts))
-    arguments.page.write_text(f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}", encoding="utf-8")
+    put(arguments.page, __file__, {"overhead": "\n".join(_table(facts))})
 
 
 def _measured(name: str) -> dict[str, float]:

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 
+from page_parts import put
+
 from bricks import Bench
 from bricks.analysis.difference import Difference, difference
 from bricks.analysis.target_data import TargetData
@@ -28,7 +30,6 @@ from bricks.samples.statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "diff.md"
-MARKS = ("<!-- repeats: written by benchmarks/repeats.py -->", "<!-- /repeats -->")
 
 MODELS = (
     "squeezenet", "mobilenet_v2", "shufflenet", "resnet18", "densenet121", "bert_mini", "vit_tiny",
@@ -66,10 +67,7 @@ def main() -> None:
         f" {median(busy):.1f} cores busy meanwhile, at most {max(busy):.1f}"
     )
     lines = table({way: _pairs(of) for way, of in sides.items()}, about)
-    page = chosen.page.read_text(encoding="utf-8")
-    before, after = page.partition(MARKS[0])[0], page.partition(MARKS[1])[2]
-    inside = "\n".join((MARKS[0], *lines, MARKS[1]))
-    chosen.page.write_text(before + inside + after, encoding="utf-8")
+    put(chosen.page, __file__, {"repeats": "\n".join(lines)})
 
 
 def _side(bench: Bench, number: int) -> TargetData:

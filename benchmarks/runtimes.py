@@ -27,6 +27,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnxruntime import quantization
+from page_parts import put
 
 from bricks import Bench, BricksError, ModelComparison
 from bricks.graph.payload import is_referenced
@@ -87,7 +88,9 @@ def main(words: Sequence[str] | None = None) -> None:
                         found[f"{runtime}:{threads}"] = _row(runtime, threads, given, facts)
         print(name, found, flush=True)
         raw.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    _write(facts, arguments.page, f"runtimes{ending}")
+    tables = (_accuracy(facts), _told(facts), _models(facts), _refused(facts))
+    body = "\n\n".join(filter(None, ("\n".join(lines) for lines in tables)))
+    put(arguments.page, __file__, {f"runtimes{ending}": body})
 
 
 def _quantised(name: str, folder: Path) -> Path:
@@ -161,15 +164,6 @@ def _row(runtime: str, threads: int, name: str, facts: dict[str, Any]) -> dict[s
 
 def _micro(latency_s: float) -> float:
     return float(f"{latency_s * 1e6:.4g}")
-
-
-def _write(facts: Mapping[str, Any], page: Path, mark: str) -> None:
-    text = page.read_text(encoding="utf-8")
-    begin, end = f"<!-- {mark}: written by benchmarks/runtimes.py -->", f"<!-- /{mark} -->"
-    before, after = text.split(begin)[0], text.split(end)[1]
-    parts = (_accuracy(facts), _told(facts), _models(facts), _refused(facts))
-    body = "\n\n".join(filter(None, ("\n".join(part) for part in parts)))
-    page.write_text(f"{before}{begin}\n{body}\n{end}{after}", encoding="utf-8")
 
 
 def _cells(facts: Mapping[str, Any], runtime: str, threads: int) -> dict[str, Any]:

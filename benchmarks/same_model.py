@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from page_parts import put
+
 from bricks import Bench, BricksError, ModelComparison
 from bricks.backends import names
 from bricks.measure.campaign import Conditions
@@ -36,7 +38,6 @@ PAGE = ROOT / "docs" / "torch.md"
 EXPORTER = ROOT / "tools" / "export_programs.py"
 EXPORTING = "torch_exports"  # run in the environment of recipes that export from PyTorch
 
-MARKS = ("<!-- runtimes: written by benchmarks/same_model.py -->", "<!-- /runtimes -->")
 ONNX, PROGRAMS = ("onnxruntime", "openvino"), ("torch", "torch-compiled")
 RULE = StopRule(precision=0.02, max_rounds=12)
 
@@ -151,10 +152,7 @@ def _write(facts: Mapping[str, Any], page: Path) -> None:
             for runtime, row in found.items()
             if "error" in row
         ]
-    text = page.read_text(encoding="utf-8")
-    before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
-    body = "\n".join([*lines, "", *notes]).strip()
-    page.write_text(f"{before}{MARKS[0]}\n{body}\n{MARKS[1]}{after}", encoding="utf-8")
+    put(page, __file__, {"runtimes": "\n".join([*lines, "", *notes])})
 
 
 def _cell(row: Mapping[str, Any] | None) -> str:

@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from page_parts import put
+
 from bricks import Bench, BricksError, DataParallelTraining, scale_training
 from bricks.cli.quantities import bytes_per_s_of
 from bricks.estimate.figure import Figure
@@ -40,10 +42,6 @@ ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "scaling.json"
 PAGE = ROOT / "docs" / "scaling.md"
 CACHE = ROOT / "cache" / "scaling"
-
-STEPS = ("<!-- steps: written by benchmarks/scaling.py -->", "<!-- /steps -->")
-HARDER = ("<!-- harder: written by benchmarks/scaling.py -->", "<!-- /harder -->")
-CURVES = ("<!-- curves: written by benchmarks/scaling.py -->", "<!-- /curves -->")
 
 LOOPBACK = "loopback"
 NETWORKS = (LOOPBACK, "1Gbit", "100Mbit")
@@ -99,11 +97,14 @@ def main(words: Sequence[str] | None = None) -> None:
         found = json.loads(arguments.raw.read_text(encoding="utf-8"))
     if not arguments.pages:
         measure(found, arguments)
-    text = arguments.page.read_text(encoding="utf-8")
-    text = _put(text, STEPS, steps_table([row for row in found["rows"] if _usual(row)]))
-    text = _put(text, HARDER, harder_table([row for row in found["rows"] if not _usual(row)]))
-    text = _put(text, CURVES, curves_table(found))
-    arguments.page.write_text(text, encoding="utf-8")
+    usual = [row for row in found["rows"] if _usual(row)]
+    harder = [row for row in found["rows"] if not _usual(row)]
+    parts = {
+        "steps": steps_table(usual),
+        "harder": harder_table(harder),
+        "curves": curves_table(found),
+    }
+    put(arguments.page, __file__, parts)
 
 
 def measure(found: Facts, arguments: argparse.Namespace) -> None:
@@ -304,11 +305,6 @@ def curves_table(found: Facts) -> str:
             cells.append(f"{number(speedup)} ({number(low)} to {number(high)})")
         lines.append(f"| {ranks} | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _put(text: str, marks: tuple[str, str], table: str) -> str:
-    begin, end = (text.index(mark) for mark in marks)
-    return f"{text[: begin + len(marks[0])]}\n{table}\n{text[end:]}"
 
 
 if __name__ == "__main__":

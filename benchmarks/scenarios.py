@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from page_parts import put
 
 from bricks import Bench, BricksError, ComparisonFailure, Target
 from bricks.errors import printable
@@ -43,10 +44,7 @@ PAGE = ROOT / "docs" / "scenarios.md"
 CACHE = ROOT / "cache" / "scenarios"
 
 SERVED, HERE, CURVES, PUBLISHED = "served", "here", "curves", "published"
-MARKS = {
-    part: (f"<!-- {part}: written by benchmarks/scenarios.py -->", f"<!-- /{part} -->")
-    for part in (SERVED, HERE, CURVES, PUBLISHED)
-}
+PARTS = (SERVED, HERE, CURVES, PUBLISHED)
 
 MODELS = (
     "albert", "alexnet", "beit", "bert_mini", "convnext", "deit_small", "densenet121", "distilbert",
@@ -83,7 +81,7 @@ Row = dict[str, Any]
 def main(words: Sequence[str] | None = None) -> None:
     """Measure what lacks, and write the page from all that there is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="|".join(MARKS), help="Only these.")
+    parser.add_argument("parts", nargs="*", metavar="|".join(PARTS), help="Only these.")
     parser.add_argument("--models", nargs="+", help="Only these.")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--minutes", type=float, help="Begin no model after this time.")
@@ -309,17 +307,11 @@ def _figure(result: ScenarioResult, name: str) -> list[float | None]:
 
 
 def _write(found: dict[str, Any], page: Path) -> None:
-    text = page.read_text("utf-8")
     tables: dict[str, Callable[[Sequence[Row]], list[str]]] = {
         SERVED: _served_lines, HERE: _lines, CURVES: _curve_lines, PUBLISHED: _lines,
     }  # fmt: skip
-    for part, (begin, end) in MARKS.items():
-        if part in found:
-            before, rest = text.split(begin)
-            _, after = rest.split(end)
-            lines = "\n".join(tables[part](found[part]))
-            text = f"{before}{begin}\n{lines}\n{end}{after}"
-    page.write_text(text, "utf-8")
+    there = [part for part in PARTS if part in found]
+    put(page, __file__, {part: "\n".join(tables[part](found[part])) for part in there})
 
 
 # How figures are called, in the order of columns.

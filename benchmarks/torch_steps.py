@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from page_parts import put
+
 from bricks import Bench, BricksError, ModelComparison
 from bricks.estimate.comparison import repeat_error
 from bricks.graph.model import Model
@@ -38,7 +40,6 @@ PAGE = ROOT / "docs" / "torch.md"
 CACHE = ROOT / "cache" / "torch"
 UNSEEN = "benchmarks/torch_unseen.py"
 
-MARKS = ("<!-- steps: written by benchmarks/torch_steps.py -->", "<!-- /steps -->")
 
 ZOO, OTHERS = "zoo", "unseen"
 
@@ -243,11 +244,7 @@ def _write(cases: dict[tuple[int, int], Case], page: Path) -> None:
             lines.append(_line(f"**{group}, all**", "", "", rows, ""))
     failed = [row for _, case in sorted(cases.items()) for row in case.rows if row.error]
     lines += ["", *(f"- {row.workload}: {row.error}" for row in failed)]
-    text = page.read_text(encoding="utf-8")
-    before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
-    page.write_text(
-        f"{before}{MARKS[0]}\n{chr(10).join(lines).strip()}\n{MARKS[1]}{after}", encoding="utf-8"
-    )
+    put(page, __file__, {"steps": "\n".join(lines)})
 
 
 def _line(group: str, threads: str, batch: str, rows: Sequence[Row], paid: str) -> str:

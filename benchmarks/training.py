@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from page_parts import with_parts
+
 from bricks import Bench, BricksError, TrainingFailure, TrainingResult, train
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
@@ -32,7 +34,6 @@ RAW = ROOT / "benchmarks" / "results" / "training.json"
 PAGE = ROOT / "docs" / "levels.md"
 CACHE = ROOT / "cache" / "trainings"
 
-MARKS = ("<!-- training: written by benchmarks/training.py -->", "<!-- /training -->")
 
 UNTIL, SEEDS, MAX_EPOCHS = 0.95, 5, 50
 RULE = StopRule(precision=0.02, max_rounds=12)
@@ -203,9 +204,7 @@ def page(rows: dict[str, Row], text: str) -> str:
             f" {percent(median([abs(ratio - 1) for ratio in ratios]))}.",
         ]
     lines += [f"- {row.workload}: {row.error}" for _, row in sorted(rows.items()) if row.error]
-    before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
-    table = "\n".join(lines if rows else [])
-    return f"{before}{MARKS[0]}\n{table}{chr(10) if table else ''}{MARKS[1]}{after}"
+    return with_parts(text, __file__, {"training": "\n".join(lines if rows else [])})
 
 
 def _line(row: Row) -> str:

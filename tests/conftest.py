@@ -10,6 +10,8 @@ from commands import Here, bricks
 from database_server import NoServer, Server, running
 from store_examples import Cache
 
+from bricks.measure import timing_lock
+
 # A library for lines that are typed tells how wide it takes the terminal to be, and processes that
 # run tests side by side inherit that; commands would take it for what somebody asks for.
 for name in ("COLUMNS", "LINES"):
@@ -66,6 +68,17 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("BRICKS_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("BRICKS_PUBLISHED", NOWHERE)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nobody_to_wait_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests side by side don't wait for each other's timings: none asserts a time.
+
+    Commands that are processes of their own do wait.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing_lock, "FOLDERS", (tmp_path_factory.mktemp("turns"),))
+        yield
 
 
 @pytest.fixture

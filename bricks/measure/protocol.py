@@ -40,7 +40,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     time_loading    batches, read_bytes                → begin_s, batch_s, processes
     time_evaluation repeats, read_bytes                → evaluation_s: [seconds…]
     check_training  what, entry, folder, options,      → what the check found, see
-                    seed, steps?, epochs?                backends.base.Trainer
+                    seed, steps?, epochs?                backends.programs.Trainer
     interface name                                     → kind, mtu, rate_bps, speed_mbps
     open_group address, patience_s                     → port
     join_group rank, ranks, address, port, interface,  → {}

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bricks.backends.base import TrainedEpoch
+from bricks.backends.programs import TrainedEpoch
 from bricks.errors import StoreError
 
 FOLDER = Path("cache/training")

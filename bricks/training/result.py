@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bricks.backends.base import TrainedEpoch
+from bricks.backends.programs import TrainedEpoch
 from bricks.samples.statistics import median
 from bricks.system import Target
 

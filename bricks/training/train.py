@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bricks.backends.base import Loading, TrainedEpoch
+from bricks.backends.programs import Loading, TrainedEpoch
 from bricks.errors import UsageError, WorkerError
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.memory import PeakMemory

@@ -9,16 +9,12 @@ import torch_environment
 from commands import CommandResult, Here
 from torch_environment import program
 
-from bricks.measure import timing_lock
-
 NETWORK = ("--bandwidth", "1Gbit", "--latency", "50us")
 
 
 @pytest.fixture(autouse=True)
-def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch is there, and nobody who times on this host need be waited for."""
+def _environment() -> None:
     torch_environment.python()
-    monkeypatch.setattr(timing_lock, "FOLDERS", (tmp_path,))
 
 
 @pytest.fixture(scope="module")

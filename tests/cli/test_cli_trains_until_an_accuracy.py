@@ -8,14 +8,10 @@ import torch_environment
 from commands import CommandResult, Here
 from torch_environment import workload
 
-from bricks.measure import timing_lock
-
 
 @pytest.fixture(autouse=True)
-def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch is there, and nobody who times on this host need be waited for."""
+def _environment() -> None:
     torch_environment.python()
-    monkeypatch.setattr(timing_lock, "FOLDERS", (tmp_path,))
 
 
 def train(here: Here, tmp_path: Path, name: str, *more: object) -> CommandResult:

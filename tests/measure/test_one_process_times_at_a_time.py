@@ -34,6 +34,8 @@ with timing_lock.timing_lock(lambda: print("waits", flush=True)):
     print("times", flush=True)
 """
 USER = 10**9 + os.getpid()
+# Where processes look, unlike this one: tests have a folder of their own.
+FOLDERS = locking.FOLDERS
 
 
 def folders(parent: Path, *names: str) -> tuple[Path, ...]:
@@ -68,7 +70,7 @@ def said(process: subprocess.Popen[str]) -> str:
 @pytest.fixture
 def _locks_are_removed() -> Iterator[None]:
     yield
-    for folder in locking.FOLDERS:
+    for folder in FOLDERS:
         (folder / f"bricks-timing-{USER}.lock").unlink(missing_ok=True)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import accuracy
 import accuracy_page
@@ -12,10 +14,23 @@ import accuracy_results
 import collectives
 import cost
 import cost_page
+import generation
 import memory
 import operators
+import page_parts
 import pytest
+import runtimes
+import same_model
+import scaling
+import scenarios
+import torch_steps
+import training
 import transfer
+
+SCRIPTS = (
+    *(collectives, generation, operators, runtimes, same_model, scaling, scenarios, torch_steps),
+    training,
+)
 
 
 def test_the_page_about_cost_is_written_from_its_results(
@@ -56,10 +71,28 @@ def test_the_page_about_accuracy_and_the_readme_are_written_from_the_results() -
     assert accuracy_page.readme(hosts, readme) == readme
 
 
-def test_the_table_of_networks_is_written_from_its_results() -> None:
-    rows = json.loads(collectives.RAW.read_text(encoding="utf-8"))["networks"]
-    assert set(collectives.NETWORKS) <= set(rows)
-    assert f"\n{collectives.table(rows)}\n" in collectives.PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_tables_are_written_from_the_results_that_are_kept(script: Any, tmp_path: Path) -> None:
+    committed = script.PAGE.read_text(encoding="utf-8")
+    page = tmp_path / "page.md"
+    parts = rf"(<!-- ([\w ]+): written by benchmarks/{script.__name__}\.py -->\n).*?(<!-- /\2 -->)"
+    emptied, count = re.subn(parts, r"\1\3", committed, flags=re.DOTALL)
+    assert count
+    page.write_text(emptied, encoding="utf-8")
+    for words in [["--form", form] for form in runtimes.FORMS] if script is runtimes else [[]]:
+        script.main(["--pages", "--page", str(page), *words])
+    assert page.read_text(encoding="utf-8") == committed
+
+
+def test_a_part_that_a_page_lacks_is_named() -> None:
+    script = str(page_parts.ROOT / "benchmarks" / "scaling.py")
+    begin, end = "<!-- steps: written by benchmarks/scaling.py -->", "<!-- /steps -->"
+    page = f"Before.\n{begin}\nold\n{end}\nAfter.\n"
+    written = page_parts.with_parts(page, script, {"steps": "new\n"})
+    assert written == f"Before.\n{begin}\nnew\n{end}\nAfter.\n"
+    for broken in ("", page.replace(begin, ""), page.replace(end, ""), page + page):
+        with pytest.raises(ValueError, match=r"one part between <!-- steps: .* and <!-- /steps"):
+            page_parts.with_parts(broken, script, {"steps": "new"})
 
 
 def test_the_page_about_memory_is_written_from_its_results() -> None:
@@ -73,9 +106,3 @@ def test_the_rows_of_all_compared_models_can_be_printed(capsys: pytest.CaptureFi
     hosts = accuracy_results.hosts(accuracy.RESULTS)
     assert hosts
     assert printed.count("\n| ") == sum(len(host.rows) + len(host.cases) for host in hosts)
-
-
-def test_the_page_about_operators_is_written_from_its_results() -> None:
-    facts = json.loads(operators.RAW.read_text(encoding="utf-8"))
-    text = operators.PAGE.read_text(encoding="utf-8")
-    assert operators.page(facts, text) == text

@@ -14,15 +14,9 @@ from factories import conv_net, save
 
 from bricks import Bench
 from bricks.errors import WorkerError
-from bricks.measure import timing_lock
 from bricks.measure.served import Batching, Queries, ServedModel
 
 Scenario = Callable[..., CommandResult]
-
-
-@pytest.fixture(autouse=True)
-def _nobody_to_wait_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing_lock, "FOLDERS", (tmp_path,))
 
 
 @pytest.fixture

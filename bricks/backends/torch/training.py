@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bricks.backends.base import Loading, TrainedEpoch
+from bricks.backends.programs import Loading, TrainedEpoch
 from bricks.backends.torch.entry import Program, source_file, users_errors
 from bricks.backends.torch.trajectories import plain_options
 from bricks.errors import BackendError, first_line
@@ -47,8 +47,8 @@ class ProgramTraining:
     """A training of the program that ``make`` returns, from ``seed``.
 
     ``make`` is called once more to warm up, before anything is timed. See
-    :class:`bricks.backends.base.Training`. Raises :class:`BackendError` where the program cannot be
-    trained.
+    :class:`bricks.backends.programs.Training`. Raises :class:`BackendError` where the program
+    cannot be trained.
     """
 
     def __init__(self, make: Callable[[], Program], folder: str, seed: int) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bricks.backends.base import Backend, InDouble
+from bricks.backends.base import Backend
+from bricks.backends.programs import InDouble
 from bricks.errors import BackendError, BricksError, WorkerError
 from bricks.graph.topology import label
 from bricks.measure.worker.reference import Reference

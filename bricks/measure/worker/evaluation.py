@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bricks.backends.base import Backend, InDouble
+from bricks.backends.base import Backend
+from bricks.backends.programs import InDouble
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, WorkerError
 from bricks.graph.model import Model

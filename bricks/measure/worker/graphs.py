@@ -11,7 +11,8 @@ from typing import Any
 
 import onnx
 
-from bricks.backends.base import Backend, Executed, Recorder, SignObserver
+from bricks.backends.base import Backend, Executed, SignObserver
+from bricks.backends.programs import Recorder
 from bricks.errors import BackendError
 from bricks.graph.model import Model
 from bricks.graph.view import graph_of, parse_model

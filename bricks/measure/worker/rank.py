@@ -10,7 +10,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from bricks.backends.base import Backend, Collectives, Communicator, SynchronisedStep
+from bricks.backends.base import Backend
+from bricks.backends.ranks import Collectives, Communicator, SynchronisedStep
 from bricks.errors import BackendError, WorkerError
 from bricks.system.interface import interface_facts
 

@@ -13,7 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bricks.backends.base import Backend, Trainer, Training
+from bricks.backends.base import Backend
+from bricks.backends.programs import Trainer, Training
 from bricks.errors import BackendError, WorkerError
 
 # Seconds between announcements: each takes some time from the steps.

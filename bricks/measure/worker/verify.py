@@ -18,7 +18,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from bricks.backends.base import Backend, Recorder
+from bricks.backends.base import Backend
+from bricks.backends.programs import Recorder
 from bricks.decompose.build import build
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.identity import Cutter, Piece

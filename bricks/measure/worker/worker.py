@@ -22,15 +22,8 @@ import numpy as np
 import onnx
 
 from bricks import backends
-from bricks.backends.base import (
-    Backend,
-    Isolated,
-    Loaded,
-    Placed,
-    Placement,
-    Profiler,
-    Recorder,
-)
+from bricks.backends.base import Backend, Isolated, Loaded, Placed, Placement, Profiler
+from bricks.backends.programs import Recorder
 from bricks.errors import BackendError, WorkerError
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import parse_model

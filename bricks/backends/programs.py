@@ -1,0 +1,195 @@
+"""What a backend may offer for recorded programs: record and step them, train them, double them.
+
+All of it is used inside the worker process; see :mod:`bricks.backends.base`. Must not know how a
+runtime does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+
+
+class Recorder(Protocol):
+    """The interface of a backend for recorded programs, whose calls allocate their results.
+
+    What one call hands to the next is a tensor in a numbered slot. An input whose slot is empty is
+    a synthetic tensor of its own.
+    """
+
+    def record(self, entry: str, folder: str, options: Mapping[str, Any]) -> onnx.ModelProto:
+        """One step of the program ``entry``, a file in ``folder`` or a module, and its function.
+
+        ``options`` are the function's arguments. The result is a graph of calls without weights.
+        """
+        ...
+
+    def occupy(self, events: Sequence[tuple[int, int]]) -> None:
+        """Fill slots with so many bytes of memory that nobody reads, or empty them where it is 0.
+
+        An event is a slot and its bytes; the slot -1 stands for all of them.
+        """
+        ...
+
+    def stepped(self, proto: onnx.ModelProto) -> Stepped:
+        """A real step of the program that was recorded as ``proto``."""
+        ...
+
+
+class Stepped(Protocol):
+    """A step that was really run, and the state that it began with.
+
+    ``expected`` are its results, by the names of values in the graph; ``deterministic`` is whether
+    running it twice gave the same bits. Tensors are the runtime's own.
+    """
+
+    expected: Mapping[str, np.ndarray]
+    deterministic: bool
+
+    def begin(self) -> Mapping[str, Any]:
+        """Go back to where the step began; the tensors that are there, by name."""
+        ...
+
+    def call(self, brick: onnx.ModelProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """All values of a brick, by name, from its inputs and weights."""
+        ...
+
+
+class InDouble(Protocol):
+    """An optional interface of a recorder: the accuracy of a program's step."""
+
+    def in_double(self, proto: onnx.ModelProto) -> DoubleStep:
+        """The step of the program that was recorded as ``proto``, and the same in double."""
+        ...
+
+
+class DoubleStep(Protocol):
+    """A step of a program as it is, and the same step in double precision, by names of results."""
+
+    def reference(self) -> Mapping[str, np.ndarray]:
+        """The results in double; :class:`~bricks.errors.BackendError` if there are none."""
+        ...
+
+    def run(self) -> Mapping[str, np.ndarray]:
+        """The results of a step as it is, always from the state that the program begins with."""
+        ...
+
+    def gradients(self) -> Sequence[Mapping[str, Any]]:
+        """Derivatives in double along one random direction of each tensor, the last layer's first.
+
+        ``of`` names the tensor, ``analytic`` is automatic differentiation's, ``numeric`` the
+        central difference. Raises :class:`~bricks.errors.BackendError` if there are none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedEpoch:
+    """One epoch of a training, as it was measured; times are in seconds.
+
+    ``losses``, ``step_s`` and ``loading_s`` have an entry for each step: its loss, the time of the
+    step, and that of taking its batch and copying it into the inputs and targets. ``begin_s`` is
+    the time of beginning to iterate the data and of noticing their end. ``accuracy``, from 0 to 1,
+    is that of the module at the end of the epoch, and ``evaluation_s`` the time of computing it.
+    """
+
+    losses: tuple[float, ...]
+    step_s: tuple[float, ...]
+    loading_s: tuple[float, ...]
+    begin_s: float
+    accuracy: float
+    evaluation_s: float
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> TrainedEpoch:
+        """The inverse of ``dataclasses.asdict``, after JSON."""
+        lists = {name: tuple(facts[name]) for name in ("losses", "step_s", "loading_s")}
+        return cls(**{**facts, **lists})
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Batches taken and copied without training: ``begin_s`` for each epoch that was begun.
+
+    ``batch_s`` is for each batch; see :class:`TrainedEpoch`. ``processes`` is the number of
+    processes that load beside the one that trains.
+    """
+
+    begin_s: tuple[float, ...]
+    batch_s: tuple[float, ...]
+    processes: int = 0
+
+
+class Training(Protocol):
+    """A program that is trained epoch by epoch, from one seed."""
+
+    identity: str  # a digest of the code, the optimiser's options and the initial parameters
+
+    @property
+    def history(self) -> Sequence[TrainedEpoch]:
+        """The epochs so far."""
+        ...
+
+    def epoch(self, on_step: Callable[[int], None]) -> TrainedEpoch:
+        """Train for one epoch, evaluate, and return what was measured.
+
+        ``on_step`` is called before each step, with its number.
+        """
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write everything that the next epoch depends on, and the history, or nothing at all."""
+        ...
+
+    def load(self, path: Path) -> None:
+        """Go back to where :meth:`save` was called."""
+        ...
+
+    def time_loading(self, batches: int, read_bytes: int) -> Loading:
+        """Take so many ``batches`` at least, in whole epochs, without training.
+
+        Before each, so much memory is read: caches are as cold then as after a step that holds it.
+        """
+        ...
+
+    def time_evaluation(self, repeats: int, read_bytes: int) -> Sequence[float]:
+        """Seconds of computing the accuracy, ``repeats`` times; memory is read before each."""
+        ...
+
+
+class Trainer(Protocol):
+    """An optional interface of a backend for recorded programs: it trains them, and checks them.
+
+    Programs are named as in :meth:`Recorder.record`. Each call makes a program anew.
+    """
+
+    def training(self, entry: str, folder: str, options: Mapping[str, Any], seed: int) -> Training:
+        """The program made with this seed, ready to be trained; raises where it cannot be."""
+        ...
+
+    def gradients(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int
+    ) -> Mapping[str, Any]:
+        """The gradients of the loss beside finite differences; see ``backends/torch/gradients``."""
+        ...
+
+    def trajectories(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, steps: int
+    ) -> Mapping[str, Any]:
+        """What the optimiser does in so many ``steps``; see ``backends/torch/trajectories``."""
+        ...
+
+    def item_orders(
+        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, epochs: int
+    ) -> Mapping[str, Any]:
+        """The items of each epoch in the order in which the data yield them.
+
+        ``orders`` has a list of numbers for each epoch: equal numbers are equal items. ``data_set``
+        has the numbers of all items that there are, or is None where that cannot be told.
+        """
+        ...
