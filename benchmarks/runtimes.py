@@ -4,8 +4,8 @@ Writes docs/runtimes.md (its tables) and benchmarks/results/runtimes.json.
 
     .venv/bin/python benchmarks/runtimes.py
 
-With ``--form int8``, models of several families are quantised first by ONNX Runtime's own tool,
-with synthetic weights; results are in runtimes_int8.json.
+With ``--form int8`` or ``float16``, models of several families are converted first by ONNX
+Runtime's own tools, with synthetic weights; results are in runtimes_int8.json, say.
 
 Every model is compared in every runtime before the next model, each time in a cache of its own. A
 comparison is kept at once, and the next call goes on with what lacks. Run nothing else meanwhile.
@@ -27,6 +27,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnxruntime import quantization
+from onnxruntime.transformers import float16
 from page_parts import put
 
 from bricks import Bench, BricksError, ModelComparison
@@ -42,8 +43,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "runtimes.md"
 
-FORMS = ("float32", "int8")
-# Those that are quantised.
+FORMS = ("float32", "int8", "float16")
+# Those that are converted.
 SAMPLE = (
     *("bert_mini", "distilbert", "gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05"),
     *("gluon_densenet121", "gluon_googlenet", "gluon_squeezenet11"),
@@ -81,7 +82,7 @@ def main(words: Sequence[str] | None = None) -> None:
         if found.keys() >= {f"{r}:{t}" for r in arguments.runtimes for t in THREADS}:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            given = name if form == FORMS[0] else str(_quantised(name, Path(folder)))
+            given = name if form == FORMS[0] else str(_converted(name, form, Path(folder)))
             for threads in THREADS:
                 for runtime in arguments.runtimes:
                     if f"{runtime}:{threads}" not in found:
@@ -93,9 +94,9 @@ def main(words: Sequence[str] | None = None) -> None:
     put(arguments.page, __file__, {f"runtimes{ending}": body})
 
 
-def _quantised(name: str, folder: Path) -> Path:
-    """A zoo model with synthetic weights, quantised, written to ``folder``."""
-    floats, made = folder / "floats.onnx", folder / f"{name}_int8.onnx"
+def _converted(name: str, form: str, folder: Path) -> Path:
+    """A zoo model with synthetic weights in another form, written to ``folder``."""
+    made = folder / f"{name}_{form}.onnx"
     (entry,) = (entry for entry in entries() if entry.name == name)
     model = onnx.load(entry.path, load_external_data=False)
     pool = Pool(0)
@@ -103,6 +104,15 @@ def _quantised(name: str, folder: Path) -> Path:
         if is_referenced(tensor):
             type_ = TensorType(onnx.TensorProto.DataType.Name(tensor.data_type), (*tensor.dims,))
             tensor.CopyFrom(numpy_helper.from_array(pool.weight(tensor.name, type_), tensor.name))
+    if form == "float16":
+        onnx.save(float16.convert_float_to_float16(model, keep_io_types=True), made)
+    else:
+        _quantise(model, folder, made)
+    return made
+
+
+def _quantise(model: onnx.ModelProto, folder: Path, made: Path) -> None:
+    floats = folder / "floats.onnx"
     onnx.save(model, folder / "raw.onnx")
     logging.disable(logging.WARNING)
     quantization.quant_pre_process(folder / "raw.onnx", floats, skip_symbolic_shape=True)
@@ -114,7 +124,6 @@ def _quantised(name: str, folder: Path) -> Path:
         op_types_to_quantize=list(QUANTISED),
     )  # fmt: skip
     logging.disable(logging.NOTSET)
-    return made
 
 
 class _Samples(quantization.CalibrationDataReader):  # type: ignore[misc]  # its package has no types

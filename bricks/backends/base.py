@@ -83,7 +83,7 @@ class Placement:
 
     One entry per graph input (output), in order: an offset in bytes into the shared activation
     region, or None for a buffer of its own. Where calls allocate their results themselves, it is
-    the number of a slot that holds the tensor, see :class:`Recorder`.
+    the number of a slot that holds the tensor, see :class:`~bricks.backends.programs.Recorder`.
     """
 
     inputs: tuple[int | None, ...]

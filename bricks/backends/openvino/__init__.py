@@ -23,6 +23,7 @@ from bricks.backends.kernel_counters import Around
 from bricks.backends.openvino import grouping
 from bricks.backends.openvino.around import measured
 from bricks.backends.openvino.batch import kernels_of_each
+from bricks.backends.openvino.bfloat16 import BFLOAT16, stored_in_bfloat16
 from bricks.backends.openvino.compiling import Compiler
 from bricks.backends.openvino.execution import Kernel, kernels, named
 from bricks.backends.openvino.folding import folded, proto_of, uniform, with_numbers
@@ -174,7 +175,11 @@ class OpenvinoBackend:
             graph = dequantised_by_reader(graph, passed_as_numbers(graph, first))
         graph = with_numbers(graph, uniform(graph, told))
         found = proto_of(graph, proto)
-        execution = Execution.of(graph, self._kernels(found, graph, values))
+        executed = self._kernels(found, graph, values)
+        if self._compiler.precision == BFLOAT16:
+            graph, executed = stored_in_bfloat16(graph, executed)
+            found = proto_of(graph, proto)
+        execution = Execution.of(graph, executed)
         layouts = grouping.layouts(execution)
         names = steering_values(graph)
         cutter = Cutter(graph, steering=self.values(found, names) if names else {}, layouts=layouts)
@@ -187,10 +192,8 @@ class OpenvinoBackend:
             return [known[brick.key] for brick in bricks]
 
         groups = settled(execution, grouping.groups(execution), alone)
-        executed = Executed(
-            found, graph.types, grouping.in_place(execution), observed, groups, layouts
-        )
-        return executed, values
+        in_place = grouping.in_place(execution)
+        return Executed(found, graph.types, in_place, observed, groups, layouts), values
 
     def _computed(
         self, model: onnx.ModelProto, given: Mapping[str, np.ndarray]

@@ -48,6 +48,7 @@ class Compiler:
 
     def __init__(self, threads: int, precision: str) -> None:
         self._core = ov.Core()
+        self.precision = precision
         self._settings = settings(threads, precision)
 
     def read(self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> ov.Model:

@@ -16,6 +16,7 @@ import openvino as ov
 
 from bricks.backends.openvino.compiling import translated
 from bricks.backends.openvino.wrapping import ADDED
+from bricks.graph.topology import captured
 
 _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 
@@ -45,13 +46,15 @@ class Kernel:
     ``kind`` and ``primitive`` are OpenVINO's names of its operator and its implementation,
     ``precision`` is that in which it computes; ``layouts`` and ``stored`` tell the layouts and the
     precisions of its outputs.
-    ``positions`` are those of the source nodes in it, ``sources`` the kernels and their outputs
+    ``origins`` are the names of the nodes in it, ``positions`` those that source nodes have in the
+    graph, ``sources`` the kernels and their outputs
     that its inputs come from. A ``constant`` one runs once, if at all, for all its sources are. One
     ``at_end`` converts an input or output, which is no node's work. One that does not ``move``
     anything changes between layouts that are the same for a value of one pixel.
     """
 
     name: str
+    origins: tuple[str, ...]
     kind: str
     primitive: str
     precision: str
@@ -84,8 +87,13 @@ class Kernel:
 
     @property
     def added(self) -> bool:
-        """Whether it is there only to give a brick its inputs, or to take its outputs."""
-        return self.name.startswith(ADDED)
+        """Whether it is there only to give a brick its inputs, or to take its outputs.
+
+        What changes the layout of a value that was added does so in the model, too.
+        """
+        return all(name.startswith(ADDED) for name in self.origins or (self.name,)) and (
+            self.kind != _REORDERING
+        )
 
     @property
     def free(self) -> bool:
@@ -94,7 +102,12 @@ class Kernel:
 
     @property
     def form(self) -> tuple[str, ...]:
-        """What must be the same wherever its source nodes run."""
+        """What must be the same wherever its source nodes run.
+
+        What only changes layouts has the precision in which it finds the values.
+        """
+        if self.kind == _REORDERING and not self.positions:
+            return (self.kind, self.primitive.removesuffix(f"_{self.precision}"), *self.layouts)
         return (self.kind, self.primitive, self.precision, *self.layouts)
 
     def layout(self, output: int = 0) -> str:
@@ -105,12 +118,26 @@ class Kernel:
 def named(proto: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of ``proto`` whose nodes are named after their positions.
 
-    Constants are not: OpenVINO merges equal ones, which would join all kernels that read them.
+    So are outputs, whose names OpenVINO gives to what makes them. Constants are not: OpenVINO
+    merges equal ones, which would join all kernels that read them.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
+    inner = {name for node in copy.graph.node for name in captured(node)}
+    outputs = {value.name for value in copy.graph.output}.difference(inner)
+    own: dict[str, str] = {}
     for position, node in enumerate(copy.graph.node):
         node.name = f"{'c' if node.op_type in MADE_CONSTANTS else 'n'}{position}"
+        own |= {
+            name: f"{node.name}:{number}"
+            for number, name in enumerate(node.output)
+            if name in outputs
+        }
+    for node in copy.graph.node:
+        node.input[:] = [own.get(name, name) for name in node.input]
+        node.output[:] = [own.get(name, name) for name in node.output]
+    for value in copy.graph.output:
+        value.name = own.get(value.name, value.name)
     return copy
 
 
@@ -140,13 +167,15 @@ def _kernel(op: Any, numbers: Mapping[str, int]) -> Kernel:
     info = {key: _text(value) for key, value in op.get_rt_info().items()}
     sources = [value.get_source_output() for value in op.inputs()]
     order = info.get("execOrder", "")
+    origins = [name.strip() for name in info.get("originalLayersNames", "").split(",")]
     return Kernel(
         name=op.get_friendly_name(),
+        origins=tuple(filter(None, origins)),
         kind=info.get("layerType", ""),
         primitive=info.get("primitiveType", ""),
         precision=info.get("runtimePrecision", ""),
         layouts=_layouts(op, info.get("outputLayouts", "").split(",")),
-        positions=_positions(info.get("originalLayersNames", "").split(",")),
+        positions=_positions(origins),
         stored=tuple(info.get("outputPrecisions", "").split(",")),
         sources=tuple(
             (numbers[source.get_node().get_name()], source.get_index()) for source in sources
@@ -171,7 +200,7 @@ def _layouts(op: Any, told: Sequence[str]) -> tuple[str, ...]:
 
 
 def _positions(names: Sequence[str]) -> frozenset[int]:
-    return frozenset(int(m[1]) for name in names if (m := _POSITION.fullmatch(name.strip())))
+    return frozenset(int(m[1]) for name in names if (m := _POSITION.fullmatch(name)))
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
+from bricks.backends.openvino.bfloat16 import stores
 from bricks.backends.openvino.execution import MADE_CONSTANTS, Kernel
 from bricks.backends.openvino.wrapping import is_channels_last
 from bricks.graph.graph import Graph
@@ -29,7 +30,8 @@ _NOTHING = "unknown"
 
 # What OpenVINO multiplies weights with, and what may be between.
 _MERGED = frozenset(("Mul", "Div"))
-_PASSING = frozenset(("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Add", "Mul", "Div"))
+_CAST = "Cast"
+_PASSING = frozenset(("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Add", "Mul", "Div", _CAST))
 
 # A convolution to whose result another value is added in place.
 _CONVOLUTION = "Convolution"
@@ -194,6 +196,7 @@ def _vanishing(graph: Graph, executed: set[int]) -> Iterator[tuple[int, int]]:
     """Nodes of which nothing is left, each with a node that reads its result, or that it reads."""
     makers = makers_of(graph)
     readers: dict[str, int] = {}
+    in_weights: set[int] = set()
     for i, node in reversed(list(enumerate(graph.nodes))):
         readers.update((name, i) for name in used_values(node))
     for i, node in enumerate(graph.nodes):
@@ -201,11 +204,14 @@ def _vanishing(graph: Graph, executed: set[int]) -> Iterator[tuple[int, int]]:
             continue
         back = list(_merged(graph, makers, i)) if node.op_type in _MERGED else []
         if back and not executed.isdisjoint(back[-1]):
+            in_weights.add(i)
             yield from back
             continue
         after = [readers[name] for name in node.output if name in readers]
         before = [makers[name] for name in used_values(node) if name in makers]
-        if after or before:
+        if stores(node) and before[0] in in_weights:
+            yield i, before[0]
+        elif after or before:
             yield i, (after or before)[0]
 
 
@@ -236,14 +242,13 @@ def _summand(execution: Execution, kernel: Kernel, source: int) -> str | None:
     """The value that a convolution adds to its result, by the kernel that it comes from."""
     graph = execution.graph
     inside = kernel.positions
-    made = {name for i in inside for name in graph.nodes[i].output}
-    outside = [
-        name
-        for i in sorted(inside, reverse=True)
-        if graph.nodes[i].op_type in ("Add", "Sum")
-        for name in graph.nodes[i].input
-        if name not in made and name not in graph.initializers
-    ]
+    made = {name: graph.nodes[i] for i in inside for name in graph.nodes[i].output}
+    outside = []
+    for i in sorted(inside, reverse=True):
+        for name in graph.nodes[i].input if graph.nodes[i].op_type in ("Add", "Sum") else ():
+            read = made[name].input[0] if name in made and made[name].op_type == _CAST else name
+            if read not in made and read not in graph.initializers:
+                outside.append(read)
     maker = makers_of(graph)
     from_there = [n for n in outside if maker.get(n) in execution.kernels[source].positions]
     return next(iter(from_there or outside), None)

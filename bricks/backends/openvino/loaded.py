@@ -84,12 +84,12 @@ class Ends:
             port = compiled.outputs[number]
             if offset is None or port.get_partial_shape().is_dynamic:
                 continue  # OpenVINO has memory for it
-            dtype = np.dtype(port.get_element_type().to_dtype())
-            shape = list(port.get_shape())
-            size = int(np.prod(shape)) * dtype.itemsize
-            view = region[offset : offset + size].view(dtype).reshape(shape)
+            kind, shape = port.get_element_type(), list(port.get_shape())
+            # Of types that numpy lacks, this is one as large.
+            dtype = np.dtype(kind.to_dtype())
+            view = region[offset : offset + int(np.prod(shape)) * dtype.itemsize].view(dtype)
             with translated("taking an output"):
-                tensor = ov.Tensor(view, shared_memory=True)
+                tensor = ov.Tensor(view, ov.Shape(shape), kind)
                 request.set_output_tensor(number, tensor)
             keep.append(tensor)
         return keep
@@ -143,7 +143,12 @@ class PlacedRequest:
         """Copies of the outputs of the last run."""
         with translated("reading its results"):
             tensors = self._request.output_tensors[: self._outputs]
-            return [np.array(tensor.data) for tensor in tensors]
+            copies = [np.array(tensor.data) for tensor in tensors]
+            bfloat16 = [tensor.get_element_type() == ov.Type.bf16 for tensor in tensors]
+            return [
+                copy.view(numpy_dtype("BFLOAT16")) if as_bits else copy
+                for copy, as_bits in zip(copies, bfloat16, strict=True)
+            ]
 
 
 def _at(region: np.ndarray, offset: int, type_: TensorType) -> np.ndarray:

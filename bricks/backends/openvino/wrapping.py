@@ -13,7 +13,7 @@ Must not know why a value has a layout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import openvino as ov
@@ -35,6 +35,14 @@ _CHOOSING = frozenset(
 )
 # What may be part of a convolution, which then decides.
 _PART = "Add"
+# What moves values, or shows them anew.
+_MOVING = frozenset(
+    (
+        *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "Concat"),
+        *("Gather", "StridedSlice", "Slice", "Tile", "Broadcast", "DepthToSpace", "SpaceToDepth"),
+    )
+)
+_CONVERTING, _F32, _BF16 = "Convert", ov.Type.f32, ov.Type.bf16
 ADDED = "added"
 
 
@@ -52,9 +60,12 @@ def wrapped(model: ov.Model, last: Mapping[str, str], values: Mapping[str, np.nd
     """
     with translated("declaring its inputs and outputs"):
         choosing = any(op.get_type_name() in _CHOOSING for op in model.get_ops())
+        _drop_conversions(model)
         results = []
-        for result in model.get_results():
+        for number, result in enumerate(model.get_results()):
             value = result.input_value(0)
+            if _is_conversion(value, _BF16):
+                value.get_node().set_friendly_name(f"{ADDED}output{number}")
             if _name(value, last):
                 result = _output(result, sequence=choosing)
             elif len(value.get_target_inputs()) > 1 and value.get_partial_shape().is_static:
@@ -69,10 +80,14 @@ def wrapped(model: ov.Model, last: Mapping[str, str], values: Mapping[str, np.nd
             elif name in last:
                 own, plain = _input(parameter)
                 kept.append(own)
-                if not _taken(parameter, choosing):
-                    plain = _passed_on(plain, f"{ADDED}{len(kept)}")
-                    results.append(_output(ops.result(plain), sequence=True))
-                _replace(parameter.output(0), plain.output(0))
+                ends = _numbers(parameter)
+                if ends and not _taken(ends, choosing):
+                    passed = _passed_on(plain, f"{ADDED}{len(kept)}")
+                    results.append(_output(ops.result(passed), sequence=True))
+                    for end in ends:
+                        _replace(end, passed.output(0))
+                else:
+                    _replace(parameter.output(0), plain.output(0))
             else:
                 kept.append(parameter)
         return ov.Model(results, kept, "brick")
@@ -109,26 +124,73 @@ def _input(parameter: ov.Node) -> tuple[ov.Node, ov.Node]:
     return own, ops.transpose(own, ops.constant(order, np.int64))
 
 
-def _taken(parameter: ov.Node, choosing: bool) -> bool:
-    """Whether a reader of this value chooses its layout, or nothing can be put before it.
+def _is_conversion(value: ov.Output, to: ov.Type) -> bool:
+    return bool(value.get_node().get_type_name() == _CONVERTING and value.get_element_type() == to)
+
+
+def _drop_conversions(model: ov.Model) -> None:
+    """Drop those to bfloat16 and back: kernels that a brick contains pass on what they want.
+
+    What only moves values from bfloat16 to bfloat16 moves these.
+    """
+    for op in model.get_ordered_ops():
+        kind = op.get_type_name()
+        if kind == _CONVERTING and _is_conversion(op.input_value(0), _BF16):
+            _replace(op.output(0), op.input_value(0).get_node().input_value(0))
+        elif kind in _MOVING:
+            _move_as_stored(op)
+
+
+def _move_as_stored(op: ov.Node) -> None:
+    """Let ``op`` read and make bfloat16 if it does so but for conversions."""
+    numbers = [port for port in op.inputs() if port.get_element_type() == _F32]
+    sources = [port.get_source_output().get_node() for port in numbers]
+    made = [
+        target.get_node().output(0) for end in op.outputs() for target in end.get_target_inputs()
+    ]
+    converted = all(
+        node.get_type_name() == _CONVERTING and node.get_input_element_type(0) == _BF16
+        for node in sources
+    )
+    if converted and all(_is_conversion(value, _BF16) for value in made):
+        for port, node in zip(numbers, sources, strict=True):
+            port.replace_source_output(node.input_value(0))
+        op.validate_and_infer_types()
+        for value in made:
+            own = value.get_node().input_value(0)
+            own.add_names(value.get_names())
+            _replace(value, own)
+
+
+def _numbers(parameter: ov.Node) -> list[ov.Output]:
+    """An input of numbers in float32: as it is, or as its conversions; empty for all others."""
+    value = parameter.output(0)
+    if value.get_element_type() != _BF16:
+        return [value] if value.get_element_type() == _F32 else []
+    readers = [target.get_node().output(0) for target in value.get_target_inputs()]
+    return readers if all(_is_conversion(reader, _F32) for reader in readers) else []
+
+
+def _taken(values: Sequence[ov.Output], choosing: bool) -> bool:
+    """Whether a reader of ``values``, which are one input, chooses its layout.
 
     ``choosing`` is whether there are convolutions.
     """
     readers = {
-        target.get_node().get_type_name() for target in parameter.output(0).get_target_inputs()
+        target.get_node().get_type_name()
+        for value in values
+        for target in value.get_target_inputs()
     }
-    return (
-        bool(readers & _CHOOSING)
-        or (choosing and _PART in readers)
-        or parameter.output(0).get_element_type() != ov.Type.f32  # what passes on is float32
-    )
+    return bool(readers & _CHOOSING) or (choosing and _PART in readers)
 
 
 def _passed_on(value: ov.Node, name: str) -> ov.Node:
-    """The same value from a convolution that multiplies each channel by one.
+    """The same value, in float32, from a convolution that multiplies each channel by one.
 
     It must be read twice: what is done with its result alone would be part of it.
     """
+    if value.output(0).get_element_type() != _F32:
+        value = ops.convert(value, _F32)
     shape = list(value.output(0).get_shape())
     rank = len(shape) - 2
     ones = ops.constant(np.ones([shape[1], 1, 1, *([1] * rank)], np.float32))
