@@ -4,8 +4,9 @@ Writes docs/runtimes.md (its tables) and benchmarks/results/runtimes.json.
 
     .venv/bin/python benchmarks/runtimes.py
 
-With ``--form int8`` or ``float16``, models of several families are converted first by ONNX
-Runtime's own tools, with synthetic weights; results are in runtimes_int8.json, say.
+With another ``--form``, models of several families are compared whose numbers have it, and results
+are in runtimes_int8.json, say: int8 and float16 are made by ONNX Runtime's own tools, with
+synthetic weights; bfloat16 is how OpenVINO computes by itself where the processor can.
 
 Every model is compared in every runtime before the next model, each time in a cache of its own. A
 comparison is kept at once, and the next call goes on with what lacks. Run nothing else meanwhile.
@@ -43,8 +44,16 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "runtimes.md"
 
-FORMS = ("float32", "int8", "float16")
-# Those that are converted.
+RUNTIMES = ("onnxruntime", "openvino", "openvino-bf16", "mxnet")
+ONNX, OPENVINO, BFLOAT16, MXNET = RUNTIMES
+FORMS = {
+    "float32": (ONNX, OPENVINO, MXNET),
+    "int8": (ONNX, OPENVINO),
+    "float16": (ONNX, OPENVINO),
+    "bfloat16": (OPENVINO, BFLOAT16),
+}
+ZOO = "float32"  # what the zoo's models are
+# Those of other forms.
 SAMPLE = (
     *("bert_mini", "distilbert", "gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05"),
     *("gluon_densenet121", "gluon_googlenet", "gluon_squeezenet11"),
@@ -52,7 +61,7 @@ SAMPLE = (
 )
 # What is quantised of them: products, and what lies between them in networks of convolutions.
 QUANTISED = ("Conv", "MatMul", "Gemm", "Add", "MaxPool", "GlobalAveragePool", "Concat")
-RUNTIMES, THREADS = ("onnxruntime", "openvino", "mxnet"), (1, 2)
+THREADS = (1, 2)
 # Runtimes that differ by less are as good as each other.
 NOTABLE = 0.05
 RULE = StopRule(precision=0.02, max_rounds=12)
@@ -62,29 +71,32 @@ def main(words: Sequence[str] | None = None) -> None:
     """Measure what lacks, and write the tables from all that there is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", nargs="+", help="Only these of the zoo.")
-    parser.add_argument("--runtimes", nargs="+", default=RUNTIMES, choices=RUNTIMES)
-    parser.add_argument("--form", default=FORMS[0], choices=FORMS, help="Of the models' numbers.")
+    parser.add_argument("--runtimes", nargs="+", choices=RUNTIMES, help="Not those of the form.")
+    parser.add_argument("--form", default=ZOO, choices=FORMS, help="Of the models' numbers.")
     parser.add_argument("--raw", type=Path, help="Where results are, instead of there.")
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--pages", action="store_true", help="Only write the tables.")
     arguments = parser.parse_args(words)
     form = arguments.form
-    ending = "" if form == FORMS[0] else f"_{form}"
+    runtimes = arguments.runtimes or FORMS[form]
+    ending = "" if form == ZOO else f"_{form}"
     raw = arguments.raw or RESULTS / f"runtimes{ending}.json"
     facts: dict[str, Any] = {"models": {}, "versions": {}}
     if raw.exists():
         facts = json.loads(raw.read_text(encoding="utf-8"))
-    chosen = arguments.models or ([e.name for e in entries()] if form == FORMS[0] else SAMPLE)
+    chosen = arguments.models or ([e.name for e in entries()] if form == ZOO else SAMPLE)
     if unknown := set(chosen).difference(each.name for each in entries()):
         parser.error(f"the zoo has no model {', '.join(sorted(unknown))}")
     for name in () if arguments.pages else chosen:
         found = facts["models"].setdefault(name, {})
-        if found.keys() >= {f"{r}:{t}" for r in arguments.runtimes for t in THREADS}:
+        if found.keys() >= {f"{r}:{t}" for r in runtimes for t in THREADS}:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            given = name if form == FORMS[0] else str(_converted(name, form, Path(folder)))
+            given = name
+            if form in ("int8", "float16"):
+                given = str(_converted(name, form, Path(folder)))
             for threads in THREADS:
-                for runtime in arguments.runtimes:
+                for runtime in runtimes:
                     if f"{runtime}:{threads}" not in found:
                         found[f"{runtime}:{threads}"] = _row(runtime, threads, given, facts)
         print(name, found, flush=True)
@@ -268,7 +280,7 @@ def _cell(row: Mapping[str, Any]) -> str:
 def _refused(facts: Mapping[str, Any]) -> Iterator[str]:
     """Why a runtime does not run a model; MXNet has no operators for most transformers."""
     for model, found in sorted(facts["models"].items()):
-        for runtime in RUNTIMES[:-1]:
+        for runtime in (each for each in RUNTIMES if each != MXNET):
             cells = [found.get(f"{runtime}:{threads}", {}) for threads in THREADS]
             reasons = dict.fromkeys(cell["error"] for cell in cells if "error" in cell)
             yield from (f"- {model}, {runtime}: {reason}" for reason in reasons)
