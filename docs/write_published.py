@@ -62,8 +62,8 @@ into a cache of its own, runs every model whole beside its bricks, writes a resu
 learned from it (`.learned.npz`) and its entry in the index (`cache/published/index.json`), and
 reads the results back. It takes a quarter of an hour for each number of threads, with MXNet or
 OpenVINO three to five times that; after an interruption, the same command goes on. What the file of
-your system holds of other runtimes stays. Then write this page again with `docs/write_published.py`,
-and send the four files as a pull request.
+your system holds of other runtimes stays. Then write this page again with
+`docs/write_published.py`, and send the four files as a pull request.
 
 **What can be checked.** The digest in the index is that of the file. Keys of systems, targets and
 bricks follow from their content (`bricks cache import` computes them again), plans name only
