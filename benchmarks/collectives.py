@@ -34,7 +34,6 @@ RAW = ROOT / "benchmarks" / "results" / "collectives.json"
 PAGE = ROOT / "docs" / "scaling.md"
 CACHE = ROOT / "cache" / "collectives"
 
-
 LOOPBACK, UNLIMITED = "loopback", "unlimited"
 NETWORKS = (LOOPBACK, "1Gbit", "100Mbit")
 RANKS = 2

@@ -36,7 +36,6 @@ RAW = ROOT / "benchmarks" / "results" / "generation.json"
 PAGE = ROOT / "docs" / "scenarios.md"
 CACHE = ROOT / "cache" / "generation"
 
-
 PROMPT, NEW = 256, 64
 CASES = [
     (f"decoder_{name}", threads, batch)

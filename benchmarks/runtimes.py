@@ -71,7 +71,9 @@ def main(words: Sequence[str] | None = None) -> None:
     """Measure what lacks, and write the tables from all that there is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", nargs="+", help="Only these of the zoo.")
-    parser.add_argument("--runtimes", nargs="+", choices=RUNTIMES, help="Not those of the form.")
+    parser.add_argument(
+        "--runtimes", nargs="+", choices=RUNTIMES, help="Instead of those of the form."
+    )
     parser.add_argument("--form", default=ZOO, choices=FORMS, help="Of the models' numbers.")
     parser.add_argument("--raw", type=Path, help="Where results are, instead of there.")
     parser.add_argument("--page", type=Path, default=PAGE)

@@ -84,6 +84,11 @@ def test_tables_are_written_from_the_results_that_are_kept(script: Any, tmp_path
     assert page.read_text(encoding="utf-8") == committed
 
 
+def test_all_networks_are_in_their_table() -> None:
+    rows = json.loads(collectives.RAW.read_text(encoding="utf-8"))["networks"]
+    assert set(collectives.NETWORKS) <= set(rows)
+
+
 def test_a_part_that_a_page_lacks_is_named() -> None:
     script = str(page_parts.ROOT / "benchmarks" / "scaling.py")
     begin, end = "<!-- steps: written by benchmarks/scaling.py -->", "<!-- /steps -->"

@@ -143,12 +143,13 @@ class PlacedRequest:
         """Copies of the outputs of the last run."""
         with translated("reading its results"):
             tensors = self._request.output_tensors[: self._outputs]
-            copies = [np.array(tensor.data) for tensor in tensors]
-            bfloat16 = [tensor.get_element_type() == ov.Type.bf16 for tensor in tensors]
-            return [
-                copy.view(numpy_dtype("BFLOAT16")) if as_bits else copy
-                for copy, as_bits in zip(copies, bfloat16, strict=True)
-            ]
+            return [_copy(tensor) for tensor in tensors]
+
+
+def _copy(tensor: ov.Tensor) -> np.ndarray:
+    found = np.array(tensor.data)
+    is_foreign = tensor.get_element_type() == _FOREIGN["BFLOAT16"]
+    return found.view(numpy_dtype("BFLOAT16")) if is_foreign else found
 
 
 def _at(region: np.ndarray, offset: int, type_: TensorType) -> np.ndarray:

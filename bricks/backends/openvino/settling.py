@@ -36,7 +36,7 @@ def settled(execution: Execution, groups: Sequence[Group], alone: Alone) -> list
         return {group: told for group, own in pairs if (told := _difference(execution, group, own))}
 
     current = list(groups)
-    while len(current) > 1 and (different := differences(current)):
+    while different := differences(current):
         before, after = (
             {group: _neighbours(execution, group, readers=readers) for group in different}
             for readers in (False, True)
