@@ -6,7 +6,7 @@ OpenVINO sees that such a transposition and its own conversion undo each other, 
 
 All but convolutions take the layout that comes to them. So a brick without any gets its inputs from
 a convolution that passes them on, as what is before the brick does in the model. The time of that
-one is not the brick's (see :mod:`bricks.backends.openvino.counting`).
+one is not the brick's.
 
 Must not know why a value has a layout.
 """
@@ -85,7 +85,7 @@ def wrapped(model: ov.Model, last: Mapping[str, str], values: Mapping[str, np.nd
                     passed = _passed_on(plain, f"{ADDED}{len(kept)}")
                     results.append(_output(ops.result(passed), sequence=True))
                     for end in ends:
-                        _replace(end, passed.output(0))
+                        _replace(end, _as_read(end, passed).output(0))
                 else:
                     _replace(parameter.output(0), plain.output(0))
             else:
@@ -163,12 +163,22 @@ def _move_as_stored(op: ov.Node) -> None:
 
 
 def _numbers(parameter: ov.Node) -> list[ov.Output]:
-    """An input of numbers in float32: as it is, or as its conversions; empty for all others."""
+    """An input of numbers: as it is, or as its conversions to float32; empty for all others."""
     value = parameter.output(0)
-    if value.get_element_type() != _BF16:
-        return [value] if value.get_element_type() == _F32 else []
+    if value.get_element_type() not in (_F32, _BF16):
+        return []
     readers = [target.get_node().output(0) for target in value.get_target_inputs()]
-    return readers if all(_is_conversion(reader, _F32) for reader in readers) else []
+    converted = bool(readers) and all(_is_conversion(reader, _F32) for reader in readers)
+    return readers if converted else [value]
+
+
+def _as_read(end: ov.Output, value: ov.Node) -> ov.Node:
+    """``value``, which is in float32, in the type of ``end``, which it is to replace."""
+    if end.get_element_type() == _F32:
+        return value
+    found = ops.convert(value, end.get_element_type())
+    found.set_friendly_name(f"{value.get_friendly_name()}_converted")
+    return found
 
 
 def _taken(values: Sequence[ov.Output], choosing: bool) -> bool:
