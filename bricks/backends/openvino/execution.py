@@ -49,8 +49,9 @@ class Kernel:
     ``origins`` are the names of the nodes in it, ``positions`` those that source nodes have in the
     graph, ``sources`` the kernels and their outputs
     that its inputs come from. A ``constant`` one runs once, if at all, for all its sources are. One
-    ``at_end`` converts an input or output, which is no node's work. One that does not ``move``
-    anything changes between layouts that are the same for a value of one pixel.
+    ``at_end`` converts an input or output, which is no node's work. One that ``leaves`` makes an
+    output. One that does not ``move`` anything changes between layouts that are the same for a
+    value of one pixel.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Kernel:
     order: int
     constant: bool
     at_end: bool = False
+    leaves: bool = False
     moves: bool = True
 
     @property
@@ -104,10 +106,10 @@ class Kernel:
     def form(self) -> tuple[str, ...]:
         """What must be the same wherever its source nodes run.
 
-        What only changes layouts has the precision in which it finds the values.
+        What only changes an output's layout may find it in another precision.
         """
-        if self.kind == _REORDERING and not self.positions:
-            return (self.kind, self.primitive.removesuffix(f"_{self.precision}"), *self.layouts)
+        if self.leaves and self.kind == _REORDERING and not self.positions:
+            return (self.kind, *self.layouts)
         return (self.kind, self.primitive, self.precision, *self.layouts)
 
     def layout(self, output: int = 0) -> str:
@@ -157,9 +159,9 @@ def kernels(compiled: ov.CompiledModel) -> list[Kernel]:
                 for k, (_, n) in zip(sources, kernel.sources, strict=True)
             )
             found.append(replace(kernel, constant=constant, at_end=from_end, moves=moves))
-            for source, _ in kernel.sources:
-                if kernel.kind in _ENDS and found[source].prepares(kernel):
-                    found[source] = replace(found[source], at_end=True)
+            for source, _ in kernel.sources if kernel.kind in _ENDS else ():
+                at_end = found[source].at_end or found[source].prepares(kernel)
+                found[source] = replace(found[source], leaves=True, at_end=at_end)
     return found
 
 
