@@ -1,7 +1,6 @@
-"""Which runtime is the fastest for a model on this host, by how much, and how sure that is.
+"""Which runtime is the fastest for a model on a system, by how much, and how sure that is.
 
-Nothing is measured: what the cache holds of each runtime counts. Must not know how answers are
-shown.
+Nothing is measured: what is known of each runtime counts. Must not know how answers are shown.
 """
 
 from __future__ import annotations
@@ -24,6 +23,14 @@ from bricks.system import Target
 
 # Operators that are named as those in which a runtime loses most.
 _LOSSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A runtime where its latencies are of interest: what reads models for it, and the target."""
+
+    bench: Bench
+    target: Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +64,15 @@ class RuntimeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeChoice:
-    """A model in several runtimes, the fastest first, those without an estimate last.
+    """A model in several runtimes on a system, the fastest first, those without an estimate last.
 
-    ``ahead`` is how much longer the next one takes, relative to the fastest; ``risk`` is the
-    probability that another is faster. Both are None unless two have estimates.
+    ``system`` is the system's name; None where no runtime can be asked. ``ahead`` is how much
+    longer the next one takes, relative to the fastest; ``risk`` is the probability that another is
+    faster. Both are None unless two have estimates.
     """
 
     model: str
+    system: str | None
     threads: int
     answers: Sequence[RuntimeAnswer]
     ahead: float | None
@@ -77,19 +86,23 @@ class RuntimeChoice:
 
 
 def choose_runtime(
-    benches: Mapping[str, Bench | BricksError], read: Callable[[Bench], Model], name: str
+    places: Mapping[str, Place | BricksError], read: Callable[[Bench], Model], name: str
 ) -> RuntimeChoice:
     """Compare the model that ``read`` reads for a bench of each runtime.
 
-    In place of a bench there may be why there is none: a runtime that is not installed.
+    All ``places`` are on one system, with as many threads. Instead of one there may be why there is
+    none: a runtime that is not installed, say.
     """
-    answers = [_answer(runtime, bench, read) for runtime, bench in benches.items()]
-    threads = {b.runtime.threads for b in benches.values() if isinstance(b, Bench)}
-    return _ranked(name, max(threads, default=0), answers)
+    answers = [_answer(runtime, place, read) for runtime, place in places.items()]
+    targets = [place.target for place in places.values() if isinstance(place, Place)]
+    system = targets[0].system.name if targets else None
+    return _ranked(name, system, targets[0].runtime.threads if targets else 0, answers)
 
 
-def _ranked(name: str, threads: int, answers: Sequence[RuntimeAnswer]) -> RuntimeChoice:
-    """The choice among ``answers`` for one model with so many threads."""
+def _ranked(
+    name: str, system: str | None, threads: int, answers: Sequence[RuntimeAnswer]
+) -> RuntimeChoice:
+    """The choice among ``answers`` for one model on a system with so many threads."""
     known = sorted(
         (each for each in answers if each.estimate is not None),
         key=lambda each: _estimate_s(each.estimate),
@@ -98,6 +111,7 @@ def _ranked(name: str, threads: int, answers: Sequence[RuntimeAnswer]) -> Runtim
     several = len(estimates) > 1
     return RuntimeChoice(
         name,
+        system,
         threads,
         [*known, *(each for each in answers if each.estimate is None)],
         estimates[1].estimate_s / estimates[0].estimate_s - 1 if several else None,
@@ -158,6 +172,7 @@ def choices(summary: CacheSummary) -> list[RuntimeChoice]:
     return [
         _ranked(
             f"{rows[0][0]} on {rows[0][1]}" if several else rows[0][0],
+            rows[0][1],
             threads,
             [answer for _, _, answer in rows],
         )
@@ -197,21 +212,24 @@ def _estimate_s(estimate: Estimate | None) -> float:
 
 
 def _answer(
-    runtime: str, bench: Bench | BricksError, read: Callable[[Bench], Model]
+    runtime: str, place: Place | BricksError, read: Callable[[Bench], Model]
 ) -> RuntimeAnswer:
-    if isinstance(bench, BricksError):
-        return RuntimeAnswer(runtime, None, error=str(bench))
-    version = bench.runtime.version
+    if isinstance(place, BricksError):
+        return RuntimeAnswer(runtime, None, error=str(place))
+    bench, target = place.bench, place.target
+    version, elsewhere = target.runtime.version, target.system.key != bench.target.system.key
     try:
         model = read(bench)
-        found = bench.predict(model, measure=False)
+        found = bench.predict(model, measure=False, target=target)
         if not isinstance(found, Estimate):
+            where = f" on {target.system.name}" if elsewhere else ""
             missing = (
-                f"{model.name}: {len(found.gaps)} bricks are neither measured with {runtime} nor"
-                f" can they be predicted: bricks measure {model.name} --runtime {runtime}"
+                f"{model.name}: {len(found.gaps)} bricks are neither measured with {runtime}{where}"
+                f" nor can they be predicted: bricks measure {model.name} --runtime {runtime}"
+                f"{' there' if elsewhere else ''}"
             )
             return RuntimeAnswer(runtime, version, error=missing)
-        explanation = Explainer(bench).explain(model, found)
+        explanation = Explainer(bench, target).explain(model, found)
     except BricksError as error:
         return RuntimeAnswer(runtime, version, error=str(error))
-    return _answer_of(bench.target, explanation, _names(bench.known.targets()))
+    return _answer_of(target, explanation, _names(bench.known.targets()))

@@ -53,7 +53,7 @@ Runtimes = Annotated[
     str | None,
     typer.Option(
         metavar="onnxruntime,openvino",
-        help="Tell which of these runtimes is the fastest on this host, and how sure that is.",
+        help="Tell which of these runtimes is the fastest, and how sure that is.",
         show_default=False,
     ),
 ]
@@ -116,7 +116,7 @@ def advise(
     Of models named, on all systems of the cache and all published ones; without any, of the whole
     zoo. Nothing is timed; bricks that a system has not measured are predicted. Prices are those of
     'bricks systems set'. With --scenario server: instances, batches and hosts that keep the latency
-    at a rate. With --runtimes: the fastest runtime for each model.
+    at a rate. With --runtimes: the fastest runtime for each model, on this host or --system.
     Example: bricks advise resnet50 --slo 20ms
     """
     from bricks.estimate.advice import PROMISE
@@ -124,12 +124,9 @@ def advise(
     if runtimes is not None:
         from bricks.cli.runtime_advice import advise_runtimes
 
-        if slo is not None or system or batches or scenario:
-            raise UsageError(
-                "--runtimes compares latencies on this host: leave out --slo, --system, --batches"
-                " and --scenario"
-            )
-        advise_runtimes(options, runtimes)
+        if slo is not None or batches or scenario:
+            raise UsageError("--runtimes needs no bound: leave out --slo, --batches and --scenario")
+        advise_runtimes(options, runtimes, system or [])
         return
     if slo is None:
         raise UsageError("a latency is to be kept: add --slo 20ms")

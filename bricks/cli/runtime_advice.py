@@ -1,7 +1,8 @@
-"""``bricks advise --runtimes``: which runtime is the fastest for each model on this host."""
+"""``bricks advise --runtimes``: which runtime is the fastest for each model, here or elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -9,16 +10,20 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, open_bench
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.systems import target_called
 from bricks.errors import BricksError, UsageError, suggestion
 
 if TYPE_CHECKING:
-    from bricks.analysis.runtimes import RuntimeAnswer, RuntimeChoice
+    from bricks.analysis.runtimes import Place, RuntimeAnswer, RuntimeChoice
     from bricks.graph.model import Model
     from bricks.session.bench import Bench
 
 
-def advise_runtimes(options: Surveying, runtimes: str) -> None:
-    """Print for each model that is named its runtimes, the fastest first."""
+def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -> None:
+    """Print for each model that is named its runtimes, the fastest first.
+
+    On each of the ``systems``, which are names or keys; without any, on this host.
+    """
     from bricks.analysis.runtimes import choose_runtime
     from bricks.graph.input_values import parse_value
     from bricks.graph.sizes import parse_shape
@@ -39,12 +44,13 @@ def advise_runtimes(options: Surveying, runtimes: str) -> None:
                 )
             except BricksError as error:
                 benches[runtime] = error
+        everywhere = [_places(benches, system) for system in systems or [None]]
         for name in options.models:
 
             def read(bench: Bench, name: str = name) -> Model:
                 return bench.read(name, batch=options.batch, shapes=shapes, values=values)
 
-            choices.append(choose_runtime(benches, read, name))
+            choices += [choose_runtime(places, read, name) for places in everywhere]
     facts = {"models": [_facts(choice) for choice in choices]}
     if options.json:
         print_json(facts)
@@ -53,6 +59,39 @@ def advise_runtimes(options: Surveying, runtimes: str) -> None:
 
         show(*runtime_parts(facts))
     finish(each.error for choice in choices for each in choice.answers if each.error is not None)
+
+
+def _places(
+    benches: Mapping[str, Bench | BricksError], system: str | None
+) -> dict[str, Place | BricksError]:
+    """Each runtime on ``system``, or why it can't be asked there; None is this host.
+
+    Raises :class:`UsageError` if no runtime can be asked there, or not with as many threads.
+    """
+    from bricks.analysis.runtimes import Place
+
+    found: dict[str, Place | BricksError] = {}
+    for runtime, bench in benches.items():
+        if isinstance(bench, BricksError):
+            found[runtime] = bench
+        elif system is None:
+            found[runtime] = Place(bench, bench.target)
+        else:
+            try:
+                found[runtime] = Place(bench, target_called(bench, system))
+            except UsageError as error:
+                found[runtime] = error
+    places = [each for each in found.values() if isinstance(each, Place)]
+    refused = [each for each in found.values() if isinstance(each, UsageError)]
+    if refused and not places:
+        raise refused[0]
+    threads = sorted({place.target.runtime.threads for place in places})
+    if len(threads) > 1:
+        raise UsageError(
+            f"system {system!r} has measurements with {' and '.join(map(str, threads))} threads,"
+            " but not of each runtime with as many: add --threads"
+        )
+    return found
 
 
 def _names(text: str) -> list[str]:
@@ -73,6 +112,7 @@ def _names(text: str) -> list[str]:
 def _facts(choice: RuntimeChoice) -> dict[str, Any]:
     return {
         "model": choice.model,
+        "system": choice.system,
         "threads": choice.threads,
         "fastest": choice.fastest,
         "ahead": choice.ahead,

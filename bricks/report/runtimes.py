@@ -29,12 +29,14 @@ def runtime_parts(facts: Row) -> list[RenderableType]:
         ("model", "runtime", "estimate", "interval", "lower bound", "measured")
     ):
         table.add_column(title, justify="left" if place < 2 else "right", no_wrap=True)
-    for model in facts["models"]:
+    several = len({model["system"] for model in facts["models"]}) > 1
+    told = [(_title(model, several), model) for model in facts["models"]]
+    for title, model in told:
         for row in model["runtimes"]:
             if row["error"] is not None:
                 continue
             table.add_row(
-                printable(model["model"]),
+                title,
                 f"{row['runtime']} {row['version']}",
                 seconds(row["estimate_s"]),
                 f"{seconds(row['low_s'])} … {seconds(row['high_s'])}",
@@ -44,27 +46,31 @@ def runtime_parts(facts: Row) -> list[RenderableType]:
     return [
         table,
         "",
-        *(_answer(model) for model in facts["models"] if model["ahead"] is not None),
-        *(line for model in facts["models"] for line in _losses(model)),
+        *(_answer(title, model) for title, model in told if model["ahead"] is not None),
+        *(line for title, model in told for line in _losses(title, model)),
         "Lower bound: each brick takes as long as the fastest known implementation of its work.",
     ]
 
 
-def _answer(model: Row) -> str:
+def _title(model: Row, several: bool) -> str:
+    """The name of a model; with its system, where there are several."""
+    return printable(f"{model['model']} on {model['system']}" if several else model["model"])
+
+
+def _answer(title: str, model: Row) -> str:
     (first, second), risk = model["runtimes"][:2], model["risk"]
     return (
-        f"{printable(model['model'])}: take {first['runtime']}; {second['runtime']} takes"
+        f"{title}: take {first['runtime']}; {second['runtime']} takes"
         f" {percent(model['ahead'])} longer. The probability that another is faster is"
         f" {risk_text(risk)}."
     )
 
 
-def _losses(model: Row) -> Iterator[str]:
+def _losses(title: str, model: Row) -> Iterator[str]:
     """Where each runtime of a model loses."""
-    name = printable(model["model"])
     for row in model["runtimes"]:
         if row["losses"]:
-            yield f"{name}, {row['runtime']}: loses {loss_text(row['losses'])}."
+            yield f"{title}, {row['runtime']}: loses {loss_text(row['losses'])}."
 
 
 def loss_text(losses: Sequence[Row]) -> str:

@@ -7,17 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import openvino_environment
 import pytest
 from commands import Here
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bricks.session.bench
 from bricks import BackendError, Bench, Estimate
 from bricks.analysis.explanation import same_work
-from bricks.analysis.runtimes import choose_runtime, slower
+from bricks.analysis.runtimes import Place, choose_runtime, slower
 from bricks.estimate.estimate import Uncertainty
 from bricks.graph.model import Model
 from bricks.predict.features import PRODUCT, TAGS, BrickFeatures
+from bricks.system import fingerprint
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "cache" / "published"
+HOME = fingerprint()
+THERE = replace(HOME, name="there", identity={**HOME.identity, "logical_cpus": 97})
 
 
 def estimate(seconds: float, width: float) -> Estimate:
@@ -52,8 +59,12 @@ def test_the_fastest_comes_first_and_missing_ones_say_why(tmp_path: Path) -> Non
         fake.measure([read(fake)])
         with Bench(tmp_path / "other", threads=1, published=False) as real:
             missing = BackendError("it is not installed")
-            benches: dict[str, Any] = {"onnxruntime": real, "fake": fake, "other": missing}
-            choice = choose_runtime(benches, read, "squeezenet")
+            places: dict[str, Any] = {
+                "onnxruntime": Place(real, real.target),
+                "fake": Place(fake, fake.target),
+                "other": missing,
+            }
+            choice = choose_runtime(places, read, "squeezenet")
     assert choice.fastest == "fake"
     assert [each.runtime for each in choice.answers] == ["fake", "onnxruntime", "other"]
     assert choice.answers[0].lower_s is not None and choice.answers[0].estimate is not None
@@ -77,6 +88,67 @@ def test_the_command_tells_what_to_take(here: Here) -> None:
     assert slowest["losses"] and slowest["lower_s"] < slowest["estimate_s"]
     assert all(loss["lost_s"] > 0 and loss["runtimes"] for loss in slowest["losses"])
     assert f"levit, {slowest['runtime']}: loses " in told
+
+
+@pytest.fixture
+def two(here: Here, monkeypatch: pytest.MonkeyPatch) -> Here:
+    """A cache that knows a model in two runtimes on this host and on another one."""
+    for system in (HOME, THERE):
+        monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda system=system: system)
+        for runtime in ("fake", "onnxruntime"):
+            how = ("--effort", "quick", "--threads", 1)
+            assert here("measure", "levit", *how, runtime=runtime).status == 0
+    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: HOME)
+    return here
+
+
+def test_the_command_tells_what_to_take_elsewhere(two: Here) -> None:
+    words = ("advise", "levit", "--runtimes", "fake,onnxruntime")
+    (there,) = two(*words, "--system", "there", "--json", runtime=None).json["models"]
+    assert there["system"] == "there" and there["threads"] == 1
+    assert there["fastest"] and all(each["error"] is None for each in there["runtimes"])
+    both = ("--system", "there", "--system", HOME.key)
+    found = two(*words, *both, "--json", runtime=None).json["models"]
+    assert [each["system"] for each in found] == ["there", HOME.name]
+    told = two(*words, *both, runtime=None).out
+    for each in found:
+        assert f"levit on {each['system']}: take {each['fastest']}; " in told
+
+
+def test_runtimes_are_compared_with_as_many_threads(two: Here) -> None:
+    how = ("--effort", "quick", "--threads", 2)
+    assert two("measure", "levit", *how, runtime="fake").status == 0
+    words = ("advise", "levit", "--runtimes", "fake,onnxruntime", "--system", HOME.key)
+    done = two(*words, runtime=None)
+    assert done.status == 2 and "with 1 and 2 threads" in done.complaint
+    (here,) = two(*words, "--threads", 1, "--json", runtime=None).json["models"]
+    assert here["threads"] == 1 and here["fastest"]
+
+
+def test_what_was_not_measured_elsewhere_is_predicted_or_refused(two: Here) -> None:
+    words = ("--runtimes", "fake,onnxruntime", "--system")
+    mistyped = two("advise", "levit", *words, "ther", runtime=None)
+    assert mistyped.status == 2 and "did you mean there" in mistyped.complaint
+    (other,) = two("advise", "regnet_y", *words, "there", "--json", runtime=None).json["models"]
+    assert all(each["measured_share"] < 1 for each in other["runtimes"])
+    other_threads = two("advise", "levit", *words, "there", "--threads", 3, runtime=None)
+    assert other_threads.status == 2 and "no measurements with" in other_threads.complaint
+
+
+def test_published_measurements_tell_what_to_take_on_hosts_one_lacks(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openvino_environment.python()
+    assert here("measure", "mx_srcnn", "--effort", "quick").status == 0  # there is a cache
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(PUBLISHED))
+    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: THERE)
+    words = ("--runtimes", "onnxruntime,openvino", "--system", "amd-epyc-zen4-2c")
+    (model,) = here("advise", "squeezenet", *words, "--json", runtime=None).json["models"]
+    assert (model["system"], model["fastest"]) == (
+        "amd-epyc-zen4-2c",
+        model["runtimes"][0]["runtime"],
+    )
+    assert all(each["measured_share"] == 1 for each in model["runtimes"])
 
 
 def test_the_report_compares_runtimes_of_one_host(here: Here, tmp_path: Path) -> None:
@@ -104,7 +176,7 @@ def test_a_report_of_one_runtime_has_no_choice(here: Here, tmp_path: Path) -> No
     [
         (("--runtimes", "onnxruntime"), "leaves nothing to choose"),
         (("--runtimes", "onnxruntime,mxnett"), "did you mean mxnet"),
-        (("--runtimes", "fake,onnxruntime", "--slo", "5ms"), "leave out --slo"),
+        (("--runtimes", "fake,onnxruntime", "--slo", "5ms"), "needs no bound: leave out --slo"),
         ((), "add --slo 20ms"),
     ],
 )
