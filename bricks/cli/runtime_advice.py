@@ -44,7 +44,8 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
                 )
             except BricksError as error:
                 benches[runtime] = error
-        everywhere = [_places(benches, system) for system in systems or [None]]
+        asked: Sequence[str | None] = systems or [None]
+        everywhere = [_places(benches, system) for system in asked]
         for name in options.models:
 
             def read(bench: Bench, name: str = name) -> Model:
