@@ -124,8 +124,18 @@ def advise(
     if runtimes is not None:
         from bricks.cli.runtime_advice import advise_runtimes
 
-        if slo is not None or batches or scenario:
-            raise UsageError("--runtimes needs no bound: leave out --slo, --batches and --scenario")
+        others = {
+            "--slo": slo,
+            "--batches": batches,
+            "--scenario": scenario,
+            "--qps": qps,
+            "--percentile": percentile,
+            "--batching": batching,
+        }
+        if needless := [option for option, value in others.items() if value is not None]:
+            raise UsageError(
+                f"--runtimes compares latencies alone: leave out {' and '.join(needless)}"
+            )
         advise_runtimes(options, runtimes, system or [])
         return
     if slo is None:

@@ -176,7 +176,8 @@ def test_a_report_of_one_runtime_has_no_choice(here: Here, tmp_path: Path) -> No
     [
         (("--runtimes", "onnxruntime"), "leaves nothing to choose"),
         (("--runtimes", "onnxruntime,mxnett"), "did you mean mxnet"),
-        (("--runtimes", "fake,onnxruntime", "--slo", "5ms"), "needs no bound: leave out --slo"),
+        (("--runtimes", "fake,onnxruntime", "--slo", "5ms"), "leave out --slo"),
+        (("--runtimes", "fake,onnxruntime", "--qps", "5", "--batches", "1"), "--batches and --qps"),
         ((), "add --slo 20ms"),
     ],
 )

@@ -104,13 +104,13 @@ class Kernel:
 
     @property
     def form(self) -> tuple[str, ...]:
-        """What must be the same wherever its source nodes run.
-
-        What only changes an output's layout may find it in another precision.
-        """
-        if self.leaves and self.kind == _REORDERING and not self.positions:
-            return (self.kind, *self.layouts)
+        """What must be the same wherever its source nodes run."""
         return (self.kind, self.primitive, self.precision, *self.layouts)
+
+    @property
+    def lays_out(self) -> bool:
+        """Whether it is there only to bring an output into its layout."""
+        return self.leaves and self.kind == _REORDERING and not self.positions
 
     def layout(self, output: int = 0) -> str:
         """The layout of an output."""

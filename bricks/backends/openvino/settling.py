@@ -82,15 +82,28 @@ def _grown(
 
 def _difference(execution: Execution, group: Group, alone: Sequence[Kernel]) -> str:
     """What a group runs alone instead of what it runs in the model; empty if that is the same."""
-    inside = Counter(kernel.form for kernel in execution.kernels_of(group))
-    own = Counter(kernel.form for kernel in alone)
-    if inside == own:
+    there = execution.kernels_of(group)
+    inside, own = (Counter(kernel.form for kernel in kernels) for kernels in (there, alone))
+    if inside == own or _laid_out_alike(there, alone):
         return ""
     first = label(execution.graph.nodes[group[0]])
     return (
         f"OpenVINO runs {_listed(own - inside)} for {first} and what belongs to it alone, and"
         f" {_listed(inside - own)} in the model: it cannot be measured by itself"
     )
+
+
+def _laid_out_alike(there: Sequence[Kernel], alone: Sequence[Kernel]) -> bool:
+    """Whether kernels differ only in the precision in which outputs are brought into their layout.
+
+    A model and its bricks may leave an output in different ones, and so in different kernels.
+    """
+    forms = [Counter(k.form for k in kernels if not k.lays_out) for kernels in (there, alone)]
+    last = [[k for k in kernels if k.lays_out] for kernels in (there, alone)]
+    layouts = [Counter(k.layouts for k in kernels) for kernels in last]
+    alike = {k.form for k in last[0]} & {k.form for k in last[1]}
+    left = [{k.precision for k in kernels if k.form not in alike} for kernels in last]
+    return forms[0] == forms[1] and layouts[0] == layouts[1] and left[0].isdisjoint(left[1])
 
 
 def _listed(forms: Counter[tuple[str, ...]]) -> str:
