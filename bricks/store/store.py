@@ -192,13 +192,14 @@ class Store:
 
     def network_targets(self) -> list[tuple[NetworkFingerprint, Target]]:
         """All targets of collectives, each with its network, by name of the network."""
+        # Targets first: a network is kept before its targets, also by another process meanwhile.
+        found = [t for t in self._targets() if t.runtime.network is not None]
         with self._reading() as connection:
             rows = connection.execute(select(networks)).all()
         known: dict[str | None, NetworkFingerprint] = {}
         for row in rows:
             with decoding(f"network {row.key}"):
                 known[row.key] = network_of(row)
-        found = [t for t in self._targets() if t.runtime.network is not None]
         for target in found:
             if target.runtime.network not in known:
                 raise StoreError(

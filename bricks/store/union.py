@@ -26,8 +26,10 @@ class Union:
 
     def targets(self) -> list[Target]:
         """All targets, by name of their system, which is one for all targets of a system."""
-        systems = {system.key: system for system in self.systems()}
+        # A target is kept together with its system. So systems that are read after the targets
+        # have that of each, also of one that another process adds meanwhile.
         found = {t.key: t for source in reversed(self._sources) for t in source.targets()}
+        systems = {system.key: system for system in self.systems()}
         named = [Target(systems[t.system.key], t.runtime) for t in found.values()]
         return sorted(named, key=lambda target: (target.system.name, target.key))
 

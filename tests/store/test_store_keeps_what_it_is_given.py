@@ -1,10 +1,12 @@
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, event, text
 from store_examples import (
     Cache,
     keys_up_to,
@@ -18,7 +20,7 @@ from store_examples import (
 from bricks.decompose.plan import Usage
 from bricks.errors import StoreError
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
-from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store
+from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store, Union
 from bricks.store import measurements as ledger
 from bricks.store.engine import locate
 from bricks.system.network import NetworkFingerprint
@@ -296,3 +298,41 @@ def test_a_network_is_kept_and_an_older_cache_gets_the_table_for_it(cache: Cache
         stats = store.stats()
         assert (stats.schema_version, stats.networks, stats.measurements) == (SCHEMA_VERSION, 1, 2)
         assert store.verify() == []
+
+
+@contextmanager
+def another_process_between_two_queries(does: Callable[[], None]) -> Iterator[None]:
+    """Let something happen once, right after the next query of a store."""
+    waiting = [does]
+
+    def happen(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if waiting and statement.startswith("SELECT"):
+            waiting.pop()()
+
+    event.listen(Engine, "after_cursor_execute", happen)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "after_cursor_execute", happen)
+    assert not waiting
+
+
+def test_a_target_that_another_process_adds_between_two_queries_is_whole_or_absent(
+    cache: Cache,
+) -> None:
+    network = NetworkFingerprint("lan", {"kind": "veth", "mtu": 1500}, {"speed_mbps": None})
+    new = make_target("new")
+    ranks = Target(new.system, Runtime("gloo", "2", "CPU", 1, "none", network=network.key))
+    with open_with_target(cache) as store, Store.open(cache) as other:
+        known = Union(store)
+        with another_process_between_two_queries(lambda: other.save_target(new)):
+            assert known.targets() == [TARGET]
+        assert known.targets() == [TARGET, new]
+
+        def add() -> None:
+            other.save_network(network)
+            other.save_target(ranks)
+
+        with another_process_between_two_queries(add):
+            assert store.network_targets() == []
+        assert store.network_targets() == [(network, ranks)]
