@@ -13,6 +13,7 @@ from bricks.graph.program import call_of
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
+from bricks.system import environments
 
 QUICK = Conditions(rule=StopRule(precision=0.5, min_rounds=2, max_rounds=3))
 
@@ -23,6 +24,8 @@ def test_a_compiled_step_is_measured_kernel_by_kernel(tmp_path: Path) -> None:
     torch_environment.python()
     with Bench(tmp_path, runtime="torch-compiled", threads=1, conditions=QUICK) as bench:
         model = bench.read(program("momentum"))
+        made = _compiled()
+        assert made
         calls = [call_of(node) for node in parse_model(model.skeleton).graph.node]
         kernels = [call for call in calls if call.namespace == "kernel"]
         assert kernels
@@ -33,6 +36,13 @@ def test_a_compiled_step_is_measured_kernel_by_kernel(tmp_path: Path) -> None:
         assert isinstance(row, ModelComparison), row
         assert row.estimate.coverage == 1
         assert math.isfinite(row.ratio)
+    assert made.items() <= _compiled().items()  # by other processes, not compiled again
+
+
+def _compiled() -> dict[Path, int]:
+    """When each binary that is kept was compiled."""
+    found = (environments.root().parent / "compiled").glob("*/*.so")
+    return {path: path.stat().st_mtime_ns for path in found}
 
 
 @pytest.mark.slow

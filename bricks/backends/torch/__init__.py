@@ -67,9 +67,9 @@ class TorchBackend:
         # of a replayed call asks for any.
         self._seed, self._compiled = seed, compiled
         if compiled:
-            from bricks.backends.torch.kernels import compile_quietly
+            from bricks.backends.torch.kernels import inductor  # it takes long to import
 
-            compile_quietly()
+            inductor()
         self._slots: Slots = {}
         self._occupied: Slots = {}
         self._probes: dict[bool, PhaseProbes] = {}
@@ -94,7 +94,9 @@ class TorchBackend:
         found = program(entry, folder, options)
         if not self._compiled:
             return found
-        return replace(found, compiled=torch.compile(found.module, dynamic=False))
+        from bricks.backends.torch.kernels import compiled
+
+        return replace(found, compiled=compiled(found.module))
 
     def _keeping(self) -> AbstractContextManager[None]:
         """Meanwhile, compiled kernels are kept, so that they can be recorded."""

@@ -2,8 +2,9 @@
 
 A compiled program calls C++ functions that no dispatcher sees. While they are watched, each call
 goes to the recorder. Their source does not travel: it would be foreign code for whoever measures.
-It stays in the data folder of this user, under its digest, which is all that a brick holds. Must
-not know how calls are recorded.
+It stays in the data folder of this user, under its digest, which is all that a brick holds. What
+the C++ compiler makes of it stays there too, so that not every process compiles it again. Must not
+know how calls are recorded.
 """
 
 from __future__ import annotations
@@ -17,15 +18,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._inductor import config
-from torch._inductor.async_compile import AsyncCompile
-from torch._inductor.codecache import CppPythonBindingsCodeCache
 
 from bricks.errors import BackendError, first_line
 from bricks.system.environments import root
 
 # The name of a kernel's file: a brick from elsewhere must not name another one.
 _KEY = re.compile(r"[0-9a-f]{32}")
+# Specialisations of one function; after as many, PyTorch runs it without compiling.
+_SPECIALISATIONS = 64
 
 # Called with a kernel's digest, the C types of its arguments, and these.
 Watcher = Callable[[str, Sequence[str], Sequence[Any]], None]
@@ -49,17 +49,18 @@ class WatchedKernel:
 @contextmanager
 def kernels_kept() -> Iterator[None]:
     """Meanwhile, kernels that are compiled are kept by their digest, and can be watched."""
-    original = AsyncCompile.cpp_pybinding
+    compiler = inductor().async_compile.AsyncCompile
+    original = compiler.cpp_pybinding
 
     def kept(self: Any, types: Sequence[str], source: str) -> WatchedKernel:
         kernel = original(self, types, source)
         return WatchedKernel(kernel, _keep(types, source), types)
 
-    AsyncCompile.cpp_pybinding = kept
+    compiler.cpp_pybinding = kept
     try:
         yield
     finally:
-        AsyncCompile.cpp_pybinding = original
+        compiler.cpp_pybinding = original
 
 
 @contextmanager
@@ -72,10 +73,34 @@ def watched(watcher: Watcher) -> Iterator[None]:
         WatchedKernel.watcher = None
 
 
-def compile_quietly() -> None:
-    """Compile in this process alone: pools of processes would take time from what is timed."""
-    config.compile_threads = 1
-    torch._dynamo.config.cache_size_limit = 64
+def compiled(module: torch.nn.Module) -> Callable[..., Any]:
+    """The module as PyTorch's compiler runs it, if the first call comes from this thread."""
+    inductor()
+    # Settings of a thread, which others do not see.
+    torch._dynamo.config.cache_size_limit = _SPECIALISATIONS
+    made: Callable[..., Any] = torch.compile(module, dynamic=False)
+    return made
+
+
+def inductor() -> Any:
+    """Inductor, with settings that it reads when it is imported: before a user's program may."""
+    place = root().parent / "compiled"
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.environ |= {
+        # A pool of processes would take time from what is timed.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # What is recorded is what this process compiled.
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+        "TORCHINDUCTOR_CACHE_DIR": str(place),
+    }
+    import torch._inductor.async_compile
+    from torch._inductor import codecache
+
+    # It keeps precompiled headers, too, but among temporary files, which end with a worker.
+    codecache._HEADER_DIR = str(place / "headers")
+    codecache._HEADER_LOCK_DIR = str(place / "headers" / "locks")
+    return torch._inductor
 
 
 def _digest(content: bytes) -> str:
@@ -111,7 +136,8 @@ def kept_kernel(key: str) -> Callable[..., None]:
             f"the compiled kernel {key} was not made on this host: record its program here"
         ) from exc
     try:
-        kernel: Callable[..., None] = CppPythonBindingsCodeCache.load_pybinding(types, source)
+        bindings = inductor().codecache.CppPythonBindingsCodeCache
+        kernel: Callable[..., None] = bindings.load_pybinding(types, source)
     except Exception as exc:  # whatever a compiler says
         raise BackendError(f"the kernel {key} does not compile: {first_line(exc, 200)}") from exc
     return kernel

@@ -101,7 +101,9 @@ class TinySteps:
     def __init__(self, which: str, training: bool, seed: int, *, compiled: bool) -> None:
         self._program = tiny_program(which, training=training)
         if compiled:
-            module = torch.compile(self._program.module, dynamic=False)
+            from bricks.backends.torch import kernels  # the compiler takes long to import
+
+            module = kernels.compiled(self._program.module)
             self._program = replace(self._program, compiled=module)
         kind = TRAINING if training else INFERENCE
         state = torch.get_rng_state()
