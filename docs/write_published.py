@@ -50,8 +50,9 @@ its speed; such rounds do not count. *Noise* is the median difference between tw
 of one model. *Inside* is the share of models whose run lies in the interval of their estimate.
 Every model was run whole beside its bricks, and errors are |estimate / run - 1|. MXNet lacks
 operators of 16 of the zoo's models (`bricks cache publish --runtime mxnet` names them), and
-OpenVINO refuses one. Of the others those are published that were measured whole; in OpenVINO these
-are most of the models that take less than 60 ms with one thread.
+OpenVINO refuses one. Of the others those are published that were measured whole: in OpenVINO these
+are most of the models that take less than 60 ms with one thread, and in MXNet those without an
+error function, whose measurements did not tell [sizes](mxnet.md#how-it-is-timed) apart.
 
 ## Contribute a system
 

@@ -175,15 +175,22 @@ class Profiler(Protocol):
 
 
 class SignObserver(Protocol):
-    """An optional interface of a backend: what operators that are sign-sensitive read in a model.
+    """An optional interface of a backend: what signs some operators read in a model.
 
     A backend without it leaves these signs random.
     """
 
+    def signs_matter(self, operator: str) -> bool:
+        """Whether the signs that an operator reads in a model are to be observed."""
+        ...
+
     def signs(
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
     ) -> Mapping[str, SignPattern]:
-        """The signs of the float32 values called ``names`` in a run with weights as in ``load``."""
+        """The signs of the float32 values called ``names`` in a run with weights as in ``load``.
+
+        Their sizes, too, where these matter to the operators.
+        """
         ...
 
 

@@ -1,12 +1,13 @@
-"""Signs as in a model, written before operators whose time depends on them.
+"""Signs, or numbers, as in a model, written before operators whose time depends on them.
 
 See ``graph.signs``. The walk that measures a brick does not hold all that its model runs before it,
-and its weights are others, so the signs that it would read there by itself are others too. It must
-not know what is measured.
+and its weights are others, so the numbers that it would read there by itself are others too. It
+must not know what is measured.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
@@ -16,16 +17,21 @@ INPUT_SIGNS = "input signs"
 
 
 def input_signs(elements: int, pattern: SignPattern, seed: int) -> onnx.ModelProto:
-    """A model that gives ``elements`` float32 numbers signs of this ``pattern``."""
+    """A model that gives ``elements`` float32 numbers signs of this ``pattern``, or its sizes."""
     shape = [elements]
+    nodes = [helper.make_node("Abs", ["in"], ["size"])]
+    held = {}
+    if pattern.log_size is None:
+        held["signs"] = pattern.signs(elements, seed)
+    else:
+        nodes.append(helper.make_node("Clip", ["size", "one", "one"], ["ones"]))
+        held |= {"one": np.ones((), np.float32), "signs": pattern.numbers(elements, seed)}
+    nodes.append(helper.make_node("Mul", [*nodes[-1].output, "signs"], ["out"]))
     graph = helper.make_graph(
-        [
-            helper.make_node("Abs", ["in"], ["size"]),
-            helper.make_node("Mul", ["size", "signs"], ["out"]),
-        ],
+        nodes,
         "input_signs",
         [helper.make_tensor_value_info("in", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("out", TensorProto.FLOAT, shape)],
-        initializer=[numpy_helper.from_array(pattern.signs(elements, seed), "signs")],
+        initializer=[numpy_helper.from_array(v, name) for name, v in held.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)

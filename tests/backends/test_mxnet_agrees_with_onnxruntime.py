@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import mxnet_environment
 import numpy as np
 import pytest
+from factories import model, node, save, value
 from tiers import one_in, slow_but
 
 from bricks import Bench, Estimate, WorkerError
+from bricks.graph.model_metadata import noted_signs
+from bricks.graph.view import parse_model
 from bricks.measure.worker.verify import within_tolerance
 from bricks.zoo import entries
 
@@ -105,6 +110,34 @@ def test_bricks_are_measured_once(runtime: str, tmp_path: Path) -> None:
         estimate = bench.predict(model)
         assert isinstance(estimate, Estimate)
         assert 0 < estimate.low_s <= estimate.estimate_s <= estimate.high_s
+
+
+@pytest.mark.parametrize("operator", ["Erf", "Tanh"])
+def test_functions_that_branch_on_sizes_are_bricks_of_their_own_for_each_size(
+    operator: str, python: Path, tmp_path: Path
+) -> None:
+    """Three times of four the same size: of these there is one brick."""
+    names = [f"x{doubled}" for doubled in range(4)]
+    nodes = [node("Add", [a, a], [b]) for a, b in pairwise(names)]
+    nodes += [node(operator, [name], [f"{name}_out"]) for name in ("x1", "x1", "x1", "x3")]
+    for number, each in enumerate(nodes[3:]):
+        each.output[0] += str(number)
+    outputs = [value(each.output[0], [8, 64]) for each in nodes[3:]]
+    proto = model(nodes, [value("x0", [8, 64])], outputs)
+    with Bench(tmp_path / "cache", runtime="mxnet", threads=1) as bench:
+        sizes = bench.read(save(proto, tmp_path, "sizes.onnx"))
+        made = bench.decompose(sizes)
+        found = {
+            key: noted_signs(parse_model(brick.model))["i0"].log_size
+            for key, brick in made.bricks.items()
+            if brick.operators == (operator,)
+        }
+        places = Counter(each.brick for each in made.plan.occurrences if each.brick in found)
+        assert sorted(places.values()) == [1, 3]
+        once, often = sorted(found, key=lambda key: places[key])
+        assert found[once] == (found[often] or 0) + 2
+        assert bench.verify(sizes)["exact"]
+        assert not bench.measure([sizes]).failures
 
 
 def test_what_mxnet_lacks_is_refused_by_name(python: Path, tmp_path: Path) -> None:

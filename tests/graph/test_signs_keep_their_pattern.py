@@ -40,3 +40,26 @@ def test_patterns_are_told_apart_in_steps() -> None:
     random = np.random.default_rng(0)
     patterns = {SignPattern.of(random.standard_normal(20_000)) for _ in range(20)}
     assert patterns == {SignPattern(0.5, 0.5)}
+
+
+@given(log_size=st.floats(-7, 3), seed=st.integers(0, 2**32 - 1))
+def test_numbers_that_are_made_have_the_size_they_are_made_for(log_size: float, seed: int) -> None:
+    made = SignPattern(0.5, 0.5, log_size).numbers(40_000, seed)
+    assert made.dtype == np.float32
+    found = SignPattern.of(made, sized=True)
+    assert (found.negative, found.changes) == (0.5, 0.5)
+    assert found.log_size == pytest.approx(log_size, abs=0.15)  # half a step, and some noise
+    assert SignPattern(*found.to_json()) == found
+
+
+def test_sizes_beyond_those_that_matter_are_alike() -> None:
+    extremes = ([0.0], [], [1e-9], [np.inf], [1e30, -3.0])
+    sizes = [SignPattern.of(np.array(values), sized=True).log_size for values in extremes]
+    assert sizes == [-8, -8, -8, 4, 4]
+
+
+def test_a_pattern_of_signs_alone_has_no_numbers() -> None:
+    assert SignPattern.of(np.ones(3)).log_size is None
+    assert SignPattern(0.5, 0.5).to_json() == [0.5, 0.5]
+    with pytest.raises(ValueError, match="signs alone"):
+        SignPattern(0.5, 0.5).numbers(3, 0)

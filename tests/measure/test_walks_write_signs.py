@@ -1,4 +1,4 @@
-"""An operator that branches on signs finds those of its model, others at each run."""
+"""An operator that branches on signs or sizes finds those of its model, others at each run."""
 
 import subprocess
 import sys
@@ -36,13 +36,14 @@ seen = set()
 for _ in range(2):
     worker.answer({"op": "walk", "steps": [["a", True]], "passes": 1, "announce": False})
     seen.add((numbers < 0).tobytes())
-    print(np.mean(numbers < 0), np.mean((numbers[1:] < 0) != (numbers[:-1] < 0)), len(seen))
+    changes = np.mean((numbers[1:] < 0) != (numbers[:-1] < 0))
+    print(np.mean(numbers < 0), changes, np.mean(np.abs(numbers)), len(seen))
 worker.answer({"op": "unload"})
 """
 
 
 def walked(*pattern: float) -> list[list[float]]:
-    """After each of two walks: shares of negative numbers and of changes, and distinct inputs."""
+    """After each of two walks: shares of negative numbers and of changes, size, distinct inputs."""
     done = subprocess.run(
         [sys.executable, "-c", WALK, *map(str, pattern)],
         capture_output=True,
@@ -55,9 +56,16 @@ def walked(*pattern: float) -> list[list[float]]:
 
 
 def test_inputs_have_the_signs_that_the_brick_notes() -> None:
-    for negative, changes, _ in walked(0.25, 0.125):
+    for negative, changes, *_ in walked(0.25, 0.125):
         assert abs(negative - 0.25) < 0.06
         assert abs(changes - 0.125) < 0.04
+
+
+def test_inputs_have_the_size_that_the_brick_notes() -> None:
+    for negative, changes, size, _ in walked(0.25, 0.125, -1.5):
+        assert abs(negative - 0.25) < 0.06
+        assert abs(changes - 0.125) < 0.04
+        assert abs(size / 2**-1.5 - 1) < 0.06
 
 
 def test_no_processor_can_learn_them() -> None:

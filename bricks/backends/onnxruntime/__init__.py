@@ -107,6 +107,10 @@ class OnnxRuntimeBackend:
         """True for operators whose loop contains a branch that is not vectorised."""
         return operator in _BRANCHING
 
+    def signs_matter(self, operator: str) -> bool:
+        """True for the same operators."""
+        return operator in _BRANCHING
+
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph after all optimisations; no weight is read or written to disk."""
         optimized, refused = save_optimized(proto, self._stand_ins, self._level)

@@ -58,17 +58,17 @@ class GraphRequests:
     def _signs(
         self, model: onnx.ModelProto, executed: Executed, key: str
     ) -> dict[str, list[float]]:
-        """The signs of what sign-sensitive nodes read, by the value's name.
+        """The signs of what nodes read to which they matter, by the value's name.
 
         They follow from the weights of the ``model`` as it is loaded with this ``key``. Values that
         only the executed graph has are taken from a run of that.
         """
         backend: Any = self._backend()
-        nodes = executed.proto.graph.node
-        names = [node.input[0] for node in nodes if backend.sign_sensitive(node.op_type)]
-        if not names or not hasattr(backend, "signs"):
+        if not hasattr(backend, "signs"):
             return {}
         observer: SignObserver = backend
+        nodes = executed.proto.graph.node
+        names = [node.input[0] for node in nodes if observer.signs_matter(node.op_type)]
         known = {name for node in model.graph.node for name in node.output}
         found: dict[str, list[float]] = {}
         for proto, wanted in (
