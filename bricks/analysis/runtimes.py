@@ -19,7 +19,7 @@ from bricks.estimate.estimate import Estimate
 from bricks.graph.model import Model
 from bricks.samples.statistics import NORMAL_95
 from bricks.session.bench import Bench
-from bricks.system import Target
+from bricks.system import System, Target
 
 # Operators that are named as those in which a runtime loses most.
 _LOSSES = 3
@@ -66,13 +66,13 @@ class RuntimeAnswer:
 class RuntimeChoice:
     """A model in several runtimes on a system, the fastest first, those without an estimate last.
 
-    ``system`` is the system's name; None where no runtime can be asked. ``ahead`` is how much
-    longer the next one takes, relative to the fastest; ``risk`` is the probability that another is
-    faster. Both are None unless two have estimates.
+    ``system`` is None where no runtime can be asked. ``ahead`` is how much longer
+    the next one takes, relative to the fastest; ``risk`` is the probability that another is faster.
+    Both are None unless two have estimates.
     """
 
     model: str
-    system: str | None
+    system: System | None
     threads: int
     answers: Sequence[RuntimeAnswer]
     ahead: float | None
@@ -95,12 +95,12 @@ def choose_runtime(
     """
     answers = [_answer(runtime, place, read) for runtime, place in places.items()]
     targets = [place.target for place in places.values() if isinstance(place, Place)]
-    system = targets[0].system.name if targets else None
+    system = targets[0].system if targets else None
     return _ranked(name, system, targets[0].runtime.threads if targets else 0, answers)
 
 
 def _ranked(
-    name: str, system: str | None, threads: int, answers: Sequence[RuntimeAnswer]
+    name: str, system: System | None, threads: int, answers: Sequence[RuntimeAnswer]
 ) -> RuntimeChoice:
     """The choice among ``answers`` for one model on a system with so many threads."""
     known = sorted(
@@ -159,7 +159,7 @@ def _losses(explanation: Explanation, own: str, names: Mapping[str, str]) -> tup
 
 def choices(summary: CacheSummary) -> list[RuntimeChoice]:
     """The models of a cache that several runtimes ran on one host with as many threads."""
-    found: dict[tuple[str, int, str], list[tuple[str, str, RuntimeAnswer]]] = defaultdict(list)
+    found: dict[tuple[str, int, str], list[tuple[str, System, RuntimeAnswer]]] = defaultdict(list)
     names = _names(view.target for view in summary.targets)
     for view in summary.targets:
         system, threads = view.target.system, view.target.runtime.threads
@@ -167,15 +167,9 @@ def choices(summary: CacheSummary) -> list[RuntimeChoice]:
             answer = _answer_of(view.target, model.explanation, names)
             if answer.estimate is not None:
                 place = system.key, threads, model.plan.digest
-                found[place].append((model.title, system.name, answer))
-    several = len({system for system, _, _ in found}) > 1  # threads have a column of their own
+                found[place].append((model.title, system, answer))
     return [
-        _ranked(
-            f"{rows[0][0]} on {rows[0][1]}" if several else rows[0][0],
-            rows[0][1],
-            threads,
-            [answer for _, _, answer in rows],
-        )
+        _ranked(rows[0][0], rows[0][1], threads, [answer for _, _, answer in rows])
         for (_, threads, _), rows in found.items()
         if len({answer.runtime for _, _, answer in rows}) > 1
     ]

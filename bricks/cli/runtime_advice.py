@@ -113,7 +113,8 @@ def _names(text: str) -> list[str]:
 def _facts(choice: RuntimeChoice) -> dict[str, Any]:
     return {
         "model": choice.model,
-        "system": choice.system,
+        "system": None if choice.system is None else choice.system.name,
+        "system_key": None if choice.system is None else choice.system.key,
         "threads": choice.threads,
         "fastest": choice.fastest,
         "ahead": choice.ahead,

@@ -7,7 +7,7 @@ Must not compute what it shows.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from bricks.report.page_data import page_data
 from bricks.report.runtimes import loss_text, risk_text
 from bricks.report.tables import peak_parts, peak_size, percent, phase_lines, seconds, size
 from bricks.report.wide import ShownEstimate, advice, wide_lines
+from bricks.system.names import labels_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -73,7 +74,7 @@ def render(
     return template("report.html.jinja").render(
         summary=summary,
         labels=labels,
-        choices=[_choice(choice) for choice in choices(summary)],
+        choices=_choices(choices(summary)),
         targets=[_target(view, (shown or {}).get(view.target.key, {})) for view in summary.targets],
         version=version,
         made=made,
@@ -128,13 +129,21 @@ def target_label(view: TargetView) -> str:
     )
 
 
-def _choice(choice: RuntimeChoice) -> dict[str, Any]:
-    """A model in several runtimes, as the template shows it."""
-    return {
-        "choice": choice,
-        "risk": "–" if choice.risk is None else risk_text(choice.risk),
-        "losses": [loss_text([asdict(loss) for loss in each.losses]) for each in choice.answers],
-    }
+def _choices(found: Sequence[RuntimeChoice]) -> list[dict[str, Any]]:
+    """Models in several runtimes, as the template shows them; systems only if there are several."""
+    systems = [choice.system for choice in found if choice.system is not None]
+    labels = labels_of({system.key: system.name for system in systems})
+    return [
+        {
+            "choice": choice,
+            "system": labels[choice.system.key] if choice.system and len(labels) > 1 else None,
+            "risk": "–" if choice.risk is None else risk_text(choice.risk),
+            "losses": [
+                loss_text([asdict(loss) for loss in each.losses]) for each in choice.answers
+            ],
+        }
+        for choice in found
+    ]
 
 
 def _target(view: TargetView, shown: Mapping[str, ShownEstimate]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from bricks.errors import printable
 from bricks.report.tables import percent, seconds
+from bricks.system.names import labels_of
 
 Row = Mapping[str, Any]
 
@@ -29,8 +30,8 @@ def runtime_parts(facts: Row) -> list[RenderableType]:
         ("model", "runtime", "estimate", "interval", "lower bound", "measured")
     ):
         table.add_column(title, justify="left" if place < 2 else "right", no_wrap=True)
-    several = len({model["system"] for model in facts["models"]}) > 1
-    told = [(_title(model, several), model) for model in facts["models"]]
+    labels = labels_of({model["system_key"]: model["system"] for model in facts["models"]})
+    told = [(_title(model, labels), model) for model in facts["models"]]
     for title, model in told:
         for row in model["runtimes"]:
             if row["error"] is not None:
@@ -52,9 +53,10 @@ def runtime_parts(facts: Row) -> list[RenderableType]:
     ]
 
 
-def _title(model: Row, several: bool) -> str:
+def _title(model: Row, labels: Mapping[str, str]) -> str:
     """The name of a model; with its system, where there are several."""
-    return printable(f"{model['model']} on {model['system']}" if several else model["model"])
+    where = f" on {labels[model['system_key']]}" if len(labels) > 1 else ""
+    return printable(f"{model['model']}{where}")
 
 
 def _answer(title: str, model: Row) -> str:

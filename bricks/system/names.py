@@ -8,7 +8,7 @@ long as no other target has them all. It must not know what is measured on a tar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bricks.errors import UsageError
 from bricks.system.target import Target
@@ -34,6 +34,12 @@ def names_of(targets: Sequence[Target]) -> dict[str, str]:
         found[target.key] = SEPARATOR.join(words)
     taken = Counter(found.values())
     return {key: name if taken[name] == 1 else key for key, name in found.items()}
+
+
+def labels_of(systems: Mapping[str, str]) -> dict[str, str]:
+    """The names of ``systems``, by key, with the key where several share a name."""
+    called = Counter(systems.values())
+    return {k: name if called[name] == 1 else f"{name} ({k})" for k, name in systems.items()}
 
 
 def target_named(text: str, targets: Sequence[Target]) -> Target:

@@ -21,6 +21,7 @@ from bricks.estimate.estimate import Uncertainty
 from bricks.graph.model import Model
 from bricks.predict.features import PRODUCT, TAGS, BrickFeatures
 from bricks.system import fingerprint
+from bricks.system.names import labels_of
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "cache" / "published"
 HOME = fingerprint()
@@ -110,6 +111,7 @@ def test_the_command_tells_what_to_take_elsewhere(two: Here) -> None:
     both = ("--system", "there", "--system", HOME.key)
     found = two(*words, *both, "--json", runtime=None).json["models"]
     assert [each["system"] for each in found] == ["there", HOME.name]
+    assert [each["system_key"] for each in found] == [THERE.key, HOME.key]
     told = two(*words, *both, runtime=None).out
     for each in found:
         assert f"levit on {each['system']}: take {each['fastest']}; " in told
@@ -162,6 +164,25 @@ def test_the_report_compares_runtimes_of_one_host(here: Here, tmp_path: Path) ->
     section = section[: section.index("</section>")]
     assert section.count('<tr><th scope="row">levit</th>') == 2
     assert "onnxruntime" in section and "fake" in section and ">loses<" in section
+    assert "<th>system</th>" not in section
+
+
+def test_the_report_tells_systems_apart(two: Here, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert two("report", "levit", "--out", page, "--no-measure", runtime="fake").status == 0
+    text = page.read_text("utf-8")
+    section = text[text.index('<section id="runtimes">') :]
+    section = section[: section.index("</section>")]
+    assert section.count('<tr><th scope="row">levit</th><td>there</td>') == 2
+    assert section.count(f'<tr><th scope="row">levit</th><td>{HOME.name}</td>') == 2
+
+
+def test_systems_of_one_name_are_told_by_their_keys() -> None:
+    assert labels_of({"s1-a": "lab", "s1-b": "desk"}) == {"s1-a": "lab", "s1-b": "desk"}
+    assert labels_of({"s1-a": "lab", "s1-b": "lab"}) == {
+        "s1-a": "lab (s1-a)",
+        "s1-b": "lab (s1-b)",
+    }
 
 
 def test_a_report_of_one_runtime_has_no_choice(here: Here, tmp_path: Path) -> None:
