@@ -66,9 +66,9 @@ class RuntimeAnswer:
 class RuntimeChoice:
     """A model in several runtimes on a system, the fastest first, those without an estimate last.
 
-    ``system`` is None where no runtime can be asked. ``ahead`` is how much longer
-    the next one takes, relative to the fastest; ``risk`` is the probability that another is faster.
-    Both are None unless two have estimates.
+    ``system`` is None where no runtime can be asked. ``ahead`` is how much longer the next one
+    takes, relative to the fastest; ``risk`` is the probability that another is faster. Both are
+    None unless two have estimates.
     """
 
     model: str

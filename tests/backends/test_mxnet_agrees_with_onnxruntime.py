@@ -140,6 +140,15 @@ def test_functions_that_branch_on_sizes_are_bricks_of_their_own_for_each_size(
         assert not bench.measure([sizes]).failures
 
 
+def test_a_function_of_the_models_input_has_the_size_of_that(python: Path, tmp_path: Path) -> None:
+    proto = model([node("Erf", ["x"], ["y"])], [value("x", [8, 64])], [value("y", [8, 64])])
+    with Bench(tmp_path / "cache", runtime="mxnet", threads=1) as bench:
+        made = bench.decompose(bench.read(save(proto, tmp_path, "input.onnx")))
+    (brick,) = made.bricks.values()
+    (pattern,) = noted_signs(parse_model(brick.model)).values()
+    assert pattern.log_size is not None
+
+
 def test_what_mxnet_lacks_is_refused_by_name(python: Path, tmp_path: Path) -> None:
     with (
         Bench(tmp_path, runtime="mxnet", threads=1) as bench,

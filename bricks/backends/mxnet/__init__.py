@@ -77,14 +77,7 @@ class MxnetBackend:
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
         """The contents of small values in one run on synthetic data."""
-        part = upstream(proto, names)
-        graph = graph_of(part, _graph(proto).types)
-        weights, inputs = self._synthesised(part, graph, "observed")
-        given = {name: make() for name, (make, _) in inputs.items()}
-        found = {name: given[name] for name in names if name in given}
-        if part.graph.node:
-            results = self._run(graph, weights, given)
-            found |= dict(zip(graph.outputs, results, strict=True))
+        found = self._observed(proto, names, "observed")
         return {name: found[name].ravel().tolist() for name in names}
 
     def signs_matter(self, operator: str) -> bool:
@@ -95,15 +88,11 @@ class MxnetBackend:
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
     ) -> dict[str, SignPattern]:
         """The signs and sizes of these values in one run on synthetic data."""
-        part = upstream(proto, names)
-        graph = graph_of(part, _graph(proto).types)
-        weights, inputs = self._synthesised(part, graph, key)
-        weights |= _bounds(graph, without_values(part))
-        results = self._run(graph, weights, {name: make() for name, (make, _) in inputs.items()})
+        found = self._observed(proto, names, key)
         return {
-            name: SignPattern.of(values, sized=True)
-            for name, values in zip(graph.outputs, results, strict=True)
-            if _tensor(graph, name).dtype == "FLOAT"
+            name: SignPattern.of(found[name], sized=True)
+            for name in names
+            if name in found and found[name].dtype == np.float32
         }
 
     def load(
@@ -132,6 +121,21 @@ class MxnetBackend:
     ) -> tuple[Executed, Mapping[str, np.ndarray]]:
         """The source graph with the model's own weights: fusions change neither."""
         return self.executed(proto), weights
+
+    def _observed(
+        self, proto: onnx.ModelProto, names: Sequence[str], key: str
+    ) -> dict[str, np.ndarray]:
+        """Those of these values that the graph is given or makes, in one run on synthetic data."""
+        part = upstream(proto, names)
+        graph = graph_of(part, _graph(proto).types)
+        weights, inputs = self._synthesised(part, graph, key)
+        weights |= _bounds(graph, without_values(part))
+        given = {name: make() for name, (make, _) in inputs.items()}
+        found = {name: given[name] for name in names if name in given}
+        if part.graph.node:
+            results = self._run(graph, weights, given)
+            found |= dict(zip(graph.outputs, results, strict=True))
+        return found
 
     def _run(
         self,
