@@ -12,7 +12,7 @@ SEED ?= 0
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test test-all docs conformance wild exports fuzz notebooks commands check lint format lock models programs learned zoo-check clean
+.PHONY: help setup demo paper test test-all docs conformance wild exports fuzz mutations notebooks commands check lint format lock models programs learned zoo-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -36,11 +36,12 @@ paper: setup ## the DLBricks paper's evaluation over again, an hour or two on a 
 	$(BIN)/python benchmarks/paper.py --cache cache/paper $(PAPER)
 
 # Side by side, as many as there are cores; WORKERS=1: one by one.
-test: setup ## the tests that are not slow, five minutes on two cores
+test: setup ## the quick tests: every law and command, within five minutes on two cores
 	$(BIN)/python -m pytest -m "not slow" --numprocesses $(WORKERS) --dist loadscope
 
-test-all: setup ## all tests: conformance, fifty kills, pages whose commands really measure
+test-all: setup ## all tests: every runtime, operator, model and page, kills, browser; 25 minutes
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope
+	$(BIN)/python tests/support/pages.py  # pages whose commands have passed are quick until changed
 
 docs: setup ## the documentation as a site, to be read without a network: docs/_build/html/index.html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
@@ -57,13 +58,17 @@ exports: setup ## models exported from PyTorch, against full runs: docs/conforma
 fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0): docs/fuzz.json
 	$(BIN)/python tools/fuzzing.py --cases $(CASES) --seed $(SEED) --json docs/fuzz.json
 
+# MUTATIONS narrows them down, by words of files and laws.
+mutations: setup ## laws of the package broken on purpose, one at a time: which tier of tests notices
+	$(BIN)/python tools/mutations.py $(MUTATIONS)
+
 notebooks: setup ## run the notebooks from top to bottom on a quiet machine, and keep what they show
 	$(BIN)/python notebooks/execute.py
 
 commands: setup ## the pages of --help: docs/commands.md
 	$(BIN)/python docs/write_commands.py
 
-check: lint test-all ## lint, types and all tests: what CI runs
+check: lint test ## lint, types and the quick tests: what CI runs
 
 lint: setup ## style, formatting and types, changing nothing
 	$(BIN)/ruff check .

@@ -8,6 +8,9 @@ r"""The errors of this package, as one tree.
     ├── BackendError    a runtime is missing, or refuses its input
     ├── WorkerError     the measuring process failed to carry out a request
     ├── StoreError      the cache cannot be read or written
+    │   ├── CacheDamaged  what the cache holds is damaged
+    │   ├── CacheLocked   another process is writing to the cache: try again when it has ended
+    │   └── DiskFull      there is no space to write to the cache
     ├── SuiteError      a suite cannot be written, or cannot be trusted
     └── FleetError      hosts of a fleet cannot be reached, or fail
 
@@ -67,6 +70,18 @@ class WorkerError(BricksError):
 
 class StoreError(BricksError):
     """The cache cannot be read or written."""
+
+
+class CacheDamaged(StoreError):
+    """What the cache holds is damaged; ``bricks cache verify`` lists all that is."""
+
+
+class CacheLocked(StoreError):
+    """Another process is writing to the cache; the same call works when it has ended."""
+
+
+class DiskFull(StoreError):
+    """There is no space to write to the cache; what it held before is kept."""
 
 
 class SuiteError(BricksError):

@@ -1,16 +1,19 @@
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiers
 from caches import FILE, MODEL
 from commands import Here, bricks
 from database_server import NoServer, Server, running
+from fork_server import ForkServer
 from store_examples import Cache
 
-from bricks.measure import timing_lock
+from bricks.measure import timing_lock, worker_process
 
 # A library for lines that are typed tells how wide it takes the terminal to be, and processes that
 # run tests side by side inherit that; commands would take it for what somebody asks for.
@@ -21,44 +24,9 @@ for name in ("COLUMNS", "LINES"):
 # so. (NOWHERE is no folder.)
 NOWHERE = os.environ["BRICKS_PUBLISHED"] = os.devnull
 
-# Where tests run side by side, those of these files stay together in one process, and begin first;
-# all others go one by one to whichever process is free. (The groups that xdist has for this do
-# nothing with some versions of pytest, and say nothing.)
-TOGETHER = {
-    # All look at one site, which is built once.
-    "test_documentation_is_whole.py": "documentation",
-    # All look at what one fixture finds in minutes.
-    "test_every_operator_test_case_conforms.py": "conformance",
-    # Each command stands on those before it.
-    "test_diff_page_works_as_written.py": "diff page",
-    # All look at one report, in one browser.
-    "test_reports_are_one_page.py": "report",
-    # Copies of gradients are measured once for all.
-    "test_cli_scales_over_ranks.py": "scaling",
-    # All need one scheduler.
-    "test_a_fleet_measures_each_brick_once_per_system.py": "fleet",
-    # One process of a host times at a time: these would wait for each other.
-    "test_measuring_stays_within_its_memory.py": "timing",
-    "test_measuring_with_onnxruntime.py": "timing",
-    "test_notebooks_run_from_top_to_bottom.py": "timing",
-    "test_backend_guide_works_as_written.py": "timing",
-    "test_readme_works_as_written.py": "timing",
-    "test_two_versions_of_onnxruntime_are_compared.py": "timing",
-    "test_tutorial_works_as_written.py": "timing",
-}
 
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Scheduling by what belongs together, for tests that run side by side."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Scheduling(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0].rpartition("/")[2]
-            return TOGETHER.get(file, nodeid)
-
-    return Scheduling(config, log)
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.quick = config.option.markexpr == "not slow"
 
 
 @pytest.fixture(autouse=True)
@@ -72,12 +40,33 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _nobody_to_wait_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests side by side don't wait for each other's timings: none asserts a time.
-
-    Commands that are processes of their own do wait.
-    """
+    """Tests side by side don't wait for each other's timings: none asserts a time."""
+    folder = tmp_path_factory.mktemp("turns")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timing_lock, "FOLDERS", (tmp_path_factory.mktemp("turns"),))
+        patch.setattr(timing_lock, "FOLDERS", (folder,))
+        patch.setenv("TESTS_LOCKS", str(folder))
+        yield
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """What starts processes as forks; it begins with the first."""
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _workers_of_the_fake_runtime_are_forks(fork_server: ForkServer) -> Iterator[None]:
+    """Those that this process starts: most tests need one, and importing is most of its time."""
+    command = list(worker_process.worker_command(sys.executable, "fake"))
+    original = worker_process.launch
+
+    def launch(words: list[str], **options: Any) -> Any:
+        return original(words, **options) if words != command else fork_server.worker(**options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_process, "launch", launch)
         yield
 
 
@@ -98,9 +87,12 @@ def postgresql() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Cache:
-    """Where a new cache can be: what holds for one kind of database must hold for the other."""
+    """Where a new cache can be: what holds for one kind of database must hold for the other.
+
+    The second runs in `make test` for tests that are ``store_examples.ON_BOTH`` alone.
+    """
     if request.param == "sqlite":
         return tmp_path / "cache"
     server: Server = request.getfixturevalue("postgresql")

@@ -36,7 +36,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import psutil
-from mutations import mutated
+from damage import damaged
 from onnx import helper
 
 from bricks.errors import BricksError
@@ -206,7 +206,7 @@ def drive(seed: int, cases: Sequence[int], folder: Path, say: Say) -> None:
         say({"ready": True})
         for case in cases:
             rng = random.Random(f"{seed}/{case}")
-            what, data = mutated(rng, models)
+            what, data = damaged(rng, models)
             path.write_bytes(data)
             one = _Case(case, what, say)
             one.run(path, benches, measure=rng.random() < MEASURED_SHARE)

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from bricks.analysis.coverage import ZooCoverage
 from bricks.analysis.coverage import coverage as coverage_of
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.errors import BricksError, StoreError
+from bricks.errors import BricksError, CacheDamaged
 from bricks.graph.model import Model
 from bricks.graph.view import parse_model, without_values
 from bricks.measure.graphs import Decomposer
@@ -113,7 +113,7 @@ def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = Non
     bricks = bench.store.load_bricks(keys)
     for key in keys:
         if key not in bricks:
-            raise StoreError(
+            raise CacheDamaged(
                 f"the cache {bench.store.path} lacks {key}, which a plan names:"
                 " run 'bricks cache verify'"
             )

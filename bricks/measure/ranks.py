@@ -6,8 +6,9 @@ names the rank that was the cause. Must not know what is asked, or why.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,8 +19,9 @@ from bricks.system import logical_cpus
 # The longest time in which ranks find each other.
 JOIN_TIMEOUT_S = 60.0
 
-# Once one rank has failed, the others get so long to fail too: the cause may be among them.
-_GRACE_S = 1.0
+# Once one rank has failed, the others get so long to fail too: the cause may be among them, and a
+# busy host takes seconds to notice that a process has ended.
+_GRACE_S = 10.0
 
 Answers = list[dict[str, Any]]
 
@@ -80,7 +82,7 @@ class LocalRanks:
         self.count = len(places)
         self._places = places
         self._launched = bool(launchers)
-        commands = launchers or [settings.command] * self.count
+        commands = launchers or [settings.start_command] * self.count
         self._workers = [
             Supervisor(replace(settings, command=(*place.prefix, *command)))
             for place, command in zip(places, commands, strict=True)
@@ -156,8 +158,8 @@ class LocalRanks:
         ]
         try:
             wait(asked, return_when=FIRST_EXCEPTION)
-            if any(each.done() and each.exception() is not None for each in asked):
-                wait(asked, _GRACE_S)
+            if _errors(asked):
+                _wait_for_a_death(asked)
                 raise self._cause(asked)
             return [each.result() for each in asked]
         except BaseException:
@@ -180,11 +182,27 @@ class LocalRanks:
 
     def _cause(self, asked: Sequence[Future[dict[str, Any]]]) -> WorkerError:
         """The error of the rank that was the cause: of one that died rather than that complains."""
-        failed = {
-            rank: error
-            for rank, each in enumerate(asked)
-            if each.done() and (error := each.exception()) is not None
-        }
+        failed = _errors(asked)
         rank = min(failed, key=lambda rank: not isinstance(failed[rank], WorkerDied))
         kind = WorkerDied if isinstance(failed[rank], WorkerDied) else WorkerError
         return kind(f"rank {rank} of {self.count}: {failed[rank]}")
+
+
+def _errors(asked: Sequence[Future[dict[str, Any]]]) -> dict[int, BaseException]:
+    """What has failed so far, by rank."""
+    return {
+        rank: error
+        for rank, each in enumerate(asked)
+        if each.done() and (error := each.exception()) is not None
+    }
+
+
+def _wait_for_a_death(asked: Sequence[Future[dict[str, Any]]]) -> None:
+    """After a rank has complained: until one has died, which others complain of, for a while."""
+    deadline = time.monotonic() + _GRACE_S
+    working = [each for each in asked if not each.done()]
+    while working and not any(isinstance(e, WorkerDied) for e in _errors(asked).values()):
+        if (left_s := deadline - time.monotonic()) <= 0:
+            return
+        wait(working, left_s, return_when=FIRST_COMPLETED)
+        working = [each for each in working if not each.done()]

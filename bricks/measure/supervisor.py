@@ -15,7 +15,13 @@ from typing import Any
 
 from bricks.errors import WorkerError
 from bricks.measure.protocol import decode, encode
-from bricks.measure.worker_process import Freed, WorkerDied, WorkerKilled, WorkerProcess
+from bricks.measure.worker_process import (
+    Freed,
+    WorkerDied,
+    WorkerKilled,
+    WorkerProcess,
+    worker_command,
+)
 
 __all__ = ["MAX_ATTEMPTS", "Freed", "Supervisor", "WorkerDied", "WorkerKilled", "WorkerSettings"]
 
@@ -37,18 +43,27 @@ class WorkerSettings:
     ``workers`` is how many nodes of a model it may run at the same time. A worker that is not
     ``timing`` keeps freed memory for later use, since it spends most of its time on filling memory
     for the first time. One that times must not, for that would change latencies. ``freed`` decides
-    otherwise.
+    otherwise. ``python`` is the interpreter that the runtime is installed for; ``command`` starts
+    another program in place of the worker.
     """
 
     backend: str
     threads: int
     seed: int
     memory_bytes: int | None = None
-    command: Sequence[str] = (sys.executable, "-m", "bricks.measure.worker")
+    python: str = sys.executable
+    command: Sequence[str] | None = None
     workers: int = 1
     timing: bool = True
     optimization: str = "all"
     freed: Freed | None = None
+
+    @property
+    def start_command(self) -> tuple[str, ...]:
+        """The command that starts the process."""
+        if self.command is not None:
+            return tuple(self.command)
+        return worker_command(self.python, self.backend)
 
 
 class Supervisor:
@@ -173,7 +188,7 @@ class Supervisor:
             return
         settings = self._settings
         freed = settings.freed or (Freed.BY_DEFAULT if settings.timing else Freed.KEPT)
-        self._process = WorkerProcess(settings.command, freed=freed)
+        self._process = WorkerProcess(settings.start_command, freed=freed)
         _logger.info(
             "worker %d started: %s, threads: %d",
             self._process.pid, settings.backend, settings.threads,

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 
@@ -41,6 +41,9 @@ _RETURNED = (
 _READ_BYTES = 1 << 20
 _EXIT_TIMEOUT_S = 10
 
+# Starts a process. A name of its own, so that tests can have workers that are quicker to start.
+launch: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+
 
 class Freed(Enum):
     """What a process does with memory that it has freed, by settings of its C library."""
@@ -48,6 +51,11 @@ class Freed(Enum):
     BY_DEFAULT = ()
     KEPT = _KEPT
     RETURNED = _RETURNED
+
+
+def worker_command(python: str, runtime: str) -> tuple[str, ...]:
+    """The command that starts a worker; the runtime is named for those who list processes."""
+    return python, "-m", "bricks.measure.worker", runtime
 
 
 class WorkerDied(WorkerError):
@@ -76,7 +84,7 @@ class WorkerProcess:
         environment = _environment(freed)
         environment |= {LIFELINE: str(watched), SCRATCH: self._scratch.name}
         try:
-            self._process = subprocess.Popen(
+            self._process = launch(
                 list(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -170,8 +178,9 @@ class WorkerProcess:
                 return WorkerDied(f"it crashed the process ({name}, for lack of memory)")
             return WorkerKilled(f"its process was killed ({name}), maybe for lack of memory")
         self._log.seek(0)
-        tail = self._log.read().decode(errors="replace").strip().splitlines()
-        said = f": {tail[-1][:200]}" if tail else ""
+        lines = self._log.read().decode(errors="replace").splitlines()
+        last = next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
+        said = f": {last.strip()[:200]}" if last else ""
         return WorkerDied(f"it ended the process (exit status {code}){said}")
 
     def _clean_up(self) -> None:

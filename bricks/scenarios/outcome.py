@@ -23,7 +23,7 @@ from bricks.system import Target
 # Queries that are simulated: of the slowest thousandth there are a hundred.
 QUERIES = 100_000
 # At each rate that is tried to find the highest one.
-_SEARCH_QUERIES = 20_000
+SEARCH_QUERIES = 20_000
 # A server begins without a queue; what it then answers first tells little of the rest.
 _WARM_UP = 0.05
 # Rates are searched until they are known this well.
@@ -174,7 +174,7 @@ def highest_qps(
     while high - low > _RATE_PRECISION * high:
         qps = (low + high) / 2
         tried = replace(load, qps=qps, arrivals_s=None)
-        run = _run(times, tried, serving, end, seed, _SEARCH_QUERIES)
+        run = _run(times, tried, serving, end, seed, SEARCH_QUERIES)
         if keeps_bound(_steady_s(run, tried), run.dropped, load):
             low = qps
         else:

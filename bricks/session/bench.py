@@ -155,10 +155,10 @@ class Bench:
             self.runtime.threads,
             options.seed,
             options.memory_bytes or int(available_memory_bytes() * 0.9),
-            (info.python, "-m", "bricks.measure.worker"),
             workers=options.workers,
             optimization=options.optimization,
             freed=Freed.KEPT if self.runtime.allocator == KEPT else None,
+            python=info.python,
         )
 
     def __enter__(self) -> Bench:

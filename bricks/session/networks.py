@@ -56,8 +56,7 @@ def collectives_settings(backend: str) -> tuple[WorkerSettings, str]:
     if backend == "nccl":
         _refuse_without_gpu()
     info = backends.describe(RUNTIMES[backend])
-    command = (info.python, "-m", "bricks.measure.worker")
-    return WorkerSettings(info.name, 1, 0, command=command), info.version
+    return WorkerSettings(info.name, 1, 0, python=info.python), info.version
 
 
 def _refuse_without_gpu() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.errors import StoreError, UsageError
+from bricks.errors import CacheDamaged, UsageError
 from bricks.graph.model import Model
 from bricks.store import Reading, Store
 from bricks.system import Target
@@ -137,11 +137,11 @@ class Plans:
         return settled or _executed_alike(plan, self._target, target)
 
     def bricks(self, plan: Plan) -> Mapping[str, Brick]:
-        """The bricks of ``plan``, by key; :class:`StoreError` where the cache lacks one."""
+        """The bricks of ``plan``, by key; :class:`CacheDamaged` where the cache lacks one."""
         found = self._bricks_of(plan)
         for key in plan.keys:
             if key not in found:
-                raise StoreError(
+                raise CacheDamaged(
                     f"the cache lacks {key}, a brick of {plan.model}: run 'bricks cache verify'"
                 )
         return found

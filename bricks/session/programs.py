@@ -104,9 +104,8 @@ class ProgramRecorder:
     def __init__(self, *, runtime: str, threads: int, seed: int) -> None:
         """Raises :class:`~bricks.errors.BackendError` if the runtime is not installed."""
         info = backends.describe(runtime)
-        command = (info.python, "-m", "bricks.measure.worker")
         self._worker = Supervisor(
-            WorkerSettings(info.name, threads, seed, command=command, timing=False)
+            WorkerSettings(info.name, threads, seed, timing=False, python=info.python)
         )
 
     def __enter__(self) -> ProgramRecorder:

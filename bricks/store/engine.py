@@ -27,7 +27,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from bricks.errors import StoreError, first_line
+from bricks.errors import CacheDamaged, CacheLocked, DiskFull, StoreError, first_line
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
@@ -51,6 +51,13 @@ _CONNECT_TIMEOUT_S = 10
 _MOVE_AWAY = "move it away or give another --cache"
 DAMAGED = f"is not a bricks cache any more (the file is damaged): {_MOVE_AWAY}"
 _FULL = "cannot be written, the disk is full: free some space and run again"
+_LOCKED = "is locked by another process: wait for it to end, or give another --cache"
+# What callers may want to catch by itself; everything else is a StoreError.
+_TYPES: dict[str, type[StoreError]] = {
+    DAMAGED: CacheDamaged,
+    _FULL: DiskFull,
+    _LOCKED: CacheLocked,
+}
 # Extended codes stand beside the primary ones where they say more.
 _SQLITE_ERRORS = {
     "SQLITE_NOTADB": f"is not a bricks cache (not a database): {_MOVE_AWAY}",
@@ -61,8 +68,8 @@ _SQLITE_ERRORS = {
         "cannot be written (input/output error): check the disk, and whether a quota or a limit "
         "to the size of files is reached"
     ),
-    "SQLITE_BUSY": "is locked by another process: wait for it to end, or give another --cache",
-    "SQLITE_LOCKED": "is locked by another process: wait for it to end, or give another --cache",
+    "SQLITE_BUSY": _LOCKED,
+    "SQLITE_LOCKED": _LOCKED,
     "SQLITE_READONLY": "cannot be written: check its permissions, or give another --cache",
     "SQLITE_CANTOPEN": "cannot be opened: check its permissions, or give another --cache",
     "SQLITE_PERM": "cannot be opened: check its permissions, or give another --cache",
@@ -74,7 +81,7 @@ _POSTGRESQL_ERRORS = {
     "25006": "cannot be written, the server only lets read: give the server that takes writes",
     "53100": _FULL,
     "53300": "cannot be reached, the server has too many connections: try again later",
-    "55P03": _SQLITE_ERRORS["SQLITE_LOCKED"],
+    "55P03": _LOCKED,
     "40": "was written by somebody else at the same moment: run the same command again",
     "57": "was ended by the server: run the same command again to go on",
 }
@@ -283,9 +290,14 @@ def translated(label: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error) as exc:
-        raise StoreError(f"the cache {label} {_explain(exc)}") from exc
+        raise refusal(label, _explain(exc)) from exc
     except UnicodeDecodeError as exc:  # the driver's, where an error quotes what is damaged
-        raise StoreError(f"the cache {label} {DAMAGED}") from exc
+        raise refusal(label, DAMAGED) from exc
+
+
+def refusal(label: str, text: str) -> StoreError:
+    """The error that says ``text`` of the cache ``label``: for some texts, of a type of its own."""
+    return _TYPES.get(text, StoreError)(f"the cache {label} {text}")
 
 
 def origin(exc: BaseException) -> BaseException:

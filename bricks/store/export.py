@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, select
 
 from bricks.decompose.plan import Brick
-from bricks.errors import StoreError
+from bricks.errors import CacheDamaged
 from bricks.samples.measurement import Round
 from bricks.store.engine import CHUNK, chunks
 from bricks.store.results_file import Record
@@ -53,7 +53,7 @@ def records(
     gives the same records; only rounds keep the order in which they were taken. With ``keys``, the
     records are the targets and the settled measurements of these bricks alone, for a cache that has
     the bricks already. With ``digits``, samples have no more significant digits than these. Raises
-    StoreError for a row that is damaged.
+    CacheDamaged for a row that is damaged.
     """
     chosen = sorted(target_keys)
     yield from _targets(connection, chosen)
@@ -143,7 +143,7 @@ def _measurements(
             else:
                 mine = taken.get(row.id, [])
                 if len(mine) != row.round_count or not mine:
-                    raise StoreError(
+                    raise CacheDamaged(
                         f"the measurement of {row.brick_key} is damaged in the cache ({len(mine)}"
                         f" of its {row.round_count} rounds can be found): run 'bricks cache verify'"
                     )
@@ -156,7 +156,7 @@ def _measurements(
 def rounds_by_id(connection: Connection, ids: Collection[int]) -> dict[int, list[Round]]:
     """The rounds of each measurement by its row number, in the order in which they were taken.
 
-    Raises StoreError for a round that is damaged.
+    Raises CacheDamaged for a round that is damaged.
     """
     found: dict[int, list[Round]] = {}
     for chunk in chunks(ids):

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from bricks.errors import StoreError, first_line
+from bricks.errors import CacheDamaged, first_line
 from bricks.store.engine import DAMAGED, origin
 
 # No more lines of each table than this: one damaged page causes dozens.
@@ -30,7 +30,7 @@ UNREADABLE = (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError)
 
 
 def refuse_truncated(url: URL) -> None:
-    """Raise StoreError if the database file is shorter than its own header says."""
+    """Raise CacheDamaged if the database file is shorter than its own header says."""
     if url.get_backend_name() != "sqlite" or not url.database or url.query:
         return
     path, log = Path(url.database), Path(f"{url.database}-wal")
@@ -47,7 +47,7 @@ def refuse_truncated(url: URL) -> None:
         return
     of = f"of {expected} bytes" if size >= _HEADER_BYTES else "bytes, within its header"
     reason = f"the file is damaged: it ends after {size} {of}"
-    raise StoreError(f"the cache {path} {DAMAGED.replace('the file is damaged', reason)}")
+    raise CacheDamaged(f"the cache {path} {DAMAGED.replace('the file is damaged', reason)}")
 
 
 def _size_bytes(path: Path) -> int:

@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from bricks.errors import StoreError, first_line
+from bricks.errors import CacheDamaged, StoreError, first_line
 from bricks.samples.machine_state import SAME_STATE_FACTOR
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.claims import Claim, Owner, Watch, lease_columns
@@ -138,7 +138,7 @@ def _rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tu
     for number, row in by_id.items():
         count = len(found.get(number, ()))
         if count != row.round_count or (row.state == DONE and not count):
-            raise StoreError(
+            raise CacheDamaged(
                 f"the measurement of {row.brick_key} is damaged in the cache ({count} of its "
                 f"{row.round_count} rounds can be found): run 'bricks cache verify'"
             )

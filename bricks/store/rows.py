@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from bricks.decompose.plan import Brick, Occurrence, Plan, Usage, usage_of
-from bricks.errors import StoreError, first_line
+from bricks.errors import CacheDamaged, first_line
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.samples.measurement import Round
 from bricks.store.schema import systems
@@ -31,11 +31,11 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 
 @contextmanager
 def decoding(what: str) -> Iterator[None]:
-    """Turn any error of decoding a damaged row into a StoreError that names the row."""
+    """Turn any error of decoding a damaged row into CacheDamaged, which names the row."""
     try:
         yield
     except _DAMAGE as exc:
-        raise StoreError(
+        raise CacheDamaged(
             f"{what} is damaged in the cache ({type(exc).__name__}: {first_line(exc, 120)}): "
             "run 'bricks cache verify'"
         ) from exc

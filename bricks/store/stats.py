@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, func, select
 
-from bricks.errors import StoreError
+from bricks.errors import CacheDamaged
 from bricks.store.engine import size_bytes
 from bricks.store.schema import (
     DONE,
@@ -46,7 +46,7 @@ class CacheStats:
 
 
 def stats_of(connection: Connection, label: str) -> CacheStats:
-    """Counts and size of the cache called ``label``; StoreError for rows in an unknown state."""
+    """Counts and size of the cache called ``label``; CacheDamaged for rows in an unknown state."""
 
     def count(table: Table) -> int:
         return connection.execute(select(func.count()).select_from(table)).scalar_one()
@@ -55,7 +55,7 @@ def stats_of(connection: Connection, label: str) -> CacheStats:
     grouped = select(measurements.c.state, func.count()).group_by(measurements.c.state)
     states.update((state, count) for state, count in connection.execute(grouped))
     if len(states) > 3:
-        raise StoreError(
+        raise CacheDamaged(
             f"the cache {label} is damaged (measurements are in an unknown state): "
             "run 'bricks cache verify'"
         )

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.engine import URL
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
-from bricks.errors import StoreError
+from bricks.errors import CacheDamaged, StoreError
 from bricks.samples.measurement import Failure, Measurement
 from bricks.store import engine as database
 from bricks.store import export, measurements, merge, results_file
@@ -125,7 +125,7 @@ class Store:
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         if self._unwritable is not None:
-            raise StoreError(f"the cache {self.path} {self._unwritable}")
+            raise database.refusal(self.path, self._unwritable)
         with database.translated(self.path), database.writing(self._engine) as connection:
             yield connection
 
@@ -202,7 +202,7 @@ class Store:
                 known[row.key] = network_of(row)
         for target in found:
             if target.runtime.network not in known:
-                raise StoreError(
+                raise CacheDamaged(
                     f"the network of target {target.key} is not in the cache {self.path}:"
                     " run 'bricks cache verify'"
                 )
@@ -424,13 +424,13 @@ class Store:
     # The cache itself
 
     def stats(self) -> CacheStats:
-        """Counts and size; StoreError if the file is damaged, for the counts may be too low."""
+        """Counts and size; CacheDamaged if the file is damaged, for the counts may be too low."""
         self.refuse_damage()
         with self._reading() as connection:
             return stats_of(connection, self.path)
 
     def refuse_damage(self) -> None:
-        """Raise StoreError if the database file is damaged.
+        """Raise CacheDamaged if the database file is damaged.
 
         An index that has lost entries makes measurements look missing, and they would be made
         again: so a caller asks this before it measures, predicts or counts. The first call reads
@@ -443,7 +443,7 @@ class Store:
             return
         with self._reading() as connection:
             for problem in integrity_problems(connection):
-                raise StoreError(
+                raise CacheDamaged(
                     f"the cache {self.path} is damaged ({problem}): run 'bricks cache verify'"
                 )
         self._sound = True

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from commands import Here
 from factories import conv_net, mlp, save
-from tiers import one_in
+from systems import copied, measure_on
 
-import bricks.session.bench
 from bricks.estimate.advice import per_million, risk
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.uncertainty import Uncertainty
+from bricks.store import Store
 from bricks.system import fingerprint
 
 HOME = fingerprint()
@@ -55,21 +55,27 @@ def test_a_million_inferences_cost_their_share_of_an_hour() -> None:
     assert per_million(3.6, 0.004, 8) == pytest.approx(0.5)
 
 
-@pytest.fixture
-def models(tmp_path: Path) -> tuple[Path, Path]:
-    return save(conv_net(), tmp_path, "conv.onnx"), save(mlp(), tmp_path, "mlp.onnx")
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return save(conv_net(blocks=1), folder, "conv.onnx"), save(mlp(), folder, "mlp.onnx")
+
+
+@pytest.fixture(scope="module")
+def known(models: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of two systems that measured one model, and one of them the other model too."""
+    cache = tmp_path_factory.mktemp("fleet") / "cache"
+    measure_on(HOME, cache, models)
+    measure_on(BIG, cache, models[:1])
+    with Store.open(cache) as store:
+        store.describe_system(HOME.key, price_per_hour=3)
+        store.describe_system(BIG.key, price_per_hour=2)
+    return cache
 
 
 @pytest.fixture
-def fleet(here: Here, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Two systems that measured one model, and one of them the other model too."""
-    for system, words in ((HOME, models), (BIG, models[:1])):
-        monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda system=system: system)
-        assert here("measure", *words).status == 0
-    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: HOME)
-    here("systems", "set", HOME.name, "--price", 3, runtime=None)
-    here("systems", "set", "big", "--price", 2, runtime=None)
-    return here
+def fleet(here: Here, known: Path) -> Here:
+    return copied(known, here)
 
 
 def answers(here: Here, *words: object) -> list[dict[str, Any]]:
@@ -112,12 +118,10 @@ def test_batches_are_part_of_the_search(fleet: Here, models: tuple[Path, Path]) 
 
 
 def test_a_model_never_decomposed_there_is_taken_as_it_is_executed_on_hosts_alike(
-    fleet: Here, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    fleet: Here, models: tuple[Path, Path]
 ) -> None:
     """On those with other instructions nobody knows, and that is said."""
-    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: ARM)
-    assert fleet("measure", models[0]).status == 0
-    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: HOME)
+    measure_on(ARM, fleet.cache, models[:1])
     done = fleet("advise", models[1], "--slo", "1s", "--json")
     assert done.status == 1
     by_system = {row["system"]: row for row in done.json["answers"]}
@@ -134,29 +138,21 @@ def test_people_see_a_table(fleet: Here, models: tuple[Path, Path]) -> None:
     assert "big" in shown
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    one_in(
-        4,
-        [
-            (("--slo", "20"), "--slo '20' is no latency: write it like 20ms"),
-            (("--slo", "0ms"), "is no latency"),
-            (("--slo", "-3ms"), "is no latency"),
-            (("--slo", "1h"), "is no latency"),
-            (("--slo", "1ms", "--batches", "1,x"), "are no batch sizes: write them like 1,4,8"),
-            (("--slo", "1ms", "--batches", "0"), "are no batch sizes"),
-            (("--slo", "1ms", "--batches", "1", "--batch", "2"), "leave one out"),
-            (("--slo", "1ms", "--system", "bigg"), f"is called 'bigg'; known: {NAMES}; did you"),
-            (("--slo", "1ms", "--granularity", "3"), "was measured with fake like that"),
-        ],
-    ),
-)
-def test_what_cannot_be_meant_is_refused(
-    words: tuple[str, ...], said: str, fleet: Here, models: tuple[Path, Path]
-) -> None:
-    done = fleet("advise", models[0], *words)
-    assert (done.status, done.out) == (2, "")
-    assert said in done.complaint
+def test_what_cannot_be_meant_is_refused(fleet: Here, models: tuple[Path, Path]) -> None:
+    for words, said in (
+        (("--slo", "20"), "--slo '20' is no latency: write it like 20ms"),
+        (("--slo", "0ms"), "is no latency"),
+        (("--slo", "-3ms"), "is no latency"),
+        (("--slo", "1h"), "is no latency"),
+        (("--slo", "1ms", "--batches", "1,x"), "are no batch sizes: write them like 1,4,8"),
+        (("--slo", "1ms", "--batches", "0"), "are no batch sizes"),
+        (("--slo", "1ms", "--batches", "1", "--batch", "2"), "leave one out"),
+        (("--slo", "1ms", "--system", "bigg"), f"is called 'bigg'; known: {NAMES}; did you"),
+        (("--slo", "1ms", "--granularity", "3"), "was measured with fake like that"),
+    ):
+        done = fleet("advise", models[0], *words)
+        assert (done.status, done.out) == (2, ""), words
+        assert said in done.complaint, words
 
 
 def test_a_cache_that_is_not_there_is_not_made(here: Here, models: tuple[Path, Path]) -> None:

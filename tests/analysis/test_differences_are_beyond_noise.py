@@ -93,8 +93,8 @@ def steady(latency_s: float, *states_s: float | None, key: str = "b000") -> Meas
 
 def test_one_brick_of_two_hundred_that_is_a_fifth_slower_is_found() -> None:
     found, others = 0, 0
-    for seed in range(20):
-        noise, slow = Noise(seed), KEYS[seed * 7]
+    for seed in range(10):
+        noise, slow = Noise(seed), KEYS[seed * 14]
         old = noise.session(latencies())
         new = noise.session({**latencies(), slow: 1.2 * latencies()[slow]})
         beyond = [b for b in compared(old, new).bricks if b.ratio.beyond_noise]
@@ -103,26 +103,26 @@ def test_one_brick_of_two_hundred_that_is_a_fifth_slower_is_found() -> None:
         for brick in beyond:
             assert brick.ratio.slower == (brick.ratio.ratio > 1) == (brick.ratio.low > 1)
             assert brick.ratio.faster == (brick.ratio.high < 1)
-    assert found >= 12  # a fifth is some five deviations of what two sessions differ by
-    assert others <= 3
+    assert found >= 6  # a fifth is some five deviations of what two sessions differ by
+    assert others <= 2
 
 
 @pytest.mark.slow
 def test_between_two_sessions_of_the_same_hardly_anything_is_found() -> None:
     bricks = models = 0
-    for seed in range(60):
+    for seed in range(40):
         noise = Noise(seed)
         found = compared(noise.session(latencies()), noise.session(latencies()))
         assert len(found.bricks) == 200
         bricks += any(b.ratio.beyond_noise for b in found.bricks)
         models += found.models[0].ratio.beyond_noise
-    assert bricks <= 6  # 3 of 60 are nominal; few degrees of freedom make them fewer
-    assert models <= 8
+    assert bricks <= 4  # 2 of 40 are nominal; few degrees of freedom make them fewer
+    assert models <= 5
 
 
 @pytest.mark.slow
 def test_halves_of_one_measurement_do_not_differ() -> None:
-    for seed in range(30):
+    for seed in range(15):
         whole = Noise(seed).session(latencies(), rounds=16)
         halves = [{k: replace(m, rounds=m.rounds[i::2]) for k, m in whole.items()} for i in (0, 1)]
         found = compared(*halves)
@@ -143,7 +143,7 @@ def test_a_single_round_proves_nothing_but_a_large_change() -> None:
 def test_outliers_of_single_rounds_are_no_findings() -> None:
     """One in a hundred takes half as long again, as it does where a machine is shared."""
     wrong = 0
-    for seed in range(30):
+    for seed in range(12):
         noise, lot = Noise(seed), random.Random(seed)
         sessions = [
             {
@@ -153,7 +153,7 @@ def test_outliers_of_single_rounds_are_no_findings() -> None:
             for _ in range(2)
         ]
         wrong += any(b.ratio.beyond_noise for b in compared(*sessions).bricks)
-    assert wrong <= 2
+    assert wrong <= 1
 
 
 def test_what_is_common_to_all_is_told_and_stays_in_every_ratio() -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from commands import Here
 from factories import mlp, save
-from tiers import one_in
+from systems import copied, measure_on
 
-import bricks.session.bench
 from bricks.system import System, fingerprint
 
 HOME = fingerprint()
@@ -23,15 +22,19 @@ THERE = replace(
 UPDATED = replace(HOME, recorded={**HOME.recorded, "kernel": "9.9"})
 
 
-@pytest.fixture
-def two(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that knows two systems."""
-    model = save(mlp(), tmp_path, "mlp.onnx")
+    folder = tmp_path_factory.mktemp("two")
+    model = save(mlp(), folder, "mlp.onnx")
     for system in (HOME, THERE):
-        monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda system=system: system)
-        assert here("measure", model).status == 0
-    monkeypatch.undo()
-    return here
+        measure_on(system, folder / "cache", [model])
+    return folder / "cache"
+
+
+@pytest.fixture
+def two(here: Here, known: Path) -> Here:
+    return copied(known, here)
 
 
 def test_the_facts_that_differ_are_told(two: Here) -> None:
@@ -128,26 +131,18 @@ def test_names_and_prices_travel_with_results(
     assert known["price_per_hour"] == 4.0  # what was said here stays
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    one_in(
-        4,
-        [
-            ((), 2, "nothing is to be set: give --name, --price or both"),
-            (("--name", "there"), 1, "is called 'there' already: give another name"),
-            (("--name", " "), 2, "' ' is no name"),
-            (("--name", "a\x1b[0m"), 2, "is no name"),
-            (("--price", "-1"), 2, "should be greater than or equal to 0"),
-            (("--price", "nan"), 2, "should be greater than or equal to 0"),
-            (("--price", "inf"), 2, "the price inf cannot be paid"),
-        ],
-    ),
-)
-def test_what_cannot_be_meant_is_refused(
-    words: tuple[str, ...], status: int, said: str, two: Here
-) -> None:
+def test_what_cannot_be_meant_is_refused(two: Here) -> None:
     before = two("systems", "--json", runtime=None).json
-    done = two("systems", "set", HOME.name, *words, runtime=None)
-    assert (done.status, done.out) == (status, "")
-    assert said in done.complaint
+    for words, status, said in (
+        ((), 2, "nothing is to be set: give --name, --price or both"),
+        (("--name", "there"), 1, "is called 'there' already: give another name"),
+        (("--name", " "), 2, "' ' is no name"),
+        (("--name", "a\x1b[0m"), 2, "is no name"),
+        (("--price", "-1"), 2, "should be greater than or equal to 0"),
+        (("--price", "nan"), 2, "should be greater than or equal to 0"),
+        (("--price", "inf"), 2, "the price inf cannot be paid"),
+    ):
+        done = two("systems", "set", HOME.name, *words, runtime=None)
+        assert (done.status, done.out) == (status, ""), words
+        assert said in done.complaint, words
     assert two("systems", "--json", runtime=None).json == before

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import openvino_environment
 import pytest
+import runtime_environments
 from commands import Here
+from factories import mlp, save
 from hypothesis import given
 from hypothesis import strategies as st
+from systems import copied, know_on, on
 
-import bricks.session.bench
 from bricks import BackendError, Bench, Estimate
 from bricks.analysis.explanation import same_work
+from bricks.analysis.publishing import Validated, publish
 from bricks.analysis.runtimes import Place, choose_runtime, slower
 from bricks.estimate.estimate import Uncertainty
 from bricks.graph.model import Model
 from bricks.predict.features import PRODUCT, TAGS, BrickFeatures
+from bricks.store import Store
 from bricks.system import fingerprint
 from bricks.system.names import labels_of
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "cache" / "published"
 HOME = fingerprint()
 THERE = replace(HOME, name="there", identity={**HOME.identity, "logical_cpus": 97})
+RUNTIMES = {"fake": 1e-5, "onnxruntime": 4e-5}
+BOTH = ("--runtimes", "fake,onnxruntime")
 
 
 def estimate(seconds: float, width: float) -> Estimate:
@@ -53,128 +59,192 @@ def test_the_risk_is_that_of_overlapping_intervals() -> None:
 
 
 def test_the_fastest_comes_first_and_missing_ones_say_why(tmp_path: Path) -> None:
-    def read(bench: Bench) -> Model:
-        return bench.read("squeezenet")
+    path = save(mlp(), tmp_path, "net.onnx")
 
-    with Bench(tmp_path, runtime="fake", threads=1) as fake:
-        fake.measure([read(fake)])
-        with Bench(tmp_path / "other", threads=1, published=False) as real:
-            missing = BackendError("it is not installed")
-            places: dict[str, Any] = {
-                "onnxruntime": Place(real, real.target),
-                "fake": Place(fake, fake.target),
-                "other": missing,
-            }
-            choice = choose_runtime(places, read, "squeezenet")
+    def read(bench: Bench) -> Model:
+        return bench.read(path)
+
+    with (
+        Bench(tmp_path, runtime="fake", threads=1) as known,
+        Bench(tmp_path / "other", runtime="fake", threads=1) as unknown,
+    ):
+        known.measure([read(known)])
+        places: dict[str, Any] = {
+            "unknown": Place(unknown, unknown.target),
+            "known": Place(known, known.target),
+            "other": BackendError("it is not installed"),
+        }
+        choice = choose_runtime(places, read, "net")
     assert choice.fastest == "fake"
-    assert [each.runtime for each in choice.answers] == ["fake", "onnxruntime", "other"]
+    assert [each.runtime for each in choice.answers] == ["fake", "unknown", "other"]
     assert choice.answers[0].lower_s is not None and choice.answers[0].estimate is not None
     assert choice.answers[0].lower_s <= choice.answers[0].estimate.estimate_s
-    assert "bricks measure squeezenet --runtime onnxruntime" in (choice.answers[1].error or "")
+    assert "bricks measure net --runtime unknown" in (choice.answers[1].error or "")
     assert choice.answers[2].error == "it is not installed"
     assert (choice.ahead, choice.risk) == (None, None)
 
 
-def test_the_command_tells_what_to_take(here: Here) -> None:
-    how = ("--threads", 1)
-    for runtime in ("fake", "onnxruntime"):
-        assert here("measure", "levit", "--effort", "quick", *how, runtime=runtime).status == 0
-    words = ("advise", "levit", "--runtimes", "fake,onnxruntime", *how)
-    (model,) = here(*words, "--json", runtime=None).json["models"]
-    assert model["fastest"] in ("fake", "onnxruntime")
-    assert model["ahead"] >= 0 and 0 <= model["risk"] <= 0.5
-    told = here(*words, runtime=None).out
-    assert f"levit: take {model['fastest']}" in told
-    slowest = model["runtimes"][-1]
-    assert slowest["losses"] and slowest["lower_s"] < slowest["estimate_s"]
-    assert all(loss["lost_s"] > 0 and loss["runtimes"] for loss in slowest["losses"])
-    assert f"levit, {slowest['runtime']}: loses " in told
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(mlp(), tmp_path_factory.mktemp("models"), "net.onnx")
+
+
+@pytest.fixture(scope="module")
+def known(net: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A cache that knows the model in two runtimes on this host, and one that knows another too.
+
+    The bricks of one runtime take four times as long, and are fewer.
+    """
+    caches = tmp_path_factory.mktemp("alone") / "cache", tmp_path_factory.mktemp("two") / "cache"
+    for cache, system in zip(caches, (HOME, THERE), strict=True):
+        for runtime, latency_s in RUNTIMES.items():
+            know_on(system, cache, net, latency_s, runtime=runtime, threads=1)
+        if system is HOME:
+            shutil.copytree(cache, caches[1])
+    return caches
 
 
 @pytest.fixture
-def two(here: Here, monkeypatch: pytest.MonkeyPatch) -> Here:
-    """A cache that knows a model in two runtimes on this host and on another one."""
-    for system in (HOME, THERE):
-        monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda system=system: system)
-        for runtime in ("fake", "onnxruntime"):
-            how = ("--effort", "quick", "--threads", 1)
-            assert here("measure", "levit", *how, runtime=runtime).status == 0
-    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: HOME)
-    return here
+def alone(here: Here, known: tuple[Path, Path]) -> Here:
+    return copied(known[0], here)
 
 
-def test_the_command_tells_what_to_take_elsewhere(two: Here) -> None:
-    words = ("advise", "levit", "--runtimes", "fake,onnxruntime")
+@pytest.fixture
+def two(here: Here, known: tuple[Path, Path]) -> Here:
+    return copied(known[1], here)
+
+
+def test_the_command_tells_what_to_take(alone: Here, net: Path) -> None:
+    words = ("advise", net, *BOTH, "--threads", 1)
+    (model,) = alone(*words, "--json", runtime=None).json["models"]
+    assert [each["runtime"] for each in model["runtimes"]] == ["fake", "onnxruntime"]
+    assert model["fastest"] == "fake"
+    assert model["ahead"] > 1 and 0 <= model["risk"] < 0.05
+    slowest = model["runtimes"][1]
+    # The last of the products is one of its own in both; the others are fused in one of them.
+    (loss,) = slowest["losses"]
+    assert loss == {"operator": "Gemm", "lost_s": pytest.approx(3e-5), "runtimes": ["fake"]}
+    assert slowest["lower_s"] == pytest.approx(slowest["estimate_s"] - 3e-5)
+    told = alone(*words, runtime=None).out
+    assert f"{net}: take fake" in told
+    assert f"{net}, onnxruntime: loses " in told
+
+
+@pytest.mark.slow
+def test_what_was_really_measured_tells_what_to_take(here: Here) -> None:
+    for runtime in ("fake", "onnxruntime"):
+        how = ("--effort", "quick", "--threads", 1)
+        assert here("measure", "levit", *how, runtime=runtime).status == 0
+    words = ("advise", "levit", *BOTH, "--threads", 1)
+    (model,) = here(*words, "--json", runtime=None).json["models"]
+    assert {each["measured_share"] for each in model["runtimes"]} == {1}
+    first, second = model["runtimes"]
+    assert model["fastest"] == first["runtime"]
+    assert first["estimate_s"] <= second["estimate_s"]
+    assert model["ahead"] >= 0 and 0 <= model["risk"] <= 0.5
+
+
+def test_the_command_tells_what_to_take_elsewhere(two: Here, net: Path) -> None:
+    words = ("advise", net, *BOTH)
     (there,) = two(*words, "--system", "there", "--json", runtime=None).json["models"]
     assert there["system"] == "there" and there["threads"] == 1
-    assert there["fastest"] and all(each["error"] is None for each in there["runtimes"])
+    assert there["fastest"] == "fake"
+    assert [each["error"] for each in there["runtimes"]] == [None, None]
     both = ("--system", "there", "--system", HOME.key)
     found = two(*words, *both, "--json", runtime=None).json["models"]
     assert [each["system"] for each in found] == ["there", HOME.name]
     assert [each["system_key"] for each in found] == [THERE.key, HOME.key]
     told = two(*words, *both, runtime=None).out
     for each in found:
-        assert f"levit on {each['system']}: take {each['fastest']}; " in told
+        assert f"{net} on {each['system']}: take {each['fastest']}; " in told
 
 
-def test_runtimes_are_compared_with_as_many_threads(two: Here) -> None:
-    how = ("--effort", "quick", "--threads", 2)
-    assert two("measure", "levit", *how, runtime="fake").status == 0
-    words = ("advise", "levit", "--runtimes", "fake,onnxruntime", "--system", HOME.key)
-    done = two(*words, runtime=None)
+def test_runtimes_are_compared_with_as_many_threads(alone: Here, net: Path) -> None:
+    know_on(HOME, alone.cache, net, 1e-5, runtime="fake", threads=2)
+    words = ("advise", net, *BOTH, "--system", HOME.key)
+    done = alone(*words, runtime=None)
     assert done.status == 2 and "with 1 and 2 threads" in done.complaint
-    (here,) = two(*words, "--threads", 1, "--json", runtime=None).json["models"]
-    assert here["threads"] == 1 and here["fastest"]
+    (here,) = alone(*words, "--threads", 1, "--json", runtime=None).json["models"]
+    assert (here["threads"], here["fastest"]) == (1, "fake")
 
 
-def test_what_was_not_measured_elsewhere_is_predicted_or_refused(two: Here) -> None:
-    words = ("--runtimes", "fake,onnxruntime", "--system")
-    mistyped = two("advise", "levit", *words, "ther", runtime=None)
+def test_what_was_not_measured_elsewhere_is_predicted(here: Here, tmp_path: Path) -> None:
+    many = save(mlp(widths=range(4, 36)), tmp_path, "many.onnx")
+    for runtime, latency_s in RUNTIMES.items():
+        know_on(THERE, here.cache, many, latency_s, runtime=runtime, threads=1)
+    path = save(mlp(widths=range(40, 44)), tmp_path, "other.onnx")
+    words = ("advise", path, *BOTH, "--system", "there", "--json")
+    (other,) = here(*words, runtime=None).json["models"]
+    assert [each["measured_share"] for each in other["runtimes"]] == [0, 0]
+    assert other["fastest"] == "fake"
+
+
+def test_what_nobody_measured_elsewhere_is_refused(two: Here, net: Path) -> None:
+    mistyped = two("advise", net, *BOTH, "--system", "ther", runtime=None)
     assert mistyped.status == 2 and "did you mean there" in mistyped.complaint
-    (other,) = two("advise", "regnet_y", *words, "there", "--json", runtime=None).json["models"]
-    assert all(each["measured_share"] < 1 for each in other["runtimes"])
-    other_threads = two("advise", "levit", *words, "there", "--threads", 3, runtime=None)
-    assert other_threads.status == 2 and "no measurements with" in other_threads.complaint
+    other = two("advise", net, *BOTH, "--system", "there", "--threads", 3, runtime=None)
+    assert other.status == 2 and "no measurements with" in other.complaint
 
 
 def test_published_measurements_tell_what_to_take_on_hosts_one_lacks(
-    here: Here, monkeypatch: pytest.MonkeyPatch
+    alone: Here, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    openvino_environment.python()
-    assert here("measure", "mx_srcnn", "--effort", "quick").status == 0  # there is a cache
+    place = tmp_path / "published"
+    place.mkdir()
+    for runtime, latency_s in RUNTIMES.items():
+        know_on(THERE, tmp_path / "own", net, latency_s, runtime=runtime, threads=1)
+    with Store.open(tmp_path / "own") as own:
+        validated = [Validated(target.key, {}) for target in own.targets()]
+    publish(tmp_path / "own", validated, place)
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(place))
+    words = ("advise", net, *BOTH, "--system", "there", "--json")
+    (model,) = alone(*words, runtime=None).json["models"]
+    assert (model["system"], model["fastest"]) == ("there", "fake")
+    assert [each["measured_share"] for each in model["runtimes"]] == [1, 1]
+
+
+@pytest.mark.slow
+def test_what_ships_with_the_package_tells_what_to_take(
+    alone: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime_environments.python("openvino")
     monkeypatch.setenv("BRICKS_PUBLISHED", str(PUBLISHED))
-    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: THERE)
-    words = ("--runtimes", "onnxruntime,openvino", "--system", "amd-epyc-zen4-2c")
-    (model,) = here("advise", "squeezenet", *words, "--json", runtime=None).json["models"]
-    assert (model["system"], model["fastest"]) == (
-        "amd-epyc-zen4-2c",
-        model["runtimes"][0]["runtime"],
-    )
-    assert all(each["measured_share"] == 1 for each in model["runtimes"])
+    system = "amd-epyc-zen4-2c"
+    words = ("squeezenet", "--runtimes", "onnxruntime,openvino", "--system", system, "--json")
+    with on(THERE):
+        (model,) = alone("advise", *words, runtime=None).json["models"]
+    assert (model["system"], model["fastest"]) == (system, model["runtimes"][0]["runtime"])
+    assert [each["measured_share"] for each in model["runtimes"]] == [1, 1]
 
 
-def test_the_report_compares_runtimes_of_one_host(here: Here, tmp_path: Path) -> None:
-    for runtime in ("fake", "onnxruntime"):
-        how = ("--effort", "quick", "--threads", 1)
-        assert here("measure", "levit", *how, runtime=runtime).status == 0
-    page = tmp_path / "report.html"
-    assert here("report", "levit", "--out", page, "--no-measure", runtime="fake").status == 0
-    text = page.read_text("utf-8")
-    section = text[text.index('<section id="runtimes">') :]
-    section = section[: section.index("</section>")]
-    assert section.count('<tr><th scope="row">levit</th>') == 2
+def runtimes_in_report(here: Here, net: Path, folder: Path) -> str:
+    """The section of a report that compares runtimes."""
+    page = folder / "report.html"
+    assert here("report", net, "--out", page, "--no-measure", runtime="fake").status == 0
+    _, section, rest = page.read_text("utf-8").partition('<section id="runtimes">')
+    assert section
+    return rest.partition("</section>")[0]
+
+
+def test_the_report_compares_runtimes_of_one_host(alone: Here, net: Path, tmp_path: Path) -> None:
+    section = runtimes_in_report(alone, net, tmp_path)
+    assert section.count('<tr><th scope="row">net</th>') == 2
     assert "onnxruntime" in section and "fake" in section and ">loses<" in section
     assert "<th>system</th>" not in section
 
 
-def test_the_report_tells_systems_apart(two: Here, tmp_path: Path) -> None:
+def test_the_report_tells_systems_apart(two: Here, net: Path, tmp_path: Path) -> None:
+    section = runtimes_in_report(two, net, tmp_path)
+    assert section.count('<tr><th scope="row">net</th><td>there</td>') == 2
+    assert section.count(f'<tr><th scope="row">net</th><td>{HOME.name}</td>') == 2
+
+
+def test_a_report_of_one_runtime_has_no_choice(here: Here, net: Path, tmp_path: Path) -> None:
+    know_on(HOME, here.cache, net, 1e-5, runtime="fake", threads=1)
     page = tmp_path / "report.html"
-    assert two("report", "levit", "--out", page, "--no-measure", runtime="fake").status == 0
+    assert here("report", "--out", page, "--no-measure", runtime="fake").status == 0
     text = page.read_text("utf-8")
-    section = text[text.index('<section id="runtimes">') :]
-    section = section[: section.index("</section>")]
-    assert section.count('<tr><th scope="row">levit</th><td>there</td>') == 2
-    assert section.count(f'<tr><th scope="row">levit</th><td>{HOME.name}</td>') == 2
+    assert "net" in text and 'id="runtimes"' not in text
 
 
 def test_systems_of_one_name_are_told_by_their_keys() -> None:
@@ -185,27 +255,17 @@ def test_systems_of_one_name_are_told_by_their_keys() -> None:
     }
 
 
-def test_a_report_of_one_runtime_has_no_choice(here: Here, tmp_path: Path) -> None:
-    assert here("measure", "levit", runtime="fake").status == 0
-    page = tmp_path / "report.html"
-    assert here("report", "--out", page, "--no-measure", runtime="fake").status == 0
-    assert 'id="runtimes"' not in page.read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_a_choice_that_is_none_is_refused(here: Here) -> None:
+    for words, says in (
         (("--runtimes", "onnxruntime"), "leaves nothing to choose"),
         (("--runtimes", "onnxruntime,mxnett"), "did you mean mxnet"),
-        (("--runtimes", "fake,onnxruntime", "--slo", "5ms"), "leave out --slo"),
-        (("--runtimes", "fake,onnxruntime", "--qps", "5", "--batches", "1"), "--batches and --qps"),
+        ((*BOTH, "--slo", "5ms"), "leave out --slo"),
+        ((*BOTH, "--qps", "5", "--batches", "1"), "--batches and --qps"),
         ((), "add --slo 20ms"),
-    ],
-)
-def test_a_choice_that_is_none_is_refused(words: tuple[str, ...], says: str, here: Here) -> None:
-    failed = here("advise", "levit", *words, runtime=None)
-    assert failed.status == 2
-    assert says in failed.err
+    ):
+        failed = here("advise", "levit", *words, runtime=None)
+        assert failed.status == 2, words
+        assert says in failed.complaint, words
 
 
 def test_an_interval_that_reaches_down_to_nothing_tells_nothing() -> None:

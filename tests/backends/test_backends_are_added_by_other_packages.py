@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from commands import CommandResult, Here, bricks, chain
+from commands import CommandResult, Here, chain
 from factories import save
+from refusals import refused
 
 from bricks import backends
 from bricks.errors import BackendError, UsageError
@@ -44,9 +45,8 @@ def installed(site: Path, module: str, source: str, name: str = "mine") -> None:
     (facts / "entry_points.txt").write_text(f"[bricks.backends]\n{name} = {module}\n")
 
 
-def measured(site: Path, cache: Path) -> CommandResult:
-    model = save(chain("Relu", "Neg"), site, "pair.onnx")
-    return bricks("measure", model, "--cache", cache, "--runtime", "mine")
+def measured(here: Here, site: Path) -> CommandResult:
+    return here("measure", save(chain("Relu", "Neg"), site, "pair.onnx"), runtime="mine")
 
 
 def test_a_runtime_of_another_package_measures(here: Here, site: Path) -> None:
@@ -73,7 +73,7 @@ def test_it_needs_no_installation(here: Here, site: Path) -> None:
 
 def test_who_asks_for_a_runtime_that_nobody_has_is_told_of_all(site: Path) -> None:
     installed(site, "good_three", GOOD)
-    with pytest.raises(UsageError, match=r"choose one of onnxruntime, .*, fake, mine$"):
+    with refused(UsageError, "tvm", *backends.BACKENDS, "mine"):
         backends.describe("tvm")
 
 
@@ -91,33 +91,29 @@ def test_a_module_that_cannot_be_imported_is_one_line(here: Here, site: Path) ->
 
 
 @pytest.mark.parametrize(
-    "module, said, complaint",
+    "module, said, named",
     [
         (
             "other",
             "BackendInfo('onnxruntime', '3', 'none', timed=True)",
-            "describes itself as 'onnxruntime'",
+            ("onnxruntime", "BackendInfo"),
         ),
-        ("nothing", "None", "describes itself as NoneType"),
-        (
-            "faulty",
-            "1 / 0",
-            r"describe\(\) of the runtime 'mine' failed: ZeroDivisionError: division",
-        ),
+        ("nothing", "None", ("NoneType", "BackendInfo")),
+        ("faulty", "1 / 0", ("ZeroDivisionError",)),
     ],
 )
 def test_a_description_that_cannot_be_meant_is_refused(
-    site: Path, module: str, said: str, complaint: str
+    site: Path, module: str, said: str, named: tuple[str, ...]
 ) -> None:
     source = GOOD.replace('BackendInfo("mine", "3", "none", timed=False)', said)
     installed(site, module, source)
-    with pytest.raises(BackendError, match=complaint):
+    with refused(BackendError, "mine", *named):
         backends.describe("mine")
 
 
-def test_a_backend_that_cannot_be_made_is_one_line(site: Path, tmp_path: Path) -> None:
+def test_a_backend_that_cannot_be_made_is_one_line(here: Here, site: Path) -> None:
     installed(site, "sour", GOOD.replace("return FakeBackend()", "raise OSError('no device')"))
-    done = measured(site, tmp_path / "cache")
+    done = measured(here, site)
     assert done.status == 1
     assert "create() of the runtime 'mine' failed: OSError: no device" in done.complaint
 
@@ -125,7 +121,7 @@ def test_a_backend_that_cannot_be_made_is_one_line(site: Path, tmp_path: Path) -
 def test_two_packages_with_one_name_are_both_named(site: Path) -> None:
     installed(site, "one_of_two", GOOD)
     installed(site, "two_of_two", GOOD)
-    with pytest.raises(BackendError, match=r"'mine' comes with one_of_two 1.0 and two_of_two 1.0:"):
+    with refused(BackendError, "mine", "one_of_two 1.0", "two_of_two 1.0"):
         backends.describe("mine")
 
 
@@ -135,7 +131,7 @@ def test_no_package_replaces_a_runtime_that_comes_with_bricks(here: Here, site: 
     assert backends.describe("fake").version == "1"
 
 
-def test_a_type_that_a_backend_leaves_out_is_named(site: Path, tmp_path: Path) -> None:
+def test_a_type_that_a_backend_leaves_out_is_named(here: Here, site: Path) -> None:
     forgets = GOOD.replace("return FakeBackend()", "return Forgetful()") + (
         "\n\nclass Forgetful(FakeBackend):\n"
         "    def executed(self, proto):\n"
@@ -144,6 +140,6 @@ def test_a_type_that_a_backend_leaves_out_is_named(site: Path, tmp_path: Path) -
         "        return found\n"
     )
     installed(site, "forgetful", forgets)
-    done = measured(site, tmp_path / "cache")
+    done = measured(here, site)
     assert done.status == 1
     assert "the runtime tells no type of 'v1', which Relu 'Relu_v1' makes" in done.err

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from commands import Here, chain
 from factories import save
+from refusals import refused
 
 from bricks.backends import BACKENDS, ENVIRONMENTS, describe
 from bricks.errors import BackendError
@@ -62,7 +63,7 @@ def test_bfloat16_is_refused_where_the_processor_lacks_it(
     if installed:
         assert describe("openvino-bf16").provider == "CPU bf16"
         return
-    with pytest.raises(BackendError, match=r"instructions for bfloat16 .* none: use openvino$"):
+    with refused(BackendError, "openvino-bf16", "avx512_bf16", "amx_bf16"):
         describe("openvino-bf16")
 
 
@@ -99,13 +100,13 @@ def test_another_lock_file_is_another_environment(tmp_path: Path, nowhere: Path)
 @pytest.mark.slow
 def test_an_installation_that_fails_says_why(tmp_path: Path, nowhere: Path) -> None:
     mine = environment(tmp_path, "./no/such/package --hash=sha256:00")
-    with pytest.raises(BackendError, match=r"^the environment 'mine' could not be made: ERROR: "):
+    with refused(BackendError, "mine", "./no/such/package"):
         environments.install(mine)
     assert mine.interpreter is None
 
 
 def test_a_python_that_is_not_there_is_named(tmp_path: Path, nowhere: Path) -> None:
-    with pytest.raises(BackendError, match=r"needs Python 3.99, and there is no python3.99"):
+    with refused(BackendError, "mine", "python3.99"):
         environments.install(environment(tmp_path, python="3.99"))
 
 
@@ -114,11 +115,11 @@ def test_a_folder_that_cannot_be_written_is_named(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("BRICKS_ENVIRONMENTS", str(tmp_path / "file"))
-    with pytest.raises(BackendError, match=r"cannot be made .*BRICKS_ENVIRONMENTS"):
+    with refused(BackendError, "mine", tmp_path / "file", "BRICKS_ENVIRONMENTS"):
         environments.install(environment(tmp_path))
 
 
 def test_versions_come_from_the_lock_file(tmp_path: Path) -> None:
     assert environment(tmp_path, "mine==1.2.3 \\\n").pinned("mine") == "1.2.3"
-    with pytest.raises(BackendError, match="does not pin 'other'"):
+    with refused(BackendError, "other", tmp_path / "requirements.lock"):
         environment(tmp_path, "mine==1.2.3").pinned("other")

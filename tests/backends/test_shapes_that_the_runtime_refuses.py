@@ -1,5 +1,6 @@
 """A model that the runtime loads as it is must not be refused once its sizes are known."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ import onnxruntime
 import pytest
 from factories import constant, model, node, save, value
 from onnx import helper
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+from refusals import refused
 
 from bricks import Bench, Conditions, Estimate, StopRule, WorkerError
 
@@ -47,6 +50,12 @@ def squeezed_if_single() -> onnx.ModelProto:
     return model(nodes, inputs, [value("z", None)], initializers)
 
 
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("cache"), threads=1, conditions=ONCE) as opened:
+        yield opened
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return save(squeezed_if_single(), tmp_path)
@@ -58,39 +67,38 @@ def test_the_runtime_refuses_these_sizes_when_told(path: Path) -> None:
     del proto.graph.input[0].type.tensor_type.shape.dim[:]
     for size in (2, 16):
         proto.graph.input[0].type.tensor_type.shape.dim.add(dim_value=size)
-    with pytest.raises(Exception, match="must be 1 instead of 2"):
+    with pytest.raises(Fail) as caught:
         onnxruntime.InferenceSession(proto.SerializeToString())
+    assert "Squeeze" in str(caught.value)
 
 
-def test_it_is_told_less_and_the_plan_says_so(path: Path, tmp_path: Path) -> None:
-    with Bench(tmp_path / "cache", threads=1, conditions=ONCE) as bench:
-        read = bench.read(path, shapes={"x": (2, 16)}, values={"rate": np.array(16000)})
-        made = bench.decompose(read)
-        assert [o.nodes for o in made.plan.occurrences] == [1] * len(made.plan.occurrences)
-        assert any("refuses the shapes of inputs 'x'" in line for line in made.plan.assumed)
-        assert bench.verify(read)["exact"]
-        assert isinstance(bench.predict(read), Estimate)
-        assert bench.compare([read]).rows[0].ratio > 0
+def test_it_is_told_less_and_the_plan_says_so(bench: Bench, path: Path) -> None:
+    read = bench.read(path, shapes={"x": (2, 16)}, values={"rate": np.array(16000)})
+    made = bench.decompose(read)
+    assert [o.nodes for o in made.plan.occurrences] == [1] * len(made.plan.occurrences)
+    assert any("refuses the shapes of inputs 'x'" in line for line in made.plan.assumed)
+    assert bench.verify(read)["exact"]
+    assert isinstance(bench.predict(read), Estimate)
+    assert bench.compare([read]).rows[0].ratio > 0
 
 
-def test_sizes_that_it_accepts_are_told(path: Path, tmp_path: Path) -> None:
-    with Bench(tmp_path / "cache", threads=1, conditions=ONCE) as bench:
-        read = bench.read(path, shapes={"x": (1, 16)}, values={"rate": np.array(16000)})
-        assert not any("refuses" in line for line in bench.decompose(read).plan.assumed)
-        assert bench.verify(read)["exact"]
+def test_sizes_that_it_accepts_are_told(bench: Bench, path: Path) -> None:
+    read = bench.read(path, shapes={"x": (1, 16)}, values={"rate": np.array(16000)})
+    assert not any("refuses" in line for line in bench.decompose(read).plan.assumed)
+    assert bench.verify(read)["exact"]
 
 
-def test_what_cannot_run_at_all_is_still_refused(path: Path, tmp_path: Path) -> None:
-    with Bench(tmp_path / "cache", threads=1, conditions=ONCE) as bench:
-        read = bench.read(path, shapes={"x": (2, 7)}, values={"rate": np.array(16000)})
-        with pytest.raises(WorkerError, match="model: onnxruntime failed while"):
-            bench.decompose(read)
+def test_what_cannot_run_at_all_is_still_refused(bench: Bench, path: Path) -> None:
+    read = bench.read(path, shapes={"x": (2, 7)}, values={"rate": np.array(16000)})
+    with refused(WorkerError, "model", "onnxruntime", "MatMul"):
+        bench.decompose(read)
 
 
-def test_what_fails_on_a_value_that_was_made_up_says_which(path: Path, tmp_path: Path) -> None:
+def test_what_fails_on_a_value_that_was_made_up_says_which(
+    bench: Bench, path: Path, tmp_path: Path
+) -> None:
     proto = onnx.load(path)
     proto.graph.initializer[1].CopyFrom(constant("slow", 1))  # what the made up rate may be
-    with Bench(tmp_path / "cache", threads=1, conditions=ONCE) as bench:
-        read = bench.read(save(proto, tmp_path, "slow.onnx"), shapes={"x": (2, 16)})
-        with pytest.raises(WorkerError, match=r"made up was 'rate': say with --value"):
-            bench.decompose(read)
+    read = bench.read(save(proto, tmp_path, "slow.onnx"), shapes={"x": (2, 16)})
+    with refused(WorkerError, "slow", "onnxruntime", "Squeeze", "rate", "--value"):
+        bench.decompose(read)

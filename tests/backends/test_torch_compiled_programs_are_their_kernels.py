@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch_environment
+from refusals import refused
 from torch_environment import program
 
-from bricks import Bench, BricksError, ModelComparison
+from bricks import BackendError, Bench, ModelComparison
 from bricks.backends import cxx_compiler, describe
 from bricks.graph.program import call_of
 from bricks.graph.view import parse_model
@@ -61,5 +62,5 @@ def test_walks_that_begin_behind_a_shared_storage_have_room_for_all_of_it(tmp_pa
 def test_without_a_compiler_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(BricksError, match=r"needs a C\+\+ compiler, and there is none: install g"):
+    with refused(BackendError, "torch-compiled", "g++", "CXX"):
         describe("torch-compiled")

@@ -1,22 +1,27 @@
-"""A real bash asks the real program; other shells are asked in their own words."""
+"""What is offered at Tab: asked in this process, and by a real bash of the real program."""
 
 import os
 import shlex
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from commands import COMMAND, PATIENCE_S, CommandResult
+from factories import mlp, save
+from rough import ROUGH
 from terminals import plain, terminal
 
+from bricks import Bench
+from bricks.cli import main
 from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
 from bricks.cli.completion import joined
 from bricks.zoo import entries
 
-pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+in_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 
 # What bash does when somebody presses Tab: it splits the line at = too, and calls the function.
 ASK = """
@@ -42,16 +47,17 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a shell is told to read when it starts."""
-    done = run(_BRICKS_COMPLETE="source_bash")
-    assert (done.status, done.err) == (0, "")
+    variables = plain(_BRICKS_COMPLETE="source_bash")
+    done = subprocess.run(COMMAND, capture_output=True, text=True, env=variables)
+    assert (done.returncode, done.stderr) == (0, "")
     file = tmp_path_factory.mktemp("script") / "bricks.sh"
-    file.write_text(done.out)
+    file.write_text(done.stdout)
     return file
 
 
 @pytest.fixture
-def complete(path: str, script: Path, tmp_path: Path) -> Complete:
-    """What bash is offered for the last of some words, in a folder of their own."""
+def real(path: str, script: Path, tmp_path: Path) -> Complete:
+    """What a real bash is offered for the last of some words, in a folder of their own."""
 
     def ask(*words: object, **variables: str) -> list[str]:
         done = subprocess.run(
@@ -68,27 +74,52 @@ def complete(path: str, script: Path, tmp_path: Path) -> Complete:
     return ask
 
 
+Asked = Callable[..., CommandResult]
+
+
+@pytest.fixture
+def asked(capsys: pytest.CaptureFixture[str]) -> Asked:
+    """What the program answers, in this process, to a shell that sets some variables."""
+
+    def ask(**variables: str) -> CommandResult:
+        capsys.readouterr()
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            main.run([])
+        captured = capsys.readouterr()
+        return CommandResult(int(ended.value.code or 0), captured.out, captured.err)
+
+    return ask
+
+
+@pytest.fixture
+def complete(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
+    """As ``real``, without a shell: what it would ask, in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def ask(*words: object, **variables: str) -> list[str]:
+        line = "\n".join(("bricks", *map(str, words)))
+        there = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)), **variables}
+        done = asked(_BRICKS_COMPLETE="complete_bash", **there)
+        assert (done.status, done.err) == (0, "")
+        return [line for line in done.out.splitlines() if line]
+
+    return ask
+
+
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that knows this host, by a name that somebody gave it."""
-    cache = tmp_path_factory.mktemp("known")
-    rename(cache, "this-host", measure=True)
-    return cache
+    folder = tmp_path_factory.mktemp("known")
+    with Bench(folder / "cache", runtime="fake", conditions=ROUGH) as bench:
+        bench.measure([bench.read(save(mlp(), folder, "mlp.onnx"))])
+        rename(bench, "this-host")
+    return folder / "cache"
 
 
-def rename(cache: Path, name: str, *, measure: bool = False) -> None:
-    if measure:
-        words = ("measure", "squeezenet", "--runtime", "fake", "--cache", str(cache))
-        assert run(*words).status == 0
-    key = run("systems", "--json", "--cache", str(cache)).json["this_host"]["key"]
-    assert run("systems", "set", key, "--name", name, "--cache", str(cache)).status == 0
-
-
-def run(*words: str, **variables: str) -> CommandResult:
-    done = subprocess.run(
-        [*COMMAND, *words], capture_output=True, text=True, env=plain(**variables)
-    )
-    return CommandResult(done.returncode, done.stdout, done.stderr)
+def rename(bench: Bench, name: str) -> None:
+    bench.store.describe_system(bench.target.system.key, name=name)
 
 
 def test_commands_and_options(complete: Complete) -> None:
@@ -98,37 +129,45 @@ def test_commands_and_options(complete: Complete) -> None:
     assert "--quiet" in complete("measure", "--")
 
 
-@pytest.mark.parametrize(
-    ("option", "offered"),
-    [
+def test_values_of_options(complete: Complete) -> None:
+    for option, offered in (
         ("--effort", EFFORTS),
         ("--runtime", RUNTIMES),
         ("--granularity", GRANULARITIES),
         ("--optimization", OPTIMIZATIONS),
-    ],
-)
-@pytest.mark.slow
-def test_values_of_options(complete: Complete, option: str, offered: dict[str, str]) -> None:
-    assert complete("predict", option, "") == list(offered)
-    first = next(iter(offered))
-    assert complete("predict", "x", option, first[:3]) == [first]
-    # An = is a word of its own to bash.
-    assert complete("predict", option, "=") == list(offered)
-    assert complete("predict", option, "=", first[:3]) == [first]
+    ):
+        assert complete("predict", option, "") == list(offered)
+        first = next(iter(offered))
+        assert complete("predict", "x", option, first[:3]) == [first]
+        # An = is a word of its own to bash.
+        assert complete("predict", option, "=") == list(offered)
+        assert complete("predict", option, "=", first[:3]) == [first]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("measure",), ("predict", "squeezenet"), ("compare", "--effort", "quick"), ("probe",)],
-)
-def test_models_of_the_zoo(complete: Complete, words: tuple[str, ...]) -> None:
-    assert complete(*words, "squeezen") == ["squeezenet"]
-    assert {entry.name for entry in entries()} <= set(complete(*words, ""))
+def test_models_of_the_zoo(complete: Complete) -> None:
+    zoo = {entry.name for entry in entries()}
+    for words in ("measure", "predict squeezenet", "compare --effort quick", "probe"):
+        assert complete(*words.split(), "squeezen") == ["squeezenet"], words
+        assert zoo <= set(complete(*words.split(), "")), words
 
 
 def test_only_models_of_the_zoo_can_be_built(complete: Complete, tmp_path: Path) -> None:
     (tmp_path / "squeeze.onnx").touch()
     assert complete("zoo", "build", "squeez") == ["squeezenet"]
+
+
+@in_bash
+def test_a_real_bash_offers_what_the_program_answers(
+    real: Complete, complete: Complete, known: Path, tmp_path: Path
+) -> None:
+    for name in ("qa.onnx", "q*.onnx"):
+        (tmp_path / name).touch()
+    for words, offered in (
+        (("predict", "q"), []),
+        (("predict", "--cache", known, "--system", "=", "th"), ["this-host"]),
+        (("predict", "--cache", '""', "--effort", "q"), ["quick"]),
+    ):
+        assert real(*words) == complete(*words) == offered, words
 
 
 def test_files_that_are_models_and_folders(complete: Complete, tmp_path: Path) -> None:
@@ -150,37 +189,31 @@ def test_a_folder_alone_is_offered_with_what_is_in_it(complete: Complete, tmp_pa
     assert complete("predict", "qa/") == ["qa/model.onnx"]
 
 
-@pytest.mark.parametrize("name", ["q b.onnx", "q$(id).onnx", "q`id`.onnx", "q'.onnx", "q*.onnx"])
 def test_names_that_mean_something_to_a_shell_are_left_to_it(
-    complete: Complete, tmp_path: Path, name: str
+    complete: Complete, tmp_path: Path
 ) -> None:
     (tmp_path / "qa.onnx").touch()
-    (tmp_path / name).touch()
-    assert complete("predict", "q") == []
+    for name in ("q b.onnx", "q$(id).onnx", "q`id`.onnx", "q'.onnx", "q*.onnx"):
+        (tmp_path / name).touch()
+        assert complete("predict", "q") == [], name
+        (tmp_path / name).unlink()
+    assert complete("predict", "q") == ["qa.onnx"]
 
 
-@pytest.mark.parametrize("start", ["nowhere/", "~nobody-here/", "/proc/1/", "$HOME/"])
-def test_folders_that_are_not_there_offer_nothing(complete: Complete, start: str) -> None:
-    assert complete("predict", start + "zzz") == []
+def test_folders_that_are_not_there_offer_nothing(complete: Complete) -> None:
+    for start in ("nowhere/", "~nobody-here/", "/proc/1/", "$HOME/"):
+        assert complete("predict", start + "zzz") == [], start
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("predict", "x", "--system"), ("zoo", "coverage", "--system"), ("advise", "--system"),
-     ("cache", "export", "x", "--system")],
-)  # fmt: skip
-@pytest.mark.slow
-def test_systems_of_the_cache(complete: Complete, known: Path, words: tuple[str, ...]) -> None:
-    assert complete(*words, "", BRICKS_CACHE=str(known)) == ["this-host"]
-    command = words[:-1]
-    assert complete(*command, "--cache", known, "--system", "th") == ["this-host"]
-    assert complete(*command, "--cache", known, "--system", "=", "th") == ["this-host"]
-    assert complete(*words, "other", BRICKS_CACHE=str(known)) == []
-
-
-@pytest.mark.parametrize("command", ["set", "diff"])
-def test_systems_where_commands_take_them(complete: Complete, known: Path, command: str) -> None:
-    assert complete("systems", command, "", BRICKS_CACHE=str(known)) == ["this-host"]
+def test_systems_of_the_cache(complete: Complete, known: Path) -> None:
+    for command in ("predict x", "zoo coverage", "advise", "cache export x"):
+        words = command.split()
+        assert complete(*words, "--system", "", BRICKS_CACHE=str(known)) == ["this-host"], command
+        assert complete(*words, "--system", "other", BRICKS_CACHE=str(known)) == [], command
+        assert complete(*words, "--cache", known, "--system", "th") == ["this-host"], command
+        assert complete(*words, "--cache", known, "--system", "=", "th") == ["this-host"], command
+    for command in ("set", "diff"):
+        assert complete("systems", command, "", BRICKS_CACHE=str(known)) == ["this-host"], command
 
 
 def test_a_cache_is_looked_for_where_commands_do(
@@ -195,21 +228,20 @@ def test_a_system_whose_name_is_not_plain_is_offered_by_its_key(
 ) -> None:
     cache = tmp_path / "cache"
     shutil.copytree(known, cache)
-    rename(cache, "it's $(id)")
+    with Bench(cache, runtime="fake") as bench:
+        rename(bench, "it's $(id)")
     (offered,) = complete("predict", "--system", "")
     assert offered.startswith("s1-")
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no database", b"SQLite format 3\x00" * 100])
-def test_a_cache_that_is_none_offers_nothing(
-    complete: Complete, tmp_path: Path, content: bytes | None
-) -> None:
+def test_a_cache_that_is_none_offers_nothing(complete: Complete, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    if content is not None:
-        cache.mkdir()
-        (cache / "bricks.sqlite").write_bytes(content)
     assert complete("predict", "--system", "") == []
-    assert cache.exists() == (content is not None)
+    assert not cache.exists()
+    cache.mkdir()
+    for content in (b"", b"no database", b"SQLite format 3\x00" * 100):
+        (cache / "bricks.sqlite").write_bytes(content)
+        assert complete("predict", "--system", "") == [], content
 
 
 def test_nothing_is_left_beside_a_cache(complete: Complete, known: Path) -> None:
@@ -233,17 +265,19 @@ def test_a_zoo_that_is_none_offers_nothing(complete: Complete, tmp_path: Path) -
     assert complete("predict", "q", BRICKS_ZOO=str(tmp_path / "none")) == ["qa.onnx"]
 
 
-@pytest.mark.parametrize("words", [("--version", ""), ("--help", ""), ("-q", "-v", "")])
-def test_what_stands_before_is_not_done(complete: Complete, words: tuple[str, ...]) -> None:
-    offered = complete(*words)
-    assert "predict" in offered
-    assert not any(" " in line for line in offered)
+def test_what_stands_before_is_not_done(complete: Complete) -> None:
+    for words in (("--version",), ("--help",), ("-q", "-v")):
+        offered = complete(*words, "")
+        assert "predict" in offered, words
+        assert not any(" " in line for line in offered), words
 
 
 def test_an_empty_cache_option_is_no_reason_to_complain(complete: Complete) -> None:
     assert complete("predict", "--cache", '""', "--effort", "q") == ["quick"]
 
 
+@in_bash
+@pytest.mark.slow
 def test_a_line_is_completed_where_it_is_typed(
     path: str, script: Path, known: Path, tmp_path: Path
 ) -> None:
@@ -270,9 +304,9 @@ def test_a_line_is_completed_where_it_is_typed(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_are_answered_too(shell: str, known: Path) -> None:
+def test_other_shells_are_answered_too(asked: Asked, shell: str, known: Path) -> None:
     def ask(line: str) -> CommandResult:
-        return run(
+        return asked(
             _BRICKS_COMPLETE=f"complete_{shell}",
             _TYPER_COMPLETE_ARGS=line,
             _TYPER_COMPLETE_FISH_ACTION="get-args",
@@ -282,13 +316,13 @@ def test_other_shells_are_answered_too(shell: str, known: Path) -> None:
     for line, offered in (
         ("bricks predict squeezen", "squeezenet"),
         ("bricks predict --effort q", "quick"),
+        ("bricks predict --effort q", EFFORTS["quick"]),
         ("bricks predict --system ", "this-host"),
     ):
         done = ask(line)
         assert (done.status, done.err) == (0, "")
         assert offered in done.out
-    assert EFFORTS["quick"] in ask("bricks predict --effort q").out
-    script = run(_BRICKS_COMPLETE=f"source_{shell}")
+    script = asked(_BRICKS_COMPLETE=f"source_{shell}")
     assert (script.status, script.err) == (0, "")
     assert "_BRICKS_COMPLETE" in script.out
 
@@ -303,12 +337,12 @@ def test_nothing_heavy_is_imported_for_it() -> None:
         "    print(*(n for n in ('numpy', 'onnx', 'sqlalchemy', 'sqlite3', 'rich.markdown')"
         " if n in sys.modules), file=sys.stderr)\n"
     )
-    from sys import executable
-
-    asked = plain(
+    variables = plain(
         _BRICKS_COMPLETE="complete_bash", COMP_WORDS="bricks\npredict\nsqueezen", COMP_CWORD="2"
     )
-    done = subprocess.run([executable, "-c", program], capture_output=True, text=True, env=asked)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=variables
+    )
     assert (done.stdout, done.stderr.split()) == ("squeezenet\n", [])
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Here, chain
+from commands import CommandResult, Here, chain
 from factories import conv_net, mlp, save
 from plans import results
+from rough import ROUGH
 from store_examples import make_decomposition, make_target, open_with_target
 
-from bricks import backends
+from bricks import Bench, backends
+from bricks.errors import printable
 from bricks.samples.measurement import Failure, Measurement, Round
+from bricks.session.options import Options
 from bricks.store import Owner, Store
 from bricks.system.target import Target
 
@@ -22,6 +26,7 @@ OLD = make_target("lab")
 NEW = Target(OLD.system, replace(OLD.runtime, version="2.0"))
 PATTERN = (0.0, 0.01, -0.01, 0.02, -0.02, 0.01, -0.01, 0.0) * 2
 KINDS = (1, 2, 1, 3)
+FOREIGN = "a[bold]\x1b[31m.onnx"
 
 DIFF = {
     "old", "new", "states_apart", "granularity", "common", "models", "incomparable", "only_old",
@@ -70,16 +75,45 @@ def take(
     store.finish(target.key, list(every), owner)
 
 
-@pytest.fixture
-def versions(here: Here) -> Here:
+@pytest.fixture(scope="module")
+def two_versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that knows a model on two versions of a runtime: brick 2 takes twice as long."""
+    cache = tmp_path_factory.mktemp("versions") / "cache"
     made = make_decomposition(KINDS, "net")
-    with open_with_target(here.cache, OLD, NEW) as store:
+    with open_with_target(cache, OLD, NEW) as store:
         for target, factor in ((OLD, 1.0), (NEW, 2.0)):
             store.save_decomposition(made, target.key)
             latency_s = {key: 1e-3 for key in made.plan.keys}
             take(store, target, {**latency_s, "b1-0002": factor * 1e-3})
+    return cache
+
+
+@pytest.fixture
+def versions(here: Here, two_versions: Path) -> Here:
+    """A copy of ``two_versions``."""
+    shutil.copytree(two_versions, here.cache)
     return here
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models that were measured with one thread and with two, into ``cache`` and ``pairs``."""
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "models").mkdir()
+    paths = [
+        save(conv_net(blocks=1), folder / "models", "conv.onnx"),
+        save(mlp(), folder / "models", "mlp.onnx"),
+        save(chain("Relu", "Neg"), folder, FOREIGN),
+    ]
+    sized = save(mlp(batch="n", widths=(8, 4)), folder, "sized.onnx")
+    for threads in (1, 2):
+        with Bench(folder / "cache", runtime="fake", threads=threads, conditions=ROUGH) as bench:
+            batches = [bench.read(sized, batch=batch) for batch in (1, 4)]
+            bench.measure([*map(bench.read, paths), *batches])
+        options = Options(runtime="fake", threads=threads, granularity="2", conditions=ROUGH)
+        with Bench(folder / "pairs", options) as bench:  # of bricks: these are other targets
+            bench.measure([bench.read(paths[2])])
+    return folder
 
 
 def test_what_is_slower_is_named_with_its_share(versions: Here, diff: Diff) -> None:
@@ -117,65 +151,65 @@ def test_people_are_shown_the_same(versions: Here, diff: Diff) -> None:
     assert "0 are slower now, 1 faster" in other_way
 
 
-@pytest.mark.parametrize(
-    ("share", "status"), [("3%", 1), ("0.03", 1), (" 24.5 %", 1), ("0%", 1), ("30%", 0), (".3", 0)]
-)
-def test_a_slower_model_fails(share: str, status: int, versions: Here, diff: Diff) -> None:
-    done = diff("1.0", "2.0", "--fail-on", share)
-    assert done.status == status
-    if status:
-        assert done.complaint.startswith("slower by more than")
-        assert done.complaint.endswith(": net by 25.0 %")  # most bricks are as they were
-    else:
-        assert done.err == ""
-    assert diff("2.0", "1.0", "--fail-on", share).status == 0
-    facts = diff("1.0", "2.0", "--fail-on", share, "--json").json
-    assert facts["regressions"] == ["net"] * status
+def test_a_slower_model_fails(versions: Here, diff: Diff) -> None:
+    for share, status in (("3%", 1), ("0.03", 1), (" 24.5 %", 1), ("0%", 1), ("30%", 0), (".3", 0)):
+        done = diff("1.0", "2.0", "--fail-on", share, "--json")
+        assert done.status == status, share
+        assert done.json["regressions"] == ["net"] * status, share
+        assert ("net by 25.0 %" in done.err) == bool(status), share  # most bricks are as they were
+    assert diff("1.0", "2.0", "--fail-on", "3%").complaint.endswith(": net by 25.0 %")
+    faster = diff("2.0", "1.0", "--fail-on", "0%", "--json")
+    assert (faster.status, faster.err, faster.json["regressions"]) == (0, "", [])
+    assert faster.json["models"][0]["ratio"] == pytest.approx(4 / 5, rel=0.01)
 
 
-@pytest.mark.parametrize("share", ["3", "1", "-1%", "nan", "inf", "", "3 percent", "1e-2", "%"])
-def test_a_share_that_may_be_meant_otherwise_is_refused(
-    share: str, versions: Here, diff: Diff
-) -> None:
-    done = diff("1.0", "2.0", "--fail-on", share)
-    assert (done.status, done.out) == (2, "")
-    assert "write it like 3% or 0.03" in done.complaint
+def test_a_share_that_may_be_meant_otherwise_is_refused(versions: Here, diff: Diff) -> None:
+    for share in ("3", "1", "-1%", "nan", "inf", "", "3 percent", "1e-2", "%"):
+        done = diff("1.0", "2.0", "--fail-on", share)
+        assert (done.status, done.out) == (2, ""), share
+        assert "3%" in done.complaint and "0.03" in done.complaint
 
 
-def test_the_fake_runtime_is_as_fast_with_any_threads(
-    here: Here, diff: Diff, tmp_path: Path
-) -> None:
-    models = [save(conv_net(), tmp_path, "conv.onnx"), save(mlp(), tmp_path, "mlp.onnx")]
-    for threads in (1, 2):
-        assert here("measure", *models, "--threads", threads).status == 0
-    done = diff("1-thread", "2-threads", "--fail-on", "3%", "--json")
+def test_the_fake_runtime_is_as_fast_with_any_threads(here: Here, measured: Path) -> None:
+    def compared(*words: object) -> CommandResult:
+        return here.plain("diff", "1-thread", "2-threads", *words, "--cache", measured / "cache")
+
+    done = compared("--fail-on", "3%", "--json")
     assert (done.status, done.err) == (0, "")
-    assert [m["model"] for m in done.json["models"]] == ["conv", "mlp"]
+    names = ["conv", "mlp", "sized (float[1,8])", "sized (float[4,8])"]  # and one of foreign text
+    assert [m["model"] for m in done.json["models"]][1:] == names
+    assert len(done.json["bricks"]) > 4
     for row in (*done.json["models"], *done.json["bricks"]):
         assert row["ratio"] == pytest.approx(1, abs=0.01)
         assert not row["beyond_noise"]
     assert done.json["states_apart"] is False
-    for words in (("mlp",), (models[1],)):
-        assert [
-            m["model"] for m in diff("1-thread", "2-threads", *words, "--json").json["models"]
-        ] == ["mlp"]
-    folder = diff("1-thread", "2-threads", tmp_path, "--json").json
-    assert len(folder["models"]) == 2
-    listed = here("systems", runtime=None).out
+    for word, found in (
+        ("mlp", ["mlp"]),
+        (measured / "models" / "mlp.onnx", ["mlp"]),
+        (measured / "models", ["conv", "mlp"]),
+        ("sized", names[2:]),
+        (names[3], names[3:]),  # models of one name are told apart by their shapes
+    ):
+        assert [m["model"] for m in compared(word, "--json").json["models"]] == found, word
+    listed = here.plain("systems", "--cache", measured / "cache").out
     for runtime in done.json["old"], done.json["new"]:
         assert runtime["name"] in listed
-        assert diff(runtime["name"], "t1-").status == 2  # but both begin with that
+        words = ("diff", runtime["name"], "t1-", "--cache", measured / "cache")
+        assert here.plain(*words).status == 2  # both begin with that
+    shown = compared().out
+    assert printable(FOREIGN.removesuffix(".onnx")) in shown
+    assert "\x1b" not in shown
 
 
-def test_other_granularities_are_compared_too(here: Here, diff: Diff, tmp_path: Path) -> None:
-    model = save(mlp(), tmp_path, "mlp.onnx")
-    for threads in (1, 2):
-        assert here("measure", model, "--threads", threads, "--granularity", 2).status == 0
-    assert diff("1-thread", "2-threads").status == 1
-    done = diff("1-thread", "2-threads", "--granularity", 2, "--json")
-    assert done.status == 0
-    assert done.json["granularity"] == "2"
-    assert len(done.json["models"]) == 1
+def test_other_granularities_are_compared_too(here: Here, measured: Path) -> None:
+    words = ("diff", "1-thread", "2-threads", "--granularity", 2, "--json")
+    assert here.plain(*words[:3], "--cache", measured / "pairs").status == 1
+    done = here.plain(*words, "--cache", measured / "pairs")
+    assert (done.status, done.err, done.json["granularity"]) == (0, "", "2")
+    (row,) = done.json["models"]
+    assert row["ratio"] == pytest.approx(1, abs=0.01)
+    ((_, brick),) = [(b["brick"], b["operators"]) for b in done.json["bricks"]]
+    assert brick == ["Relu", "Neg"]
 
 
 def test_a_model_that_only_the_old_one_knows_does_not_pass(versions: Here, diff: Diff) -> None:
@@ -191,8 +225,10 @@ def test_a_model_that_only_the_old_one_knows_does_not_pass(versions: Here, diff:
     assert gated.complaint == (
         "lab/fake-2.0/1-thread does not know gone: measure there too, or name the models to compare"
     )
-    assert diff("1.0", "2.0", "net", "--fail-on", "90%").status == 0
-    assert diff("1.0", "2.0", "come", "--fail-on", "90%").status == 1
+    named = diff("1.0", "2.0", "net", "--fail-on", "90%", "--json")
+    assert (named.status, [row["model"] for row in named.json["models"]]) == (0, ["net"])
+    named = diff("1.0", "2.0", "come", "--fail-on", "90%")
+    assert named.status == 1 and "come" in named.complaint
     named = diff("1.0", "2.0", "gone")
     assert named.status == 1
     assert "gone: lab/fake-2.0/1-thread does not know it: measure it there first" in named.complaint
@@ -284,28 +320,6 @@ def test_what_was_measured_without_a_model_takes_the_plan_of_a_target_that_execu
     assert diff("2.0", "2-threads").status == 1  # another version may execute another graph
 
 
-def test_models_of_one_name_are_told_apart_by_their_shapes(
-    here: Here, diff: Diff, tmp_path: Path
-) -> None:
-    model = save(mlp(batch="n"), tmp_path, "mlp.onnx")
-    for threads in (1, 2):
-        for batch in (1, 4):
-            assert here("measure", model, "--threads", threads, "--batch", batch).status == 0
-    rows = diff("1-thread", "2-threads", "mlp", "--json").json["models"]
-    assert [row["model"] for row in rows] == ["mlp (float[1,32])", "mlp (float[4,32])"]
-    one = diff("1-thread", "2-threads", "mlp (float[4,32])", "--json").json["models"]
-    assert [row["model"] for row in one] == ["mlp (float[4,32])"]
-
-
-def test_names_of_models_are_foreign_text(here: Here, diff: Diff, tmp_path: Path) -> None:
-    model = save(mlp(), tmp_path, "a[bold]\x1b[31m.onnx")
-    for threads in (1, 2):
-        assert here("measure", model, "--threads", threads).status == 0
-    shown = diff("1-thread", "2-threads").out
-    assert "a[bold]\\x1b[31m" in shown
-    assert "\x1b" not in shown
-
-
 def test_what_cannot_be_meant_is_one_line(versions: Here, diff: Diff, tmp_path: Path) -> None:
     same = diff("1.0", OLD.key)
     assert (same.status, same.out) == (2, "")
@@ -339,12 +353,16 @@ def test_targets_without_a_model_in_common_are_no_comparison(here: Here, diff: D
 def test_nothing_is_measured_and_no_runtime_is_asked_for(
     versions: Here, diff: Diff, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise AssertionError("a runtime was asked for")
-
-    monkeypatch.setattr(backends, "describe", refused)
-    monkeypatch.setattr("bricks.measure.supervisor.Supervisor.__init__", refused)
-    assert diff("1.0", "2.0").status == 0
+    asked: list[object] = []
+    monkeypatch.setattr(backends, "describe", lambda *words, **_: asked.append(words))
+    monkeypatch.setattr(
+        "bricks.measure.supervisor.Supervisor.__init__", lambda *words, **_: asked.append(words)
+    )
+    done = diff("1.0", "2.0", "--json")
+    assert (done.status, done.err, asked) == (0, "", [])
+    assert [row["model"] for row in done.json["models"]] == ["net"]
+    with Store.open(versions.cache) as store:
+        assert store.results(NEW.key, ["b1-0004"]) == {}
 
 
 def test_a_failure_on_both_sides_is_a_failure(versions: Here, diff: Diff) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import typer
 from commands import COMMAND, Here
-from terminals import plain, shown
+from terminals import plain, shown_here
+from tiers import slow_but
 
 from bricks.backends import BACKENDS, describe
 from bricks.cli import choices as values
@@ -57,48 +58,49 @@ def called(line: str) -> tuple[Any, Any]:
     return command, context
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("columns", [60, 80])
-def test_every_page_fits(here: Here, monkeypatch: Any, words: Any, columns: int) -> None:
+@pytest.mark.parametrize("columns", slow_but((60).__eq__, [60, 80]))
+def test_every_page_fits(here: Here, monkeypatch: Any, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    done = here.plain(*words, "--help")
-    assert (done.status, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert max(map(len, lines)) <= columns
-    assert not any(line != line.rstrip() for line in lines)
-    assert lines[0].startswith(" ".join(("Usage: bricks", *words, "[OPTIONS]")))
+    for words in COMMANDS:
+        done = here.plain(*words, "--help")
+        assert (done.status, done.err) == (0, ""), words
+        lines = done.out.splitlines()
+        assert max(map(len, lines)) <= columns, words
+        assert not any(line != line.rstrip() for line in lines), words
+        assert lines[0].startswith(" ".join(("Usage: bricks", *words, "[OPTIONS]")))
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_option_is_told_and_says_what_it_means(here: Here, words: Any) -> None:
-    command = COMMANDS[words]
-    shown_rows = {name: text for _, rows in page(words).sections for name, text in rows}
-    for param in command.params:
-        if param.param_type_name == "option":
-            (text,) = [text for name, text in shown_rows.items() if param.opts[0] in name.split()]
-        else:
-            (text,) = [t for n, t in shown_rows.items() if n == re.sub(r"[][]", "", param.metavar)]
-        assert text.split(" [")[0] == " ".join(param.help.split())
-        assert param.help.endswith((".", ").")), param.name
+def test_every_option_is_told_and_says_what_it_means() -> None:
+    for words, command in COMMANDS.items():
+        rows = {name: text for _, rows in page(words).sections for name, text in rows}
+        for param in command.params:
+            if param.param_type_name == "option":
+                texts = [text for name, text in rows.items() if param.opts[0] in name.split()]
+            else:
+                name = re.sub(r"[][]", "", param.metavar)
+                texts = [text for each, text in rows.items() if each == name]
+            (text,) = texts
+            assert text.split(" [")[0] == " ".join(param.help.split()), (words, param.name)
+            assert param.help.endswith((".", ").")), (words, param.name)
 
 
-@pytest.mark.parametrize("words", SINGLE, ids=" ".join)
-def test_every_command_has_an_example_that_calls_it(words: Any) -> None:
-    example = page(words).example
-    assert example is not None
-    command, context = called(example)
-    assert command is COMMANDS[words]
-    assert context.params
+def test_every_command_has_an_example_that_calls_it() -> None:
+    for words in SINGLE:
+        example = page(words).example
+        assert example is not None, words
+        command, context = called(example)
+        assert command is COMMANDS[words], words
+        assert context.params, words
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_what_a_command_does_is_told_in_whole_sentences(words: Any) -> None:
-    paragraphs = page(words).paragraphs
-    assert paragraphs
-    assert all(re.search(r"[.?]$", each) for each in paragraphs), paragraphs
-    assert "Example" not in " ".join(paragraphs)
-    told = " ".join(inspect.cleandoc(COMMANDS[words].help).split())
-    assert told.startswith(" ".join(paragraphs))
+def test_what_a_command_does_is_told_in_whole_sentences() -> None:
+    for words, command in COMMANDS.items():
+        paragraphs = page(words).paragraphs
+        assert paragraphs, words
+        assert all(re.search(r"[.?]$", each) for each in paragraphs), paragraphs
+        assert "Example" not in " ".join(paragraphs), words
+        told = " ".join(inspect.cleandoc(command.help).split())
+        assert told.startswith(" ".join(paragraphs)), words
 
 
 def test_every_command_stands_in_one_panel() -> None:
@@ -125,12 +127,10 @@ def test_defaults_and_limits_are_told() -> None:
     assert models[0][1].endswith("[default: the whole zoo]")
 
 
-@pytest.mark.parametrize("line", [line for line, _ in FIRST_STEPS])
-def test_first_steps_can_be_taken(line: str) -> None:
-    if line.endswith("--help"):
-        line = line.removesuffix("--help") + "squeezenet"
-    command, _ = called(line)
-    assert command in SINGLE.values()
+def test_first_steps_can_be_taken() -> None:
+    for line, _ in FIRST_STEPS:
+        command, _ = called(re.sub(r"--help$", "squeezenet", line))
+        assert command in SINGLE.values(), line
 
 
 def test_bricks_alone_says_what_to_do_first(here: Here) -> None:
@@ -156,11 +156,11 @@ def test_the_page_of_no_command_is_plain_where_standard_error_is() -> None:
     done = run(COMMAND, capture_output=True, text=True, env=plain())
     assert (done.returncode, done.stdout) == (2, "")
     assert "\x1b" not in done.stderr
-    assert "\x1b" in shown(status=2).raw
+    assert "\x1b" in shown_here(status=2).raw
 
 
 def test_a_wide_terminal_does_not_make_lines_too_long_to_read() -> None:
-    assert max(map(len, shown("predict", "--help", columns=250).screen)) <= 100
+    assert max(map(len, shown_here("predict", "--help", columns=250).screen)) <= 100
 
 
 def test_values_are_those_that_the_library_takes() -> None:

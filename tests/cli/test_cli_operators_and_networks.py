@@ -28,12 +28,14 @@ def only(facts: Any) -> Any:
     return one
 
 
-def test_operators_tell_their_facts_as_json(here: Here, tanh: Path) -> None:
-    done = here("operators", tanh, "--threads", 1, "--json", runtime="onnxruntime")
+def test_operators_tell_their_facts_as_json_and_as_a_page(here: Here, tanh: Path) -> None:
+    page = tanh.with_name("page.html")
+    words = ("operators", tanh, "--threads", 1, "--out", page, "--json")
+    done = here(*words, runtime="onnxruntime")
     assert (done.status, done.err) == (0, "")
     facts = done.json
     assert facts.keys() == {"system", "missing", "runtimes", "operators", "page"}
-    assert facts["page"] is None and facts["missing"] == []
+    assert facts["page"] == str(page) and facts["missing"] == []
     runtime = only(facts["runtimes"])
     assert runtime["backend"] == "onnxruntime"
     assert runtime["peaks"].keys() == {"flops_per_s", "bytes_per_s", "levels"}
@@ -54,11 +56,19 @@ def test_operators_tell_their_facts_as_json(here: Here, tanh: Path) -> None:
     assert output["norms"].keys() == NORMS
     assert output["norms"]["linf_relative"] < 1e-5
     assert (len(output["heat_map"]), len(output["heat_map"][0])) == (1, 32)
+    # The page holds the heat maps, and asks for nothing.
+    text = page.read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64,") == 1
+    assert "default-src 'none'" in text
+    assert "<script" not in text
+    assert not re.search(r"""(src|href)=["'](https?:)?//""", text)
 
 
 def test_what_cannot_be_evaluated_is_named_and_the_rest_stands(here: Here, tanh: Path) -> None:
-    done = here("operators", tanh)
+    page = tanh.with_name("page.html")
+    done = here("operators", tanh, "--out", page)
     assert done.status == 0
+    assert f"{page}: open it in any browser." in done.out
     assert "tanh" in done.out
     assert "fake: not evaluated: the fake runtime computes nothing" in done.out
     facts = here("operators", tanh, "--json").json
@@ -68,7 +78,22 @@ def test_what_cannot_be_evaluated_is_named_and_the_rest_stands(here: Here, tanh:
     assert "computes nothing" in run["accuracy_error"]
 
 
-def test_the_exit_status_is_1_only_where_nothing_ran(here: Here, tanh: Path) -> None:
+def test_the_exit_status_is_1_only_where_nothing_ran(
+    here: Here, tanh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Tanh=error")
+    done = here("operators", tanh)
+    assert done.status == 1
+    assert "nothing ran" in done.complaint and "failed as ordered" in done.complaint
+    done = here("operators", tanh, save(chain("Neg"), tanh.parent, "neg.onnx"), "--json")
+    assert done.status == 0
+    failed, ran = (only(each["runtimes"]) for each in done.json["operators"])
+    assert "failed as ordered" in failed["error"] and failed["latency_s"] is None
+    assert ran["error"] is None and ran["latency_s"] > 0
+
+
+@pytest.mark.slow
+def test_what_one_runtime_cannot_run_another_may(here: Here, tanh: Path) -> None:
     torch_environment.python()
     done = here("operators", tanh, runtime="torch")
     assert done.status == 1
@@ -78,19 +103,15 @@ def test_the_exit_status_is_1_only_where_nothing_ran(here: Here, tanh: Path) -> 
     assert "torch: not measured: torch runs PyTorch programs, and tanh is none (tanh)" in done.out
 
 
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        ("deepbnch", "no list, operator or file is called 'deepbnch': did you mean deepbench?"),
+def test_a_mistyped_word_is_met_with_the_nearest(here: Here) -> None:
+    for word, *facts in (
+        ("deepbnch", "'deepbnch'", "did you mean deepbench?"),
         ("gemm_35x700x204", "did you mean gemm_35x700x2048?"),
-        ("zzz", "choose one of deepbench, zoo, conv_1x1x161x700_32x5x20_s2"),
-    ],
-)
-def test_a_mistyped_word_is_met_with_the_nearest(here: Here, word: str, told: str) -> None:
-    done = here("operators", word)
-    assert done.status == 2
-    assert told in done.complaint
-    assert done.out == ""
+        ("zzz", "deepbench, zoo, conv_1x1x161x700_32x5x20_s2"),
+    ):
+        done = here("operators", word)
+        assert (done.status, done.out) == (2, ""), word
+        assert all(fact in done.complaint for fact in facts), done.complaint
 
 
 def test_a_file_that_is_not_there_does_not_stop_the_others(here: Here, tanh: Path) -> None:
@@ -117,30 +138,26 @@ def test_runtimes_that_are_not_installed_are_named(
     assert "bricks backends install mxnet" in done.complaint
 
 
-def test_a_page_holds_the_heat_maps_and_asks_for_nothing(here: Here, tanh: Path) -> None:
-    page = tanh.with_name("page.html")
-    done = here("operators", tanh, "--threads", 1, "--out", page, runtime="onnxruntime")
-    assert done.status == 0
-    assert f"{page}: open it in any browser." in done.out
-    text = page.read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 1
-    assert "default-src 'none'" in text
-    assert "<script" not in text
-    assert not re.search(r"""(src|href)=["'](https?:)?//""", text)
-
-
 def test_a_page_needs_a_folder(here: Here, tanh: Path, tmp_path: Path) -> None:
     done = here("operators", tanh, "--out", tmp_path / "none" / "page.html")
     assert done.status == 2
     assert "make it first" in done.complaint
 
 
-def test_the_zoos_costliest_bricks_are_those_of_the_measured_system(here: Here) -> None:
-    assert here("measure", "squeezenet", "--threads", 1).status == 0
+def test_the_zoos_costliest_bricks_are_those_of_the_measured_system(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(conv_net(), tmp_path, "conv.onnx")
+    (tmp_path / "manifest.json").write_text(
+        '[{"name": "conv", "version": 1, "task": "t", "family": "f", "framework": "w",'
+        ' "source": "s", "inputs": {}, "parameters": 1, "flops": 1, "recipe": "r",'
+        ' "file": "conv.onnx", "sha256": ""}]'
+    )
+    monkeypatch.setenv("BRICKS_ZOO", str(tmp_path))
+    assert here("measure", path, "--threads", 1).status == 0
     facts = here("operators", "zoo", "--top", 3, "--threads", 1, "--json").json
-    assert len(facts["operators"]) == 3
     totals = [only(each["runtimes"])["latency_s"] for each in facts["operators"]]
-    assert all(totals)
+    assert len(totals) == 3 and all(total > 0 for total in totals)
     assert all("of the zoo, by its latency on" in each["source"] for each in facts["operators"])
 
 
@@ -150,7 +167,7 @@ def test_the_zoo_needs_a_system_that_has_measured_it(here: Here) -> None:
     assert "no system with measurements of the zoo is known" in done.complaint
 
 
-def test_networks_tell_their_facts_as_json(here: Here, tmp_path: Path) -> None:
+def test_networks_tell_their_facts_and_where_a_model_parts(here: Here, tmp_path: Path) -> None:
     one, other = save(conv_net(), tmp_path, "conv.onnx"), save(mlp(), tmp_path, "mlp.onnx")
     done = here("networks", one, other, "--threads", 1, "--json", runtime="onnxruntime")
     assert (done.status, done.err) == (0, "")
@@ -164,12 +181,9 @@ def test_networks_tell_their_facts_as_json(here: Here, tmp_path: Path) -> None:
         assert run.keys() == {"runtime", "accuracy", "parting", "parting_reason", "error"}
         assert run["accuracy"].keys() == ACCURACY
         assert run["parting"]["beyond"] == 0 and run["parting"]["first"] is None
-
-
-def test_networks_say_where_a_model_parts(here: Here, tmp_path: Path) -> None:
-    done = here("networks", save(mlp(), tmp_path, "mlp.onnx"), runtime="onnxruntime")
-    assert done.status == 0
-    assert "mlp, onnxruntime: all 5 values agree with the reference" in done.out
+    shown = here("networks", other, "--threads", 1, runtime="onnxruntime")
+    assert shown.status == 0
+    assert "mlp, onnxruntime: all 5 values agree with the reference" in shown.out
 
 
 def test_a_network_that_no_runtime_ran_is_an_error(here: Here, tmp_path: Path) -> None:
@@ -178,6 +192,7 @@ def test_a_network_that_no_runtime_ran_is_an_error(here: Here, tmp_path: Path) -
     assert "mlp: nothing ran: the fake runtime computes nothing" in done.complaint
 
 
+@pytest.mark.slow
 def test_a_wrong_gradient_is_told(here: Here) -> None:
     torch_environment.python()
     done = here("operators", program("wrong_gradient"), "--threads", 1, runtime="torch")

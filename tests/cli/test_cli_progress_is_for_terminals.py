@@ -1,12 +1,11 @@
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commands import COMMAND, environment, gone, until, workers
+from commands import COMMAND, Here, gone, until, workers
 from factories import mlp, save
-from terminals import CTRL_C, Terminal, plain, terminal
+from terminals import CTRL_C, Shown, plain, shown_here, terminal
 
 # Rounds take so long that somebody can watch, or stop, them.
 PACE = "0.0005"
@@ -16,16 +15,12 @@ SLOW = "0.02"
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     path = save(mlp(), tmp_path, "mlp.onnx")
-    cache = str(tmp_path / "cache")
-    return [*COMMAND, "measure", str(path), "--runtime", "fake", "--cache", cache]
+    return ["measure", str(path), "--runtime", "fake", "--cache", str(tmp_path / "cache")]
 
 
-def watched(words: list[str], columns: int = 100, **variables: str) -> Terminal:
+def watched(words: list[str], columns: int = 100, **variables: str) -> Shown:
     """A command that was seen through to its end."""
-    variables = {"BRICKS_FAKE_PACE": PACE, **variables}
-    with terminal(words, columns=columns, variables=plain(**variables)) as found:
-        assert found.end() == 0, found.raw
-    return found
+    return shown_here(*words, columns=columns, **{"BRICKS_FAKE_PACE": PACE, **variables})
 
 
 def test_a_terminal_sees_progress_and_standard_output_stays_clean(
@@ -34,7 +29,7 @@ def test_a_terminal_sees_progress_and_standard_output_stays_clean(
     variables = plain(BRICKS_FAKE_PACE=PACE)
     with (
         open(tmp_path / "out", "wb") as out,
-        terminal([*words, "--json"], variables=variables, out=out.fileno()) as found,
+        terminal([*COMMAND, *words, "--json"], variables=variables, out=out.fileno()) as found,
     ):
         assert found.end() == 0
     text = found.raw
@@ -46,9 +41,10 @@ def test_a_terminal_sees_progress_and_standard_output_stays_clean(
     assert b"\x1b" not in told
 
 
-def test_a_pipe_sees_nothing(words: list[str]) -> None:
-    done = subprocess.run([*words, "--json"], capture_output=True, text=True, env=environment())
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_pipe_sees_nothing(here: Here, words: list[str]) -> None:
+    done = here.plain(*words, "--json")
+    assert (done.status, done.err) == (0, "")
+    assert done.json["new_bricks"] == 4
 
 
 def test_nothing_of_it_stays(words: list[str]) -> None:
@@ -59,7 +55,6 @@ def test_nothing_of_it_stays(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])
-@pytest.mark.slow
 def test_a_terminal_that_cannot_draw_sees_results_alone(words: list[str], term: str) -> None:
     found = watched(words, TERM=term)
     assert "\x1b" not in found.raw
@@ -73,17 +68,14 @@ def test_who_wants_it_quiet_sees_none(words: list[str]) -> None:
     assert found.screen[0].startswith("4 bricks: ")
 
 
-@pytest.mark.slow
 def test_a_long_name_does_not_break_the_line(words: list[str], tmp_path: Path) -> None:
-    path = save(mlp(), tmp_path, f"{'long_' * 30}.onnx")
-    words[words.index("measure") + 1] = str(path)
+    words[1] = str(save(mlp(), tmp_path, f"{'long_' * 30}.onnx"))
     found = watched(words, columns=40)
     assert "…" in found.raw
     assert not any("━" in line for line in found.screen)
     assert max(len(line) for line in found.screen) <= 40
 
 
-@pytest.mark.slow
 def test_lines_that_are_said_meanwhile_stand_above_it(words: list[str]) -> None:
     found = watched([*words, "--verbose"])
     assert "bricks: mlp: decomposing it" in found.screen
@@ -91,7 +83,7 @@ def test_lines_that_are_said_meanwhile_stand_above_it(words: list[str]) -> None:
 
 
 def test_ctrl_c_leaves_nothing_but_a_line_and_the_cursor(words: list[str]) -> None:
-    with terminal(words, variables=plain(BRICKS_FAKE_PACE=SLOW)) as found:
+    with terminal([*COMMAND, *words], variables=plain(BRICKS_FAKE_PACE=SLOW)) as found:
         found.until("call overhead ")
         found.until("━")
         children = until(lambda: workers(found.process.pid))
@@ -106,7 +98,7 @@ def test_ctrl_c_leaves_nothing_but_a_line_and_the_cursor(words: list[str]) -> No
 
 
 def test_a_process_that_is_killed_takes_no_cursor_along(words: list[str]) -> None:
-    with terminal(words, variables=plain(BRICKS_FAKE_PACE=SLOW)) as found:
+    with terminal([*COMMAND, *words], variables=plain(BRICKS_FAKE_PACE=SLOW)) as found:
         found.until("call overhead ")
         found.process.send_signal(signal.SIGKILL)
         assert found.end() == -signal.SIGKILL

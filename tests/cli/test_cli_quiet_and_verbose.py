@@ -1,4 +1,3 @@
-import json
 import logging
 import re
 from pathlib import Path
@@ -6,12 +5,15 @@ from typing import Any
 
 import onnx
 import pytest
-from commands import Here, bricks
+from commands import Here, chain
 from factories import mlp, save
-from terminals import shown
+from terminals import shown_here
 
 import bricks.report.tables as tables
-from bricks.session import adaptive
+
+ALL = (
+    "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -57,14 +59,12 @@ def test_verbose_says_when_there_is_nothing_to_do(here: Here, good: Path) -> Non
     assert not any(line.startswith("worker ") for line in lines)
 
 
-@pytest.mark.parametrize("place", ["before", "behind"])
-@pytest.mark.parametrize("option", ["-v", "--verbose"])
-def test_both_the_program_and_its_commands_take_it(
-    here: Here, good: Path, option: str, place: str
-) -> None:
-    words = ["measure", good]
-    done = here(*([option, *words] if place == "before" else [*words, option]))
-    assert any(line.startswith("the cache is ") for line in said(done))
+def test_both_the_program_and_its_commands_take_it(here: Here, good: Path) -> None:
+    here("measure", good)
+    for option in ("-v", "--verbose"):
+        for words in ((option, "measure", good), ("measure", good, option)):
+            done = here(*words)
+            assert any(line.startswith("the cache is ") for line in said(done)), words
 
 
 @pytest.mark.parametrize("command", ["decompose", "measure", "predict", "compare", "probe"])
@@ -114,35 +114,38 @@ def test_quiet_keeps_errors(here: Here, good: Path) -> None:
 
 
 def test_quiet_keeps_what_an_estimate_stands_on(
-    here: Here, monkeypatch: pytest.MonkeyPatch
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That a part of it is predicted is no remark: it says what the figure is."""
-    monkeypatch.setattr(adaptive, "SOON_S", 0.0)  # else what is so small is all measured
-    words = ("predict", "squeezenet", "--effort", "quick", "-q")
+    for width in (64, 65, 66):
+        path = save(chain(*ALL, width=width), tmp_path, f"{width}.onnx")
+        assert here("measure", path).status == 0
+    new = save(chain(*ALL, width=80), tmp_path, "new.onnx")
+    words = ("predict", new, "--no-measure", "--effort", "quick", "-q")
     assert "of the estimate is predicted from bricks" in here(*words).out
 
 
-@pytest.mark.parametrize("words", [("-q", "-v"), ("--verbose", "--quiet")])
-def test_both_at_once_cannot_be_meant(here: Here, good: Path, words: tuple[str, str]) -> None:
-    for line in (("measure", good, *words), (words[0], "measure", good, words[1])):
-        done = here.plain(*line)
-        assert done.status == 2
-        assert "says the opposite of --" in done.complaint
+def test_both_at_once_cannot_be_meant(here: Here, good: Path) -> None:
+    for one, other in (("-q", "-v"), ("--verbose", "--quiet")):
+        for line in (("measure", good, one, other), (one, "measure", good, other)):
+            done = here.plain(*line)
+            assert (done.status, done.out) == (2, ""), line
+            assert "says the opposite of --" in done.complaint
 
 
-@pytest.mark.parametrize("option", ["-q", "-v"])
-def test_json_is_the_same_whatever_is_said(here: Here, good: Path, option: str) -> None:
+def test_json_is_the_same_whatever_is_said(here: Here, good: Path) -> None:
     here("measure", good)
     for command in ("predict", "decompose"):
         usual = here(command, good, "--json")
-        assert here(command, good, "--json", option).out == usual.out
-    assert json.loads(usual.out)
+        assert len(usual.json["models"]) == 1
+        for option in ("-q", "-v"):
+            assert here(command, good, "--json", option).out == usual.out, (command, option)
 
 
-def test_verbose_goes_to_standard_error_alone(good: Path, tmp_path: Path) -> None:
-    words = ("measure", good, "--runtime", "fake", "--cache", tmp_path / "cache")
-    done = bricks(*words, "-v", "--json")
+def test_verbose_goes_to_standard_error_alone(here: Here, good: Path) -> None:
+    done = here("measure", good, "-v", "--json")
     assert done.json["new_bricks"] > 0
     assert "the cache is" in done.err
-    found = shown(*words, "-v", TERM="dumb", columns=200)
+    words = ("measure", good, "--runtime", "fake", "--cache", here.cache)
+    found = shown_here(*words, "-v", TERM="dumb", columns=200)
     assert found.screen[0].startswith("bricks: the cache is ")

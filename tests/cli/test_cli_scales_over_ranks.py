@@ -1,51 +1,85 @@
+"""`bricks scale`: its options, and how it shows what the library predicts.
+
+The prediction itself is held by ``tests/scale``; here its step is made up, but in the slow tests.
+"""
+
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch_environment
 from commands import CommandResult, Here
 from torch_environment import program
 
+from bricks import Bench
+from bricks.scale.buckets import Gradient
+from bricks.scale.copies import SIZES, CopyTimes, Seconds, TimesBySize
+from bricks.scale.result import ScaleFailure, ScaleResult
+from bricks.scale.scaling import DataParallelTraining, Scaling
+from bricks.scale.strategies import Strategy
+from bricks.scale.training_step import TrainingStep
+from bricks.store import Store
+
 NETWORK = ("--bandwidth", "1Gbit", "--latency", "50us")
+BOTH = ("--strategy", "ddp", "--strategy", "parameter-server")
+FIGURES = ("samples_per_s", "speedup", "efficiency", "exposed_communication_s", "cost_per_epoch")
+ROW = {
+    "ranks", "strategy", "batch", "step_s", "low_s", "high_s",
+    *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high")),
+    "communication_s", "bytes_sent", "origin", "measured_step_s", "measured_solo_s", "ratio",
+    "error",
+}  # fmt: skip
+FACTS = {
+    "workload", "system", "runtime", "network", "scaling", "accumulate", "straggler",
+    "samples_per_epoch", "ranks", "pays", "page", "trace",
+}  # fmt: skip
+
+BATCH = 4
+GRADIENTS = (Gradient("last", 1 << 20, "float32"), Gradient("first", 1 << 22, "float32"))
+STEP = TrainingStep(2e-3, 4e-3, 1e-3, GRADIENTS, (1e-3, 4e-3), {"float32": 4096}, 0.9, 1.2)
+COPY_S = TimesBySize(SIZES, tuple(Seconds(*(r * 1e-10 * s for r in (1, 0.8, 1.3))) for s in SIZES))
+COPIES = CopyTimes(COPY_S, Seconds(0.0, 0.0, 1e-3), COPY_S)
 
 
-@pytest.fixture(autouse=True)
-def _environment() -> None:
-    torch_environment.python()
+def made_up(
+    bench: Bench,
+    workload: str,
+    training: DataParallelTraining,
+    ranks: Sequence[int],
+    *,
+    strategies: Sequence[Strategy],
+    **_: Any,
+) -> tuple[ScaleResult, ...]:
+    """What is predicted for ``STEP``, but on three ranks."""
+    training = replace(training, batch=BATCH)
+    results = []
+    for strategy in strategies:
+        scaling = Scaling(replace(training, strategy=strategy), {BATCH: STEP}, COPIES)
+        points = [ScaleFailure(n, "not on 3") if n == 3 else scaling.point(n) for n in ranks]
+        shown = (workload, bench.target, training.network.name, strategy.name)
+        results.append(ScaleResult(*shown, tuple(points), None, max(ranks)))
+    return tuple(results)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all tests, since copies of gradients take seconds to measure."""
-    return tmp_path_factory.mktemp("scale") / "cache"
-
-
-Scale = Callable[..., CommandResult]
-
-
-@pytest.fixture
-def scale(here: Here, cache: Path) -> Scale:
-    words = ("scale", program("momentum"), "--threads", 1, "--precision", 0.5, "--cache", cache)
-    return lambda *more: here.plain(*words, *more)
-
-
-def test_json_table_page_and_trace_show_each_number_of_ranks(scale: Scale, tmp_path: Path) -> None:
-    page, trace = tmp_path / "page.html", tmp_path / "trace.json"
-    files = ("--out", page, "--trace", trace)
-    many = ("--strategy", "ddp", "--strategy", "parameter-server")
-    done = scale(*NETWORK, "--ranks", "1,2,16", *many, *files, "--json")
+def hold(done: CommandResult, trace: Path, page: Path) -> None:
+    """Facts, page and trace of 1, 2 and 16 ranks agree with each other."""
     assert (done.status, done.err) == (0, "")
     facts = done.json
+    assert facts.keys() == FACTS
+    assert (facts["page"], facts["trace"]) == (str(page), str(trace))
     rows = {(row["strategy"], row["ranks"]): row for row in facts["ranks"]}
     assert len(rows) == len(facts["ranks"]) == 6
     for (_, ranks), row in rows.items():
+        assert row.keys() == ROW
         assert row["error"] is None
         assert row["low_s"] <= row["step_s"] <= row["high_s"]
-        assert row["batch"] == 4
-        assert row["samples_per_s"] == pytest.approx(4 * ranks / row["step_s"])
+        assert row["batch"] == BATCH
+        assert row["samples_per_s"] == pytest.approx(BATCH * ranks / row["step_s"])
         assert row["efficiency"] == pytest.approx(row["speedup"] / ranks)
         assert row["origin"]["compute"] == "measured"
         assert (row["measured_step_s"], row["ratio"], row["cost_per_epoch"]) == (None, None, None)
@@ -63,40 +97,78 @@ def test_json_table_page_and_trace_show_each_number_of_ranks(scale: Scale, tmp_p
     ends = [e["ts"] + e["dur"] for e in events if e["ph"] == "X"]
     assert max(ends) == pytest.approx(rows["ddp", 16]["step_s"] * 1e6, rel=1e-3)
 
-    shown = scale(*NETWORK, "--no-measure")
+
+def test_json_table_page_and_trace_show_each_number_of_ranks(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bricks.scale.scale.scale_training", made_up)
+    page, trace = tmp_path / "page.html", tmp_path / "trace.json"
+    words = ("scale", "train.py:step", *NETWORK, "--threads", 1, *BOTH)
+    done = here(*words, "--ranks", "1,2,16", "--out", page, "--trace", trace, "--json")
+    hold(done, trace, page)
+    failed = here(*words, "--ranks", "2,3", "--json")
+    assert (failed.status, failed.err) == (1, "bricks: not on 3\n" * 2)
+    assert [(row["ranks"], row["error"]) for row in failed.json["ranks"]] == [
+        (2, None), (3, "not on 3"),
+    ] * 2  # fmt: skip
+    assert {row.keys() == ROW for row in failed.json["ranks"]} == {True}
+    shown = here(*words, "--ranks", "2,4,8")
     assert (shown.status, shown.err) == (0, "")
     assert "2, 4, 8 ranks: computing measured, copies measured, network stated" in shown.out
 
 
-def test_ranks_divide_a_batch_that_they_can(scale: Scale) -> None:
-    done = scale(*NETWORK, "--strong", "--batch", 4, "--ranks", "1,2,3", "--json")
+def test_a_runtime_without_programs_is_refused(here: Here) -> None:
+    done = here("scale", program("momentum"), *NETWORK)
+    assert done.status == 1
+    assert "fake" in done.complaint and "--runtime torch" in done.complaint
+
+
+def test_what_makes_no_sense_is_one_line(here: Here) -> None:
+    with Store.open(here.cache):
+        pass  # there is a cache, and no network in it
+    for words, *facts in (
+        ((*NETWORK, "--check", "2"), "--check", "--network NAME"),
+        ((*NETWORK, "--check", "2", "--strategy", "horovod"), "--check", "--network NAME"),
+        (("--network", "lan"), "'lan'"),
+        ((), "--bandwidth", "--latency", "--network NAME"),
+        (("--bandwidth", "10Gbit"), "--latency", "--network NAME"),
+        (("--bandwidth", "10Gb", "--latency", "1ms"), "--bandwidth '10Gb'"),
+        (("--bandwidth", "0Gbit", "--latency", "1ms"), "--bandwidth '0Gbit'"),
+        (("--bandwidth", "1Gbit", "--latency", "50"), "--latency '50'"),
+        (("--network", "lan", "--latency", "1ms"), "--network", "leave these out"),
+        ((*NETWORK, "--ranks", "1,two"), "--ranks '1,two'"),
+        ((*NETWORK, "--ranks", "0"), "--ranks '0'"),
+        ((*NETWORK, "--strategy", "dpp"), "'dpp'", "did you mean ddp?"),
+        ((*NETWORK, "--strategy", "horovod", "--bucket-cap-mb", "5"), "--strategy ddp"),
+        ((*NETWORK, "--strong"), "--strong", "--batch N"),
+    ):
+        done = here("scale", "train.py:step", *words)
+        assert done.status == 2, words
+        assert all(fact in done.complaint for fact in facts), done.complaint
+
+
+Scale = Callable[..., CommandResult]
+
+
+@pytest.fixture
+def scale(here: Here) -> Scale:
+    """The command on a program that PyTorch runs, in a cache of its own."""
+    torch_environment.python()
+    words = ("scale", program("momentum"), "--threads", 1, "--precision", 0.5)
+    return lambda *more: here.plain(*words, "--cache", here.cache, *more)
+
+
+@pytest.mark.slow
+def test_a_program_is_measured_once_and_divides_its_batch(scale: Scale, tmp_path: Path) -> None:
+    page, trace = tmp_path / "page.html", tmp_path / "trace.json"
+    files = ("--out", page, "--trace", trace)
+    hold(scale(*NETWORK, "--ranks", "1,2,16", *BOTH, *files, "--json"), trace, page)
+    again = scale(*NETWORK, "--no-measure")
+    assert (again.status, again.err) == (0, "")
+
+    done = scale(*NETWORK, "--strong", "--batch", BATCH, "--ranks", "1,2,3", "--json")
     assert done.status == 1
     assert done.complaint == "a batch of 4 cannot be divided by 3 ranks: choose others"
     one, two, three = done.json["ranks"]
     assert [one["batch"], two["batch"], three["batch"]] == [4, 2, None]
     assert two["samples_per_s"] == pytest.approx(4 / two["step_s"])
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((*NETWORK, "--check", "2"), "--check runs real steps on a network that was measured"),
-        ((*NETWORK, "--check", "2", "--strategy", "horovod"), "--check runs real steps"),
-        (("--network", "lan"), "no network is called 'lan'"),
-        ((), "no network is given: add --bandwidth 10Gbit --latency 50us, or --network NAME"),
-        (("--bandwidth", "10Gbit"), "no network is given"),
-        (("--bandwidth", "10Gb", "--latency", "1ms"), "--bandwidth '10Gb' is no bandwidth"),
-        (("--bandwidth", "0Gbit", "--latency", "1ms"), "--bandwidth '0Gbit' is no bandwidth"),
-        (("--bandwidth", "1Gbit", "--latency", "50"), "--latency '50' is no latency"),
-        (("--network", "lan", "--latency", "1ms"), "leave these out"),
-        ((*NETWORK, "--ranks", "1,two"), "--ranks '1,two' are no numbers of ranks"),
-        ((*NETWORK, "--ranks", "0"), "--ranks '0' are no numbers of ranks"),
-        ((*NETWORK, "--strategy", "dpp"), "no strategy is called 'dpp': did you mean ddp?"),
-        ((*NETWORK, "--strategy", "horovod", "--bucket-cap-mb", "5"), "is for --strategy ddp"),
-        ((*NETWORK, "--strong"), "--strong divides a batch: add --batch N"),
-    ],
-)
-def test_what_makes_no_sense_is_one_line(scale: Scale, words: tuple[str, ...], said: str) -> None:
-    done = scale(*words)
-    assert done.status == 2
-    assert said in done.complaint

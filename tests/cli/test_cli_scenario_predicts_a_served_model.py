@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 from commands import CommandResult, Here
 from factories import conv_net, save
+from rough import ROUGH
+
+from bricks import Bench
 
 Scenario = Callable[..., CommandResult]
+pytestmark = pytest.mark.usefixtures("few_queries")
 
 FIGURES = (
     "p50_s", "p90_s", "p99_s", "p999_s", "trimmed_mean_s", "counted_s", "throughput",
@@ -15,10 +19,20 @@ FIGURES = (
 )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, and a cache that knows it in batches of up to 8."""
+    folder = tmp_path_factory.mktemp("scenario")
+    path = save(conv_net(batch="N", blocks=1), folder, "conv.onnx")
+    with Bench(folder / "cache", runtime="fake", threads=1, conditions=ROUGH) as bench:
+        bench.measure([bench.read(path, batch=batch) for batch in (1, 2, 4, 8)])
+    return folder
+
+
 @pytest.fixture
-def scenario(here: Here, tmp_path: Path) -> Scenario:
-    path = save(conv_net(batch="N"), tmp_path, "conv.onnx")
-    return lambda *more: here("scenario", path, "--threads", 1, *more)
+def scenario(here: Here, folder: Path) -> Scenario:
+    words = (folder / "conv.onnx", "--threads", 1, "--runtime", "fake", "--cache", folder / "cache")
+    return lambda *more: here.plain("scenario", *words, *more)
 
 
 def test_each_figure_has_an_interval(scenario: Scenario) -> None:
@@ -30,17 +44,20 @@ def test_each_figure_has_an_interval(scenario: Scenario) -> None:
         assert facts[f"{name}_low"] <= facts[name] <= facts[f"{name}_high"], name
     assert facts["p50_s"] <= facts["p90_s"] <= facts["p99_s"] <= facts["p999_s"]
     assert facts["counted_s"] == facts["p99_s"]
-    assert facts["throughput"] == pytest.approx(500, rel=0.02)
+    assert facts["throughput"] == pytest.approx(500, rel=0.2)  # few arrivals
     assert facts["max_qps"] == facts["capacity_qps"]
     assert [row["batch"] for row in facts["batches"]] == [1, 2, 4]
     assert all(row["measured_share"] == 1 for row in facts["batches"])
     assert (facts["saturated"], facts["keeps_slo"], facts["checked"]) == (False, None, None)
 
 
-def test_a_stream_is_as_fast_as_compare_says(scenario: Scenario, here: Here) -> None:
+def test_a_stream_is_as_fast_as_the_model_is_predicted(
+    scenario: Scenario, here: Here, folder: Path
+) -> None:
     facts = scenario("--json").json
-    path = Path(here.cache).parent / "conv.onnx"
-    alone = here("predict", path, "--batch", 1, "--threads", 1, "--json").json["models"][0]
+    words = ("predict", folder / "conv.onnx", "--batch", 1, "--threads", 1, "--json")
+    done = here.plain(*words, "--runtime", "fake", "--cache", folder / "cache")
+    (alone,) = done.json["models"]
     assert facts["p50_s"] == pytest.approx(alone["estimate_s"], rel=0.01)
     assert (facts["scenario"], facts["max_qps"], facts["percentile"]) == ("single-stream", None, 90)
 
@@ -99,22 +116,17 @@ def test_a_model_that_takes_no_such_batch_is_named(here: Here, tmp_path: Path) -
     assert "none.onnx" in done.complaint
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--scenario", "servr", "--qps", "1"), "no scenario is called 'servr': did you mean"),
-        (("--scenario", "server"), "scenario server needs a rate: add --qps N"),
-        (("--qps", "10"), "leave out --qps and --arrivals, or give --scenario server"),
-        (("--slo", "50"), "--slo '50' is no bound: write it like 20ms"),
-        (("--batching", "0"), "--batching 0 cannot be had"),
-        (("--batch-timeout", "1ms"), "--batch-timeout is for batches: add --batching N"),
-        (("--instances", "900"), "900 instances with --threads 1 need 900 cores"),
-        (("--system", "nowhere"), "no known system is called 'nowhere'"),
-    ],
-)
-def test_what_makes_no_sense_is_one_line(
-    scenario: Scenario, words: tuple[str, ...], said: str
-) -> None:
-    done = scenario(*words)
-    assert done.status == 2
-    assert said in done.complaint
+def test_what_makes_no_sense_is_one_line(scenario: Scenario) -> None:
+    for line, *facts in (
+        ("--scenario servr --qps 1", "'servr'", "server"),
+        ("--scenario server", "--qps N"),
+        ("--qps 10", "--qps", "--arrivals", "--scenario server"),
+        ("--slo 50", "--slo '50'", "20ms"),
+        ("--batching 0", "--batching 0"),
+        ("--batch-timeout 1ms", "--batch-timeout", "--batching N"),
+        ("--instances 900", "900 instances", "--threads 1"),
+        ("--system nowhere", "'nowhere'"),
+    ):
+        done = scenario(*line.split())
+        assert done.status == 2, line
+        assert all(fact in done.complaint for fact in facts), done.complaint

@@ -1,109 +1,99 @@
 import io
+import re
 from pathlib import Path
-from subprocess import run
 from typing import Any
 
 import pytest
-from commands import COMMAND, Here
+from commands import Here
+from factories import conv_net, mlp, save
 from rich.console import Console
 from rich.table import Table
-from terminals import plain, shown
+from rough import ROUGH
+from terminals import shown_here
 
+from bricks import Bench
 from bricks.report.narrow import fitting
 from bricks.zoo import decoders, entries, programs
 
-MODELS = ("squeezenet", "shufflenet")
-COMMANDS = (
-    ("compare", *MODELS),
-    ("predict", *MODELS),
-    ("decompose", *MODELS),
-    ("advise", *MODELS, "--slo", "20ms"),
-    ("zoo", "coverage", *MODELS),
-    ("zoo", "similarity", *MODELS),
-)
+COMMANDS = ("compare", "predict", "decompose", "advise --slo 20ms", "zoo coverage")
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models, and a cache in which they were compared."""
     folder = tmp_path_factory.mktemp("known")
-    words = ("compare", *MODELS, "--runtime", "fake", "--cache", str(folder))
-    assert run([*COMMAND, *words], capture_output=True, env=plain()).returncode == 0
+    paths = [save(conv_net(), folder, "convolutional.onnx"), save(mlp(), folder, "dense.onnx")]
+    with Bench(folder / "cache", runtime="fake", conditions=ROUGH) as bench:
+        bench.compare([*map(bench.read, paths)])
     return folder
 
 
-def on(cache: Path) -> tuple[object, ...]:
-    return ("--runtime", "fake", "--cache", cache)
+def on(folder: Path, command: str = "compare") -> tuple[object, ...]:
+    """The words of a command about both models."""
+    models = (folder / "convolutional.onnx", folder / "dense.onnx")
+    return (*command.split(), *models, "--runtime", "fake", "--cache", folder / "cache")
 
 
-def cells(here: Here, command: tuple[str, ...], cache: Path) -> list[str]:
-    """What stands in the table that a command prints into a pipe, cell by cell."""
-    done = here.plain(*command, *on(cache))
-    rows = [line for line in done.out.splitlines() if line.split(" ")[0] in (*MODELS, "all")]
-    assert rows, done.out
-    return [cell for row in rows for cell in row.split()]
+def test_a_narrow_terminal_loses_nothing(here: Here, folder: Path) -> None:
+    """What stands in the table that goes into a pipe, cell by cell, is on terminals too."""
+    for command in COMMANDS:
+        done = here.plain(*on(folder, command))
+        rows = [line.split() for line in done.out.splitlines()]
+        cells = {cell for row in rows if row[:1] in (["convolutional"], ["dense"]) for cell in row}
+        assert len(cells) > 5, done.out
+        for columns in (60, 80):
+            screen = shown_here(*on(folder, command), columns=columns).screen
+            assert max(map(len, screen)) <= columns, command
+            assert cells <= set(" ".join(screen).split()), command
 
 
-@pytest.mark.parametrize("columns", [60, 80])
-@pytest.mark.parametrize("command", COMMANDS[:-1], ids=lambda c: " ".join(c[:2]))
-@pytest.mark.slow
-def test_a_narrow_terminal_loses_nothing(
-    here: Here, cache: Path, command: tuple[str, ...], columns: int
-) -> None:
-    found = shown(*command, *on(cache), columns=columns)
-    assert max(map(len, found.screen)) <= columns
-    assert set(" ".join(found.screen).split()) >= set(cells(here, command, cache))
-
-
-def test_what_is_too_wide_is_told_row_by_row(cache: Path) -> None:
-    lines = shown("compare", *MODELS, *on(cache), columns=60).screen
-    start = lines.index("squeezenet")
-    assert lines[start + 1].startswith("  bricks 38 · new 0 · measured ")
+def test_what_is_too_wide_is_told_row_by_row(folder: Path) -> None:
+    lines = shown_here(*on(folder), columns=60).screen
+    start = lines.index("convolutional")
+    assert re.match(r"  bricks \d+ · new 0 · measured ", lines[start + 1])
     assert "ratio" in lines[start + 2]
-    assert lines[start + 3] == "shufflenet"
+    assert lines[start + 3] == "dense"
 
 
-def test_what_is_wide_enough_is_a_table(cache: Path) -> None:
-    lines = shown("compare", *MODELS, *on(cache), columns=80).screen
+def test_what_is_wide_enough_is_a_table(folder: Path) -> None:
+    lines = shown_here(*on(folder), columns=90).screen
     head = next(line for line in lines if line.startswith("model"))
-    row = next(line for line in lines if line.startswith("squeezenet"))
+    row = next(line for line in lines if line.startswith("convolutional"))
     assert head.split()[0::6] == ["model", "ratio"]
     assert len(row) == len(head)
 
 
-@pytest.mark.slow
-def test_columns_counts_more_than_the_terminal(cache: Path) -> None:
-    words = ("compare", *MODELS, *on(cache))
-    assert "  bricks 38 ·" not in "\n".join(shown(*words, columns=100).screen)
-    assert "  bricks 38 ·" in "\n".join(shown(*words, columns=100, COLUMNS="60").screen)
+def test_columns_counts_more_than_the_terminal(folder: Path) -> None:
+    assert " · new" not in "\n".join(shown_here(*on(folder), columns=100).screen)
+    assert " · new" in "\n".join(shown_here(*on(folder), columns=100, COLUMNS="60").screen)
 
 
-@pytest.mark.parametrize("columns", ["0", "-3", "wide", ""])
-@pytest.mark.slow
-def test_columns_that_make_no_sense_do_not_count(cache: Path, columns: str) -> None:
-    found = shown("compare", *MODELS, *on(cache), columns=80, COLUMNS=columns)
-    assert any(line.startswith("model ") for line in found.screen)
+def test_columns_that_make_no_sense_do_not_count(folder: Path) -> None:
+    for columns in ("0", "-3", "wide", ""):
+        found = shown_here(*on(folder), columns=90, COLUMNS=columns)
+        assert any(line.startswith("model ") for line in found.screen), columns
 
 
-def test_a_dumb_terminal_is_as_wide_as_it_says(cache: Path) -> None:
-    found = shown("compare", *MODELS, *on(cache), columns=60, TERM="dumb")
+def test_a_dumb_terminal_is_as_wide_as_it_says(folder: Path) -> None:
+    found = shown_here(*on(folder), columns=60, TERM="dumb")
     assert max(map(len, found.screen)) <= 60
-    assert "squeezenet" in found.screen
+    assert "convolutional" in found.screen
 
 
-def test_a_pipe_is_as_wide_as_needed(cache: Path) -> None:
-    for words in (["systems", "--cache", str(cache)], ["zoo", "list"]):
-        done = run([*COMMAND, *words], capture_output=True, text=True, env=plain())
-        assert not any(line != line.rstrip() for line in done.stdout.splitlines())
-        assert "…" not in done.stdout
+def test_a_pipe_is_as_wide_as_needed(here: Here, folder: Path) -> None:
+    for words in (("systems", "--cache", folder / "cache"), ("zoo", "list")):
+        out = here.plain(*words).out
+        assert not any(line != line.rstrip() for line in out.splitlines())
+        assert "…" not in out
     names = sorted(entry.name for entry in (*entries(), *programs(), *decoders()))
-    rows = done.stdout.splitlines()[1 : len(names) + 1]
+    rows = out.splitlines()[1 : len(names) + 1]
     assert [row.split()[0] for row in rows] == names
 
 
-def test_sentences_break_between_words(cache: Path) -> None:
-    lines = shown("compare", *MODELS, *on(cache), columns=60).screen
-    text = " ".join(lines)
-    assert "91 bricks stand for 269 occurrences in 2 models." in text
+def test_sentences_break_between_words(folder: Path) -> None:
+    lines = shown_here(*on(folder), columns=60).screen
+    assert re.search(r" \d+ bricks stand for 20 occurrences in 2 models\.", " ".join(lines))
+    assert not any(line.endswith(" occurrences in 2 models.") for line in lines)
 
 
 def told(table: Table, width: int) -> list[str]:
@@ -148,9 +138,10 @@ def test_markup_of_others_means_nothing() -> None:
 
 
 def test_json_does_not_ask_how_wide_anything_is(
-    here: Here, cache: Path, monkeypatch: pytest.MonkeyPatch
+    here: Here, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("predict", *MODELS, "--json", *on(cache))
+    words = (*on(folder, "predict"), "--json")
     usual = here.plain(*words)
     monkeypatch.setenv("COLUMNS", "30")
+    assert len(usual.json["models"]) == 2
     assert here.plain(*words).out == usual.out

@@ -1,41 +1,73 @@
+"""`bricks train`: its options, and how it shows what a training took beside the prediction."""
+
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch_environment
 from commands import CommandResult, Here
 from torch_environment import workload
 
+from bricks import Bench
+from bricks.backends.programs import TrainedEpoch
+from bricks.training.result import (
+    PredictedTime,
+    TrainingFailure,
+    TrainingPrediction,
+    TrainingResult,
+    TrainingRun,
+)
 
-@pytest.fixture(autouse=True)
-def _environment() -> None:
-    torch_environment.python()
+GOAL = ("--until", "accuracy=0.8", "--seeds", 2, "--max-epochs", 20)
+FACTS = {
+    "workload", "system", "runtime", "batch", "until", "max_epochs", "predicted", "seeds",
+    "reached", "median", "steps", "validation", "page",
+}  # fmt: skip
+SEED = {
+    "seed", "steps", "epochs", "new_epochs", "accuracy", "reached", "step_s", "loading_s",
+    "evaluation_s", "epoch_s", "measured_s", "predicted_s", "low_s", "high_s",
+    "predicted_epoch_s", "ratio", "losses", "error",
+}  # fmt: skip
+
+EPOCH = TrainedEpoch((2.0, 1.0), (1e-3, 1e-3), (1e-4, 1e-4), 1e-5, 0.9, 1e-3)
+TIME = PredictedTime(1e-3, 5e-4, 2e-3)
 
 
-def train(here: Here, tmp_path: Path, name: str, *more: object) -> CommandResult:
-    words = ("train", workload(name), "--threads", 1, "--precision", 0.5, "--cache", here.cache)
-    return here.plain(*words, "--folder", tmp_path / "kept", *more)
+def made_up(
+    bench: Bench, name: str, *, until: float, seeds: Sequence[int], max_epochs: int, **_: Any
+) -> TrainingResult:
+    """Each seed takes an epoch, which was kept; the accuracy of seed 2 is none."""
+    prediction = TrainingPrediction(TIME, TIME, TIME, TIME)
+    runs = [
+        TrainingFailure(seed, "not seed 2")
+        if seed == 2
+        else TrainingRun(seed, (EPOCH,), EPOCH.accuracy >= until, prediction.of(2, 1), 0)
+        for seed in seeds
+    ]
+    return TrainingResult(name, bench.target, None, until, max_epochs, prediction, tuple(runs))
 
 
-def test_json_has_predicted_beside_measured_for_each_seed(here: Here, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    goal = ("--until", "accuracy=0.8", "--seeds", 2, "--max-epochs", 20)
-    done = train(here, tmp_path, "good", *goal, "--json", "--out", page, "--validate")
+def hold(done: CommandResult, page: Path) -> Any:
+    """The facts of two seeds, which agree with each other and with the page."""
     assert (done.status, done.err) == (0, "")
     facts = done.json
+    assert facts.keys() == FACTS
     assert facts["until"] == {"accuracy": 0.8}
     assert facts["reached"] == 2
     assert set(facts["predicted"]["step"]) == {"estimate_s", "low_s", "high_s"}
     assert [row["seed"] for row in facts["seeds"]] == [0, 1]
     for row in facts["seeds"]:
+        assert row.keys() == SEED
         assert row["error"] is None
         assert row["low_s"] <= row["predicted_s"] <= row["high_s"]
         assert row["ratio"] == pytest.approx(row["predicted_s"] / row["measured_s"])
         assert len(row["losses"]) == row["steps"]
     assert facts["median"]["ratio"] > 0
-    assert facts["validation"]["verdict"] == "agrees"
     text = page.read_text(encoding="utf-8")
     assert facts["page"] == str(page)
     assert "Content-Security-Policy" in text
@@ -45,14 +77,50 @@ def test_json_has_predicted_beside_measured_for_each_seed(here: Here, tmp_path: 
         if line.startswith('<script type="application/json" id="data">')
     )
     assert {row["seed"] for row in json.loads(rows)["rows"]} == {"seed 0", "seed 1"}
-
-    shown = train(here, tmp_path, "good", *goal)
-    assert (shown.status, shown.err) == (0, "")
-    assert "2 of 2 seeds reached an accuracy of 0.8" in shown.out
-    assert "Nothing was trained: all epochs were kept" in shown.out
-    assert "median" in shown.out
+    return facts
 
 
+def kept(done: CommandResult) -> None:
+    """What is told of two seeds whose epochs were all kept."""
+    assert (done.status, done.err) == (0, "")
+    assert "2 of 2 seeds reached an accuracy of 0.8" in done.out
+    assert "Nothing was trained: all epochs were kept" in done.out
+    assert "median" in done.out
+
+
+def test_json_table_and_page_have_predicted_beside_measured_for_each_seed(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("bricks.training.train"), "train", made_up)
+    page, words = tmp_path / "page.html", ("train", "learn.py:task", "--threads", 1)
+    assert hold(here(*words, *GOAL, "--json", "--out", page), page)["validation"] is None
+    kept(here(*words, *GOAL))
+    failed = here(*words, "--until", "accuracy=0.95", "--seeds", 3, "--json")
+    assert failed.status == 1
+    assert [row.keys() == SEED for row in failed.json["seeds"]] == [True] * 3
+    assert [row["error"] for row in failed.json["seeds"]] == [None, None, "not seed 2"]
+    assert (failed.json["reached"], failed.json["steps"]) == (0, None)
+    lines = failed.err.splitlines()
+    assert lines[0] == "bricks: not seed 2"
+    assert [f"seed {n}:" in line for n, line in enumerate(lines[1:])] == [True] * 2
+    assert all("0.900" in line and "--max-epochs" in line for line in lines[1:])
+
+
+def train(here: Here, tmp_path: Path, name: str, *more: object) -> CommandResult:
+    torch_environment.python()
+    words = ("train", workload(name), "--threads", 1, "--precision", 0.5, "--cache", here.cache)
+    return here.plain(*words, "--folder", tmp_path / "kept", *more)
+
+
+@pytest.mark.slow
+def test_a_program_is_trained_once(here: Here, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = train(here, tmp_path, "good", *GOAL, "--json", "--out", page, "--validate")
+    assert hold(done, page)["validation"]["verdict"] == "agrees"
+    kept(train(here, tmp_path, "good", *GOAL))
+
+
+@pytest.mark.slow
 def test_what_deviates_and_what_is_not_reached_are_errors(here: Here, tmp_path: Path) -> None:
     goal = ("--until", "accuracy=1", "--max-epochs", 1)
     done = train(here, tmp_path, "wrong_gradient", "--validate", *goal)
@@ -64,27 +132,24 @@ def test_what_deviates_and_what_is_not_reached_are_errors(here: Here, tmp_path: 
     assert "No seed reached an accuracy of 1 in 1 epochs." in done.out
 
 
-@pytest.mark.parametrize("text", ["0.95", "loss=1", "accuracy=95", "accuracy=0", "accuracy"])
-def test_another_goal_is_wrong_usage(here: Here, tmp_path: Path, text: str) -> None:
-    done = train(here, tmp_path, "good", "--until", text)
-    assert done.status == 2
-    assert f"--until '{text}' is no goal: write it like accuracy=0.95" in done.complaint
+def test_another_goal_is_wrong_usage(here: Here) -> None:
+    for text in ("0.95", "loss=1", "accuracy=95", "accuracy=0", "accuracy"):
+        done = here("train", "learn.py:task", "--until", text)
+        assert done.status == 2, text
+        assert f"--until '{text}'" in done.complaint and "accuracy=0.95" in done.complaint
 
 
 def test_a_page_where_no_folder_is_is_refused_before_training(here: Here, tmp_path: Path) -> None:
-    done = train(here, tmp_path, "good", "--out", tmp_path / "none" / "page.html")
+    page, folder = tmp_path / "none" / "page.html", tmp_path / "kept"
+    done = here("train", "learn.py:task", "--out", page, "--folder", folder)
     assert done.status == 2
-    assert "there is no folder" in done.complaint
-    assert not (tmp_path / "kept").exists()
+    assert str(page.parent) in done.complaint
+    assert not folder.exists()
 
 
-def test_an_unknown_workload_is_told_with_the_known_ones(here: Here, tmp_path: Path) -> None:
-    done = here.plain("train", "digits_cn", "--cache", here.cache)
+def test_what_cannot_be_trained_is_one_line(here: Here) -> None:
+    done = here("train", "digits_cn")
+    assert (done.status, "did you mean digits_cnn?" in done.complaint) == (1, True)
+    done = here("train", workload("good"))
     assert done.status == 1
-    assert "did you mean digits_cnn?" in done.complaint
-
-
-def test_a_runtime_without_programs_is_refused(here: Here, tmp_path: Path) -> None:
-    done = train(here, tmp_path, "good", "--runtime", "fake")
-    assert done.status == 1
-    assert "runs ONNX models, not programs: choose --runtime torch" in done.complaint
+    assert "fake" in done.complaint and "--runtime torch" in done.complaint

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from commands import Here, chain
 from factories import conv_net, mlp, save
+from refusals import refused
 from store_examples import measure
 
 from bricks import Bench, System, Target
@@ -208,7 +209,7 @@ def test_without_a_model_there_is_no_picture(here: Here, tmp_path: Path) -> None
     assert (done.status, done.out) == (1, "")
     assert done.complaint == "no file or folder is called 'none.onnx': check the path"
     assert not path.exists()
-    with pytest.raises(UsageError, match="no model to draw"):
+    with refused(UsageError, path):
         draw_similarity(Similarity((), (), (), ()), path, title="t")
 
 
@@ -234,5 +235,5 @@ def test_without_matplotlib_the_error_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match=r"pip install 'onnx-bricks\[plots\]'"):
+    with refused(UsageError, "matplotlib", "pip install 'onnx-bricks[plots]'"):
         check_picture(tmp_path / "grid.svg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from commands import CommandResult, Here, chain
 from factories import mlp, model, node, save, value
+from rough import ROUGH
 
 import bricks
 from bricks.samples.call_overhead import LONG, PROBES, SHORT
@@ -48,12 +50,14 @@ def pasted(here: Here, advice: str) -> CommandResult:
     return here.plain(*words, "--json")
 
 
-def given(here: Here, path: Path, rounds: Callable[[int], list[Round]], call_s: float) -> None:
+def given(
+    cache: Path, path: Path, rounds: Callable[[int], list[Round]], call_s: float, **options: Any
+) -> None:
     """A cache in which each brick of a model has these rounds, by its number; and it has them all.
 
     The model comes last.
     """
-    with bricks.Bench(here.cache, runtime="fake") as bench:
+    with bricks.Bench(cache, runtime="fake", **options) as bench:
         plan = bench.decompose(bench.read(path)).plan
         keys = [*plan.keys, plan.digest]
         taken = dict(zip(keys, map(rounds, range(len(keys))), strict=True))
@@ -66,15 +70,41 @@ def given(here: Here, path: Path, rounds: Callable[[int], list[Round]], call_s: 
         bench.store.finish(target, sorted(taken), owner)
 
 
-def in_two_states(here: Here, tmp_path: Path) -> Path:
+def in_two_states(folder: Path, **options: Any) -> Path:
     """A model of which one half was measured in one state, the other half in another.
 
-    Its bricks are short, so that little is known of how they change between states.
+    It and its first half are files in ``folder``, ``folder / "cache"`` is the cache. Its bricks are
+    short, so that little is known of how they change between states.
     """
-    both = save(chain(*ONES, *OTHERS), tmp_path, "both.onnx")
-    given(here, both, lambda i: [Round((2e-5,), 1e-4 if i < len(ONES) else 8e-4)] * 8, 2e-7)
-    assert here("decompose", save(chain(*ONES), tmp_path, "ones.onnx")).status == 0
+    both = save(chain(*ONES, *OTHERS), folder, "both.onnx")
+    ones = save(chain(*ONES), folder, "ones.onnx")
+    states = [Round((2e-5,), state_s) for state_s in (1e-4, 8e-4)]
+    given(folder / "cache", both, lambda i: [states[i >= len(ONES)]] * 8, 2e-7, **options)
+    with bricks.Bench(folder / "cache", runtime="fake", **options) as bench:
+        bench.decompose(bench.read(ones))
     return both
+
+
+@pytest.fixture(scope="module")
+def two_states(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return in_two_states(tmp_path_factory.mktemp("states")).parent
+
+
+@pytest.fixture
+def both(two_states: Path, tmp_path: Path) -> Path:
+    """A copy of all that :func:`in_two_states` makes."""
+    shutil.copytree(two_states, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "both.onnx"
+
+
+@pytest.fixture(scope="module")
+def teaching(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that knows enough bricks to predict others."""
+    folder = tmp_path_factory.mktemp("teaching")
+    paths = [save(chain(*ALL, width=n), folder, f"{n}.onnx") for n in (64, 65, 66)]
+    with bricks.Bench(folder / "cache", runtime="fake", conditions=ROUGH) as bench:
+        bench.measure([*map(bench.read, paths)])
+    return folder / "cache"
 
 
 def test_a_narrow_interval_says_nothing(here: Here, tmp_path: Path) -> None:
@@ -88,11 +118,8 @@ def test_a_narrow_interval_says_nothing(here: Here, tmp_path: Path) -> None:
     assert "narrow" not in here("predict", "mlp.onnx").out
 
 
-def test_predicted_bricks_are_to_be_measured(here: Here, tmp_path: Path) -> None:
-    for width in (64, 65, 66):
-        assert (
-            here("measure", save(chain(*ALL, width=width), tmp_path, f"{width}.onnx")).status == 0
-        )
+def test_predicted_bricks_are_to_be_measured(here: Here, teaching: Path, tmp_path: Path) -> None:
+    shutil.copytree(teaching, here.cache)
     save(chain(*ALL, width=80), tmp_path, "new.onnx")
     words = ("predict", "new.onnx", "--no-measure", "--effort", "quick", "--budget", 9)
     found = row(here(*words, "--json"))
@@ -109,9 +136,8 @@ def test_predicted_bricks_are_to_be_measured(here: Here, tmp_path: Path) -> None
 
 
 def test_bricks_of_another_state_are_to_be_measured_anew(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Here, both: Path, tmp_path: Path
 ) -> None:
-    both = in_two_states(here, tmp_path)
     found = row(here("predict", both, "--json"))
     assert half_width(found) > 0.25
     assert "another state of the machine only" in found["advice"]
@@ -127,7 +153,7 @@ def test_scattered_samples_are_to_be_taken_while_nothing_else_runs(
     here: Here, tmp_path: Path
 ) -> None:
     path = save(chain(*ONES), tmp_path, "ones.onnx")
-    given(here, path, lambda i: [Round((s,)) for s in (1e-4, 2e-4, 4e-4)], 1e-6)
+    given(here.cache, path, lambda i: [Round((s,)) for s in (1e-4, 2e-4, 4e-4)], 1e-6)
     found = row(here("predict", path, "--precision", 0.2, "--json"))
     assert half_width(found) > 0.25
     assert "because samples of bricks are few, or differ much" in found["advice"]
@@ -138,7 +164,7 @@ def test_scattered_samples_are_to_be_taken_while_nothing_else_runs(
 
 def test_calls_that_take_as_long_as_bricks_can_only_be_avoided(here: Here, tmp_path: Path) -> None:
     path = save(chain(*ONES), tmp_path, "ones.onnx")
-    given(here, path, lambda i: [Round((4e-6,))] * 8, 2e-6)
+    given(here.cache, path, lambda i: [Round((4e-6,))] * 8, 2e-6)
     found = row(here("predict", path, "--json"))
     assert half_width(found) > 0.25
     assert "bricks take little longer than a call of the runtime" in found["advice"]
@@ -172,7 +198,7 @@ def test_compare_says_it_too(here: Here, tmp_path: Path) -> None:
     """The model was run in one state, and half of its bricks are known in another one only."""
     path = save(chain(*ONES), tmp_path, "ones.onnx")
     states = (1e-4, 1e-4, 1e-4, 8e-4, 8e-4, 8e-4, 1e-4)
-    given(here, path, lambda i: [Round((2e-5 if i < 6 else 9e-5,), states[i])] * 8, 2e-7)
+    given(here.cache, path, lambda i: [Round((2e-5 if i < 6 else 9e-5,), states[i])] * 8, 2e-7)
     found = row(here("compare", path, "--json"))
     assert half_width(found) > 0.25
     assert "another cache: bricks compare " in found["advice"]
@@ -180,18 +206,13 @@ def test_compare_says_it_too(here: Here, tmp_path: Path) -> None:
     assert half_width(row(pasted(here, found["advice"]))) < 0.25
 
 
-def test_explain_says_it_too(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = in_two_states(here, tmp_path)
+def test_explain_says_it_too(here: Here, both: Path) -> None:
     found = row(here("explain", both, "--no-measure", "--json"))
     assert "into another cache: bricks explain" in found["advice"]
     assert found["advice"] in here("explain", both, "--no-measure").out
 
 
-def test_advise_and_report_say_what_measures(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = in_two_states(here, tmp_path)
-    here("decompose", both)
+def test_advise_and_report_say_what_measures(here: Here, both: Path, tmp_path: Path) -> None:
     (answer,) = (
         each
         for each in here("advise", both, "--slo", "1s", "--json").json["answers"]
@@ -209,20 +230,18 @@ def test_advise_and_report_say_what_measures(
 
 @pytest.mark.slow
 def test_a_report_gives_no_command_for_a_file_that_it_does_not_know(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Here, both: Path, tmp_path: Path
 ) -> None:
-    here("decompose", in_two_states(here, tmp_path))
     done = here("report", "--no-measure", "--out", tmp_path / "r.html", "--json")
     rows = {each["model"]: each for each in done.json["targets"][0]["models"]}
     assert rows["both"]["advice"].endswith("measure all bricks anew, into another cache.")
     assert rows["ones"]["advice"] is None
 
 
-def test_many_models_with_one_reason_share_a_line_and_a_command(here: Here, tmp_path: Path) -> None:
-    for width in (64, 65, 66):
-        assert (
-            here("measure", save(chain(*ALL, width=width), tmp_path, f"{width}.onnx")).status == 0
-        )
+def test_many_models_with_one_reason_share_a_line_and_a_command(
+    here: Here, teaching: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(teaching, here.cache)
     new = [save(chain(*ALL, width=80 + i), tmp_path, f"new {i}.onnx") for i in range(5)]
     done = here("predict", *new, "--no-measure", "--json")
     assert all(half_width(each) > 0.25 for each in done.json["models"])
@@ -245,8 +264,7 @@ def test_another_system_is_to_measure_it_there(
     home = fingerprint()
     away = replace(home, name="away", identity={**home.identity, "logical_cpus": 97})
     monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: away)
-    both = in_two_states(here, tmp_path)
-    here("decompose", both, "--threads", 1)
+    both = in_two_states(tmp_path, threads=1)
     monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: home)
     words = ("predict", both, "--system", "away", "--workers", 2)
     found = row(here(*words, "--json"))
@@ -255,10 +273,7 @@ def test_another_system_is_to_measure_it_there(
     assert str(here.cache) not in found["advice"]  # it is here, and not there
 
 
-def test_a_path_that_a_shell_would_split_is_quoted(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = in_two_states(here, tmp_path)
+def test_a_path_that_a_shell_would_split_is_quoted(here: Here, both: Path, tmp_path: Path) -> None:
     moved = both.rename(tmp_path / "both & more.onnx")
     found = row(here("predict", moved, "--json"))
     assert shlex.quote(str(moved)) in found["advice"]
@@ -266,9 +281,8 @@ def test_a_path_that_a_shell_would_split_is_quoted(
 
 
 def test_a_folder_of_models_is_not_the_word_for_one_of_them(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Here, both: Path, tmp_path: Path
 ) -> None:
-    both = in_two_states(here, tmp_path)
     rows = here("predict", tmp_path, "--json").json["models"]
     advice = {each["model"]: each["advice"] for each in rows}
     assert advice["ones"] is None

@@ -14,6 +14,7 @@ from factories import constant, mlp, model, node, save, value
 from graphs import Maker
 from hostile import peak_bytes, refusal
 from onnx import helper
+from refusals import refused
 
 from bricks import Bench
 from bricks.decompose import canonical
@@ -32,6 +33,7 @@ from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 # Graphs that take long to understand
 
 
+@pytest.mark.slow
 def test_following_integers_through_a_graph_ends(tmp_path: Path) -> None:
     """Sums and products of integers, whose bounds multiply on the way."""
     maker, ints = Maker(), TensorType("INT64", (4,))
@@ -215,7 +217,7 @@ def test_an_answer_that_would_fill_the_memory_is_not_taken(
     program = "print('x' * (4 << 20), flush=True); input()"
     with (
         Supervisor(WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program))) as one,
-        pytest.raises(WorkerDied, match="it said more than 1 MiB at once"),
+        refused(WorkerDied, "1 MiB"),
     ):
         one.ask("unload", timeout_s=30)
 
@@ -244,7 +246,7 @@ def test_a_loop_without_end_is_ended(
         hostile = bench.read(path)
         with monkeypatch.context() as impatient:
             impatient.setattr(allowance, "MIN_S", 1.0)
-            with pytest.raises(WorkerError, match="model: it did not finish within 1 s"):
+            with refused(WorkerError, "model", "1 s"):
                 bench.decompose(hostile)
         bench.decompose(bench.read(save(mlp(), tmp_path, "next.onnx")))
 

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from graphs import Maker, cut, model_of, outputs_of
 from onnx import TensorProto, helper, numpy_helper
+from refusals import refused
 
 from bricks.decompose.identity import Cutter, Piece, key_of
 from bricks.decompose.plan import Brick
@@ -169,7 +170,7 @@ def test_names_of_dimensions_inside_do_not_count() -> None:
 def test_sparse_initializers_inside_are_refused() -> None:
     then = branch([("Add", ["a", "w"], "t")], "t")
     then.sparse_initializer.add()
-    with pytest.raises(ModelError, match="sparse"):
+    with refused(ModelError, then.name):
         chosen(then, PLAIN)
 
 
@@ -178,7 +179,7 @@ def test_initializers_inside_are_not_overlooked() -> None:
     maker.input("switch", SWITCH)
     then = branch([], "k", {"k": np.zeros((4, 4), np.float32)})
     maker.node("If", ["switch"], ["y"], then_branch=then, else_branch=then)
-    with pytest.raises(ModelError, match="subgraph of If 'y' holds initializers"):
+    with refused(ModelError, "If", "y"):
         Cutter(maker.graph())
 
 

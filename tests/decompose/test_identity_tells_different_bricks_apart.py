@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from graphs import FLOATS, Maker, cut, one_node
+from refusals import refused
 
 from bricks.decompose.identity import Cutter
 from bricks.errors import ModelError
@@ -144,7 +145,7 @@ def test_a_constant_without_values_is_refused_by_name() -> None:
     tensor = graph.initializers["k1"]
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
-    with pytest.raises(ModelError, match="'k1'"):
+    with refused(ModelError, "k1"):
         Cutter(graph).cut([0])
 
 
@@ -156,7 +157,7 @@ def test_an_empty_tensor_needs_no_values() -> None:
 
 def test_unknown_types_and_missing_opsets_are_refused() -> None:
     graph = one_node("Relu", FLOATS)
-    with pytest.raises(ModelError, match="'y'"):
+    with refused(ModelError, "y"):
         cut(replace(graph, types={"x0": FLOATS}), [0])
-    with pytest.raises(ModelError, match="opset"):
+    with refused(ModelError, "opset", "''"):
         cut(replace(graph, opsets={}), [0])

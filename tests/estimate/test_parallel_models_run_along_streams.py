@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, Here
 from factories import branches, save
+from refusals import refused
 
 import bricks
 from bricks import backends
@@ -19,9 +20,9 @@ from bricks.session.options import MAX_WORKERS
 QUICK = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)
 
 
-@pytest.fixture
-def diamond(tmp_path: Path) -> Path:
-    return save(branches(), tmp_path, "diamond.onnx")
+@pytest.fixture(scope="module")
+def diamond(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(branches(), tmp_path_factory.mktemp("models"), "diamond.onnx")
 
 
 def test_an_estimate_is_what_a_run_of_several_workers_takes(diamond: Path, tmp_path: Path) -> None:
@@ -55,8 +56,10 @@ def test_workers_share_the_bricks_and_not_the_whole_models(diamond: Path, tmp_pa
     assert targets == 1
 
 
-def test_a_rule_makes_an_estimate_longer_and_measures_nothing(here: Here, diamond: Path) -> None:
-    rules = diamond.parent / "rules.py"
+def test_a_rule_makes_an_estimate_longer_and_measures_nothing(
+    here: Here, diamond: Path, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.py"
     rules.write_text("def never(first, second):\n    return False\n", encoding="utf-8")
     words = ("predict", diamond, "--json", "--workers")
     one, two = here(*words, 1).json, here(*words, 2).json
@@ -67,32 +70,26 @@ def test_a_rule_makes_an_estimate_longer_and_measures_nothing(here: Here, diamon
     assert apart == pytest.approx(sequential)
 
 
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
+def test_a_rule_that_is_none_is_wrong_usage(here: Here, diamond: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.py"
+    rules.write_text("LIMIT = 1\ndef silent(first, second):\n    pass\n", encoding="utf-8")
+    for rule, said in (
         ("never", "names no rule"),
-        ("{rules}:nothing", "nothing is nothing in {rules}, not a function"),
-        ("{rules}:LIMIT", "LIMIT is a int in {rules}, not a function"),
-        ("{rules}.py:never", "cannot be loaded (FileNotFoundError"),
+        (f"{rules}:nothing", f"nothing is nothing in {rules}, not a function"),
+        (f"{rules}:LIMIT", f"LIMIT is a int in {rules}, not a function"),
+        (f"{rules}.py:never", "cannot be loaded (FileNotFoundError"),
         ("no_such_module:never", "cannot be loaded (ModuleNotFoundError"),
-        ("{rules}:silent", "overlap rule silent answered None for occurrences"),
-    ],
-)
-def test_a_rule_that_is_none_is_wrong_usage(
-    here: Here, diamond: Path, rule: str, said: str
-) -> None:
-    rules = diamond.parent / "rules.py"
-    text = "LIMIT = 1\ndef silent(first, second):\n    pass\n"
-    rules.write_text(text, encoding="utf-8")
-    done = here("predict", diamond, "--workers", 2, "--overlap-rule", rule.format(rules=rules))
-    assert said.format(rules=rules) in done.complaint
+        (f"{rules}:silent", "overlap rule silent answered None for occurrences"),
+    ):
+        done = here("predict", diamond, "--workers", 2, "--overlap-rule", rule)
+        assert said in done.complaint, rule
 
 
-@pytest.mark.parametrize("command", ["predict", "compare"])
-def test_several_workers_need_executed_nodes(here: Here, diamond: Path, command: str) -> None:
-    done = here(command, diamond, "--workers", 2, "--granularity", 2)
-    assert done.status == 2
-    assert "give --granularity executed" in done.complaint
+def test_several_workers_need_executed_nodes(here: Here, diamond: Path) -> None:
+    for command in ("predict", "compare"):
+        done = here(command, diamond, "--workers", 2, "--granularity", 2)
+        assert done.status == 2, command
+        assert "give --granularity executed" in done.complaint, command
 
 
 def test_a_runtime_that_runs_one_node_at_a_time_has_one_worker(
@@ -102,7 +99,7 @@ def test_a_runtime_that_runs_one_node_at_a_time_has_one_worker(
         return backends.BackendInfo(name, "1", "none", timed=False)
 
     monkeypatch.setattr(backends, "describe", describe)
-    with pytest.raises(bricks.UsageError, match="runs one node at a time: give --workers 1"):
+    with refused(bricks.UsageError, "fake", "--workers 1"):
         bricks.Bench(tmp_path / "cache", runtime="fake", workers=2)
 
 
@@ -111,16 +108,15 @@ def test_as_many_workers_as_can_be_had(here: Here, diamond: Path, tmp_path: Path
     assert here("predict", diamond, "--workers", MAX_WORKERS).status == 0
     for workers in (0, MAX_WORKERS + 1):
         assert here("predict", diamond, "--workers", workers).status == 2
-        with pytest.raises(bricks.UsageError, match="workers cannot be had"):
+        with refused(bricks.UsageError, workers, MAX_WORKERS):
             bricks.Bench(tmp_path / "other", runtime="fake", workers=workers)
 
 
-def test_the_runtime_runs_streams_side_by_side_and_measures_them_once(
-    diamond: Path, tmp_path: Path
-) -> None:
+def test_the_runtime_runs_streams_side_by_side_and_measures_them_once(tmp_path: Path) -> None:
+    path = save(branches(width=24), tmp_path)
     changes = {"threads": 1, "workers": 2, "conditions": QUICK}
     with bricks.Bench(tmp_path / "cache", **changes) as bench:
-        of = bench.read(diamond)
+        of = bench.read(path)
         first, second = bench.compare([of]), bench.compare([of])
         decomposition = bench.decompose(of)
         streams = streams_of(decomposition.plan, decomposition.bricks, 2)
@@ -133,7 +129,7 @@ def test_the_runtime_runs_streams_side_by_side_and_measures_them_once(
     assert row.measured == again.measured
     assert (first.new_models, second.new_models, second.rounds) == (1, 0, 0)
     assert list(kept) == keys[:1]
-    assert row.estimate.critical_path_s < row.estimate.estimate_s
+    assert 0 < row.estimate.critical_path_s <= row.estimate.estimate_s
 
 
 @pytest.mark.parametrize(("processors", "warned"), [(2, True), (2.5, True), (3, False)])
@@ -213,6 +209,7 @@ for stream in (0, 1):
 """
 
 
+@pytest.mark.slow
 def test_streams_run_the_nodes_of_the_plan_in_its_order(tmp_path: Path) -> None:
     """By default the runtime finds another order for a graph that it has optimised itself."""
     done = subprocess.run(

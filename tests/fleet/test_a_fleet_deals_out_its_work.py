@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import branching_net, conv_net, mlp, save
+from factories import conv_net, mlp, save
+from refusals import refused
 
 from bricks.errors import BackendError, FleetError, ModelError
 from bricks.fleet import host as on_host
@@ -20,10 +21,14 @@ from bricks.fleet.hosts import HostStatus
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.measure.campaign import Conditions
+from bricks.measure.rounds import StopRule
+from bricks.session import bench as bench_module
 from bricks.session.options import Options
 from bricks.store import Store
+from bricks.system import fingerprint
 
-FAKE = Options(runtime="fake", conditions=Conditions(exclusive=False))
+QUICK = Conditions(rule=StopRule(min_rounds=2, max_rounds=2), exclusive=False)
+FAKE = Options(runtime="fake", conditions=QUICK)
 
 # What a host does instead of what it is asked: given the function, and what it would return.
 Behaviour = Callable[[Callable[..., Any], Callable[[], Any]], Any]
@@ -79,6 +84,16 @@ def good(function: Callable[..., Any], usual: Callable[[], Any]) -> Any:
     return usual()
 
 
+def elsewhere(function: Callable[..., Any], usual: Callable[[], Any]) -> Any:
+    """Does as it is asked, on another system."""
+    here = fingerprint()
+    there = replace(here, name="elsewhere", identity={**here.identity, "cpu": "another"})
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (on_host, bench_module):
+            patch.setattr(module, "fingerprint", lambda: there)
+        return usual()
+
+
 def failing(on: Callable[..., Any], error: Exception, times: int = 99) -> Behaviour:
     """Raises the first ``times`` that it is asked for a function."""
     left = [times]
@@ -92,12 +107,12 @@ def failing(on: Callable[..., Any], error: Exception, times: int = 99) -> Behavi
     return behave
 
 
-@pytest.fixture
-def models(tmp_path: Path) -> list[Model]:
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Model]:
+    folder = tmp_path_factory.mktemp("models")
     files = [
-        save(conv_net(), tmp_path, "conv.onnx"),
-        save(mlp(widths=(16, 32, 64, 32, 16, 8)), tmp_path, "mlp.onnx"),
-        save(branching_net(), tmp_path, "branching.onnx"),
+        save(conv_net(blocks=1), folder, "conv.onnx"),
+        save(mlp(widths=(16, 32, 64, 8)), folder, "mlp.onnx"),
     ]
     return [read_model(file, name=file.stem) for file in files]
 
@@ -122,12 +137,19 @@ def fleet(hosts: Hosts, store: Store, models: list[Model], options: Options = FA
     return Coordinator(hosts, store, models, options, patience_s=0.5)
 
 
-def test_each_brick_is_measured_by_one_host(store: Store, models: list[Model]) -> None:
-    done = fleet(Hosts(a=good, b=good), store, models).run()
-    (target,) = done.targets
-    assert target.unfinished == 0
-    assert sum(host.new_bricks for host in done.hosts) == target.new_bricks == target.bricks
-    assert all(host.new_bricks for host in done.hosts)
+def test_hosts_that_are_alike_share_the_work_and_others_do_all_of_it(
+    store: Store, models: list[Model]
+) -> None:
+    done = fleet(Hosts(a=good, b=good, c=elsewhere), store, models).run()
+    assert [host.left for host in done.hosts] == [None] * 3
+    assert len(done.targets) == len(store.systems()) == 2
+    for target in done.targets:
+        assert (target.unfinished, target.errors, target.given_up) == (0, {}, ())
+        assert target.new_bricks == target.bricks > 0
+    new = {host.name: host.new_bricks for host in done.hosts}
+    assert new["a"] and new["b"]
+    assert new["a"] + new["b"] == new["c"] == done.targets[0].bricks
+    assert store.verify() == []
 
 
 def test_what_the_store_has_is_not_asked_for(store: Store, models: list[Model]) -> None:
@@ -146,7 +168,7 @@ def test_another_version_is_left_out(store: Store, models: list[Model]) -> None:
     left = {host.name: host.left for host in done.hosts}
     assert left["new"] is None
     assert left["old"] is not None and left["old"].startswith("runs bricks 0.0.1, and not")
-    with pytest.raises(FleetError, match=r"old: runs bricks 0\.0\.1"):
+    with refused(FleetError, "old", "0.0.1"):
         fleet(Hosts(old=old), store, models).run()
 
 

@@ -12,16 +12,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import dask
+import distributed  # noqa: F401  # else its configuration would go with what is set of it
 import psutil
 import pytest
 from commands import PATIENCE_S, Here, environment, rounds, started, until
 from factories import branching_net, conv_net, embedding_net, mlp, save
+from refusals import refused
 
 from bricks import __version__
 from bricks.errors import FleetError, UsageError
@@ -75,10 +77,10 @@ def _address(file: Path) -> str | None:
     return None
 
 
-@pytest.fixture
-def models(tmp_path: Path) -> list[Path]:
-    folder = tmp_path / "models"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """So many bricks that no host holds all that are left while another joins."""
+    folder = tmp_path_factory.mktemp("models")
     return [
         save(conv_net(), folder, "conv.onnx"),
         save(mlp(widths=(16, 32, 64, 32, 16, 8)), folder, "mlp.onnx"),
@@ -190,25 +192,83 @@ def by_name(done: FleetMeasured) -> dict[str, Any]:
     return {host.name: host for host in done.hosts}
 
 
+@pytest.fixture(scope="class")
+def host(scheduler: str) -> Iterator[psutil.Process]:
+    """A host that has joined for all tests of a class."""
+    with joined(scheduler, "one") as host:
+        yield host
+
+
+NETWORK = ("network", "measure", "lab", "--backend", "fake", "--max-bytes", 5000, "--json")
+
+
+class TestWithOneHost:
+    """What needs no other host that measures."""
+
+    def test_it_is_there_whatever_else_the_client_asks_the_scheduler(
+        self, scheduler: str, host: psutil.Process
+    ) -> None:
+        with dask.config.set({INFO_INTERVAL: "1ms"}), connected(scheduler) as cluster:
+            names = [{seen.name for seen in cluster.hosts().values()} for _ in range(100)]
+        assert names == [{"one"}] * 100
+
+    def test_what_it_returned_before_it_hung_is_had(
+        self, scheduler: str, host: psutil.Process
+    ) -> None:
+        with connected(scheduler) as cluster:
+            (address,) = cluster.hosts()
+            call = cluster.call(address, on_host.greet)
+            until(call.done)
+            host.suspend()
+            assert call.result() == {"package": __version__}
+            host.resume()
+
+    def test_a_budget_is_for_it_to_spend(
+        self, scheduler: str, host: psutil.Process, here: Here, models: list[Path]
+    ) -> None:
+        words = ("--scheduler", scheduler, "--budget", 60, "--json")
+        done = here("measure", models[0], *words)
+        assert done.status == 0
+        (target,) = done.json["targets"]
+        assert target["new_bricks"] == target["bricks"] > 0
+        assert here.plain("cache", "verify", "--cache", here.cache).status == 0
+
+    def test_the_network_between_hosts_needs_a_second_one(
+        self, scheduler: str, host: psutil.Process, here: Here
+    ) -> None:
+        done = here.plain(*NETWORK, "--scheduler", scheduler, "--cache", here.cache)
+        assert done.status == 1
+        assert "1 hosts have joined, and 2 ranks need one each" in done.complaint
+
+    @pytest.mark.slow
+    def test_with_a_second_one_they_measure_the_network_between_them(
+        self, scheduler: str, host: psutil.Process, here: Here
+    ) -> None:
+        with joined(scheduler, "two"):
+            done = here.plain(*NETWORK, "--scheduler", scheduler, "--cache", here.cache)
+        assert (done.status, done.err) == (0, "")
+        assert len(done.json["new"]) == 4 * 2
+        identity = done.json["identity"]
+        assert identity["kind"] == "loopback" and identity["same_host"]
+
+
 @two_systems
-def test_hosts_that_are_alike_share_the_work_and_others_do_all_of_it(
+@pytest.mark.slow
+def test_processes_on_two_systems_measure_all_for_each(
     scheduler: str, here: Here, models: list[Path]
 ) -> None:
-    with ExitStack() as stack:
-        for name, cpus in (("a", CPUS[:1]), ("b", CPUS[:1]), ("c", CPUS)):
-            stack.enter_context(joined(scheduler, name, cpus, **SLOWLY))
-        first = here("measure", *models, "--scheduler", scheduler, "--json", "--threads", 1)
-        assert first.status == 0
-        assert all("has joined" in line for line in first.err.splitlines())
-        again = here("measure", *models, "--scheduler", scheduler, "--json", "--threads", 1)
-    facts = first.json
-    assert len(facts["targets"]) == 2
-    assert all(t["new_bricks"] == t["bricks"] > 0 for t in facts["targets"])
-    assert all(t["unfinished"] == 0 and not t["failures"] for t in facts["targets"])
-    new = {host["name"]: host["new_bricks"] for host in facts["hosts"]}
-    assert min(new.values()) > 0
-    assert new["a"] + new["b"] == new["c"] == facts["targets"][0]["bricks"]
-    assert {host["left"] for host in facts["hosts"]} == {None}
+    words = ("measure", *models, "--scheduler", scheduler, "--json", "--threads", 1)
+    with joined(scheduler, "a", CPUS[:1], **SLOWLY), joined(scheduler, "b", **SLOWLY):
+        first, again = here(*words), here(*words)
+    assert first.status == 0
+    assert all("has joined" in line for line in first.err.splitlines())
+    targets, hosts = first.json["targets"], first.json["hosts"]
+    assert len(targets) == len(hosts) == 2
+    assert all(t["new_bricks"] == t["bricks"] > 0 for t in targets)
+    assert all(t["unfinished"] == 0 and not t["failures"] for t in targets)
+    assert [(host["new_bricks"], host["left"]) for host in hosts] == [
+        (targets[0]["bricks"], None)
+    ] * 2
     assert [t["new_bricks"] for t in again.json["targets"]] == [0, 0]
     assert here.plain("cache", "verify", "--cache", here.cache).status == 0
     with Store.open(here.cache) as store:
@@ -263,22 +323,6 @@ def test_a_host_that_joins_late_takes_part(scheduler: str, run: Any) -> None:
     assert sum(host.new_bricks for host in done.hosts) == done.targets[0].bricks
 
 
-def test_a_host_is_there_whatever_else_the_client_asks_the_scheduler(scheduler: str) -> None:
-    with joined(scheduler, "there"), dask.config.set({INFO_INTERVAL: "1ms"}):
-        with connected(scheduler) as cluster:
-            names = [{seen.name for seen in cluster.hosts().values()} for _ in range(300)]
-    assert all("there" in each for each in names)
-
-
-def test_what_a_host_returned_before_it_hung_is_had(scheduler: str) -> None:
-    with joined(scheduler, "hung") as hung, connected(scheduler) as cluster:
-        (address,) = (a for a, seen in cluster.hosts().items() if seen.name == "hung")
-        call = cluster.call(address, on_host.greet)
-        until(call.done)
-        hung.suspend()
-        assert call.result() == {"package": __version__}
-
-
 @pytest.mark.slow
 def test_where_all_hosts_die_what_was_gathered_is_kept_and_gone_on_with(
     scheduler: str, run: Any
@@ -322,15 +366,6 @@ def test_what_a_host_measured_while_it_became_another_is_not_kept(scheduler: str
     assert old.unfinished > 0  # since nobody is left who could
 
 
-def test_an_effort_is_for_the_host_to_spend(scheduler: str, here: Here, models: list[Path]) -> None:
-    with joined(scheduler, "a"):
-        words = ("--scheduler", scheduler, "--budget", 60, "--json")
-        done = here("measure", *models, *words)
-    assert done.status == 0
-    (target,) = done.json["targets"]
-    assert target["new_bricks"] == target["bricks"]
-
-
 @pytest.mark.slow
 def test_a_scheduler_that_ends_in_the_middle_is_one_line(
     here: Here, models: list[Path], tmp_path: Path
@@ -340,23 +375,13 @@ def test_a_scheduler_that_ends_in_the_middle_is_one_line(
         running.thread.start()
         running.until_measuring()
         process.kill()
-        with pytest.raises(FleetError, match="has gone; what was gathered is kept"):
+        with refused(FleetError, address):
             running.done  # noqa: B018  # raises
     assert rounds(here.cache)
 
 
-def test_a_private_suite_cannot_be_dealt_out(
-    here: Here, models: list[Path], tmp_path: Path
-) -> None:
-    suite = tmp_path / "private.zip"
-    assert here("generate", models[0], "--private", "--out", suite).status == 0
-    done = here("measure", suite, "--scheduler", "tcp://127.0.0.1:9")
-    assert done.status == 2
-    assert "measure it on each host, without --scheduler" in done.complaint
-
-
 def test_without_hosts_it_is_said_how_they_join(scheduler: str, run: Any) -> None:
-    with run(patience_s=0.5) as running, pytest.raises(FleetError, match="start 'bricks worker'"):
+    with run(patience_s=0.5) as running, refused(FleetError, "bricks worker"):
         running.done  # noqa: B018  # raises
 
 
@@ -372,13 +397,6 @@ def test_without_a_scheduler_both_sides_say_so(here: Here, models: list[Path]) -
     assert worker.returncode == 1
     assert err.startswith(f"bricks: no scheduler answers at {nowhere}")
     assert len(err.splitlines()) == 1
-
-
-@pytest.mark.parametrize("address", ["host", "host:8786", "http://host:8786", "tcp://host", ""])
-def test_what_is_no_address_is_refused(here: Here, models: list[Path], address: str) -> None:
-    done = here("measure", models[0], "--scheduler", address)
-    assert done.status == 2
-    assert "is no scheduler: give its address, as tcp://host:8786" in done.complaint
 
 
 def test_a_worker_that_is_interrupted_leaves_nothing_behind(
@@ -406,21 +424,17 @@ def test_without_dask_it_is_said_what_to_install(
     assert "pip install 'onnx-bricks[fleet]'" in done.complaint
 
 
-def test_only_an_address_is_taken_for_one() -> None:
-    with pytest.raises(UsageError):
-        with connected("127.0.0.1:8786"):
-            raise AssertionError("unreachable")
-
-
-def test_hosts_measure_the_network_between_them(scheduler: str, here: Here) -> None:
-    words = ("network", "measure", "lab", "--backend", "fake", "--max-bytes", 5000, "--json")
-    words = (*words, "--scheduler", scheduler, "--cache", here.cache)
-    with joined(scheduler, "one"):
-        done = here.plain(*words)
-        assert done.status == 1
-        assert "1 hosts have joined, and 2 ranks need one each" in done.complaint
-        with joined(scheduler, "two"):
-            done = here.plain(*words)
-    assert (done.status, done.err) == (0, "")
-    assert len(done.json["new"]) == 4 * 2
-    assert done.json["identity"]["kind"] == "loopback" and done.json["identity"]["same_host"]
+def test_what_cannot_be_dealt_out_is_refused(
+    here: Here, models: list[Path], tmp_path: Path
+) -> None:
+    for address in ("host", "host:8786", "http://host:8786", "tcp://host", ""):
+        done = here("measure", models[0], "--scheduler", address)
+        assert done.status == 2, address
+        assert "tcp://host:8786" in done.complaint, address
+    with pytest.raises(UsageError), connected("127.0.0.1:8786"):
+        raise AssertionError("unreachable")
+    suite = tmp_path / "private.zip"
+    assert here("generate", models[0], "--private", "--out", suite).status == 0
+    done = here("measure", suite, "--scheduler", "tcp://127.0.0.1:9")
+    assert done.status == 2
+    assert "--scheduler" in done.complaint

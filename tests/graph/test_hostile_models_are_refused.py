@@ -12,6 +12,7 @@ from commands import Here
 from factories import constant, mlp, model, node, save, value
 from hostile import peak_bytes, refusal
 from onnx import TensorProto, helper
+from refusals import refused
 
 from bricks import Bench
 from bricks.cli import output
@@ -150,7 +151,7 @@ def lying(dtype: str, *dims: int, **fields: object) -> onnx.TensorProto:
     return onnx.TensorProto(name="w", data_type=number, dims=dims, **fields)
 
 
-@pytest.mark.parametrize("shape", [[10**9, 10**9], [2**62, 2**62], [1] * 100_000, [0, 2**60]])
+@pytest.mark.parametrize("shape", [[10**9, 10**9], [2**62, 2**62], [1] * 10_000, [0, 2**60]])
 def test_shapes_of_billions_are_refused_before_anything_is_allocated(
     tmp_path: Path, shape: list[int]
 ) -> None:
@@ -188,7 +189,7 @@ def test_a_value_in_between_of_billions_is_refused(tmp_path: Path) -> None:
     for granularity in ("executed", "1"):
         with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
             hostile = bench.read(path)
-            with pytest.raises(BricksError, match=r"larger than any host|allocate|memory|overflow"):
+            with refused(ModelError, "model", "big", 10**9):
                 bench.decompose(hostile)
 
 
@@ -343,12 +344,12 @@ def test_containers_in_containers_do_not_grow_without_end(tmp_path: Path) -> Non
         kind = helper.make_sequence_type_proto(kind)
     proto = model([node("SequenceLength", ["s"], ["n"])], [helper.make_value_info("s", kind)],
                   [value("n", [], "INT64")])  # fmt: skip
-    with pytest.raises(ModelError, match=r"input 's': seq.* with more around it is not supported"):
+    with refused(ModelError, "model.onnx", "s", "tensor(float)"):
         read_model(save(proto, tmp_path))
 
 
 def test_containers_of_what_no_host_holds_are_refused(tmp_path: Path) -> None:
     given = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [1 << 40, 1 << 20])
     proto = model([node("SequenceLength", ["s"], ["n"])], [given], [value("n", [], "INT64")])
-    with pytest.raises(ShapeError, match="larger than any host can hold"):
+    with refused(ShapeError, "model.onnx", "s", 1 << 40, 1 << 20):
         read_model(save(proto, tmp_path))

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from factories import branching_net, conv_net, embedding_net, mlp, save
+from refusals import refused
 
 from bricks.errors import ModelError
 from bricks.graph.read import read_bytes, read_model
@@ -49,5 +50,5 @@ def test_scales_of_many_channels_count_as_in_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x00", b"abc" * 100, b"\x12\x03abc"])
 def test_what_is_no_model_is_refused_by_name(content: bytes) -> None:
-    with pytest.raises(ModelError, match=r"^a_b is not an ONNX model"):
+    with refused(ModelError, "a_b"):
         read_bytes(content, "a/b")

@@ -4,6 +4,7 @@ from pathlib import Path
 import onnx
 import pytest
 from factories import constant, conv_net, embedding_net, mlp, model, node, save, value
+from refusals import refused
 
 from bricks.errors import OpenDimensions, ShapeError, UsageError
 from bricks.graph.read import parse_shape, read_model
@@ -202,9 +203,8 @@ def test_shape_options_are_parsed(text, expected):
     ],
 )
 def test_texts_that_are_no_shape_options_are_refused(text):
-    with pytest.raises(UsageError, match="not a shape") as caught:
+    with refused(UsageError, f"'{text}'"):
         parse_shape(text)
-    assert "\n" not in str(caught.value)
 
 
 def test_values_that_stay_open_are_listed_and_can_be_told(tmp_path):
@@ -216,7 +216,7 @@ def test_values_that_stay_open_are_listed_and_can_be_told(tmp_path):
     outputs = [value("where", None, "INT64"), value("y", None)]
     proto = model(nodes, [value("x", [2, 3])], outputs, domains=["com.microsoft"])
     read = read_model(save(proto, tmp_path))
-    with pytest.raises(OpenShapes, match=r"value 'where' of node NonZero .*and 2 more") as caught:
+    with refused(OpenShapes, "'where'", "NonZero", 2) as caught:
         source_graph(read)
     assert caught.value.open_values == ("where", "own", "y")
     known = {"where": TensorType("INT64", (2, 0)), "own": TensorType("FLOAT", (5,))}

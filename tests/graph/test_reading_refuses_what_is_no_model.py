@@ -17,52 +17,53 @@ from factories import (
     value,
 )
 from onnx import helper
+from refusals import refused
 
 from bricks.errors import ModelError
 from bricks.graph.read import read_model
 from bricks.graph.wire import skim
 
 
-def fails(path: Path, text: str) -> None:
-    with pytest.raises(ModelError, match=text) as caught:
+def fails(path: Path, *named: object) -> None:
+    with refused(ModelError, *named):
         read_model(path)
-    assert "\n" not in str(caught.value)
 
 
-def rejects(tmp_path: Path, proto: onnx.ModelProto, text: str) -> None:
-    fails(save(proto, tmp_path), text)
+def rejects(tmp_path: Path, proto: onnx.ModelProto, *named: object) -> None:
+    path = save(proto, tmp_path)
+    fails(path, path.name, *named)
 
 
 @pytest.mark.parametrize(
-    ("content", "text"),
+    ("content", "named"),
     [
-        (b"", "x.onnx is not an ONNX model: it is empty"),
-        (b"hello, this is text\n", "x.onnx is not an ONNX model"),
-        (b"\x00" * 100, "x.onnx is not an ONNX model"),
-        (b"\xff" * 100, "x.onnx is not an ONNX model"),
-        (b"PK\x03\x04" + bytes(60), "x.onnx is not an ONNX model"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
-        (b"\x08\x07", "x.onnx is not an ONNX model: it holds no graph"),
+        (b"", ()),
+        (b"hello, this is text\n", ()),
+        (b"\x00" * 100, ()),
+        (b"\xff" * 100, ()),
+        (b"PK\x03\x04" + bytes(60), ()),
+        (b"version https://git-lfs.github.com/spec/v1\n", ("git lfs pull",)),
+        (b"\x08\x07", ()),
     ],
 )
-def test_other_files_are_told_from_models(tmp_path, content, text):
+def test_other_files_are_told_from_models(tmp_path, content, named):
     path = tmp_path / "x.onnx"
     path.write_bytes(content)
-    fails(path, text)
+    fails(path, path, *named)
 
 
 def test_missing_files_and_folders_are_told(tmp_path):
-    fails(tmp_path / "none.onnx", "none.onnx does not exist")
-    fails(tmp_path, "is a folder: give an ONNX file")
+    fails(tmp_path / "none.onnx", tmp_path / "none.onnx")
+    fails(tmp_path, tmp_path)
 
 
 def test_a_file_name_that_is_no_text_is_told(tmp_path):
     path = tmp_path / os.fsdecode(b"m\xe9.onnx")
     path.write_bytes(mlp().SerializeToString())
-    fails(path, r"m\\xe9.onnx: this name is no valid UTF-8: rename the file")
+    fails(path, r"m\xe9.onnx", "UTF-8")
     link = tmp_path / "link.onnx"
     link.symlink_to(path)
-    fails(link, "no valid UTF-8")
+    fails(link, r"m\xe9.onnx", "UTF-8")
     # What only the name of a folder spells stays out of the model.
     folder = tmp_path / os.fsdecode(b"\xe9")
     folder.mkdir()
@@ -73,7 +74,7 @@ def test_a_download_that_stopped_is_told(tmp_path):
     data = conv_net().SerializeToString()
     path = tmp_path / "x.onnx"
     path.write_bytes(data[: len(data) // 2])
-    fails(path, r"x.onnx is cut short: field 7 ends at byte \d+, the file at byte \d+")
+    fails(path, path, 7, len(data) // 2)  # the number of the graph's field, and the file's length
 
 
 @pytest.mark.parametrize("proto", [conv_net(blocks=1), embedding_net(), branching_net()])
@@ -121,7 +122,7 @@ def test_nesting_without_end_is_refused(tmp_path, padding):
         for tag in (b"\x32", b"\x2a", b"\x0a"):
             graph = tag + _varint(len(graph)) + graph
     path.write_bytes(b"\x08\x07\x3a" + _varint(len(graph)) + graph)
-    fails(path, "is not an ONNX model")
+    fails(path, path)
 
 
 def _varint(number: int) -> bytes:
@@ -134,26 +135,26 @@ def _varint(number: int) -> bytes:
 
 def test_graphs_without_work_are_refused(tmp_path):
     x, y = value("x", [1]), value("y", [1])
-    rejects(tmp_path, model([], [x], [y]), "nobody produces the output 'y'")
-    rejects(tmp_path, model([node("Relu", ["x"], ["y"])], [x], []), "no outputs")
+    rejects(tmp_path, model([], [x], [y]), "y")
+    rejects(tmp_path, model([node("Relu", ["x"], ["y"])], [x], []))
 
 
 def test_values_without_a_single_producer_are_named(tmp_path):
     x, y = value("x", [1]), value("y", [1])
     twice = [node("Relu", ["x"], ["y"]), node("Abs", ["x"], ["y"])]
-    rejects(tmp_path, model(twice, [x], [y]), "value 'y' is produced 2 times")
+    rejects(tmp_path, model(twice, [x], [y]), "y", 2)
     dangling = [node("Add", ["x", "ghost"], ["y"], name="adder")]
-    rejects(tmp_path, model(dangling, [x], [y]), "node Add 'adder' uses 'ghost', which nobody")
+    rejects(tmp_path, model(dangling, [x], [y]), "Add", "adder", "ghost")
     nothing = [node("Relu", ["x"], ["z"])]
-    rejects(tmp_path, model(nothing, [x], [y]), "nobody produces the output 'y'")
-    rejects(tmp_path, model([node("Relu", ["x"], ["y"])], [x], [y, y]), "'y' is listed 2 times")
+    rejects(tmp_path, model(nothing, [x], [y]), "y")
+    rejects(tmp_path, model([node("Relu", ["x"], ["y"])], [x], [y, y]), "y", 2)
 
 
 def test_a_value_that_only_a_subgraph_misses_is_named(tmp_path):
     body = helper.make_graph([node("Abs", ["ghost"], ["t"])], "b", [], [value("t", [1])])
     branch = node("If", ["c"], ["y"], then_branch=body, else_branch=body, name="choice")
     proto = model([branch], [value("c", [], "BOOL")], [value("y", [1])])
-    rejects(tmp_path, proto, "node If 'choice' uses 'ghost'")
+    rejects(tmp_path, proto, "If", "'choice'", "ghost")
 
 
 def test_cycles_are_shown(tmp_path):
@@ -163,17 +164,17 @@ def test_cycles_are_shown(tmp_path):
         node("Abs", ["b"], ["y"]),
     ]
     proto = model(nodes, [value("x", [1])], [value("y", [1])])
-    rejects(tmp_path, proto, "nodes form a cycle: Add 'one' → Relu 'two' → Add 'one'")
+    rejects(tmp_path, proto, "Add 'one' → Relu 'two' → Add 'one'")
 
 
 def test_unknown_operators_and_domains_are_named(tmp_path):
     x, y = value("x", [1]), value("y", [1])
     proto = model([node("Frobnicate", ["x"], ["y"], name="f")], [x], [y])
-    rejects(tmp_path, proto, "Frobnicate 'f': domain ai.onnx, opset 17, has no operator Frobnicate")
+    rejects(tmp_path, proto, "Frobnicate", "f", "ai.onnx", 17)
     proto = model([node("Gelu", ["x"], ["y"], name="g")], [x], [y], opset=17)
-    rejects(tmp_path, proto, "Gelu 'g': domain ai.onnx, opset 17, has no operator Gelu")
+    rejects(tmp_path, proto, "Gelu", "g", "ai.onnx", 17)
     proto = model([node("Gelu", ["x"], ["y"], name="g", domain="com.microsoft")], [x], [y])
-    rejects(tmp_path, proto, "is of domain com.microsoft, which the model does not import")
+    rejects(tmp_path, proto, "Gelu", "g", "com.microsoft")
     accepted = model([node("Gelu", ["x"], ["y"], domain="org.x")], [x], [y], domains=["org.x"])
     assert read_model(save(accepted, tmp_path)).inputs
 
@@ -181,7 +182,7 @@ def test_unknown_operators_and_domains_are_named(tmp_path):
 def test_inputs_of_kinds_that_no_runtime_takes_are_named(tmp_path):
     sparse = helper.make_sparse_tensor_value_info("s", 1, [1])
     proto = model([node("Relu", ["s"], ["y"])], [sparse], [value("y", [])])
-    rejects(tmp_path, proto, r"input 's' is not a tensor \(sparse tensor\)")
+    rejects(tmp_path, proto, "s", "sparse tensor")
 
 
 def test_a_payload_that_does_not_fit_its_shape_is_named(tmp_path):
@@ -190,4 +191,4 @@ def test_a_payload_that_does_not_fit_its_shape_is_named(tmp_path):
     proto = model(
         [node("Reshape", ["x", "shape"], ["y"])], [value("x", [2])], [value("y", None)], [wrong]
     )
-    rejects(tmp_path, proto, "model.onnx: tensor 'shape'")
+    rejects(tmp_path, proto, "'shape'", 24, 16)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from bricks.graph.signs import SignPattern
 
@@ -61,5 +62,5 @@ def test_sizes_beyond_those_that_matter_are_alike() -> None:
 def test_a_pattern_of_signs_alone_has_no_numbers() -> None:
     assert SignPattern.of(np.ones(3)).log_size is None
     assert SignPattern(0.5, 0.5).to_json() == [0.5, 0.5]
-    with pytest.raises(ValueError, match="signs alone"):
+    with refused(ValueError):
         SignPattern(0.5, 0.5).numbers(3, 0)

@@ -1,6 +1,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from refusals import refused
 
 from bricks.errors import ModelError
 from bricks.graph.domains import Range
@@ -31,7 +32,7 @@ def test_every_element_type_can_be_made(pool, dtype, shape):
 
 @pytest.mark.parametrize("dtype", ["STRING", "COMPLEX64", "COMPLEX128"])
 def test_types_that_nothing_can_be_drawn_for_are_named(pool, dtype):
-    with pytest.raises(ModelError, match=f"value 'text' is of type {dtype}"):
+    with refused(ModelError, "'text'", dtype):
         pool.weight("text", TensorType(dtype, (3,)))
 
 
@@ -106,7 +107,7 @@ def test_large_ranges_are_covered_and_never_left(pool):
 
 
 def test_a_range_without_values_is_refused(pool):
-    with pytest.raises(ModelError, match="value 'i' has no values"):
+    with refused(ModelError, "i", 300):
         pool.input("i", TensorType("UINT8", (4,)), Range(300, 400, ""))
 
 

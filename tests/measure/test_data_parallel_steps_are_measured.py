@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch_environment
+from refusals import refused
 
 from bricks.errors import WorkerError
 from bricks.measure.distributed_steps import measure_steps
 from bricks.measure.ranks import loopback
 from bricks.measure.rounds import StopRule
+from bricks.measure.supervisor import WorkerDied
 
 FEW = StopRule(min_rounds=2, max_rounds=3, passes=1)
 
@@ -84,14 +86,15 @@ def test_steps_of_two_ranks_and_the_buckets_that_they_reduce(program: Path) -> N
     assert steps.unused == () and not left()
 
 
+@pytest.mark.slow
 def test_an_inference_is_no_training(program: Path) -> None:
-    with pytest.raises(WorkerError, match=r"program.py:inference is no training") as error:
+    with refused(WorkerError, "program.py:inference"):
         measure_steps(of(program, "inference"), loopback(2), rule=FEW)
-    assert "\n" not in str(error.value) and not left()
+    assert not left()
 
 
 @pytest.mark.slow
 def test_a_rank_that_dies_is_one_line(program: Path) -> None:
-    with pytest.raises(WorkerError, match="rank 1 of 2: it ended the process") as error:
+    with refused(WorkerDied, "rank 1 of 2"):
         measure_steps(of(program, "dying"), loopback(2), rule=FEW)
-    assert "\n" not in str(error.value) and not left()
+    assert not left()

@@ -1,20 +1,19 @@
 from pathlib import Path
 
 import pytest
-from commands import Here, ended, rounds, started
-from factories import branching_net, conv_net, embedding_net, mlp, save
+from commands import Here, chain, ended, rounds, started
+from factories import branching_net, conv_net, mlp, save
 
 
 @pytest.fixture
 def models(tmp_path: Path) -> list[Path]:
-    """Four models, in a folder."""
+    """Three models, in a folder."""
     folder = tmp_path / "models"
     folder.mkdir()
     return [
         save(conv_net(), folder, "conv.onnx"),
-        save(mlp(widths=(16, 32, 64, 32, 16, 8)), folder, "mlp.onnx"),
+        save(mlp(), folder, "mlp.onnx"),
         save(branching_net(), folder, "branching.onnx"),
-        save(embedding_net(), folder, "embedding.onnx"),
     ]
 
 
@@ -37,9 +36,9 @@ def test_a_brick_of_two_models_is_measured_for_the_first_alone(here: Here, tmp_p
 
 
 def test_threads_and_granularity_make_a_target_and_the_seed_does_not(
-    here: Here, models: list[Path]
+    here: Here, tmp_path: Path
 ) -> None:
-    path = models[1]
+    path = save(chain("Relu", "Neg", "Exp"), tmp_path, "chain.onnx")
 
     def new(*options: object) -> int:
         found: int = here("measure", path, "--json", *options).json["new_bricks"]
@@ -59,7 +58,7 @@ def test_comparing_after_measuring_runs_whole_models_alone(here: Here, models: l
     here("measure", *models)
     kept = rounds(here.cache)
     rows = here("compare", *models, "--json").json["models"]
-    assert [row["new_bricks"] for row in rows] == [0] * 4
+    assert [row["new_bricks"] for row in rows] == [0] * 3
     assert rounds(here.cache) == kept
     everything = rounds(here.cache, "")
     assert here("compare", *models, "--json").status == 0
@@ -89,6 +88,6 @@ def test_two_processes_that_compare_at_once_both_get_all(here: Here, models: lis
     with started("compare", *models, *words) as one, started("compare", *models, *words) as two:
         done = [ended(one), ended(two)]
     assert [(d.status, d.err) for d in done] == [(0, "")] * 2
-    assert done[0].json["summary"]["models"] == done[1].json["summary"]["models"] == 4
+    assert done[0].json["summary"]["models"] == done[1].json["summary"]["models"] == 3
     new = [row["new_bricks"] for d in done for row in d.json["models"]]
     assert sum(new) == done[0].json["summary"]["bricks"]

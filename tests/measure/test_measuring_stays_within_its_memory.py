@@ -7,8 +7,9 @@ from pathlib import Path
 import onnx
 import psutil
 import pytest
-from commands import environment
-from factories import model, node, value
+from commands import chain, environment
+from factories import model, node, save, value
+from fork_server import children
 from onnx import TensorProto
 
 from bricks import Bench, Options
@@ -19,10 +20,10 @@ from bricks.measure.supervisor import Supervisor, WorkerSettings
 
 QUICK = Conditions(rule=StopRule(min_rounds=2, max_rounds=2))
 MIB = 1 << 20
-LAYERS, WIDTH = 3, 4096  # a layer's weight takes 64 MiB
+LAYERS = 3
 
 
-def wide(folder: Path, rows: int = 2, width: int = WIDTH) -> Path:
+def wide(folder: Path, width: int, rows: int = 2) -> Path:
     """Matrix products with large weights, whose values are nowhere."""
     weights = [
         TensorProto(
@@ -37,17 +38,16 @@ def wide(folder: Path, rows: int = 2, width: int = WIDTH) -> Path:
     nodes = [node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(LAYERS)]
     proto = model(nodes, [value("v0", [rows, width])], [value(f"v{LAYERS}", [rows, width])])
     proto.graph.initializer.extend(weights)
-    path = folder / "wide.onnx"
-    path.write_bytes(proto.SerializeToString())
-    return path
+    return save(proto, folder, "wide.onnx")
 
 
 # Elsewhere nothing tells a process's peak so that it can be compared with the limit.
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_a_model_and_its_bricks_take_twice_its_weights(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", threads=1, conditions=QUICK) as bench:
-        done = bench.compare([bench.read(wide(tmp_path))])
-        (worker,) = psutil.Process().children()
+        done = bench.compare([bench.read(wide(tmp_path, width=4096))])
+        (worker,) = children()
         status = Path(f"/proc/{worker.pid}/status").read_text(encoding="ascii")
     assert isinstance(done.rows[0], ModelComparison)
     (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
@@ -55,7 +55,7 @@ def test_a_model_and_its_bricks_take_twice_its_weights(tmp_path: Path) -> None:
 
 
 def test_the_limit_follows_the_heaviest_model_and_what_is_asked_for(tmp_path: Path) -> None:
-    path = wide(tmp_path, width=WIDTH // 2)  # a quarter of the bytes
+    path = wide(tmp_path, width=1024)
     limits: dict[int | None, set[int | None]] = {}
     for asked in (None, 700 * MIB):
         cache = tmp_path / f"cache-{asked}"
@@ -74,16 +74,28 @@ def test_the_limit_follows_the_heaviest_model_and_what_is_asked_for(tmp_path: Pa
             at_first = supervisor._memory_bytes
             bench.compare([bench.read(path, batch=2)])
             assert supervisor._memory_bytes == at_first  # other models follow
-            (worker,) = psutil.Process().children()
+            (worker,) = children()
             assert worker.rlimit(psutil.RLIMIT_DATA)[0] == at_first
             met.discard(at_first)
     # The same brick three times, and one weight more while it is packed.
-    assert limits[None] == {2 * 16 * MIB * (LAYERS + 1) + 1024 * MIB}
+    assert limits[None] == {2 * 4 * MIB * (LAYERS + 1) + 1024 * MIB}
     assert limits[700 * MIB] == set()
 
 
-def test_a_lack_of_memory_is_not_blamed_on_another_batch_size(tmp_path: Path) -> None:
-    path = wide(tmp_path, rows=1)
+def test_a_lack_of_memory_is_not_blamed_on_another_batch_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Relu+Neg=memory")
+    with Bench(tmp_path / "c", runtime="fake", conditions=QUICK) as bench:
+        (row,) = bench.compare([bench.read(chain("Relu", "Neg"), batch=4)]).rows
+    assert isinstance(row, ComparisonFailure)
+    assert "out of memory" in row.error
+    assert "batch size" not in row.error
+
+
+@pytest.mark.slow
+def test_a_lack_of_memory_that_onnxruntime_meets_is_not_blamed_on_it_either(tmp_path: Path) -> None:
+    path = wide(tmp_path, width=4096, rows=1)
     with Bench(tmp_path / "c", threads=1, conditions=QUICK, memory_bytes=300 * MIB) as bench:
         (row,) = bench.compare([bench.read(path, batch=4)]).rows
     assert isinstance(row, ComparisonFailure)
@@ -117,9 +129,7 @@ def test_large_weights_of_one_session_share_memory_and_differ() -> None:
 
 def test_a_worker_that_holds_too_much_for_the_next_limit_is_replaced() -> None:
     """It would wait without end for a thread that has no memory to begin with."""
-    command = (sys.executable, "-m", "bricks.measure.worker")
-    settings = WorkerSettings("onnxruntime", 2, 0, None, command)
-    with Supervisor(settings) as supervisor:
+    with Supervisor(WorkerSettings("fake", 2, 0)) as supervisor:
         supervisor.ask("region", timeout_s=60, size_bytes=900 * MIB)
         with supervisor.memory_limited(4096 * MIB):
             supervisor.ask("unload", timeout_s=60)

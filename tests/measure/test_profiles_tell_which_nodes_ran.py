@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import onnx
-import psutil
 import pytest
 from commands import chain
 from factories import branches, conv_net, mlp, save
+from fork_server import children
 from mxnet_environment import python as mxnet_python
+from refusals import refused
+from tiers import slow_but
 from unusual import nested_control_flow, scan
 
 import bricks
@@ -35,17 +38,42 @@ def profiled(proto: onnx.ModelProto | str, folder: Path, **options: Any) -> tupl
         return bench.profile(model), bench.decompose(model)
 
 
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., tuple[Profile, Any]]]:
+    """The profile that ONNX Runtime takes of a model, and how that was decomposed."""
+    folder = tmp_path_factory.mktemp("ran")
+    options: dict[str, Any] = {"runtime": "onnxruntime", "threads": 1, "conditions": SHARED}
+    with bricks.Bench(folder / "cache", **options) as bench:
+
+        def ran(proto: onnx.ModelProto | str) -> tuple[Profile, Any]:
+            model = bench.read(proto)
+            return bench.profile(model), bench.decompose(model)
+
+        yield ran
+
+
+HOSTILE_NAMES = ('"', "\\", "a\nb", '","ts":0,"x":"', "\u202e", "x" * 5000)
+
+
+def with_hostile_names() -> onnx.ModelProto:
+    """Names that would break a profile which holds them as they are."""
+    proto = branches(2)
+    for node, name in zip(proto.graph.node, HOSTILE_NAMES, strict=False):
+        node.name = name
+    return proto
+
+
 def operators(decomposition: Any) -> list[str]:
     """Of each occurrence, without its domain."""
     plan, of = decomposition.plan, decomposition.bricks
     return [of[o.brick].operators[0].rpartition(".")[2] for o in plan.occurrences]
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "bert_mini"])
-def test_the_nodes_that_the_runtime_runs_are_the_plans_occurrences(
-    name: str, tmp_path: Path
-) -> None:
-    found, decomposition = profiled(name, tmp_path, runtime="onnxruntime")
+@pytest.mark.parametrize(
+    "name", slow_but(lambda name: name == "squeezenet", ["squeezenet", "bert_mini"])
+)
+def test_the_nodes_that_the_runtime_runs_are_the_plans_occurrences(name: str, ran: Any) -> None:
+    found, decomposition = ran(name)
     assert found.unmatched is None
     assert [node.position for node in found.nodes] == list(range(len(found.nodes)))
     assert [node.operator for node in found.nodes] == operators(decomposition)
@@ -57,8 +85,8 @@ def test_the_nodes_that_the_runtime_runs_are_the_plans_occurrences(
 
 
 @pytest.mark.parametrize("proto", [nested_control_flow(), scan()], ids=["loop", "scan"])
-def test_what_runs_inside_of_a_node_is_inside_of_it(proto: onnx.ModelProto, tmp_path: Path) -> None:
-    found, decomposition = profiled(proto, tmp_path, runtime="onnxruntime")
+def test_what_runs_inside_of_a_node_is_inside_of_it(proto: onnx.ModelProto, ran: Any) -> None:
+    found, decomposition = ran(proto)
     assert found.unmatched is None
     outer = [node for node in found.nodes if not node.inner]
     assert [node.operator for node in outer] == operators(decomposition)
@@ -71,8 +99,10 @@ def test_what_runs_inside_of_a_node_is_inside_of_it(proto: onnx.ModelProto, tmp_
 
 
 def test_nodes_of_streams_are_known_by_their_place(tmp_path: Path) -> None:
-    found, decomposition = profiled(branches(2), tmp_path, runtime="onnxruntime", workers=2)
+    proto = with_hostile_names()
+    found, decomposition = profiled(proto, tmp_path, runtime="onnxruntime", workers=2)
     assert found.unmatched is None
+    assert len(found.nodes) == len(proto.graph.node)
     joined = found.of_occurrences
     assert [joined[i].operator for i in range(len(joined))] == operators(decomposition)
     assert not any(node.name.isdecimal() for node in found.nodes)
@@ -80,21 +110,17 @@ def test_nodes_of_streams_are_known_by_their_place(tmp_path: Path) -> None:
         assert all(joined[p].end_s <= joined[node].begin_s for p in producers)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_names_that_would_break_a_profile_do_not(workers: int, tmp_path: Path) -> None:
-    proto = branches(2)
-    names = ['"', "\\", "a\nb", '","ts":0,"x":"', "\u202e", "x" * 5000]
-    for node, name in zip(proto.graph.node, names, strict=False):
-        node.name = name
-    found, _ = profiled(proto, tmp_path, runtime="onnxruntime", workers=workers)
+def test_names_that_would_break_a_profile_do_not(ran: Any) -> None:
+    proto = with_hostile_names()
+    found, _ = ran(proto)
     assert found.unmatched is None
     assert len(found.nodes) == len(proto.graph.node)
 
 
 @pytest.mark.slow
-def test_a_graph_that_is_ordered_otherwise_each_time_is_found_again(tmp_path: Path) -> None:
+def test_a_graph_that_is_ordered_otherwise_each_time_is_found_again(ran: Any) -> None:
     """Layouts change in several places, by nodes that the runtime adds in any order."""
-    found, decomposition = profiled("gluon_senet_154", tmp_path, runtime="onnxruntime")
+    found, decomposition = ran("gluon_senet_154")
     assert found.unmatched is None
     joined = found.of_occurrences
     assert [joined[i].operator for i in range(len(joined))] == operators(decomposition)
@@ -102,11 +128,11 @@ def test_a_graph_that_is_ordered_otherwise_each_time_is_found_again(tmp_path: Pa
         assert all(joined[p].end_s <= joined[node].begin_s + 1e-9 for p in producers)
 
 
-def test_nodes_without_names_of_their_own_are_told_apart(tmp_path: Path) -> None:
+def test_nodes_without_names_of_their_own_are_told_apart(ran: Any) -> None:
     proto = branches(2)
     for each in proto.graph.node:
         each.name = "" if each.op_type == "MatMul" else "same"
-    found, decomposition = profiled(proto, tmp_path, runtime="onnxruntime")
+    found, decomposition = ran(proto)
     assert (found.unmatched, found.unsure) == (None, 0)
     names = [node.name for node in found.nodes]
     assert len({*names}) == len(decomposition.plan.occurrences)
@@ -114,7 +140,7 @@ def test_nodes_without_names_of_their_own_are_told_apart(tmp_path: Path) -> None
 
 
 def test_bricks_of_the_source_graph_are_not_joined_with_nodes(tmp_path: Path) -> None:
-    found, _ = profiled(conv_net(), tmp_path, runtime="onnxruntime", granularity="3")
+    found, _ = profiled(conv_net(), tmp_path, runtime="fake", granularity="3")
     assert found.unmatched == "bricks of granularity 3 are not the nodes that the runtime runs"
     assert found.of_occurrences == {}
     assert found.nodes_s > 0
@@ -137,10 +163,10 @@ def test_a_profile_is_taken_in_a_worker_that_holds_nothing_else(tmp_path: Path) 
     with bricks.Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         model = bench.read(save(mlp(), tmp_path))
         bench.measure([model])
-        (before,) = psutil.Process().children()
+        before = {child.pid for child in children()}
         bench.profile(model)
-        (after,) = psutil.Process().children()
-        assert before.pid != after.pid
+        after = {child.pid for child in children()}
+        assert len(before - after) == len(after - before) == 1
         assert bench.measure([bench.read(save(conv_net(), tmp_path))]).new_bricks > 0
 
 
@@ -154,7 +180,7 @@ def test_a_fault_while_it_is_profiled_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Relu=crash")
-    with pytest.raises(bricks.WorkerError, match="crashed the process"):
+    with refused(bricks.WorkerError, "model", "SIGABRT"):
         profiled(mlp(), tmp_path, runtime="fake")
 
 
@@ -163,15 +189,15 @@ def test_a_backend_without_a_profile_is_refused_by_name(monkeypatch: pytest.Monk
     worker = Worker(lambda message: None)
     hello = {"backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None}
     worker.answer({"op": "hello", **hello})
-    with pytest.raises(BackendError, match=r"^fake has no profile of its own that could be shown$"):
+    with refused(BackendError, "fake"):
         worker.answer({"op": "profile", "key": "m1-0", "model": ""})
 
 
+@pytest.mark.slow
 def test_mxnet_is_refused_by_name(tmp_path: Path) -> None:
     mxnet_python()
-    reason = r"^squeezenet: mxnet has no profile of its own that could be shown$"
-    with pytest.raises(bricks.WorkerError, match=reason):
-        profiled("squeezenet", tmp_path, runtime="mxnet")
+    with refused(bricks.WorkerError, "model", "mxnet"):
+        profiled(mlp(), tmp_path, runtime="mxnet")
 
 
 class Runs:
@@ -224,21 +250,13 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> bricks.Decomposition:
         return bench.decompose(bench.read(save(chain("Tanh", "Relu"), folder)))
 
 
-@pytest.mark.parametrize(
-    ("ran", "reason"),
-    [
-        (["Tanh"], "the 1 nodes that the runtime ran are not the plan's 2"),
-        (["Tanh", "Relu", "Relu"], "the 3 nodes that the runtime ran are not the plan's 2"),
-        (["Tanh", "Tanh"], "the 2 nodes that the runtime ran are not the plan's 2"),
-        (["Relu", "Tanh"], "the 2 nodes that the runtime ran are not the plan's 2"),
-    ],
-)
+@pytest.mark.parametrize("names", ["Tanh", "Tanh Relu Relu", "Tanh Tanh", "Relu Tanh"])
 def test_nodes_that_are_not_the_plans_are_not_taken_for_them(
-    ran: list[str], reason: str, two: bricks.Decomposition
+    names: str, two: bricks.Decomposition
 ) -> None:
-    nodes = [(f"n{i}", operator, i, i + 1, 0, False) for i, operator in enumerate(ran)]
+    nodes = [(f"n{i}", operator, i, i + 1, 0, False) for i, operator in enumerate(names.split())]
     found = profile_of(answer(*nodes), two, two.plan, ["n0", "n1"])
-    assert found.unmatched == reason
+    assert found.unmatched == f"the {len(nodes)} nodes that the runtime ran are not the plan's 2"
     assert found.of_occurrences == {}
 
 
@@ -296,9 +314,8 @@ def test_a_profile_that_is_no_json_is_an_error_of_one_line(content: str, tmp_pat
     file, folder = tmp_path / "profile.json", Folder()
     file.write_text(content)
     session = ProfiledSession(Session(file), folder)  # type: ignore[arg-type]
-    with pytest.raises(BackendError, match="the runtime's profile cannot be read") as caught:
+    with refused(BackendError, "JSONDecodeError"):
         session.runs()
-    assert "\n" not in str(caught.value)
     assert folder.gone
 
 

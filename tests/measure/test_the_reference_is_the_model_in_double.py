@@ -7,6 +7,7 @@ import onnx
 import pytest
 from factories import conv_net, model, node, one_node, save, value
 from onnx import TensorProto, helper
+from refusals import refused
 
 from bricks.errors import BackendError
 from bricks.graph.read import read_model
@@ -42,9 +43,10 @@ def test_a_product_in_double_is_numpys(tmp_path: Path) -> None:
 def test_own_weights_are_those_of_the_file(tmp_path: Path) -> None:
     proto = conv_net()
     found = reference(proto, tmp_path)
-    weights = {tensor.name: tensor for tensor in proto.graph.initializer}
+    weights = {each.name: onnx.numpy_helper.to_array(each) for each in proto.graph.initializer}
+    assert set(found.weights) == {"conv1.w", "conv2.w", "conv3.w"}  # smaller ones stay in the graph
     for name, array in found.weights.items():
-        np.testing.assert_array_equal(array, onnx.numpy_helper.to_array(weights[name]))
+        np.testing.assert_array_equal(array, weights[name])
 
 
 def test_the_values_of_all_nodes_are_kept_in_their_order(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def test_what_the_evaluator_would_compute_otherwise_has_no_reference(
 
 def test_inputs_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     proto = one_node("Identity", [value("x", [2], "STRING")], [value("y", [2], "STRING")])
-    with pytest.raises(BackendError, match="input 'x' is no tensor of numbers"):
+    with refused(BackendError, "x"):
         write_reference(data_of(proto, tmp_path), tmp_path / "file.npz", every=False)
 
 

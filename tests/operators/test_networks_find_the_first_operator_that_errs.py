@@ -20,7 +20,6 @@ from bricks.operators.results import (
     Parting,
 )
 from bricks.samples.error_norms import ErrorNorms
-from bricks.session.programs import ProgramRecorder
 
 # ONNX Runtime, but its Relu is off by 1 %.
 WRONG = """
@@ -81,9 +80,11 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def torch_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    torch_environment.python()
     folder = tmp_path_factory.mktemp("networks")
-    with Bench(folder / "cache", runtime="torch", threads=1) as opened:
+    with (
+        torch_environment.one_recorder(),
+        Bench(folder / "cache", runtime="torch", threads=1) as opened,
+    ):
         yield opened
 
 
@@ -92,14 +93,8 @@ def compared(benches: list[Bench], path: Path, tolerance: float | None = None) -
     return found
 
 
-@pytest.fixture(scope="module")
-def recorder(torch_bench: Bench) -> Iterator[ProgramRecorder]:
-    with ProgramRecorder(runtime="torch", threads=1, seed=0) as opened:
-        yield opened
-
-
-def of_program(bench: Bench, recorder: ProgramRecorder, name: str) -> NetworkRun:
-    (found,) = compare_networks([recorder.record(program(name), {})], [bench], repeats=3)
+def of_program(bench: Bench, name: str) -> NetworkRun:
+    (found,) = compare_networks([bench.read(program(name))], [bench], repeats=3)
     (run,) = found.runs
     return run
 
@@ -198,10 +193,8 @@ def test_a_runtime_of_programs_is_named_for_a_model_and_the_other_way_round(
     assert l2(found.runs[1]) < 1e-5
 
 
-def test_a_training_step_has_its_loss_and_gradients_beside_double(
-    torch_bench: Bench, recorder: ProgramRecorder
-) -> None:
-    run = of_program(torch_bench, recorder, "bags")
+def test_a_training_step_has_its_loss_and_gradients_beside_double(torch_bench: Bench) -> None:
+    run = of_program(torch_bench, "bags")
     names = {output.output for output in accuracy(run).outputs}
     assert names == {
         "loss",
@@ -216,9 +209,9 @@ def test_a_training_step_has_its_loss_and_gradients_beside_double(
 
 
 def test_a_gradient_that_is_off_by_1_percent_is_caught_where_the_backward_pass_first_has_it(
-    torch_bench: Bench, recorder: ProgramRecorder
+    torch_bench: Bench,
 ) -> None:
-    gradients = accuracy(of_program(torch_bench, recorder, "wrong_gradient_training")).gradients
+    gradients = accuracy(of_program(torch_bench, "wrong_gradient_training")).gradients
     assert isinstance(gradients, Gradients)
     order = [check.of for check in gradients.checked]
     assert order.index("last.weight") < order.index("first.weight")
@@ -229,10 +222,8 @@ def test_a_gradient_that_is_off_by_1_percent_is_caught_where_the_backward_pass_f
     assert wrong == {"first.weight", "first.bias", "input 0"}
 
 
-def test_digits_that_a_program_loses_show_against_double(
-    torch_bench: Bench, recorder: ProgramRecorder
-) -> None:
-    assert l2(of_program(torch_bench, recorder, "rough")) > 1e-5
+def test_digits_that_a_program_loses_show_against_double(torch_bench: Bench) -> None:
+    assert l2(of_program(torch_bench, "rough")) > 1e-5
 
 
 @pytest.mark.parametrize(
@@ -242,18 +233,14 @@ def test_digits_that_a_program_loses_show_against_double(
         ("narrowed", "computes output 0 as float32, though all that it gets is in double"),
     ],
 )
-def test_a_program_without_a_reference_says_why(
-    torch_bench: Bench, recorder: ProgramRecorder, name: str, told: str
-) -> None:
-    found = accuracy(of_program(torch_bench, recorder, name))
+def test_a_program_without_a_reference_says_why(torch_bench: Bench, name: str, told: str) -> None:
+    found = accuracy(of_program(torch_bench, name))
     assert isinstance(found.reference, Missing)
     assert told in found.reference.reason
 
 
-def test_a_program_whose_results_vary_is_reported_as_such(
-    torch_bench: Bench, recorder: ProgramRecorder
-) -> None:
-    found = accuracy(of_program(torch_bench, recorder, "unsettled"))
+def test_a_program_whose_results_vary_is_reported_as_such(torch_bench: Bench) -> None:
+    found = accuracy(of_program(torch_bench, "unsettled"))
     assert (found.repeats, found.distinct) == (3, 2)
     assert found.max_variance == pytest.approx(2 / 9)
     assert found.outputs[0].variance_map == [[pytest.approx(2 / 9)] * 2] * 2

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import mxnet_environment
 import pytest
 import torch_environment
 from factories import one_node, save, value
-from torch_environment import program
+from systems import know_peaks
+from tiers import slow_but
 
 from bricks import Bench, Estimate, Peaks
 from bricks.analysis.explanation import Level
@@ -28,7 +30,7 @@ from bricks.operators.deepbench import (
     Product,
     deepbench,
 )
-from bricks.operators.operator import Operator, ProgramForm
+from bricks.operators.operator import Operator
 from bricks.operators.results import (
     Accuracy,
     Gradients,
@@ -42,13 +44,15 @@ from bricks.samples.error_norms import ErrorNorms
 
 QUICK = Conditions(rule=StopRule(precision=0.5, min_rounds=2, max_rounds=3))
 SMALL = ("conv_1x3x108x108_64x3x3_s2", "gemm_64x1x1216", "vanilla_64x1x96", "gru_512x1x1")
+OPERATORS = [operator for operator in deepbench() if operator.name in SMALL]
+(PRODUCT,) = (operator for operator in OPERATORS if operator.name.startswith("gemm"))
 
 
 @pytest.fixture(scope="module")
 def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Bench]]:
-    torch_environment.python()
     cache = tmp_path_factory.mktemp("operators") / "cache"
     with ExitStack() as opened:
+        opened.enter_context(torch_environment.one_recorder())
         yield [
             opened.enter_context(Bench(cache, runtime=name, threads=1, conditions=QUICK))
             for name in ("onnxruntime", "torch")
@@ -56,12 +60,21 @@ def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Bench]]:
 
 
 @pytest.fixture(scope="module")
-def results(benches: list[Bench]) -> dict[str, OperatorResult]:
-    chosen = [operator for operator in deepbench() if operator.name in SMALL]
-    found = compare_operators(chosen, benches, repeats=2)
+def onnxruntime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    cache = tmp_path_factory.mktemp("onnxruntime") / "cache"
+    with Bench(cache, runtime="onnxruntime", threads=1, conditions=QUICK) as bench:
+        know_peaks(bench)
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def results(benches: list[Bench]) -> list[OperatorResult]:
+    """Operators in both runtimes, with peaks that are really measured."""
+    found = compare_operators(OPERATORS, benches, repeats=2)
     assert [facts.target.runtime.backend for facts in found.runtimes] == ["onnxruntime", "torch"]
     assert all(facts.peaks.flops_per_s for facts in found.runtimes)
-    return {result.name: result for result in found.operators}
+    assert [each.name for each in found.operators] == [each.name for each in OPERATORS]
+    return list(found.operators)
 
 
 def runs(result: OperatorResult) -> dict[str, OperatorRun]:
@@ -73,12 +86,7 @@ def accuracy(run: OperatorRun) -> Accuracy:
     return run.accuracy
 
 
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("runtime", ["onnxruntime", "torch"])
-def test_an_operator_has_a_latency_rates_and_an_accuracy(
-    results: dict[str, OperatorResult], name: str, runtime: str
-) -> None:
-    run = runs(results[name])[runtime]
+def has_latency_rates_and_accuracy(run: OperatorRun) -> None:
     assert isinstance(run.latency, Latency), run.latency
     assert run.latency.low_s <= run.latency.latency_s <= run.latency.high_s
     assert run.latency.flops_per_s and run.latency.bytes_per_s and run.latency.peak_share
@@ -94,73 +102,98 @@ def test_an_operator_has_a_latency_rates_and_an_accuracy(
     assert len(output.heat_map) <= 32 and len(output.heat_map[0]) <= 32
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_both_forms_of_an_operator_have_one_shape(
-    results: dict[str, OperatorResult], name: str
-) -> None:
-    shapes = [accuracy(run).outputs[0].shape for run in results[name].runs]
-    # Of a layer's direction, which only ONNX has an axis for.
-    plain = [tuple(size for size in shape if size > 1) for shape in shapes]
-    assert plain[0] == plain[1]
+def test_an_operator_has_a_latency_rates_and_an_accuracy(onnxruntime: Bench) -> None:
+    (result,) = compare_operators([PRODUCT], [onnxruntime], repeats=2).operators
+    (run,) = result.runs
+    has_latency_rates_and_accuracy(run)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_gradients_of_programs_agree_with_finite_differences(
-    results: dict[str, OperatorResult], name: str
-) -> None:
-    found = accuracy(runs(results[name])["torch"]).gradients
-    assert isinstance(found, Gradients)
-    assert found.checked
-    assert found.first_wrong is None
-    of_onnx = accuracy(runs(results[name])["onnxruntime"]).gradients
-    assert of_onnx == Missing("onnxruntime computes no gradients of ONNX models")
+@pytest.mark.slow
+def test_operators_of_each_kind_have_these_in_each_runtime(results: list[OperatorResult]) -> None:
+    for run in [run for result in results for run in result.runs]:
+        has_latency_rates_and_accuracy(run)
+
+
+@pytest.mark.slow
+def test_both_forms_of_an_operator_have_one_shape(results: list[OperatorResult]) -> None:
+    for result in results:
+        shapes = [accuracy(run).outputs[0].shape for run in result.runs]
+        # Of a layer's direction, which only ONNX has an axis for.
+        plain = [tuple(size for size in shape if size > 1) for shape in shapes]
+        assert plain[0] == plain[1], result.name
+
+
+@pytest.mark.slow
+def test_gradients_of_programs_agree_with_finite_differences(results: list[OperatorResult]) -> None:
+    for result in results:
+        found = accuracy(runs(result)["torch"]).gradients
+        assert isinstance(found, Gradients)
+        assert found.checked
+        assert found.first_wrong is None
+        of_onnx = accuracy(runs(result)["onnxruntime"]).gradients
+        assert of_onnx == Missing("onnxruntime computes no gradients of ONNX models")
 
 
 def test_a_runtime_without_the_operators_form_is_named(
-    benches: list[Bench], tmp_path: Path
+    onnxruntime: Bench, benches: list[Bench]
 ) -> None:
-    tanh = one_node("Tanh", [value("x", [4, 5])], [value("y", [4, 5])])
-    chosen = [
-        Operator("tanh", "a test", onnx=save(tanh, tmp_path)),
-        Operator("program", "a test", program=ProgramForm(program("convolutions"))),
-    ]
-    in_onnx, in_torch = compare_operators(chosen, benches, repeats=1).operators
-    lacking = Missing("torch runs PyTorch programs, and tanh is none")
-    assert runs(in_onnx)["torch"] == OperatorRun("torch", lacking, lacking)
-    assert runs(in_onnx)["onnxruntime"].ran
+    both = [onnxruntime, benches[1]]
+    in_onnx = replace(PRODUCT, name="model", program=None)
+    (result,) = compare_operators([in_onnx], both, repeats=1).operators
+    lacking = Missing("torch runs PyTorch programs, and model is none")
+    assert runs(result)["torch"] == OperatorRun("torch", lacking, lacking)
+    assert runs(result)["onnxruntime"].ran
+    in_torch = replace(PRODUCT, name="program", onnx=None)
+    (result,) = compare_operators([in_torch], both[:1], repeats=1).operators
     lacking = Missing("onnxruntime runs ONNX models, and program is a program")
-    assert runs(in_torch)["onnxruntime"] == OperatorRun("onnxruntime", lacking, lacking)
-    assert runs(in_torch)["torch"].ran
-    assert in_torch.work.flops
+    assert runs(result)["onnxruntime"] == OperatorRun("onnxruntime", lacking, lacking)
 
 
-def test_an_operator_that_a_runtime_lacks_is_named_and_the_others_run(tmp_path: Path) -> None:
-    mxnet_environment.python()
-    chosen = [operator for operator in deepbench() if operator.name in SMALL[1:3]]
-    with Bench(tmp_path / "cache", runtime="mxnet", threads=1, conditions=QUICK) as bench:
-        product, recurrent = compare_operators(chosen, [bench], repeats=1).operators
-    assert product.runs[0].ran
-    (run,) = recurrent.runs
+@pytest.mark.slow
+def test_a_runtime_of_programs_runs_one_that_has_no_other_form(benches: list[Bench]) -> None:
+    in_torch = replace(PRODUCT, name="program", onnx=None)
+    (result,) = compare_operators([in_torch], benches, repeats=1).operators
+    assert not runs(result)["onnxruntime"].ran
+    assert runs(result)["torch"].ran
+    assert result.work.flops
+
+
+@pytest.mark.parametrize("runtime", slow_but("onnxruntime".__eq__, ["onnxruntime", "mxnet"]))
+def test_an_operator_that_a_runtime_lacks_is_named_and_the_others_run(
+    runtime: str, tmp_path: Path
+) -> None:
+    strange = one_node("Strange", [value("x", [4])], [value("y", [4])], domain="org.x")
+    lacking, names = Operator("strange", "a test", onnx=strange), ("org.x", "Strange")
+    if runtime == "mxnet":
+        mxnet_environment.python()
+        (lacking,) = (each for each in OPERATORS if each.name.startswith("vanilla"))
+        names = ("RNN 'y'", "MXNet")
+    with Bench(tmp_path / "cache", runtime=runtime, threads=1, conditions=QUICK) as bench:
+        know_peaks(bench)
+        found, missing = compare_operators([PRODUCT, lacking], [bench], repeats=1).operators
+    assert found.runs[0].ran
+    (run,) = missing.runs
     assert isinstance(run.latency, Missing)
-    assert "RNN 'y' has no counterpart in MXNet" in run.latency.reason
+    for name in names:
+        assert name in run.latency.reason
 
 
 def test_a_file_that_cannot_be_read_is_missing_everywhere(
-    benches: list[Bench], tmp_path: Path
+    onnxruntime: Bench, tmp_path: Path
 ) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"nothing")
     chosen = [Operator("bad", "a test", onnx=tmp_path / "bad.onnx")]
-    (result,) = compare_operators(chosen, benches[:1], repeats=1).operators
+    (result,) = compare_operators(chosen, [onnxruntime], repeats=1).operators
     (run,) = result.runs
     assert not run.ran
 
 
 def test_operators_without_a_reference_are_measured_and_named(
-    benches: list[Bench], tmp_path: Path
+    onnxruntime: Bench, tmp_path: Path
 ) -> None:
     fast = one_node("FastGelu", [value("x", [4, 5])], [value("y", [4, 5])], domain="com.microsoft")
     chosen = [Operator("gelu", "a test", onnx=save(fast, tmp_path))]
-    (result,) = compare_operators(chosen, benches[:1], repeats=2).operators
+    (result,) = compare_operators(chosen, [onnxruntime], repeats=2).operators
     (run,) = result.runs
     assert isinstance(run.latency, Latency)
     found = accuracy(run)

@@ -1,22 +1,17 @@
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
 import pytest
+from pages import DOCS, blocks, commands, slow_unless_changed
 
 from bricks.cli.main import run
 
-pytestmark = pytest.mark.slow
+PAGE = DOCS / "construction.md"
+(PYTHON,) = (block.text for block in blocks(PAGE) if block.language == "python")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "construction.md").read_text(encoding="utf-8")
-CONSOLE = [
-    line
-    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-    for line in block.splitlines()
-]
-(PYTHON,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+pytestmark = slow_unless_changed(PAGE)
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +22,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("line", CONSOLE)
 def test_each_command(
-    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
-    program, *arguments = shlex.split(line)
-    assert program == "bricks"
-    assert run([*arguments, "--runtime", "fake"]) == 0
-    out = capsys.readouterr()
-    assert "inception_v1" in out.out
-    assert out.err == ""
+    for line in commands(PAGE):
+        program, *arguments = shlex.split(line)
+        assert program == "bricks"
+        assert run([*arguments, "--runtime", "fake"]) == 0, line
+        said = capsys.readouterr()
+        assert "inception_v1" in said.out, line
+        assert said.err == "", line
 
 
 def test_the_rules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

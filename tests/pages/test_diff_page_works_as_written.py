@@ -11,36 +11,32 @@ from pathlib import Path
 
 import pytest
 from commands import environment
+from pages import DOCS, blocks, commands, slow_unless_changed
 
 from bricks.analysis.difference import CommonChange
 from bricks.analysis.significance import BRICK_DRIFT, MACHINE_DRIFT, WRONG, Change, judged
 from bricks.cli.main import run
 
-PAGE = (Path(__file__).parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
-CONSOLE = [
-    line
-    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-    for line in block.splitlines()
-]
-(CI,) = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+FILE = DOCS / "diff.md"
+PAGE = FILE.read_text(encoding="utf-8")
+(CI,) = (block.text for block in blocks(FILE) if block.language == "bash")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("diff")
-
-
-@pytest.mark.parametrize("line", CONSOLE)
+@slow_unless_changed(FILE)
 def test_each_command(
-    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder)
-    program, *arguments = shlex.split(line)
-    assert program == "bricks"
-    assert run([*arguments, *(["--runtime", "fake"] if arguments[0] == "measure" else [])]) == 0
-    out = capsys.readouterr()
-    assert len(out.out.splitlines()) >= 1
-    assert out.err == ""
+    monkeypatch.chdir(tmp_path)
+    said = {}
+    for line in commands(FILE):
+        program, *arguments = shlex.split(line)
+        assert program == "bricks"
+        fake = ["--runtime", "fake"] if arguments[0] == "measure" else []
+        assert run([*arguments, *fake]) == 0, line
+        said[line] = capsys.readouterr()
+        assert said[line].err == "", line
+    assert "mobilenet_v2" in said["bricks diff 1-thread 2-threads"].out
+    assert all(name in said["bricks systems"].out for name in ("1 thread", "2 threads"))
 
 
 def test_the_ci_snippet_compares_the_versions_that_it_installs() -> None:

@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import DOCS, ROOT, blocks
+from pages import DOCS, ROOT, blocks, slow_unless_changed
 
 
+@slow_unless_changed(DOCS / "api.md")
 def test_a_model_is_edited_and_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,8 +13,9 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
+from pages import NOTEBOOKS as FOLDER
+from pages import slow_unless_changed
 
-FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 MAX_BYTES = 500_000
 
@@ -78,7 +79,7 @@ def test_what_is_committed_shows_pictures_and_tells_nothing_of_a_machine(name: s
     assert all(cell.metadata == {} for cell in notebook.cells)
 
 
-@pytest.mark.slow
+@slow_unless_changed(FOLDER / "generate_a_suite.ipynb")
 def test_a_suite_is_generated_travels_and_comes_back() -> None:
     bricks, occurrences, met, models, alike, written, sizes, known, merged, estimates, weighty = (
         found(
@@ -109,7 +110,7 @@ def test_a_suite_is_generated_travels_and_comes_back() -> None:
     assert 0 < weighty < bricks
 
 
-@pytest.mark.slow
+@slow_unless_changed(FOLDER / "predict_a_latency.ipynb")
 def test_a_latency_is_predicted_ever_better_and_for_another_target() -> None:
     bricks, new, shares, run, operators, threads, merged, there, answers, risks = found(
         "predict_a_latency.ipynb",
@@ -142,7 +143,7 @@ def test_a_latency_is_predicted_ever_better_and_for_another_target() -> None:
     assert all(0 <= risk <= 1 for risk in risks)
 
 
-@pytest.mark.slow
+@slow_unless_changed(FOLDER / "compare_with_runs.ipynb")
 def test_estimates_are_compared_with_full_runs() -> None:
     names, ratios, summary, errors, rounds, layers, new_s, whole_s, electra = found(
         "compare_with_runs.ipynb",
@@ -209,7 +210,9 @@ def test_the_same_run_gives_the_same_bytes(notebook: Path) -> None:
     write(notebook, "from IPython.display import Markdown\nMarkdown('**4** `2 / 2`')", "print(5)")
     assert execute.main([str(notebook)]) == 0
     once = notebook.read_bytes()
-    assert [output.get("data") for output in outputs(read(notebook))] == [
+    kept = read(notebook)
+    assert kept.metadata.bricks.sources_sha256 == execute.sources_digest(kept)
+    assert [output.get("data") for output in outputs(kept)] == [
         {"text/markdown": "**4** `2 / 2`"},
         None,
     ]
@@ -217,16 +220,14 @@ def test_the_same_run_gives_the_same_bytes(notebook: Path) -> None:
     assert notebook.read_bytes() == once
 
 
-def test_a_source_that_changed_after_its_run_is_noticed(notebook: Path) -> None:
-    write(notebook, "print(5)")
-    assert execute.main([str(notebook)]) == 0
-    changed = read(notebook)
-    assert changed.metadata.bricks.sources_sha256 == execute.sources_digest(changed)
-    changed.cells[0].source = "print(6)"
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_source_that_changed_after_its_run_is_noticed(name: str) -> None:
+    changed = read(FOLDER / name)
+    code(changed)[-1].source += "\n"
     assert changed.metadata.bricks.sources_sha256 != execute.sources_digest(changed)
 
 
-@pytest.mark.slow
+@slow_unless_changed(FOLDER / "architecture_search.ipynb")
 def test_architectures_are_searched_within_a_budget() -> None:
     counts, asked, progress, sizes, ratios, budget, highs = found(
         "architecture_search.ipynb",

@@ -6,46 +6,51 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pages import DOCS, ROOT, blocks, commands
-from tiers import slow_but
+from pages import DOCS, ROOT, blocks, commands, slow_unless_changed
 
 from bricks.cli.main import run
 
 README = ROOT / "README.md"
-PAGES = {"README": README, "using": DOCS / "using.md", "looking": DOCS / "looking.md"}
-CONSOLE = [(name, line) for name, page in PAGES.items() for line in commands(page)]
+PAGES = (README, DOCS / "using.md", DOCS / "looking.md")
+PUBLISHED = str(ROOT / "cache" / "published")
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Where the reader of each page is."""
-    return {name: tmp_path_factory.mktemp(name) for name in PAGES}
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the reader of the README is."""
+    return tmp_path_factory.mktemp("reader")
 
 
-@pytest.mark.parametrize("page, line", slow_but(lambda each: each[0] == "README", CONSOLE))
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=slow_unless_changed(p), id=p.stem) for p in PAGES]
+)
 def test_each_command(
-    page: str,
-    line: str,
-    folders: dict[str, Path],
+    page: Path,
+    reader: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(folders[page])
-    if line.startswith("bricks advise"):  # readers have what is published
-        monkeypatch.setenv("BRICKS_PUBLISHED", str(ROOT / "cache" / "published"))
-    program, *arguments = shlex.split(line)
-    assert program == "bricks"
-    assert run(arguments) == 0
-    said = capsys.readouterr()
-    assert len(said.out.splitlines()) >= 1
-    # An environment is made once, and that takes so long that people are told.
-    assert said.err == "" or arguments[:2] == ["backends", "install"]
+    monkeypatch.chdir(reader if page == README else tmp_path)
+    assert commands(page)
+    for line in commands(page):
+        program, *arguments = shlex.split(line)
+        assert program == "bricks"
+        with monkeypatch.context() as patch:
+            if arguments[0] == "advise":  # readers have what is published
+                patch.setenv("BRICKS_PUBLISHED", PUBLISHED)
+            assert run(arguments) == 0, line
+        said = capsys.readouterr()
+        assert said.out.strip(), line
+        # An environment is made once, and that takes so long that people are told.
+        assert said.err == "" or arguments[:2] == ["backends", "install"], line
 
 
+@slow_unless_changed(README)
 def test_the_five_calls(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    reader: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folders["README"])
+    monkeypatch.chdir(reader)
     (python,) = (block.text for block in blocks(README) if block.language == "python")
     exec(compile(python, "README.md", "exec"), {})
     out = capsys.readouterr().out
@@ -66,13 +71,14 @@ def test_the_picture_is_what_the_demo_prints(
     assert _told(_drawn(DOCS / "figures" / "demo.svg")) == _told(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_the_first_picture_is_an_answer_about_a_published_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On any host, whatever it is: nothing is measured."""
-    monkeypatch.setenv("BRICKS_PUBLISHED", str(ROOT / "cache" / "published"))
+    monkeypatch.setenv("BRICKS_PUBLISHED", PUBLISHED)
     monkeypatch.chdir(tmp_path)
-    line = next(line for name, line in CONSOLE if name == "README")
+    line = commands(README)[0]
     assert run(shlex.split(line)[1:]) == 0
     picture = (DOCS / "figures" / "advise.svg").read_text(encoding="utf-8")
     prompt, *lines = map(html.unescape, re.findall(r"<text[^>]*>(.*?)</text>", picture))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from commands import ROOT, environment
-from pages import DOCS, blocks
+from pages import DOCS, blocks, slow_unless_changed
 
 PAGE = DOCS / "tutorial.md"
 BLOCKS = blocks(PAGE)
@@ -115,13 +115,12 @@ def skeleton(line: str, name: str) -> str:
     return " ".join(line.split())
 
 
-@pytest.mark.parametrize("number", range(len(STEPS)), ids=[s.command[:60] for s in STEPS])
-@pytest.mark.slow
-def test_each_command_does_what_the_page_says(number: int, done: list[Done]) -> None:
-    step, outcome = STEPS[number], done[number]
-    assert (outcome.status != 0) == step.fails, outcome.said
-    if step.command.startswith("bricks "):
-        assert outcome.said.strip(), "a command of bricks says something"
+@slow_unless_changed(PAGE)
+def test_each_command_does_what_the_page_says(done: list[Done]) -> None:
+    for step, outcome in zip(STEPS, done, strict=True):
+        assert (outcome.status != 0) == step.fails, (step.command, outcome.said)
+        if step.command.startswith("bricks "):
+            assert outcome.said.strip(), step.command
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_each_command_does_what_the_page_says(number: int, done: list[Done]) -> 
     [number for number, step in enumerate(STEPS) if step.shown is not None],
     ids=[step.command[:60] for step in STEPS if step.shown is not None],
 )
-@pytest.mark.slow
+@slow_unless_changed(PAGE)
 def test_what_the_page_shows_still_looks_like_that(number: int, done: list[Done]) -> None:
     """Columns, names and sentences; no times, and no counts."""
     shown, said = STEPS[number].shown, done[number].said
@@ -154,7 +153,7 @@ def test_a_page_that_showed_something_else_would_be_found() -> None:
     assert skeleton(a, "x") == skeleton(b, "x") != skeleton(b.replace("resnet", "vgg"), "x")
 
 
-@pytest.mark.slow
+@slow_unless_changed(PAGE)
 def test_setting_up_needs_nothing_that_the_page_does_not_name(done: list[Done]) -> None:
     """What ``make setup`` would run, unless it has been: an environment, and the lock file."""
     said = done[0].said

@@ -45,12 +45,16 @@ def test_often_counts_as_one_error() -> None:
     assert found.factors({"a": 0}) == pytest.approx({"a": math.exp(0.08)})
 
 
-def test_the_sum_of_many_noisy_bricks_is_predicted_without_bias() -> None:
+# Three bricks are half of a sum, so a few seeds tell little.
+@pytest.mark.parametrize(
+    ("seeds", "off"), [(20, 0.05), pytest.param(60, 0.03, marks=pytest.mark.slow)]
+)
+def test_the_sum_of_many_noisy_bricks_is_predicted_without_bias(seeds: int, off: float) -> None:
     known, unseen = halves(mixture())
     ratios = []
-    for seed in range(60):  # three bricks are half of a sum, so a few seeds tell little
+    for seed in range(seeds):
         rng = np.random.default_rng(seed)
         noisy = {key: s * math.exp(rng.normal(0, 0.2)) for key, s in latencies(mixture()).items()}
         found = learned(known, {key: noisy[key] for key in known}).predict(unseen)
         ratios.append(sum_s(found) / sum(noisy[key] for key in unseen))
-    assert np.mean(ratios) == pytest.approx(1.0, abs=0.03)
+    assert np.mean(ratios) == pytest.approx(1.0, abs=off)

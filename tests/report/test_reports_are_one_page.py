@@ -28,9 +28,12 @@ HOSTILE = "<script>window.pwned=1</script><img src=x onerror=window.pwned=2>"
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-in_a_browser = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium to look at pages with: apt-get install chromium"
-)
+
+
+def in_a_browser(test: Any) -> Any:
+    """Browsers take seconds: only `make test-all` starts one."""
+    reason = "no Chromium to look at pages with: apt-get install chromium"
+    return pytest.mark.slow(pytest.mark.skipif(CHROMIUM is None, reason=reason)(test))
 
 
 @pytest.fixture(scope="module")
@@ -224,36 +227,59 @@ def test_it_is_dark_where_people_want_that_and_light_on_paper(browser: Any, fold
         assert looked.page.pdf().startswith(b"%PDF")
 
 
-@pytest.mark.slow
-def test_what_lacks_is_named(folder: Path) -> None:
-    written = (folder / "report.html").read_text(encoding="utf-8")
+def reported(here: Here, folder: Path, page: Path, *models: Path) -> tuple[Any, str]:
+    """The facts of a report on the cache of ``folder``, and its page."""
+    words = ("report", *models, "--threads", 1, "--out", page, "--json", "--runtime", "fake")
+    told = here.plain(*words, "--cache", folder / "cache")
+    assert told.status == 0, told.err
+    return told.json, page.read_text(encoding="utf-8")
+
+
+def test_facts_for_programs_are_those_of_the_page(here: Here, folder: Path, tmp_path: Path) -> None:
+    facts, written = reported(here, folder, tmp_path / "r.html")
+    (held,) = re.findall(r'id="data">(.*?)</script>', written, re.DOTALL)
+    assert [len(target["models"]) for target in json.loads(held)["targets"]] == [5, 3]
+    first, second = facts["targets"]
+    assert [len(first["models"]), len(second["models"])] == [5, 3]
+    assert first["summary"]["models"] == 5
+    assert first["peaks"]["flops_per_s"] > 0
+    assert sum(brick["share"] for brick in first["costly"]) == pytest.approx(1)
+    incomplete = [model for model in second["models"] if model["estimate_s"] is None]
+    assert [model["model"] for model in incomplete] == ["embedding"]
+    # What lacks is named.
     assert "incomplete" in written
     assert "not measured on this target" in written
     assert "no model was run as a whole" in written
     assert "The peaks of this machine are not measured" in written
 
 
-def test_the_peak_memory_of_each_model_is_shown_with_its_parts(
+def test_models_may_be_named_and_their_peak_memory_is_shown_with_its_parts(
     here: Here, folder: Path, tmp_path: Path
 ) -> None:
-    told = here.plain(
-        "report", folder / "models" / "conv.onnx", "--out", tmp_path / "r.html", "--json",
-        "--cache", folder / "cache", "--runtime", "fake",
-    )  # fmt: skip
-    written = (tmp_path / "r.html").read_text(encoding="utf-8")
+    facts, written = reported(here, folder, tmp_path / "r.html", folder / "models" / "conv.onnx")
     assert ">peak memory</th>" in written
-    for target in told.json["targets"]:
+    assert len(facts["targets"]) == 2
+    for target in facts["targets"]:
         (model,) = target["models"]
+        assert model["model"] == "conv"
         assert model["peak_bytes"] > model["weight_bytes"] > 0
         shown = size(model["peak_bytes"])
         assert f"Peak memory: {shown} (weights " in written
         assert f">{shown}</td>" in written
 
 
-def test_where_no_peak_memory_is_predicted_the_page_says_why(here: Here, tmp_path: Path) -> None:
+def test_what_is_not_measured_is_left_out_and_why_there_is_no_peak_memory_is_said(
+    here: Here, tmp_path: Path
+) -> None:
     path = save(mlp(), tmp_path, "mlp.onnx")
-    assert here("measure", path, "--granularity", 2).status == 0
-    told = here("report", "--granularity", 2, "--out", tmp_path / "r.html", "--json")
+    assert here("measure", path, "--granularity", 2, "--threads", 1).status == 0
+    assert here("decompose", path, "--granularity", 2, "--threads", 2).status == 0
+    words = ("--granularity", 2, "--threads", 2, "--out", tmp_path / "r.html", "--json")
+    told = here("report", *words)
+    assert told.status == 0
+    assert [target["runtime"]["threads"] for target in told.json["targets"]] == [1]
+    assert len(told.json["unmeasured"]) == 1
+    assert "threads: 2; it is left out" in told.complaint
     (model,) = told.json["targets"][0]["models"]
     assert model["peak_bytes"] is None
     written = (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -302,28 +328,6 @@ def test_data_can_not_end_the_script_that_holds_it() -> None:
     assert json.loads(held) == {"name": "</script><!--\u2028&"}
 
 
-def test_facts_for_programs_are_those_of_the_page(here: Here, folder: Path, tmp_path: Path) -> None:
-    told = here.plain(
-        "report", "--out", tmp_path / "r.html", "--json", "--cache", folder / "cache",
-        "--runtime", "fake",
-    )  # fmt: skip
-    first, second = told.json["targets"]
-    assert [len(first["models"]), len(second["models"])] == [5, 3]
-    assert first["summary"]["models"] == 5
-    assert first["peaks"]["flops_per_s"] > 0
-    assert sum(brick["share"] for brick in first["costly"]) == pytest.approx(1)
-    incomplete = [model for model in second["models"] if model["estimate_s"] is None]
-    assert [model["model"] for model in incomplete] == ["embedding"]
-
-
-def test_models_may_be_named(here: Here, folder: Path, tmp_path: Path) -> None:
-    told = here.plain(
-        "report", folder / "models" / "conv.onnx", "--out", tmp_path / "r.html", "--json",
-        "--cache", folder / "cache", "--runtime", "fake",
-    )  # fmt: skip
-    assert {m["model"] for t in told.json["targets"] for m in t["models"]} == {"conv"}
-
-
 def test_where_nothing_is_known_nothing_is_written(here: Here, tmp_path: Path) -> None:
     told = here("report", "--out", tmp_path / "r.html")
     assert told.status == 1
@@ -350,17 +354,6 @@ def test_models_of_one_name_are_told_apart(here: Here, tmp_path: Path) -> None:
     assert len(set(titles)) == 3
 
 
-def test_where_nothing_is_measured_is_left_out_and_told(here: Here, tmp_path: Path) -> None:
-    path = save(mlp(), tmp_path, "mlp.onnx")
-    assert here("measure", path, "--threads", 1).status == 0
-    assert here("decompose", path, "--threads", 2).status == 0
-    told = here("report", "--threads", 2, "--out", tmp_path / "r.html", "--json")
-    assert told.status == 0
-    assert [target["runtime"]["threads"] for target in told.json["targets"]] == [1]
-    assert len(told.json["unmeasured"]) == 1
-    assert "threads: 2; it is left out" in told.complaint
-
-
 @pytest.mark.slow
 def test_a_page_that_cannot_be_written_leaves_what_was_there(
     here: Here, folder: Path, tmp_path: Path
@@ -374,16 +367,11 @@ def test_a_page_that_cannot_be_written_leaves_what_was_there(
     assert list(tmp_path.iterdir()) == [tmp_path / "r.html"]
 
 
-@pytest.mark.parametrize(
-    ("producers", "expected"),
-    [
+def test_graphs_are_drawn_in_as_few_lanes_as_they_need() -> None:
+    for producers, expected in (
         ([[], [0], [1]], [0, 0, 0]),
         ([[], [0], [0], [1, 2]], [0, 1, 0, 0]),
         ([[], [0], [1], [0, 2]], [0, 1, 1, 0]),
         ([[], []], [0, 0]),
-    ],
-)
-def test_graphs_are_drawn_in_as_few_lanes_as_they_need(
-    producers: list[list[int]], expected: list[int]
-) -> None:
-    assert lanes(producers) == expected
+    ):
+        assert lanes(producers) == expected, producers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +15,9 @@ from bricks.samples.measurement import Measurement, Round
 from bricks.scenarios.spread import run_factors
 
 
-@pytest.fixture
-def basis(tmp_path: Path) -> tuple[Basis, Estimate]:
+@pytest.fixture(scope="module")
+def basis(tmp_path_factory: pytest.TempPathFactory) -> tuple[Basis, Estimate]:
+    tmp_path = tmp_path_factory.mktemp("basis")
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         basis = bench.basis(bench.read(save(conv_net(), tmp_path, "conv.onnx")))
     estimate = basis.estimate()

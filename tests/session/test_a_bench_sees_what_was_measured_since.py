@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from factories import mlp, save
+from refusals import refused
 
 import bricks
 from bricks.errors import StoreError
@@ -39,13 +40,14 @@ def test_rounds_that_are_added_to_a_measurement_count_in_the_same_bench(
 def test_a_bench_that_cannot_be_opened_leaves_no_cache_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed = []
+    closed, refusal = [], StoreError("the names are damaged")
 
     def damaged(*_: object) -> None:
-        raise StoreError("the names are damaged")
+        raise refusal
 
     monkeypatch.setattr(Store, "named", damaged)
     monkeypatch.setattr(Store, "close", lambda store: closed.append(store))
-    with pytest.raises(StoreError, match="the names are damaged"):
+    with refused(StoreError) as caught:
         bricks.Bench(tmp_path / "cache", runtime="fake")
+    assert caught.value is refusal
     assert len(closed) == 1

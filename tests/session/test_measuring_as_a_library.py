@@ -2,9 +2,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
 from factories import conv_net, mlp, save
+from fork_server import children
 
 import bricks
 from bricks.store import Owner
@@ -24,14 +24,14 @@ def test_the_five_calls(tmp_path: Path) -> None:
     (row,) = comparison.rows
     assert isinstance(row, bricks.ModelComparison)
     assert row.ratio == pytest.approx(1, abs=0.02)
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 def test_nothing_is_started_and_nothing_written_before_it_is_needed(tmp_path: Path) -> None:
     path = save(mlp(), tmp_path)
     with bricks.Bench(tmp_path / "cache", runtime="fake") as bench:
         bench.read(path)
-        assert psutil.Process().children() == []
+        assert children() == []
     with pytest.raises(bricks.UsageError):
         bricks.Bench(tmp_path / "other", runtime="nonsense")
     with pytest.raises(bricks.UsageError):
@@ -46,9 +46,9 @@ def test_an_exception_of_the_caller_ends_the_worker(tmp_path: Path) -> None:
         bricks.Bench(tmp_path / "cache", runtime="fake") as bench,
     ):
         bench.measure([bench.read(path)])
-        assert len(psutil.Process().children()) == 1
+        assert len(children()) == 1
         raise ZeroDivisionError
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 def test_progress_is_told_what_is_done_and_how_far(tmp_path: Path) -> None:
@@ -99,6 +99,6 @@ def test_a_bench_may_be_used_in_threads_that_end(tmp_path: Path) -> None:
     with bricks.Bench(tmp_path / "cache", runtime="onnxruntime", threads=1) as bench:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: bench.decompose(bench.read(path))).result()
-        (worker,) = psutil.Process().children()
+        (worker,) = children()
         assert bench.verify(bench.read(path))["exact"]
-        assert psutil.Process().children() == [worker]
+        assert children() == [worker]

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from decoder import Architecture, decoder, shapes
 from factories import constant, conv_net, mlp, model, node, save, value
+from refusals import refused
+from tiers import slow_but
 
 from bricks import Bench, MemoryPeaks, PeakMemory, UnknownMemory, WorkerError
 
@@ -16,10 +18,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks are read 
 
 
 def heavy(folder: Path, *, name: str = "heavy.onnx") -> Path:
-    """A product with a weight of 16 MiB and one value of 32 MiB."""
+    """A small product with a weight of 16 MiB, and one value of 32 MiB."""
     weight = constant("w", np.ones((2048, 2048)), "FLOAT")
-    nodes = [node("MatMul", ["x", "w"], ["h"]), node("ReduceMax", ["h"], ["y"], axes=[0, 1])]
-    inputs, outputs = [value("x", [4096, 2048])], [value("y", [1, 1])]
+    nodes = [
+        node("MatMul", ["x", "w"], ["row"]),
+        node("Mul", ["row", "column"], ["h"]),
+        node("ReduceMax", ["h"], ["y"], axes=[0, 1]),
+    ]
+    inputs = [value("x", [1, 2048]), value("column", [4096, 1])]
+    outputs = [value("y", [1, 1])]
     return save(model(nodes, inputs, outputs, [weight]), folder, name)
 
 
@@ -33,7 +40,7 @@ def test_the_fake_runtime_takes_memory_for_weights_and_values(tmp_path: Path) ->
     with Bench(tmp_path / "cache", runtime="fake") as bench:
         peaks = bench.measure_memory(bench.read(heavy(tmp_path)))
     assert peaks.loading_bytes == pytest.approx(16 * MIB, abs=MIB)
-    assert peaks.running_bytes == pytest.approx((16 + 32 + 32) * MIB, abs=MIB)
+    assert peaks.running_bytes == pytest.approx((16 + 32) * MIB, abs=MIB)
     assert peaks.peak_bytes == peaks.running_bytes
 
 
@@ -44,14 +51,16 @@ def test_nothing_is_measured_or_stored_for_a_prediction(tmp_path: Path) -> None:
         keys = bench.plan(bench.read(path)).keys
         assert bench.store.results(bench.target.key, keys) == {}
     assert found.weight_bytes == 16 * MIB
-    assert found.activation_bytes >= 64 * MIB
+    assert found.activation_bytes >= 32 * MIB
 
 
-@pytest.mark.parametrize("name", ["heavy", "convolutions", "squeezenet"])
+@pytest.mark.parametrize(
+    "name", slow_but(lambda name: name == "heavy", ["heavy", "convolutions", "squeezenet"])
+)
 def test_a_prediction_is_close_to_a_process_that_runs_the_model(name: str, tmp_path: Path) -> None:
     made = {
         "heavy": lambda: heavy(tmp_path),
-        "convolutions": lambda: save(conv_net(channels=256, blocks=8, size=64), tmp_path),
+        "convolutions": lambda: save(conv_net(channels=128, blocks=6, size=64), tmp_path),
     }
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(made[name]() if name in made else name)
@@ -70,6 +79,7 @@ def test_weights_in_the_models_own_file_take_more_while_they_are_loaded(tmp_path
     assert by_default.peak_bytes > beside.peak_bytes - MIB
 
 
+@pytest.mark.slow
 def test_a_small_decoder_is_predicted_as_it_is_measured(tmp_path: Path) -> None:
     of = Architecture(layers=3, hidden=256, heads=4, inner=512, vocabulary=2000, positions=64)
     path = save(decoder(of), tmp_path, "decoder.onnx")
@@ -94,6 +104,5 @@ def test_a_model_that_does_not_load_is_an_error_of_one_line(tmp_path: Path) -> N
     proto = model(nodes, [value("x", [1])], [value("y", [1])], domains=["nowhere"])
     with Bench(tmp_path / "cache", threads=1) as bench:
         read = bench.read(save(proto, tmp_path))
-        with pytest.raises(WorkerError, match=r"^model: .*NoSuchOperator") as raised:
+        with refused(WorkerError, "model", "NoSuchOperator"):
             bench.measure_memory(read)
-    assert "\n" not in str(raised.value)

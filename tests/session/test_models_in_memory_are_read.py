@@ -10,6 +10,7 @@ import onnx
 import onnx_graphsurgeon as gs
 import pytest
 from factories import conv_net, mlp, save
+from refusals import refused
 
 import bricks
 
@@ -75,9 +76,9 @@ def test_shapes_and_batches_are_given_as_for_files(bench: bricks.Bench) -> None:
 
 def test_what_is_no_model_is_refused_in_one_line(bench: bricks.Bench) -> None:
     with bench:
-        with pytest.raises(bricks.UsageError, match="a ndarray is no model: give the path of"):
+        with refused(bricks.UsageError, "ndarray", "onnx.ModelProto"):
             bench.read(np.zeros(3))  # type: ignore[arg-type]  # on purpose
-        with pytest.raises(bricks.ModelError, match="holds no graph: build or load one"):
+        with refused(bricks.ModelError, "ModelProto"):
             bench.read(onnx.ModelProto())
 
 
@@ -94,7 +95,7 @@ def test_weights_need_not_be_there(bench: bricks.Bench) -> None:
 
 def test_a_graph_that_makes_no_model_is_refused(bench: bricks.Bench) -> None:
     graph = gs.Graph(name="broken", inputs=["no tensor"])
-    with bench, pytest.raises(bricks.ModelError, match="the graph 'broken' cannot be exported"):
+    with bench, refused(bricks.ModelError, "'broken'"):
         bench.read(graph)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import shutil
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,15 +44,22 @@ def take(store: Store, made: Decomposition, keys: Collection[str]) -> None:
         measure(store, TARGET, [key], ideal_s(extract_features(made.bricks[key])))
 
 
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of 16 networks of 10 bricks each, and of what each brick takes."""
+    cache = tmp_path_factory.mktemp("known") / "cache"
+    with open_with_target(cache, TARGET) as store:
+        for number in range(16):
+            made = decomposition(number, network(8 + 4 * number))
+            store.save_decomposition(made, TARGET.key)
+            take(store, made, made.bricks)
+    return cache
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """Knows 16 networks of 10 bricks each, and what each brick takes."""
-    store = open_with_target(tmp_path / "cache", TARGET)
-    for number in range(16):
-        made = decomposition(number, network(8 + 4 * number))
-        store.save_decomposition(made, TARGET.key)
-        take(store, made, made.bricks)
-    return store
+def store(known: Path, tmp_path: Path) -> Iterator[Store]:
+    with Store.open(shutil.copytree(known, tmp_path / "cache")) as store:
+        yield store
 
 
 def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:

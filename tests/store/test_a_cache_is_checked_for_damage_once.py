@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from commands import chain
 from factories import save
+from refusals import refused
 from sqlalchemy import Engine, event
 from store_examples import make_decomposition, make_target, open_with_target
 
 import bricks
-from bricks.errors import StoreError
+from bricks.errors import CacheDamaged
 from bricks.session import adaptive
 from bricks.store import Store
 
@@ -37,6 +38,7 @@ def checks() -> Iterator[list[str]]:
     event.remove(Engine, "before_cursor_execute", listen)
 
 
+@pytest.mark.slow
 def test_all_stages_of_an_adaptive_measurement_check_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checks: list[str]
 ) -> None:
@@ -83,5 +85,5 @@ def test_a_damaged_cache_is_refused_every_time(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-4096] + b"\xff" * 4096)
     with Store.open(tmp_path) as store:
         for ask in (store.refuse_damage, store.refuse_damage, store.stats):
-            with pytest.raises(StoreError, match="run 'bricks cache verify'"):
+            with refused(CacheDamaged, file, "bricks cache verify"):
                 ask()

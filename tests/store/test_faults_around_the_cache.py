@@ -26,6 +26,8 @@ from caches import (
 )
 from commands import CommandResult, Here, chain, environment
 from factories import save
+from fork_server import ForkServer
+from store_processes import started
 
 from bricks.samples.measurement import Round
 from bricks.store import Owner, Store
@@ -44,57 +46,31 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, ahead_s: float) -> None:
 
 REAL_TIME, REAL_CREATE_TIME = time.time, psutil.Process.create_time
 
-OWNER = """
-import sys, time
-now, ahead_s = time.time, float(sys.argv[3])
-time.time = lambda: now() + ahead_s
-from bricks.samples.measurement import Round
-from bricks.store import Owner, Store
-folder, target = sys.argv[1:3]
-keys = [f"b1-{number:04x}" for number in range(1, 6)]
-owner = Owner.current()
-with Store.open(folder) as store:
-    store.claim(target, keys, owner)
-    store.append_rounds(target, {key: (Round((0.5,)), 1.0) for key in keys}, owner)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    store.append_rounds(target, {key: (Round((0.25,)), 1.0) for key in keys}, owner)
-    store.finish(target, keys, owner)
-"""
 
-
-@pytest.mark.parametrize("ours_s", [-YEAR_S, 0.0, YEAR_S])
-@pytest.mark.parametrize("theirs_s", [-YEAR_S, 0.0, YEAR_S])
 @pytest.mark.parametrize("dies", [False, True])
-@pytest.mark.slow
 def test_a_clock_that_is_a_year_off_neither_steals_nor_sticks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours_s: float, theirs_s: float, dies: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer, dies: bool
 ) -> None:
-    with with_bricks(tmp_path) as store:
-        other = subprocess.Popen(
-            [sys.executable, "-c", OWNER, str(tmp_path), TARGET.key, str(theirs_s)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
-        assert other.stdout is not None
-        assert other.stdout.readline() == "ready\n"
-        set_clock(monkeypatch, ours_s)
-        me = Owner.current()
-        assert store.claim(TARGET.key, KEYS, me) == []
-        if dies:
-            other.kill()
-            other.communicate()
-            claims = store.claim(TARGET.key, KEYS, me)
-            assert [(c.key, c.rounds) for c in claims] == [(key, (Round((0.5,)),)) for key in KEYS]
-            store.finish(TARGET.key, KEYS, me)
-        else:
-            other.communicate("\n", timeout=60)
-            assert other.returncode == 0
+    offs = (-YEAR_S, 0.0, YEAR_S)
+    for ours_s, theirs_s in [(a, b) for a in offs for b in offs if a != b]:
+        folder = tmp_path / f"{ours_s} {theirs_s}"
+        words = ("measure_by_another_clock", folder, TARGET.key, theirs_s)
+        with with_bricks(folder) as store, started(fork_server, 1, *words) as (other,):
+            set_clock(monkeypatch, ours_s)
+            me = Owner.current()
             assert store.claim(TARGET.key, KEYS, me) == []
-        assert list(store.results(TARGET.key, KEYS)) == KEYS
-        assert store.verify() == []
+            if dies:
+                other.kill()
+                claims = store.claim(TARGET.key, KEYS, me)
+                expected = [(key, (Round((0.5,)),)) for key in KEYS]
+                assert [(c.key, c.rounds) for c in claims] == expected
+                store.finish(TARGET.key, KEYS, me)
+            else:
+                other.go_on()
+                assert other.fork.wait(60) == 0
+                assert store.claim(TARGET.key, KEYS, me) == []
+            assert list(store.results(TARGET.key, KEYS)) == KEYS
+            assert store.verify() == []
 
 
 @pytest.mark.parametrize("jump_s", [-YEAR_S, YEAR_S])

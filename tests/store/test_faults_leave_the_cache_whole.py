@@ -1,41 +1,36 @@
 """Kills, races, full disks: afterwards the cache is whole, and the next run goes on from there."""
 
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import cache as remembered
-from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-import psutil
 import pytest
 from caches import FILE, NO_HARM, Kept, Tally, kept, problems
 from commands import (
     COMMAND,
-    PATIENCE_S,
     CommandResult,
     bricks,
     chain,
     ended,
     environment,
-    gone,
-    rounds,
     started,
     until,
-    workers,
 )
 from factories import save
+from fault_points import PARENT, WORKER, Run, run_until
+from fork_server import ForkServer
+from tiers import slow_but
 
 from bricks.measure.state_panel import panel_keys
 from bricks.samples.call_overhead import PROBES
 
-KILLS = 25  # of each kind
 FIRST, SECOND = "squeezenet", "resnet18"
 
 
@@ -59,41 +54,6 @@ sys.exit(main())
 """
 
 
-class Runs:
-    """Runs of ``bricks measure`` with the real runtime."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._count = 0
-        self.base = folder / "base"
-        with measuring(self.base, *self.words(self.base, FIRST)) as process:
-            assert ended(process).status == 0
-
-    def words(self, cache: Path, *models: str, precision: float = 0.5) -> tuple[object, ...]:
-        options = ("--threads", 1, "--precision", precision, "--cache", cache, "--json")
-        return ("measure", *models, *options)
-
-    def fresh(self) -> Path:
-        """A cache that holds the first model, and nothing of the second."""
-        self._count += 1
-        return shutil.copytree(self.base, self.folder / f"cache{self._count}")
-
-    @contextmanager
-    def of_second(self, cache: Path, *, precision: float = 0.5) -> Iterator[subprocess.Popen[str]]:
-        with measuring(cache, *self.words(cache, SECOND, precision=precision)) as process:
-            yield process
-
-    def seconds(self, precision: float) -> tuple[float, float]:
-        """How long measuring the second model takes, and for how long of it a worker lives."""
-        begin, born = time.monotonic(), 0.0
-        with self.of_second(self.fresh(), precision=precision) as process:
-            while process.poll() is None:
-                born = born or bool(workers(process.pid)) * time.monotonic()
-                time.sleep(0.01)
-        assert process.returncode == 0
-        return time.monotonic() - begin, time.monotonic() - born
-
-
 @contextmanager
 def measuring(turn: Path, *words: object) -> Iterator[subprocess.Popen[str]]:
     """A command that waits for its turn to time with those of the same ``turn`` alone."""
@@ -103,11 +63,6 @@ def measuring(turn: Path, *words: object) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", LOCKING_IN, str(locks)]
     with started(*words, command=command, TMPDIR=str(temporary)) as process:
         yield process
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    return Runs(tmp_path)
 
 
 def states_of_bricks(cache: Path) -> list[str]:
@@ -120,123 +75,107 @@ def states_of_bricks(cache: Path) -> list[str]:
     ]
 
 
-def complete(cache: Path) -> bool:
-    found = states_of_bricks(cache)
-    return len(found) == distinct(FIRST, SECOND) and set(found) == {"done"}
+class Kills:
+    """Runs of one model that are killed at their fault points, each in a cache of its own."""
 
+    def __init__(self, folder: Path, server: ForkServer, runtime: str) -> None:
+        self._folder, self._server = folder, server
+        self._runtime = runtime
+        self._base = folder / "base"  # a cache that holds another model and the call overhead
+        self._model = save(chain("Relu", "Sigmoid", "Tanh", "Relu"), folder, "model.onnx")
+        base = self._measure(self._base, save(chain("Floor"), folder, "base.onnx"))
+        assert base.done.status == 0, base.done.err
+        self.points = self._measure(self._fresh("points"), self._model).points
 
-@pytest.mark.slow
-def test_kill_9_at_fifty_random_moments_loses_nothing(runs: Runs) -> None:
-    """Of parents and of workers, on caches of their own, side by side to save time."""
-    parents, children = Tally(), Tally()
-    for _ in zip_longest(kills_of_parents(runs, parents), kills_of_workers(runs, children)):
-        time.sleep(0.003)
-    print(f"parents: {parents}\nworkers: {children}")
-    assert parents.kills == children.kills == KILLS
-    assert parents.finished >= KILLS * distinct(FIRST)
-    assert parents.amid_rounds > 0
-    assert children.finished >= KILLS // 2 * distinct(FIRST)
-    assert (parents.harm, children.harm) == (NO_HARM, NO_HARM)
+    def _fresh(self, name: str) -> Path:
+        return shutil.copytree(self._base, self._folder / name)
 
+    def _measure(self, cache: Path, model: Path, **where: Any) -> Run:
+        words = ("--runtime", self._runtime, "--threads", 1, "--precision", 0.5, "--json")
+        return run_until(self._server, "measure", model, *words, "--cache", cache, **where)
 
-def kills_of_parents(runs: Runs, tally: Tally) -> Iterator[None]:
-    """Kill runs, one after another on one cache until it is complete, then on the next."""
-    moments = random.Random(1)
-    took_s, _ = runs.seconds(precision=0.002)  # so that there are rounds to be killed amid
-    cache, before = runs.fresh(), kept(runs.base)
-    while tally.kills < KILLS:
-        known = count(cache)
-        with runs.of_second(cache, precision=0.002) as process:
-            if tally.kills % 5 == 4:  # chance alone may never meet one that is sampling
-                while process.poll() is None and count(cache) == known:
-                    yield
-                yield from waiting(process, moments.uniform(0, 0.1))
-            else:
-                yield from waiting(process, moments.uniform(0, 1.2 * took_s))
-            children = workers(process.pid)
-            if process.poll() is None:
-                process.kill()
-                tally.kills += process.wait() == -signal.SIGKILL  # or it had just come to its end
-            until(lambda gone_too=children: gone(gone_too))
-        before = tally.compare(before, cache)
-        tally.amid_rounds += any(taken and state == "open" for state, taken in before.values())
-        if process.returncode == 0:
-            assert complete(cache)
-            took_s *= 0.9
-            cache, before = runs.fresh(), kept(runs.base)
-    with runs.of_second(cache, precision=0.002) as process:
-        yield from waiting(process, PATIENCE_S)
-        done = ended(process)
-    tally.compare(before, cache)
-    assert (done.status, done.err, done.json["failures"]) == (0, "", [])
-    assert complete(cache)
-
-
-def kills_of_workers(runs: Runs, tally: Tally) -> Iterator[None]:
-    """Kill workers, at most two of a run: what is killed again and again is rightly given up."""
-    moments = random.Random(2)
-    _, lives_s = runs.seconds(precision=0.5)
-    before = kept(runs.base)
-    while tally.kills < KILLS:
-        cache = runs.fresh()
-        with runs.of_second(cache) as process:
-            for _ in range(min(2, KILLS - tally.kills)):
-                while process.poll() is None and not workers(process.pid):
-                    yield
-                yield from waiting(process, moments.uniform(0, lives_s))
-                hit = any(map(killed, workers(process.pid)))
-                tally.kills += hit
-                lives_s *= 1.0 if hit else 0.8  # the host is less busy than it was
-            yield from waiting(process, PATIENCE_S)
-            done = ended(process)
-        assert (done.status, done.err) == (0, "")
-        facts = done.json
-        assert (facts["failures"], facts["unfinished"]) == ([], 0)
-        assert facts["new_bricks"] == facts["bricks"] == distinct(SECOND)
+    def then_resumed(self, at: int, victim: str) -> Tally:
+        """What killing a run at this point does to its cache, and to the run that goes on."""
+        cache, tally = self._fresh(f"{victim}{at}"), Tally()
+        run = self._measure(cache, self._model, at=at, victim=victim)
+        if victim == PARENT:  # its disturbed rounds may be fewer than those of the run counted
+            tally.kills = run.done.status == -signal.SIGKILL
+            assert tally.kills or run.done.status == 0, run.done.err
+        else:
+            assert (run.done.status, run.done.err) == (0, "")
+            tally.kills = len(run.points) > at
+        before = tally.compare(kept(self._base), cache)
+        resumed = self._measure(cache, self._model).done
+        assert (resumed.status, resumed.err) == (0, "")
+        assert (resumed.json["failures"], resumed.json["unfinished"]) == ([], 0)
         tally.compare(before, cache)
-        assert complete(cache)
-    predicted = bricks("predict", SECOND, "--no-measure", "--threads", 1, "--cache", cache)
-    assert (predicted.status, predicted.err) == (0, "")
+        assert states_of_bricks(cache) == ["done"] * (1 + 3)
+        shutil.rmtree(cache)
+        if self._runtime == "fake":
+            tally.doubled = 0  # its samples repeat themselves
+        return tally
 
 
-def count(cache: Path) -> int:
-    """Rounds that a cache holds, also while it is used."""
-    return sum(map(len, rounds(cache).values()))
+@pytest.fixture(
+    scope="module", params=slow_but(lambda name: name == "fake", ["fake", "onnxruntime"])
+)
+def kills(
+    request: pytest.FixtureRequest,
+    fork_server: ForkServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Kills:
+    return Kills(tmp_path_factory.mktemp("kills"), fork_server, request.param)
 
 
-def waiting(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
-    """For so long, or until the process ends."""
-    end = time.monotonic() + seconds
-    while process.poll() is None and time.monotonic() < end:
-        yield
+# A share is every so many fault points of a run, from another one on.
+SHARES = 8
 
 
-def killed(worker: psutil.Process) -> bool:
-    """Whether it lived, and was killed."""
-    with suppress(psutil.NoSuchProcess):
-        if worker.status() != psutil.STATUS_ZOMBIE:
-            worker.kill()
-            return True
-    return False
+@pytest.mark.parametrize("share", slow_but(lambda share: share == 0, range(SHARES)))
+def test_a_run_killed_at_any_transaction_loses_nothing(kills: Kills, share: int) -> None:
+    """Before each, when all of it is written and nothing holds yet; and after the last one."""
+    writes = [n for n, name in enumerate(kills.points) if name == "before a transaction"]
+    chosen = [*writes, writes[-1] + 1][share::SHARES]
+    assert len(chosen) > 1
+    tallies = [kills.then_resumed(at, PARENT) for at in chosen]
+    assert [tally.harm for tally in tallies] == [NO_HARM] * len(chosen)
+    assert tallies[0].kills == 1
+    assert all(tally.finished for tally in tallies)
+
+
+@pytest.mark.parametrize("share", slow_but(lambda share: share == 0, range(SHARES)))
+def test_a_run_whose_worker_is_killed_at_any_request_starts_another(
+    kills: Kills, share: int
+) -> None:
+    """While it waits for a request of each kind, and while it carries it out: first and last."""
+    requests = {name for name in kills.points if "the request" in name}
+    first = {kills.points.index(name) for name in requests}
+    last = {len(kills.points) - 1 - kills.points[::-1].index(name) for name in requests}
+    chosen = sorted(first | last)[share::SHARES]
+    assert len(chosen) > 1
+    tallies = [kills.then_resumed(at, WORKER) for at in chosen]
+    assert [tally.harm for tally in tallies] == [NO_HARM] * len(chosen)
+    assert tallies[0].kills == 1
 
 
 @pytest.mark.slow
-def test_two_processes_that_really_measure_at_once_measure_each_brick_once(runs: Runs) -> None:
-    cache = runs.folder / "cache"
+def test_two_processes_that_really_measure_at_once_measure_each_brick_once(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    words = ("--threads", 1, "--precision", 0.5, "--cache", cache, "--json")
     with ExitStack() as stack:
         processes = [
-            stack.enter_context(measuring(runs.folder / models[0], *runs.words(cache, *models)))
+            stack.enter_context(measuring(tmp_path / models[0], "measure", *models, *words))
             for models in ((FIRST, SECOND), (SECOND, FIRST))
         ]
         done = [ended(process) for process in processes]
     measured_once(done, cache, bricks_in_all=distinct(FIRST, SECOND))
     # Whatever else was written on the way was temporary: no half of it can be found by anybody.
     assert [file.name for file in cache.iterdir()] == [FILE]
-    locks = [f for model in (FIRST, SECOND) for f in (runs.folder / f"{model}-locks").iterdir()]
+    locks = [f for model in (FIRST, SECOND) for f in (tmp_path / f"{model}-locks").iterdir()]
     assert locks  # of one process alone, if it has measured all before the other begins
     assert {lock.suffix for lock in locks} == {".lock"}
     for model in (FIRST, SECOND):
-        assert list((runs.folder / f"{model}-temporary").iterdir()) == []
+        assert list((tmp_path / f"{model}-temporary").iterdir()) == []
 
 
 @pytest.mark.slow

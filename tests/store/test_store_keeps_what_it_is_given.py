@@ -6,8 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from refusals import refused
 from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.exc import IntegrityError
 from store_examples import (
+    ON_BOTH,
     Cache,
     keys_up_to,
     make_brick,
@@ -52,6 +55,7 @@ def test_another_build_of_a_runtime_is_the_same_target_and_is_recorded(cache: Ca
     assert "build" not in found.runtime.identity
 
 
+@ON_BOTH
 def test_a_decomposition_comes_back_under_the_callers_name(cache: Cache) -> None:
     made = make_decomposition()
     with open_with_target(cache) as store:
@@ -84,6 +88,7 @@ def test_how_models_use_their_bricks_is_known(cache: Cache) -> None:
     assert found["net.onnx"]["b1-0001"] == Usage(occurrences=2, copies=2)
 
 
+@ON_BOTH
 def test_saving_a_decomposition_again_is_harmless(cache: Cache) -> None:
     made = make_decomposition()
     with open_with_target(cache) as store:
@@ -96,13 +101,16 @@ def test_saving_a_decomposition_again_is_harmless(cache: Cache) -> None:
     assert loaded == (made.plan, 0.5)
 
 
+@ON_BOTH
 def test_a_decomposition_for_an_unknown_target_is_refused_whole(cache: Cache) -> None:
     with Store.open(cache) as store:
-        with pytest.raises(StoreError, match="was its target saved"):
+        with refused(StoreError, store.path) as caught:
             store.save_decomposition(make_decomposition(), "t1-unknown")
+        assert isinstance(caught.value.__cause__, IntegrityError)
         assert store.stats().bricks == 0
 
 
+@ON_BOTH
 def test_raw_samples_come_back_bit_for_bit_in_rounds(cache: Cache) -> None:
     keys = ["b1-0001", "m1-whole", "p1-probe"]
     rounds = [(0.1 + 0.2, 1e-9), (5e-324, 3.0, 1.7e308), (1 / 3,)]
@@ -134,21 +142,18 @@ def test_the_conditions_of_a_round_come_back(cache: Cache) -> None:
     assert found == Measurement("b1-0001", rounds, 3.0)
 
 
-@pytest.mark.parametrize(
-    "conditions",
-    [(0.0, None), (-1.0, None), (float("inf"), None), (None, -0.1), (None, None, 0.0)],
-)
-def test_conditions_that_cannot_be_are_not_kept(
-    cache: Cache, conditions: tuple[float | None, ...]
-) -> None:
-    owner = Owner.current()
+def test_conditions_that_cannot_be_are_not_kept(cache: Cache) -> None:
+    owner, inf = Owner.current(), float("inf")
     with open_with_target(cache) as store:
         store.claim(TARGET.key, ["b1-0001"], owner)
-        walk = {"b1-0001": (Round((0.5,), *conditions), 1.0)}
-        with pytest.raises(StoreError, match="b1-0001"):
-            store.append_rounds(TARGET.key, walk, owner)
+        for wrong in ((0.0, None), (-1.0, None), (inf, None), (None, -0.1), (None, None, 0.0)):
+            with refused(StoreError, "b1-0001"):
+                walk = {"b1-0001": (Round((0.5,), *wrong), 1.0)}
+                store.append_rounds(TARGET.key, walk, owner)
+        assert store.stats().samples == 0
 
 
+@ON_BOTH
 def test_what_is_done_can_be_supplemented_by_anybody(cache: Cache) -> None:
     owner = Owner.current()
     again = {key: (Round((0.25,), 0.002), 3.0) for key in ("b1-0001", "b1-0002", "b1-0003")}
@@ -163,16 +168,17 @@ def test_what_is_done_can_be_supplemented_by_anybody(cache: Cache) -> None:
     }
 
 
-@pytest.mark.parametrize("sample", [0.0, -1.0, float("nan"), float("inf"), True, "0.1"])
-def test_what_is_no_latency_is_not_kept(cache: Cache, sample: float) -> None:
+@ON_BOTH
+def test_what_is_no_latency_is_not_kept(cache: Cache) -> None:
     owner = Owner.current()
     with open_with_target(cache) as store:
         store.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
-        walk = {"b1-0001": (Round((0.5,)), 1.0), "b1-0002": (Round((sample,)), 1.0)}
-        with pytest.raises(StoreError, match="b1-0002: the sample"):
-            store.append_rounds(TARGET.key, walk, owner)
-        assert store.stats().samples == 0
-        with pytest.raises(StoreError, match="no samples"):
+        for sample in (0.0, -1.0, float("nan"), float("inf"), True, "0.1"):
+            walk = {"b1-0001": (Round((0.5,)), 1.0), "b1-0002": (Round((sample,)), 1.0)}
+            with refused(StoreError, "b1-0002", repr(sample)):
+                store.append_rounds(TARGET.key, walk, owner)
+            assert store.stats().samples == 0
+        with refused(StoreError, "b1-0001"):
             store.finish(TARGET.key, ["b1-0001"], owner)
 
 
@@ -216,6 +222,7 @@ def test_failures_are_reported_and_can_be_forgotten(cache: Cache) -> None:
         assert store.stats().samples == 0
 
 
+@ON_BOTH
 def test_stats_count_everything(cache: Cache) -> None:
     owner = Owner.current()
     with open_with_target(cache) as store:
@@ -241,6 +248,7 @@ def test_stats_count_everything(cache: Cache) -> None:
     assert stats.size_bytes > 4096
 
 
+@ON_BOTH
 def test_thousands_of_keys_are_fine_in_one_call(cache: Cache) -> None:
     keys = keys_up_to(2000)
     with open_with_target(cache) as store:
@@ -274,6 +282,7 @@ def test_the_store_loads_no_model_library() -> None:
     assert run.stdout.strip() == "set()"
 
 
+@ON_BOTH
 def test_a_network_is_kept_and_an_older_cache_gets_the_table_for_it(cache: Cache) -> None:
     network = NetworkFingerprint("lan", {"kind": "veth", "mtu": 1500}, {"speed_mbps": None})
     target = Target(TARGET.system, Runtime("gloo", "2", "CPU", 1, "none", network=network.key))
@@ -317,6 +326,7 @@ def another_process_between_two_queries(does: Callable[[], None]) -> Iterator[No
     assert not waiting
 
 
+@ON_BOTH
 def test_a_target_that_another_process_adds_between_two_queries_is_whole_or_absent(
     cache: Cache,
 ) -> None:

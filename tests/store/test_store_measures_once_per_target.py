@@ -1,13 +1,14 @@
 import os
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
-import pytest
-from store_examples import Cache, keys_up_to, make_target, measure, open_with_target
+import psutil
+from fork_server import ForkServer
+from refusals import refused
+from sqlalchemy.exc import IntegrityError
+from store_examples import ON_BOTH, Cache, keys_up_to, make_target, measure, open_with_target
+from store_processes import started
 
 from bricks.errors import StoreError
 from bricks.samples.measurement import Round
@@ -16,111 +17,41 @@ from bricks.store import Claim, Owner, Store, alive
 TARGET = make_target()
 KEYS = keys_up_to(200)
 
-RACER = """
-import sys
-from bricks.store import Owner, Store
-folder, target = sys.argv[1:]
-with Store.open(folder) as store:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    owner = Owner.current()
-    keys = [f"b1-{number:04x}" for number in range(200)]
-    for start in range(0, 200, 8):
-        for claim in store.claim(target, keys[start:start + 16], owner):
-            print(claim.key, flush=True)
-    print("done", flush=True)
-    sys.stdin.readline()
-"""
 
-HOLDER = """
-import sys
-from bricks.samples.measurement import Round
-from bricks.store import Owner, Store
-folder, target = sys.argv[1:]
-store = Store.open(folder)
-owner = Owner.current()
-keys = [f"b1-{number:04x}" for number in range(200)]
-store.claim(target, keys, owner)
-store.append_rounds(target, {key: (Round((0.5, 0.25)), 1.5) for key in keys}, owner)
-print("ready", flush=True)
-while True:
-    store.append_rounds(target, {key: (Round((0.125,)), 0.5) for key in keys[:20]}, owner)
-"""
-
-OPENER = """
-import sys
-from bricks.store import Store
-print("ready", flush=True)
-sys.stdin.readline()
-Store.open(sys.argv[1]).close()
-"""
-
-
-@contextmanager
-def started(count: int, script: str, *arguments: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes that have said that they are ready; however the test ends, they end too."""
-    with ExitStack() as stack:
-        processes: list[subprocess.Popen[str]] = []
-        for _ in range(count):
-            process = subprocess.Popen(
-                [sys.executable, "-c", script, *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            stack.callback(process.communicate)
-            stack.callback(process.kill)
-            processes.append(process)
-        for process in processes:
-            read_until(process, "ready")
-        yield processes
-
-
-def go_on(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def read_until(process: subprocess.Popen[str], end: str) -> list[str]:
-    assert process.stdout is not None
-    lines: list[str] = []
-    for line in process.stdout:
-        if line.strip() == end:
-            return lines
-        lines.append(line.strip())
-    raise AssertionError(f"the process ended before it said {end!r}")
-
-
-def test_racing_processes_claim_each_key_once(cache: Cache) -> None:
+@ON_BOTH
+def test_racing_processes_claim_each_key_once(cache: Cache, fork_server: ForkServer) -> None:
     open_with_target(cache).close()
-    with started(2, RACER, str(cache), TARGET.key) as racers:
+    with started(fork_server, 2, "race", cache, TARGET.key) as racers:
         for racer in racers:
-            go_on(racer)
-        claimed = [read_until(racer, "done") for racer in racers]
+            racer.go_on()
+        claimed = [racer.says("done") for racer in racers]
     # A racer reclaims what it holds, since its windows overlap; what matters is whose a key is.
     first, second = (set(keys) for keys in claimed)
     assert not first & second
     assert sorted(first | second) == KEYS
 
 
-def test_racing_processes_can_make_the_cache_together(cache: Cache) -> None:
-    with started(3, OPENER, str(cache)) as openers:
+@ON_BOTH
+def test_racing_processes_can_make_the_cache_together(
+    cache: Cache, fork_server: ForkServer
+) -> None:
+    with started(fork_server, 3, "open_it", cache) as openers:
         for opener in openers:
-            go_on(opener)
-        assert [opener.wait(timeout=30) for opener in openers] == [0, 0, 0]
+            opener.go_on()
+        assert [opener.fork.wait(60) for opener in openers] == [0, 0, 0]
 
 
-def test_a_killed_run_leaves_its_rounds_and_blocks_nobody(cache: Cache) -> None:
+@ON_BOTH
+def test_a_killed_run_leaves_its_rounds_and_blocks_nobody(
+    cache: Cache, fork_server: ForkServer
+) -> None:
     me = Owner.current()
     with (
         open_with_target(cache) as store,
-        started(1, HOLDER, str(cache), TARGET.key) as (holder,),
+        started(fork_server, 1, "hold", cache, TARGET.key) as (holder,),
     ):
         assert store.claim(TARGET.key, KEYS, me) == []
-        # Seen to be dead, but not waited for: until then a killed process still has its number.
-        os.kill(holder.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+        holder.kill()
         claims = store.claim(TARGET.key, KEYS, me)
         assert [claim.key for claim in claims] == KEYS
         assert {claim.rounds[0] for claim in claims} == {Round((0.5, 0.25))}
@@ -150,6 +81,7 @@ def test_owners_in_one_process_are_distinguished(cache: Cache) -> None:
         assert len(first.claim(TARGET.key, KEYS[:3], one)) == 3
 
 
+@ON_BOTH
 def test_released_claims_are_gone_on_with(cache: Cache) -> None:
     one, two = Owner.current(), Owner.current()
     with open_with_target(cache) as store:
@@ -185,33 +117,43 @@ def test_a_round_renews_the_lease_of_all_that_its_owner_holds(cache: Cache) -> N
         assert store.claim(TARGET.key, KEYS[:2], me) == []
 
 
-@pytest.mark.parametrize("action", ["append", "finish", "fail"])
-def test_who_was_taken_over_is_told_and_changes_nothing(cache: Cache, action: str) -> None:
+@ON_BOTH
+def test_who_was_taken_over_is_told_and_changes_nothing(cache: Cache) -> None:
     slow, fast = Owner.current(), Owner.current()
     with open_with_target(cache, lease_s=-1.0) as store:
         store.claim(TARGET.key, KEYS[:2], slow)
         store.append_rounds(TARGET.key, {key: (Round((0.5,)), 1.0) for key in KEYS[:2]}, slow)
         store.claim(TARGET.key, KEYS[1:2], fast)
         before = store.stats()
-        with pytest.raises(StoreError, match=f"{KEYS[1]}.*another run took"):
-            if action == "append":
-                walk = {key: (Round((0.5,)), 1.0) for key in KEYS[:2]}
-                store.append_rounds(TARGET.key, walk, slow)
-            elif action == "finish":
-                store.finish(TARGET.key, KEYS[:2], slow)
-            else:
-                store.fail(TARGET.key, KEYS[1], "no", slow)
-        assert replace(store.stats(), size_bytes=0) == replace(before, size_bytes=0)
+        walk = {key: (Round((0.5,)), 1.0) for key in KEYS[:2]}
+        for action in (
+            lambda: store.append_rounds(TARGET.key, walk, slow),
+            lambda: store.finish(TARGET.key, KEYS[:2], slow),
+            lambda: store.fail(TARGET.key, KEYS[1], "no", slow),
+        ):
+            with refused(StoreError, KEYS[1]) as caught:
+                action()
+            assert KEYS[0] not in str(caught.value)
+            assert replace(store.stats(), size_bytes=0) == replace(before, size_bytes=0)
         store.finish(TARGET.key, KEYS[1:2], fast)
 
 
+@ON_BOTH
 def test_a_claim_on_an_unknown_target_is_refused(cache: Cache) -> None:
-    with Store.open(cache) as store, pytest.raises(StoreError, match="was its target saved"):
+    with Store.open(cache) as store, refused(StoreError, store.path) as caught:
         store.claim(TARGET.key, KEYS[:1], Owner.current())
+    assert isinstance(caught.value.__cause__, IntegrityError)
 
 
 def test_a_process_lives_only_under_its_own_start_time() -> None:
     me = Owner.current()
+    # Seen to be dead, but not waited for: until then a killed process still has its number.
+    dead = os.posix_spawn(sys.executable, [sys.executable, "-c", ""], os.environ)
+    os.waitid(os.P_PID, dead, os.WEXITED | os.WNOWAIT)
+    assert psutil.Process(dead).status() == psutil.STATUS_ZOMBIE
+    started_s = float(Path(f"/proc/{dead}/stat").read_text().rpartition(")")[2].split()[19])
+    assert not alive(replace(me, pid=dead, started_s=started_s / os.sysconf("SC_CLK_TCK")))
+    os.waitpid(dead, 0)
     assert alive(me)
     assert not alive(replace(me, started_s=me.started_s - 3600))
     assert not alive(replace(me, pid=2**22 + 1))

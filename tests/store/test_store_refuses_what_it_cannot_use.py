@@ -3,10 +3,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from refusals import refused
 from sqlalchemy import Connection
 from store_examples import make_decomposition, make_target, measure, open_with_target
 
-from bricks.errors import StoreError
+from bricks.errors import CacheDamaged, CacheLocked, DiskFull, StoreError
 from bricks.samples.measurement import Measurement, Round
 from bricks.store import SCHEMA_VERSION, Owner, Store, migrations
 
@@ -14,15 +15,8 @@ TARGET, OTHER = make_target(), make_target("other")
 
 
 def set_version(folder: Path, version: object) -> None:
-    with sqlite3.connect(folder / "bricks.sqlite") as connection:
+    with closing(sqlite3.connect(folder / "bricks.sqlite")) as connection, connection:
         connection.execute("UPDATE bricks_cache_info SET value = ?", (str(version),))
-    connection.close()
-
-
-def one_line(error: pytest.ExceptionInfo[StoreError]) -> str:
-    text = str(error.value)
-    assert "\n" not in text
-    return text
 
 
 NEXT = SCHEMA_VERSION + 1
@@ -31,15 +25,8 @@ NEXT = SCHEMA_VERSION + 1
 def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     open_with_target(tmp_path).close()
     set_version(tmp_path, 99)
-    with pytest.raises(StoreError) as error:
+    with refused(StoreError, tmp_path / "bricks.sqlite", 99, SCHEMA_VERSION, "update bricks"):
         Store.open(tmp_path)
-    text = one_line(error)
-    assert (
-        str(tmp_path / "bricks.sqlite") in text
-        and "99" in text
-        and f"up to {SCHEMA_VERSION}" in text
-    )
-    assert "update bricks" in text
     set_version(tmp_path, SCHEMA_VERSION)
     with Store.open(tmp_path) as store:
         assert store.targets() == [TARGET]
@@ -54,11 +41,8 @@ def copy_note(connection: Connection) -> None:
 
 
 def notes(folder: Path) -> list[tuple[str]]:
-    connection = sqlite3.connect(folder / "bricks.sqlite")
-    try:
+    with closing(sqlite3.connect(folder / "bricks.sqlite")) as connection:
         return connection.execute("SELECT note FROM plans").fetchall()
-    finally:
-        connection.close()
 
 
 def old_cache(folder: Path) -> None:
@@ -86,9 +70,9 @@ def test_a_migration_that_fails_leaves_the_old_cache(
     with monkeypatch.context() as patch:
         patch.setattr(migrations, "SCHEMA_VERSION", NEXT + 1)
         patch.setattr(migrations, "MIGRATIONS", {NEXT: add_note, NEXT + 1: add_note})
-        with pytest.raises(StoreError, match="duplicate column"):
+        with refused(StoreError, tmp_path / "bricks.sqlite", "note"):
             Store.open(tmp_path)
-    with pytest.raises(sqlite3.OperationalError, match="no such column"):
+    with refused(sqlite3.OperationalError, "note"):
         notes(tmp_path)
     with Store.open(tmp_path) as store:
         assert store.stats().plans == 1
@@ -99,8 +83,7 @@ def test_an_older_schema_without_a_way_up_is_refused(
 ) -> None:
     old_cache(tmp_path)
     monkeypatch.setattr(migrations, "SCHEMA_VERSION", NEXT)
-    found = rf"version {SCHEMA_VERSION}, which this bricks \(version {NEXT}\) cannot"
-    with pytest.raises(StoreError, match=found):
+    with refused(StoreError, tmp_path / "bricks.sqlite", SCHEMA_VERSION, NEXT, "--cache"):
         Store.open(tmp_path)
 
 
@@ -128,32 +111,24 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
         measure(store, TARGET, ["b1-0002"])
 
 
-@pytest.mark.parametrize("content", [b"not a database, just text\n" * 400, b"\x00\xff" * 5000])
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "bricks.sqlite").write_bytes(content)
-    with pytest.raises(StoreError) as error:
-        Store.open(tmp_path)
-    text = one_line(error)
-    assert "is not a bricks cache" in text and "move it away or give another --cache" in text
-    assert (tmp_path / "bricks.sqlite").read_bytes() == content
-
-
-def test_somebody_elses_database_is_refused_and_untouched(tmp_path: Path) -> None:
+def test_what_is_no_cache_is_refused_and_untouched(tmp_path: Path) -> None:
+    """Neither a file that is no database, nor somebody else's database."""
     file = tmp_path / "bricks.sqlite"
-    connection = sqlite3.connect(file)
-    connection.execute("CREATE TABLE songs (title TEXT)")
-    connection.close()
-    before = file.read_bytes()
-    with pytest.raises(StoreError, match="is not a bricks cache"):
-        Store.open(tmp_path)
-    assert file.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["bricks.sqlite"]
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE songs (title TEXT)")
+    songs = file.read_bytes()
+    for content in (b"not a database, just text\n" * 400, b"\x00\xff" * 5000, songs):
+        file.write_bytes(content)
+        with refused(StoreError, file, "--cache"):
+            Store.open(tmp_path)
+        assert file.read_bytes() == content
+        assert [p.name for p in tmp_path.iterdir()] == ["bricks.sqlite"]
 
 
 def test_a_cache_with_an_unreadable_version_is_refused(tmp_path: Path) -> None:
     open_with_target(tmp_path).close()
     set_version(tmp_path, "one")
-    with pytest.raises(StoreError, match="is not a bricks cache"):
+    with refused(StoreError, tmp_path / "bricks.sqlite", "--cache"):
         Store.open(tmp_path)
 
 
@@ -165,10 +140,9 @@ def test_a_damaged_file_is_a_store_error_and_verify_tells(tmp_path: Path) -> Non
     half = len(content) // 2 // 4096 * 4096
     content[half:] = b"\xff" * (len(content) - half)
     file.write_bytes(content)
-    with pytest.raises(StoreError, match="the file is damaged") as error, Store.open(tmp_path) as s:
+    with refused(CacheDamaged, file, "--cache"), Store.open(tmp_path) as s:
         assert s.verify()
         s.load_bricks([f"b1-{number:04x}" for number in range(1, 200)])
-    one_line(error)
 
 
 def test_an_empty_file_becomes_a_cache(tmp_path: Path) -> None:
@@ -177,18 +151,14 @@ def test_an_empty_file_becomes_a_cache(tmp_path: Path) -> None:
         assert store.targets() == [TARGET]
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_place_where_no_cache_can_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    for folder in (tmp_path / "file", tmp_path / "file" / "cache"):
-        with pytest.raises(StoreError, match=f"folder {folder} cannot be created"):
-            Store.open(folder)
-
-
-def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "bricks.sqlite").mkdir()
-    with pytest.raises(StoreError, match=r"bricks\.sqlite cannot be opened") as error:
+    for folder in (tmp_path / "file", tmp_path / "file" / "cache"):
+        with refused(StoreError, folder, "--cache"):
+            Store.open(folder)
+    with refused(StoreError, tmp_path / "bricks.sqlite", "--cache"):
         Store.open(tmp_path)
-    one_line(error)
 
 
 def test_a_read_only_cache_can_be_read_and_not_written(tmp_path: Path) -> None:
@@ -196,23 +166,16 @@ def test_a_read_only_cache_can_be_read_and_not_written(tmp_path: Path) -> None:
     url = f"sqlite:///file:{tmp_path}/bricks.sqlite?mode=ro&uri=true"
     with Store.open(url) as store:
         assert store.targets() == [TARGET]
-        with pytest.raises(StoreError, match="cannot be written: check its permissions"):
+        with refused(StoreError, tmp_path / "bricks.sqlite", "--cache"):
             store.save_target(OTHER)
 
 
-@pytest.mark.parametrize("url", ["nonsense://x", "postgresql+nodriver://host/db"])
-def test_a_url_without_a_driver_is_refused(url: str) -> None:
-    with pytest.raises(StoreError) as error:
-        Store.open(url)
-    scheme = url.partition("://")[0]
-    assert f"a cache cannot be kept on {scheme}://…: give a folder, or" in one_line(error)
-
-
-@pytest.mark.parametrize("end", ["host/db", "host:port/db", "[host/db"])
-def test_a_password_is_not_shown(end: str) -> None:
-    with pytest.raises(StoreError, match=r"nonsense://") as error:
-        Store.open(f"nonsense://me:secret@{end}")
-    assert "secret" not in one_line(error)
+def test_a_url_without_a_driver_is_refused_and_its_password_not_shown() -> None:
+    ends = ("x", "me:secret@host/db", "me:secret@host:port/db", "me:secret@[host/db")
+    for scheme, end in [("postgresql+nodriver", ends[1]), *(("nonsense", end) for end in ends)]:
+        with refused(StoreError, f"{scheme}://") as caught:
+            Store.open(f"{scheme}://{end}")
+        assert "secret" not in str(caught.value)
 
 
 def test_a_full_disk_loses_the_one_call_and_nothing_before(tmp_path: Path) -> None:
@@ -225,9 +188,8 @@ def test_a_full_disk_loses_the_one_call_and_nothing_before(tmp_path: Path) -> No
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
         walk = {"b1-0002": (Round((0.5,) * 5000), 1.0)}
-        with pytest.raises(StoreError, match="the disk is full: free some space") as error:
+        with refused(DiskFull, tmp_path / "bricks.sqlite"):
             store.append_rounds(TARGET.key, walk, owner)
-        one_line(error)
         assert list(store.results(TARGET.key, ["b1-0001"])) == ["b1-0001"]
         assert store.stats().samples == 1
         with store._engine.connect() as connection:
@@ -244,7 +206,7 @@ def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> 
     try:
         with Store.open(tmp_path, busy_timeout_s=0.05) as store:
             assert store.targets() == [TARGET]  # readers don't wait for writers
-            with pytest.raises(StoreError, match="is locked by another process"):
+            with refused(CacheLocked, tmp_path / "bricks.sqlite"):
                 store.save_target(OTHER)
             other.execute("ROLLBACK")
             store.save_target(OTHER)
@@ -271,6 +233,5 @@ def test_a_database_url_is_taken_to_exist() -> None:
 def test_a_place_that_cannot_be_looked_at_is_left_to_opening(tmp_path: Path) -> None:
     location = tmp_path / ("x" * 300)  # longer than file systems allow
     assert Store.exists(location)
-    with pytest.raises(StoreError, match="cannot be created") as error:
+    with refused(StoreError, location, "--cache"):
         Store.open(location)
-    one_line(error)

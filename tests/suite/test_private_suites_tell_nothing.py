@@ -65,8 +65,9 @@ def generated(here: Here, path: Path, *words: object, runtime: str = "fake") -> 
     return path
 
 
-@pytest.mark.parametrize("runtime", ["fake", "onnxruntime"])
-@pytest.mark.parametrize("cut", ["executed", "3"])
+@pytest.mark.parametrize(
+    "runtime, cut", [("fake", "executed"), ("fake", "3"), ("onnxruntime", "executed")]
+)
 def test_no_name_and_no_text_of_the_model_is_in_the_archive(
     runtime: str, cut: str, here: Here, model: Path, tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_decoys_are_of_the_zoo_and_the_same_each_time(
     assert again.read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_real_runtime_measures_bricks_by_themselves(here: Here, tmp_path: Path) -> None:
     path = generated(here, tmp_path / "suite.zip", save(mlp(), tmp_path, "mlp.onnx"),
                      runtime="onnxruntime")  # fmt: skip
@@ -194,24 +196,8 @@ def constant_text() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def own_operator() -> onnx.ModelProto:
-    graph = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["h"]),
-         helper.make_node("Fold", ["h"], ["y"], domain="com.ours")],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.ours", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
-
-
 @pytest.mark.parametrize(
-    ("net", "said"),
-    [
-        (labelled(["tumour", "none"]), "the text 'tumour'"),
-        (constant_text(), "texts"),
-    ],
+    "net, said", [(labelled(["tumour", "none"]), "the text 'tumour'"), (constant_text(), "texts")]
 )
 def test_a_brick_that_holds_words_of_its_own_is_refused(
     net: onnx.ModelProto, said: str, here: Here, tmp_path: Path
@@ -220,9 +206,10 @@ def test_a_brick_that_holds_words_of_its_own_is_refused(
     words = (save(net, tmp_path, "net.onnx"), "--out", out)
     done = here("generate", *words, "--private", runtime="onnxruntime")
     assert done.status == 1
-    assert f"holds {said}, which tells of its model" in done.complaint
+    assert f"holds {said}," in done.complaint
     assert not out.exists()
     assert here("generate", *words, runtime="onnxruntime").status == 0
+    assert len(read_suite(out).models) == 1
 
 
 def test_words_that_onnx_itself_uses_tell_nothing(here: Here, tmp_path: Path) -> None:
@@ -253,15 +240,16 @@ def test_what_needs_models_says_so(here: Here, model: Path, tmp_path: Path) -> N
     path = generated(here, tmp_path / "suite.zip", model)
     for command in ("predict", "compare", "decompose"):
         done = here(command, path)
-        assert done.status == 2
-        assert "is private, it holds no models: 'bricks measure' takes it" in done.complaint
+        assert done.status == 2, command
+        assert f"{path} " in done.complaint and "'bricks measure'" in done.complaint, command
 
 
 def test_options_that_make_no_sense_are_refused(here: Here, model: Path, tmp_path: Path) -> None:
     done = here("generate", model, "--out", tmp_path / "s.zip", "--decoys", 3)
-    assert (done.status, "give --private too" in done.complaint) == (2, True)
+    assert (done.status, "--private" in done.complaint) == (2, True)
     done = here("generate", model, "--out", tmp_path / "s.tar")
-    assert (done.status, "must end in .zip" in done.complaint) == (2, True)
+    assert (done.status, ".zip" in done.complaint) == (2, True)
+    assert not (tmp_path / "s.zip").exists()
 
 
 def test_an_altered_brick_is_refused(

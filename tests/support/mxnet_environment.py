@@ -6,15 +6,14 @@ import os
 import subprocess
 from pathlib import Path
 
-from bricks.backends import ENVIRONMENTS
-from bricks.system import environments
+import runtime_environments
 
 SUPPORT = Path(__file__).resolve().parent
 
 
 def python() -> Path:
-    """The Python of MXNet's environment, which is installed if it is not there."""
-    return environments.install(ENVIRONMENTS["mxnet"])[0]
+    """MXNet's environment's Python; tests are skipped, or install it, where it is not there."""
+    return runtime_environments.python("mxnet")
 
 
 def run(interpreter: Path, script: str, *arguments: object) -> str:

@@ -1,13 +1,30 @@
-"""Pages of the documentation as tests see them: blocks of code, and what a block shows."""
+"""Pages of the documentation as tests see them: blocks of code, and what a block shows.
+
+Blocks take long to run: `make test` runs those of pages that changed since they last ran. `python
+tests/support/pages.py` keeps a record of what has run, after all tests have passed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+NOTEBOOKS = ROOT / "notebooks"
+RECORD = Path(__file__).parent / "recorded" / "pages.json"
+
+# Pages whose blocks tests run.
+RUN = (
+    *(ROOT / "README.md", DOCS / "using.md", DOCS / "looking.md", DOCS / "tutorial.md"),
+    *(DOCS / "construction.md", DOCS / "diff.md", DOCS / "backends.md", DOCS / "api.md"),
+    *sorted(NOTEBOOKS.glob("*.ipynb")),
+)
 
 _FILE = re.compile(r"`([\w.-]+\.(?:py|toml))`.*:$")
 
@@ -52,3 +69,31 @@ def blocks(page: Path) -> list[Block]:
 def commands(page: Path) -> list[str]:
     """All lines that a reader is to type."""
     return [line for block in blocks(page) if block.language == "console" for line in block.lines]
+
+
+def digest(page: Path) -> str:
+    """SHA-256 of all that a page runs and shows, or of a notebook's code; other text is no part."""
+    if page.suffix == ".ipynb":
+        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+        parts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    else:
+        shown = (block for block in blocks(page) if not block.language.startswith("{"))
+        parts = [f"{block.language} {block.file}\n{block.text}" for block in shown]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def recorded() -> dict[str, str]:
+    """The digest that each page had when all tests last passed, by its path from the root."""
+    found: dict[str, str] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return found
+
+
+def slow_unless_changed(page: Path) -> pytest.MarkDecorator:
+    """A mark for tests that run a page: slow, while the page is as it last passed them."""
+    passed = recorded().get(page.relative_to(ROOT).as_posix())
+    return pytest.mark.slow if passed == digest(page) else pytest.mark.skipif(False, reason="")
+
+
+if __name__ == "__main__":
+    digests = {page.relative_to(ROOT).as_posix(): digest(page) for page in RUN}
+    RECORD.write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8")

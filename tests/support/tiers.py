@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+# Whether this run is `make test`: set when it begins.
+quick = False
+
 
 def slow_but(fast: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
     """Parameters of which only those that are ``fast`` run each time."""

@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from bricks.backends import ENVIRONMENTS
-from bricks.system import environments
+import pytest
+import runtime_environments
+
+from bricks import Bench
+from bricks.measure.supervisor import Supervisor
+from bricks.session import programs
 
 PROGRAMS = Path(__file__).resolve().parent / "programs.py"
 
 
 def python() -> Path:
-    """The Python of PyTorch's environment, which is installed if it is not there."""
-    return environments.install(ENVIRONMENTS["torch"])[0]
+    """PyTorch's environment's Python; tests are skipped, or install it, where it is not there."""
+    return runtime_environments.python("torch")
+
+
+@contextmanager
+def one_recorder() -> Iterator[None]:
+    """Meanwhile one process records all programs, where otherwise each starts its own."""
+    python()
+    original = programs.ProgramRecorder
+    shared = original(runtime="torch", threads=1, seed=0)
+
+    def recorder(*, runtime: str, **settings: Any) -> Any:
+        if (runtime, settings) == ("torch", {"threads": 1, "seed": 0}):
+            return nullcontext(shared)
+        return original(runtime=runtime, **settings)
+
+    with shared, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs, "ProgramRecorder", recorder)
+        yield
+
+
+@contextmanager
+def one_worker() -> Iterator[Supervisor]:
+    """Meanwhile one process works for all benches, where otherwise each use starts its own."""
+    python()
+    with TemporaryDirectory() as folder, Bench(folder, runtime="torch", threads=1) as bench:
+        with bench.worker() as worker, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Bench, "worker", lambda _: nullcontext(worker))
+            yield worker
 
 
 def program(name: str) -> str:

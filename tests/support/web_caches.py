@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from factories import conv_net, save
+from rough import ROUGH
 
 import bricks.session.bench
 from bricks import Bench
 from bricks.analysis.publishing import Validated, publish
+from bricks.session.options import Options
 from bricks.system import fingerprint
 
 HOME = fingerprint()
@@ -26,7 +28,8 @@ def make_known(folder: Path) -> dict[str, str]:
     """Measure a model here, and publish others; the options and variables of a server there."""
     path = save(conv_net(), folder, "conv.onnx")
     for threads in (1, 2):
-        with Bench(folder / "cache", runtime="fake", threads=threads, published=False) as bench:
+        options = Options(runtime="fake", threads=threads, conditions=ROUGH)
+        with Bench(folder / "cache", options, published=False) as bench:
             bench.measure([bench.read(path)])
     place = folder / "published"
     place.mkdir()
@@ -34,7 +37,8 @@ def make_known(folder: Path) -> dict[str, str]:
         for system in (BIG, ARM):
             patch.setattr(bricks.session.bench, "fingerprint", lambda system=system: system)
             own = folder / system.name
-            with Bench(own, runtime="fake", threads=1, published=False) as bench:
+            options = Options(runtime="fake", threads=1, conditions=ROUGH)
+            with Bench(own, options, published=False) as bench:
                 bench.measure([bench.read(path)])
                 if system.price_per_hour is not None:
                     bench.store.describe_system(system.key, price_per_hour=system.price_per_hour)

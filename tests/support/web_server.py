@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import pytest
 from commands import PATIENCE_S, started, until
+
+from bricks.session.options import Options
 
 LISTENING = "bricks: listening on http://"
 
@@ -33,10 +39,12 @@ class Reply:
 
 
 class Served:
-    """A running server."""
+    """A running server, and its process if that is one of its own."""
 
-    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
-        self.process, self.address = process, address
+    process: subprocess.Popen[str]
+
+    def __init__(self, address: str) -> None:
+        self.address = address
         self.url = f"http://{address}"
 
     def connect(self) -> http.client.HTTPConnection:
@@ -94,4 +102,41 @@ def serving(*options: object, **variables: str) -> Iterator[Served]:
                 break
         else:
             raise AssertionError(f"it does not listen: {''.join(said)}")
-        yield Served(process, line.removeprefix(LISTENING).strip())
+        served = Served(line.removeprefix(LISTENING).strip())
+        served.process = process
+        yield served
+
+
+@contextmanager
+def serving_here(cache: Path, published: str = os.devnull, **how: Any) -> Iterator[Served]:
+    """A server in a thread of this process, for what does not depend on how a process ends.
+
+    ``how`` are options of ``application``; ``published`` is the folder of what is published.
+    """
+    import uvicorn
+
+    from bricks.web.app import application
+    from bricks.web.server import bound, serve
+
+    servers: list[uvicorn.Server] = []
+
+    class Noted(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            servers.append(self)
+
+    ready = threading.Event()
+    with bound("127.0.0.1", 0) as listening:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("BRICKS_PUBLISHED", published)
+            patch.setattr(uvicorn, "Server", Noted)
+            app = application(str(cache), Options(runtime="fake"), host="127.0.0.1", **how)
+            thread = threading.Thread(target=serve, args=(app, listening, ready.set))
+            thread.start()
+            assert ready.wait(PATIENCE_S)
+        try:
+            yield Served(f"127.0.0.1:{listening.getsockname()[1]}")
+        finally:
+            servers[0].should_exit = True
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), "the server does not end"

@@ -25,8 +25,8 @@ def test_random_orders_are_uniform() -> None:
 
 
 def test_p_values_of_random_orders_are_spread_evenly() -> None:
-    values = [judge_sampling(shuffled(seed)).order_p or 0.0 for seed in range(100)]
-    assert 35 <= sum(p < 0.5 for p in values) <= 65
+    values = [judge_sampling(shuffled(seed)).order_p or 0.0 for seed in range(40)]
+    assert 12 <= sum(p < 0.5 for p in values) <= 28
     assert min(values) > 1e-4
 
 

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import bricks
+from commands import PATIENCE_S, Here
 from factories import conv_net, mlp
-from web_caches import BIG, make_known
-from web_server import Served, serving
+from web_caches import BIG
+from web_server import Served, serving, serving_here
+
+from bricks.web.limits import Keep
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("web")
-
-
-@pytest.fixture(scope="module")
-def variables(folder: Path) -> dict[str, str]:
-    return make_known(folder)
-
-
-@pytest.fixture(scope="module")
-def served(folder: Path, variables: dict[str, str]) -> Iterator[Served]:
-    with serving("--cache", folder / "cache", **variables) as served:
-        yield served
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +36,16 @@ def test_each_known_target_has_an_answer(served: Served, conv: dict, folder: Pat
 
 
 def test_an_answer_is_that_of_the_command_line(
-    served: Served, conv: dict, folder: Path, variables: dict[str, str]
+    here: Here,
+    conv: dict,
+    folder: Path,
+    variables: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     words = ("advise", folder / "conv.onnx", "--slo", "1s", "--threads", 1, "--json")
-    done = bricks(*words, "--runtime", "fake", "--cache", folder / "cache", **variables)
+    done = here.plain(*words, "--runtime", "fake", "--cache", folder / "cache")
     rows = {(row["system"], row["threads"]): row for row in done.json["answers"]}
     for row in conv["answers"]:
         same = rows[row["system"], row["threads"]]
@@ -154,62 +145,59 @@ def test_names_are_escaped_and_no_page_may_load_anything(served: Served) -> None
     assert page.headers["x-content-type-options"] == "nosniff"
 
 
-def test_it_measures_nothing_and_keeps_only_plans(folder: Path, variables: dict[str, str]) -> None:
-    kept = ("cache", "stats", "--json", "--cache", folder / "cache")
-    before = bricks(*kept).json
-    with serving("--cache", folder / "cache", **variables) as served:
-        served.answers(mlp(widths=(9, 5)).SerializeToString(), name="kept")
-    assert bricks(*kept).json["measurements"] == before["measurements"]
-    assert sorted(p.name for p in (folder / "cache").iterdir() if p.is_dir()) == []
-    with serving("--cache", folder / "cache", **variables) as served:
-        found = served.get("/api/models/m1-" + "0" * 32)
-        assert found.status == 404
+def stats(here: Here, cache: Path) -> dict:
+    return here.plain("cache", "stats", "--json", "--cache", cache).json
 
 
-def test_keeping_nothing_leaves_nothing(folder: Path, variables: dict[str, str]) -> None:
+def test_it_measures_nothing_and_keeps_only_plans(
+    served: Served, conv: dict, here: Here, folder: Path
+) -> None:
+    before = stats(here, folder / "cache")
+    served.answers(mlp(widths=(9, 5)).SerializeToString(), name="kept")
+    after = stats(here, folder / "cache")
+    assert after["plans"] > before["plans"]
+    assert after["measurements"] == before["measurements"]
+    assert [p.name for p in (folder / "cache").iterdir() if p.is_dir()] == []
+    assert served.get("/api/models/m1-" + "0" * 32).status == 404
+
+
+def test_what_is_kept_of_a_model_is_decided_by_an_option(
+    here: Here, folder: Path, tmp_path: Path
+) -> None:
     content = mlp(widths=(10, 6)).SerializeToString()
-    common = ("--cache", folder / "cache")
-    with serving(*common, "--keep", "nothing", **variables) as served:
+    cache = shutil.copytree(folder / "cache", tmp_path / "cache")
+    with serving_here(cache, keep=Keep.NOTHING) as served:
         digest = served.answers(content, name="secret")["digest"]
         assert served.get(f"/models/{digest}").status == 200
-        rows = served.get(f"/api/models/{digest}").json["answers"]
-        (row, *_) = [r for r in rows if r["system"] != "arm"]  # nobody knows what that executes
+        row, *_ = served.get(f"/api/models/{digest}").json["answers"]
         assert served.get(f"/models/{digest}/{row['target']}").status == 200
-    assert not any(b"secret" in p.read_bytes() for p in (folder / "cache").iterdir())
-    with serving(*common, **variables) as served:
+    assert not any(b"secret" in p.read_bytes() for p in cache.iterdir())
+    with serving_here(cache, keep=Keep.MODEL, measure=True) as served:
         assert served.get(f"/models/{digest}").status == 404
-
-
-def test_a_model_is_kept_where_that_is_asked_for(folder: Path, variables: dict[str, str]) -> None:
-    with serving("--cache", folder / "kept", "--keep", "model", **variables) as served:
-        digest = served.answers(mlp().SerializeToString(), name="mine")["digest"]
-    (file,) = (folder / "kept" / "uploads").iterdir()
-    assert file.name == f"{digest}.onnx"
-
-
-def test_with_measure_it_measures_what_lacks(tmp_path: Path) -> None:
-    with serving("--cache", tmp_path / "c", "--measure", BRICKS_PUBLISHED=os.devnull) as served:
-        found = served.answers(mlp().SerializeToString(), name="mlp")
-    (row,) = found["answers"]
-    assert row["measured_share"] == 1.0
-
-
-def test_it_ends_when_told_to(folder: Path, variables: dict[str, str]) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with serving("--cache", folder / "cache", **variables) as served:
-            served.process.send_signal(number)
-            assert served.process.wait(timeout=30) in (-signal.SIGTERM, 130)
+        found = served.answers(content, name="secret")
+    assert 1.0 in [row["measured_share"] for row in found["answers"]]
+    assert [file.name for file in (cache / "uploads").iterdir()] == [f"{digest}.onnx"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--keep", "all"), "--keep 'all' is not known: give one of plan, model, nothing"),
-        (("--keep", "nothing", "--measure"), "what is measured is kept"),
-        (("--host", "256.1.1.1"), "nothing can listen on 256.1.1.1"),
-    ],
+    ("number", "status"),
+    [pytest.param(signal.SIGTERM, -signal.SIGTERM, marks=pytest.mark.slow), (signal.SIGINT, 130)],
 )
-def test_wrong_options_are_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    done = bricks("web", "--cache", tmp_path / "c", "--runtime", "fake", *words)
-    assert done.status in (1, 2)
-    assert said in done.complaint
+def test_a_process_of_its_own_answers_and_ends_when_told_to(
+    folder: Path, variables: dict[str, str], number: signal.Signals, status: int
+) -> None:
+    with serving("--cache", folder / "cache", **variables) as served:
+        assert BIG.name in served.get("/systems").text
+        served.process.send_signal(number)
+        assert served.process.wait(PATIENCE_S) == status
+
+
+def test_wrong_options_are_one_line(here: Here) -> None:
+    for words, status, *facts in (
+        ("--keep all", 2, "--keep 'all'", "plan", "model", "nothing"),
+        ("--keep nothing --measure", 2, "--keep nothing", "--measure"),
+        ("--host 256.1.1.1", 1, "256.1.1.1", "--host"),
+    ):
+        done = here("web", *words.split())
+        assert done.status == status, words
+        assert all(fact in done.complaint for fact in facts), done.complaint

@@ -14,7 +14,6 @@ import onnx
 import pytest
 from commands import ROOT
 from factories import mlp, save
-from web_caches import make_known
 from web_server import Served, serving
 
 from bricks.graph.read import read_model
@@ -26,9 +25,12 @@ playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium to look at pages with: apt-get install chromium"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no Chromium to look at pages with: apt-get install chromium"
+    ),
+]
 # npm install --prefix .venv axe-core
 AXE = next(
     (
@@ -44,13 +46,8 @@ AXE = next(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("web")
-
-
-@pytest.fixture(scope="module")
-def served(folder: Path) -> Iterator[Served]:
-    variables = make_known(folder)
+def served(folder: Path, variables: dict[str, str]) -> Iterator[Served]:
+    """A process of its own, as people start it."""
     with serving("--cache", folder / "cache", **variables) as served:
         yield served
 

@@ -4,8 +4,8 @@ import random
 from pathlib import Path
 
 import pytest
+from damage import damaged
 from fuzzing import fuzz, seeds
-from mutations import mutated
 
 
 @pytest.mark.slow
@@ -21,6 +21,6 @@ def test_damaged_models_do_no_harm(tmp_path: Path) -> None:
 
 def test_a_seed_and_a_number_make_one_case() -> None:
     models = seeds()
-    cases = [mutated(random.Random(f"7/{i}"), models) for i in range(40)]
-    assert cases == [mutated(random.Random(f"7/{i}"), models) for i in range(40)]
+    cases = [damaged(random.Random(f"7/{i}"), models) for i in range(40)]
+    assert cases == [damaged(random.Random(f"7/{i}"), models) for i in range(40)]
     assert len({data for _, data in cases}) > 30

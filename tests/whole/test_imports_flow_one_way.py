@@ -1,7 +1,6 @@
 import ast
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).parents[2] / "bricks"
 
@@ -41,10 +40,15 @@ def package_of(module: str) -> str:
     return module.partition(".")[0]
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported(path: Path) -> set[str]:
     """Modules of the package that a file imports, wherever in the file, without "bricks."."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -60,15 +64,15 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_only_from_layers_before_it(module: str) -> None:
-    package = package_of(module)
-    assert package in LAYER, f"bricks/{package} has no place in the order of layers: give it one"
-    for target in imported(MODULES[module]):
-        other = package_of(target)
-        assert other == package or LAYER[other] < LAYER[package], (
-            f"bricks.{module} imports bricks.{target}"
-        )
+def test_modules_import_only_from_layers_before_them() -> None:
+    upwards = [
+        f"bricks.{module} imports bricks.{target}"
+        for module, path in MODULES.items()
+        for target in imported(path)
+        for own, other in [(package_of(module), package_of(target))]
+        if other != own and LAYER[other] >= LAYER[own]
+    ]
+    assert upwards == []
 
 
 def test_nothing_lies_loose_beside_the_packages() -> None:
@@ -81,11 +85,15 @@ def test_every_package_has_its_layer_and_every_layer_its_packages() -> None:
     assert len(LAYER) == sum(map(len, LAYERS))  # none is in two
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_is_called_after_what_it_holds(module: str) -> None:
-    assert not EMPTY_NAMES & set(module.split("."))
+def test_modules_are_called_after_what_they_hold() -> None:
+    assert [module for module in MODULES if EMPTY_NAMES & set(module.split("."))] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_opens_with_what_it_is_for(module: str) -> None:
-    assert ast.get_docstring(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+def test_modules_open_with_what_they_are_for() -> None:
+    assert [m for m, path in MODULES.items() if not ast.get_docstring(parsed(path))] == []
+
+
+def test_an_import_from_above_would_be_found(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text("def f():\n    from bricks.cli import main\n    import bricks.web\n")
+    assert imported(file) == {"cli.main", "web"}

@@ -6,7 +6,7 @@ from pathlib import Path
 from commands import ROOT
 
 TESTS = ROOT / "tests"
-SLOW = re.compile(r"^@?(pytestmark = )?pytest\.mark\.slow$|\b(slow_but|one_in)\(", re.MULTILINE)
+SLOW = re.compile(r"pytest\.mark\.slow\b|(?<!\.)\b(slow_but|one_in|slow_unless_changed)\(")
 
 
 def test_what_is_slow_is_listed() -> None:

@@ -71,7 +71,9 @@ class LoadedGraph:
         self._inputs, self._outputs, self._region = inputs, outputs, region
         self._order = symbol.list_inputs()
         needed = set(self._order)
-        arrays = {**translation.constants, **weights}
+        # oneDNN converts the layout of weights in place, and copies of a model share these bytes.
+        held = {name: values.copy() for name, values in translation.constants.items()}
+        arrays = {**held, **weights}
         self._variables = translation.variables
         self._weights = {
             translation.variables[name]: to_array(values)

@@ -1,0 +1,3 @@
+from probed import here, probed
+
+__all__ = ["here", "probed"]

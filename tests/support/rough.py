@@ -1,0 +1,27 @@
+"""Measuring in few rounds, which take most of the time of tests that look at no latency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from bricks import Conditions, StopRule
+from bricks.measure import rounds
+from bricks.measure.defaults import PRECISION
+
+ROUGH = Conditions(rule=StopRule(precision=0.5))
+
+
+@contextmanager
+def measuring_roughly() -> Iterator[None]:
+    """Commands of this process measure like ``ROUGH``, where they are not told how precisely."""
+
+    def rule(*, precision: float, **fields: Any) -> StopRule:
+        return StopRule(precision=0.5 if precision == PRECISION else precision, **fields)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "StopRule", rule)
+        yield
