@@ -307,9 +307,11 @@ class Worker:
             taken = [one_pass() for _ in range(passes)]
         finally:
             gc.enable()
-        # More threads than processors wait for each other, and not for other processes.
+        # More threads than processors wait for each other, and not for other processes; latencies
+        # that are derived and not timed are the same however busy the host is.
         threads = self._threads + (self._workers if parallel else 0)
-        waited_share = waiting.share() if threads <= len(logical_cpus()) else None
+        counts = threads <= len(logical_cpus()) and not getattr(self.backend, "derived", False)
+        waited_share = waiting.share() if counts else None
         if parallel:
             _wait_for_idle_threads()
         samples = [list(column) for column in zip(*taken, strict=True)] or [[] for _ in runs]
