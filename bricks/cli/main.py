@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+from functools import cache
+from typing import Any
 
 import typer
 
@@ -106,7 +108,7 @@ def _run(arguments: list[str]) -> int:
     _read_words_of_bash()
     remember(arguments)
     try:
-        status = with_pages(typer.main.get_command(app)).main(
+        status = _command().main(
             arguments, prog_name="bricks", standalone_mode=False, color=_coloured()
         )
         sys.stdout.flush()
@@ -132,6 +134,12 @@ def _run(arguments: list[str]) -> int:
             sys.stderr.write("\r")  # over the ^C that the terminal has printed
         complain("interrupted; what was measured is kept, the same command goes on from there")
     return status if isinstance(status, int) else DONE
+
+
+@cache
+def _command() -> Any:
+    """All commands with their pages, which take a while to build."""
+    return with_pages(typer.main.get_command(app))
 
 
 def _wrong_usage(text: str, error: Exception) -> int:
