@@ -11,6 +11,9 @@ CASES ?= 10000
 SEED ?= 0
 WORKERS ?= auto
 
+# Tests start hundreds of processes: what Python compiles is kept, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo paper test test-all docs conformance wild exports fuzz mutations notebooks commands check lint format lock models programs learned zoo-check clean
 
