@@ -9,6 +9,8 @@ from commands import CommandResult, Here, environment
 from decoder import Architecture, decoder, parameters, shapes
 from factories import conv_net, one_node, save, value
 
+from bricks.report.tables import size
+
 # Runs a command, and says on standard error how much memory this process and its worker took.
 RUN = """
 import resource, sys
@@ -71,6 +73,14 @@ def test_the_detailed_table_has_a_column_of_it(here: Here, path: Path) -> None:
     head, row = detailed.out.splitlines()[:2]
     assert head.split()[-2:] == ["peak", "memory"]
     assert row.endswith("KiB")
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "told"),
+    [(1023, "1023 B"), (10 << 10, "10.0 KiB"), (100 << 20, "100.0 MiB"), (3 << 40, "3072.0 GiB")],
+)
+def test_units_of_sizes_are_1024_of_the_one_below(size_bytes: int, told: str) -> None:
+    assert size(size_bytes) == told
 
 
 def test_what_it_does_not_include_makes_it_a_lower_bound(here: Here, tmp_path: Path) -> None:

@@ -153,11 +153,12 @@ def test_a_key_can_be_computed_again_from_the_brick() -> None:
         assert brick.key.startswith("b1-") and len(brick.key) == 35
 
 
-def test_quantised_values_are_weights_whatever_their_size() -> None:
+@pytest.mark.parametrize("dtype", ["UINT8", "INT8"])
+def test_quantised_values_are_weights_whatever_their_size(dtype: str) -> None:
     out = TensorType("FLOAT", (4,))
-    zeros = [np.array(z, np.uint8) for z in (3, 128)]
+    zeros = [np.array(z, dtype.lower()) for z in (3, 100)]
     scale = np.array(0.1, np.float32)
-    of = TensorType("UINT8", (4,))
+    of = TensorType(dtype, (4,))
     first, second = (one_node("DequantizeLinear", of, scale, z, out=out) for z in zeros)
     assert key(first) == key(second)
     assert set(cut(first, [0]).weights) == {"k1", "k2"}

@@ -11,6 +11,7 @@ from refusals import refused
 from bricks.decompose.identity import Cutter
 from bricks.errors import ModelError
 from bricks.graph.graph import Graph
+from bricks.graph.steering import SMALL
 from bricks.graph.tensor import TensorType
 
 ONES = np.ones((4, 4), np.float32)
@@ -65,6 +66,14 @@ def test_an_intermediate_that_leaves_the_brick_counts() -> None:
     assert exposed.brick.key == kept.brick.key != without.brick.key
 
 
+def test_an_output_that_nobody_reads_leaves_the_brick() -> None:
+    maker, half = Maker(), TensorType("FLOAT", (2, 4))
+    maker.node("Split", [maker.input("x")], ["read", "unread"], [half, half], axis=0)
+    maker.outputs = [maker.node("Relu", ["read"], ["y"], [half])]
+    assert cut(maker.graph(), [0]).outputs == ("read", "unread")
+    assert cut(maker.graph(), [0, 1]).outputs == ("unread", "y")
+
+
 def test_the_type_of_an_intermediate_counts() -> None:
     def through(kind: TensorType) -> Graph:
         maker = Maker()
@@ -84,6 +93,12 @@ def test_small_integer_constants_count() -> None:
     piece = cut(a, [0])
     assert (piece.constants, piece.weights) == (("k1",), ())
     assert onnx.load_from_string(piece.brick.model).graph.initializer[0].raw_data
+
+
+def test_as_many_integers_as_may_count_do() -> None:
+    out = TensorType("FLOAT", (SMALL, 4))
+    rows = [np.full(SMALL, i, np.int64) for i in (0, 1)]
+    assert len({key(one_node("Gather", FLOATS, r, out=out)) for r in rows}) == 2
 
 
 def test_large_integers_and_floats_are_weights() -> None:

@@ -186,6 +186,13 @@ def test_a_portion_that_fails_is_tried_again(store: Store, models: list[Model]) 
     assert (done.targets[0].unfinished, done.targets[0].given_up) == (0, ())
 
 
+def test_a_portion_that_fails_three_times_is_given_up(store: Store, models: list[Model]) -> None:
+    unlucky = failing(on_host.measure, RuntimeError("no luck"), times=3)
+    (target,) = fleet(Hosts(unlucky=unlucky), store, models).run().targets
+    assert len(target.given_up) == 1
+    assert 0 < target.unfinished < target.bricks
+
+
 def test_a_portion_that_always_fails_is_given_up_by_name(store: Store, models: list[Model]) -> None:
     broken = failing(on_host.measure, RuntimeError("broken\nbeyond repair"))
     done = fleet(Hosts(broken=broken), store, models).run()

@@ -155,6 +155,14 @@ def test_an_external_file_that_is_too_short_is_told(tmp_path):
         own_weights(read)
 
 
+def test_an_external_file_that_ends_within_its_last_tensor_is_told(tmp_path):
+    path = save(mlp(), tmp_path, external="weights.bin", threshold=1024)
+    data = tmp_path / "weights.bin"
+    data.write_bytes(data.read_bytes()[:-4])
+    with refused(ModelError, data, "w2"):
+        own_weights(read_model(path))
+
+
 def steering_model(folder: Path) -> Path:
     proto = model(
         [node("Reshape", ["x", "shape"], ["y"])],

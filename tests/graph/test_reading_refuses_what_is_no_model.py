@@ -192,3 +192,10 @@ def test_a_payload_that_does_not_fit_its_shape_is_named(tmp_path):
         [node("Reshape", ["x", "shape"], ["y"])], [value("x", [2])], [value("y", None)], [wrong]
     )
     rejects(tmp_path, proto, "'shape'", 24, 16)
+
+
+def test_a_weight_with_more_values_than_its_shape_is_named(tmp_path):
+    wrong = constant("w", [1.0, 2.0, 3.0], "FLOAT")
+    wrong.dims[0] = 2
+    proto = model([node("Add", ["x", "w"], ["y"])], [value("x", [2])], [value("y", [2])], [wrong])
+    rejects(tmp_path, proto, "'w'", 8, 12)

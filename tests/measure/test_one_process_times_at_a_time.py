@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from commands import PATIENCE_S, environment
+from factories import mlp, save
 from refusals import refused
 
+from bricks import Bench
 from bricks.errors import WorkerError
 from bricks.measure import timing_lock as locking
 
@@ -122,6 +124,16 @@ def test_the_lock_is_free_again_after_each_use(
     for _ in range(2):
         with locking.timing_lock(lambda: pytest.fail("nobody else times")):
             pass
+
+
+def test_a_runtime_that_takes_no_real_time_takes_no_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder,) = folders(tmp_path, "shared")
+    monkeypatch.setattr(locking, "FOLDERS", (folder,))
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        assert bench.measure([bench.read(save(mlp(), tmp_path))]).new_bricks > 0
+    assert not list(folder.iterdir())
 
 
 def test_the_lock_is_no_link_to_something_else(

@@ -64,6 +64,16 @@ def test_the_smallest_chunk_that_fits_is_taken() -> None:
     assert arena.take(2 * MIB).offset == chunks[2].offset
 
 
+def test_a_chunk_grows_together_with_free_neighbours_on_both_sides() -> None:
+    arena = Arena()
+    chunks = [arena.take(MIB // 4) for _ in range(2)]
+    before = arena.resident_bytes
+    for chunk in chunks:
+        arena.give(chunk)
+    assert arena.take(MIB).offset == 0
+    assert arena.resident_bytes == before  # no region was added
+
+
 @given(st.lists(st.tuples(st.integers(1, 4 * MIB), st.booleans()), max_size=40))
 def test_chunks_that_are_taken_never_overlap(requests: list[tuple[int, bool]]) -> None:
     arena = Arena()

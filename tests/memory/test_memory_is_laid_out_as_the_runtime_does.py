@@ -56,6 +56,24 @@ def test_what_came_free_last_is_taken_first() -> None:
     assert len(set(offsets[:4])) == 4
 
 
+def test_of_the_gaps_that_fit_the_smallest_is_taken() -> None:
+    kinds = {v: TensorType("FLOAT", (size,)) for v, size in ((1, 200), (3, 100), (6, 90))}
+    gaps = plan(
+        [
+            ("a", [0], [1]),
+            ("b", [0], [2]),
+            ("c", [0], [3]),
+            ("d", [0], [4]),
+            ("e", [1, 3], [5]),  # frees both, between others that stay
+            ("f", [2, 4, 5], [6]),
+            ("g", [6], [7]),
+        ],
+        types=kinds,
+    )
+    offsets = arrange(gaps).offsets
+    assert offsets[6] == offsets[3]
+
+
 @given(random_plans())
 def test_values_that_live_at_the_same_time_never_overlap(random: Plan) -> None:
     layout = arrange(random)

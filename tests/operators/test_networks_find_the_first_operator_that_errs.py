@@ -17,6 +17,7 @@ from bricks.operators.results import (
     Missing,
     NetworkResult,
     NetworkRun,
+    OutputAccuracy,
     Parting,
 )
 from bricks.samples.error_norms import ErrorNorms
@@ -110,6 +111,16 @@ def l2(run: NetworkRun) -> float:
     assert isinstance(worst.norms, ErrorNorms)
     assert worst.norms.l2_relative is not None
     return worst.norms.l2_relative
+
+
+def test_the_worst_output_is_that_with_the_greatest_relative_error() -> None:
+    outputs = [
+        OutputAccuracy(name, (1,), "FLOAT", ErrorNorms(error, error, error, *[relative] * 3), [])
+        for name, error, relative in (("near", 9.0, 0.1), ("far", 1.0, 0.3), ("mean", 5.0, 0.2))
+    ]
+    outputs.append(OutputAccuracy("unknown", (1,), "FLOAT", Missing("no reference"), []))
+    found = Accuracy("double", tuple(outputs), 1, 1, 0.0, Missing("no gradients"))
+    assert found.worst is outputs[1]
 
 
 def test_a_right_runtime_parts_nowhere(bench: Bench, tmp_path: Path) -> None:

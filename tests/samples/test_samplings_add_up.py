@@ -18,3 +18,8 @@ def test_samplings_add_up() -> None:
     assert both.remeasured_bricks == 3
     assert combined([]) == Sampling()
     assert Sampling(**both.sampling_fields) == both
+
+
+def test_the_highest_load_of_others_is_told() -> None:
+    loads = (0.25, 0.75, None, 0.5)
+    assert combined(Sampling(foreign_cores=load) for load in loads).foreign_cores == 0.75

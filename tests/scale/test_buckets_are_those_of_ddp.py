@@ -14,7 +14,7 @@ from refusals import refused
 from bricks import Bench, UsageError
 from bricks.graph.program import MODULE
 from bricks.graph.view import parse_model
-from bricks.scale.buckets import MIB, assign, bucket_limits
+from bricks.scale.buckets import MIB, Gradient, assign, bucket_limits
 from bricks.scale.training_step import module_tensors, ready_gradients
 from bricks.session.programs import record_program
 from bricks.zoo import zoo_folder
@@ -82,6 +82,11 @@ def test_buckets_are_those_that_ddp_makes_now(
     assert len(found) > 1
     assert found == ddps(entry, folder, cap_mb)
     assert entry != WORDS or found == BUCKETS
+
+
+def test_a_bucket_that_holds_just_its_limit_is_full() -> None:
+    made = assign([Gradient(name, 4, "float32") for name in "abcde"], (8,))
+    assert [bucket.members for bucket in made] == [(0, 1), (2, 3), (4,)]
 
 
 def test_what_ddp_refuses_is_refused(bench: Bench) -> None:

@@ -209,6 +209,13 @@ def test_a_rate_above_saturation_is_called_that_and_given_no_number() -> None:
     assert found.warnings[0].startswith("120 queries/s are above saturation")
 
 
+def test_a_rate_above_what_is_likely_served_is_saturated_though_more_may_be() -> None:
+    found = outcome(ONE, server(105))
+    assert found.capacity_qps.high > 105
+    assert found.saturated
+    assert found.latencies == {}
+
+
 def test_a_rate_that_may_saturate_has_no_upper_end() -> None:
     found = outcome(ONE, server(95))
     assert not found.saturated
@@ -239,6 +246,14 @@ def test_the_highest_rate_keeps_the_bound_and_a_higher_one_does_not() -> None:
     easier = outcome(ONE, server(slo_s=0.050, percentile=50))
     assert easier.max_qps is not None
     assert easier.max_qps.value > found.max_qps.value
+
+
+def test_what_is_dropped_counts_as_late_for_the_highest_rate() -> None:
+    """What such a queue holds is always answered in time."""
+    found = outcome(ONE, server(slo_s=0.050), Serving(max_queue=3))
+    assert found.max_qps is not None
+    assert found.max_qps.value < 0.9 * found.capacity_qps.value
+    assert 0 < found.dropped_share.value < 0.015
 
 
 def test_a_bound_that_no_rate_keeps_is_met_at_none() -> None:
@@ -274,6 +289,7 @@ def test_latencies_between_two_sizes_are_interpolated_with_what_that_errs() -> N
     bent = times((1, 0.010), (2, 0.020), (4, 0.024))
     assert bent.interpolation_error == pytest.approx(1 - 0.0146667 / 0.020, rel=1e-3)
     assert bent.latency(3).low < 0.9 * 0.022 * 0.75
+    assert bent.latency(3).high > 1.1 * 0.022 * 1.25
     assert batch_sizes(6) == [1, 2, 4, 6]
     assert batch_sizes(1) == [1]
 

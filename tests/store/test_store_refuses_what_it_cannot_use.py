@@ -22,10 +22,11 @@ def set_version(folder: Path, version: object) -> None:
 NEXT = SCHEMA_VERSION + 1
 
 
-def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [NEXT, 99])
+def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path, version: int) -> None:
     open_with_target(tmp_path).close()
-    set_version(tmp_path, 99)
-    with refused(StoreError, tmp_path / "bricks.sqlite", 99, SCHEMA_VERSION, "update bricks"):
+    set_version(tmp_path, version)
+    with refused(StoreError, tmp_path / "bricks.sqlite", version, SCHEMA_VERSION, "update bricks"):
         Store.open(tmp_path)
     set_version(tmp_path, SCHEMA_VERSION)
     with Store.open(tmp_path) as store:

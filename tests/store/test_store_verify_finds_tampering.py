@@ -10,6 +10,7 @@ from store_examples import make_decomposition, make_target, measure, open_with_t
 
 from bricks.decompose.plan import Brick
 from bricks.errors import CacheDamaged
+from bricks.samples.measurement import Round
 from bricks.store import Owner, Store
 
 TARGET = make_target()
@@ -80,6 +81,25 @@ def test_each_kind_of_tampering_is_found(sound: Path, tmp_path: Path) -> None:
     )):  # fmt: skip
         problems = tamper(shutil.copytree(sound, tmp_path / str(number)), statement)
         assert any(re.search(problem, line) for line in problems), (statement, problems)
+
+
+def lose_a_round(folder: Path) -> list[str]:
+    """Lose one of two rounds of b1-0001; returns what verify then says."""
+    with Store.open(folder) as store:
+        store.supplement(TARGET.key, {"b1-0001": (Round((0.5,)), 1.0)})
+        assert store.verify() == []
+    return tamper(folder, "DELETE FROM rounds WHERE number = 1")
+
+
+def test_a_lost_round_is_found_by_measurement(folder: Path) -> None:
+    (problem,) = lose_a_round(folder)
+    assert problem.startswith(f"measurement of b1-0001 on {TARGET.key}: ")
+
+
+def test_a_measurement_that_lost_a_round_is_an_error_and_never_a_guess(folder: Path) -> None:
+    lose_a_round(folder)
+    with Store.open(folder) as store, refused(CacheDamaged, "b1-0001", 1, 2, "bricks cache verify"):
+        store.results(TARGET.key, ["b1-0001"])
 
 
 def test_a_damaged_page_is_found(tmp_path: Path) -> None:

@@ -14,11 +14,15 @@ import onnx
 import pytest
 from commands import Here
 from factories import conv_net, mlp, save
+from graphs import FLOATS, cut, one_node
 from onnx import TensorProto, helper, numpy_helper
+from refusals import refused
 
 import bricks.session.bench
 from bricks import read_suite
 from bricks.decompose.identity import key_of
+from bricks.errors import SuiteError
+from bricks.suite.private import refuse_what_tells
 from bricks.system import fingerprint
 
 # What every name and every text of the model begins with.
@@ -210,6 +214,15 @@ def test_a_brick_that_holds_words_of_its_own_is_refused(
     assert not out.exists()
     assert here("generate", *words, runtime="onnxruntime").status == 0
     assert len(read_suite(out).models) == 1
+
+
+def test_a_brick_of_an_operator_that_is_not_public_is_refused() -> None:
+    graph = one_node("Relu", FLOATS, domain=f"{MARK}.operators")
+    own = cut(replace(graph, opsets={f"{MARK}.operators": 1}), [0]).brick
+    public = cut(one_node("Gelu", FLOATS, domain="com.microsoft"), [0]).brick
+    refuse_what_tells([public])
+    with refused(SuiteError, f"'{MARK}.operators'"):
+        refuse_what_tells([public, own])
 
 
 def test_words_that_onnx_itself_uses_tell_nothing(here: Here, tmp_path: Path) -> None:

@@ -25,6 +25,17 @@ def test_own_work_and_that_of_workers_does_not_count(monkeypatch: pytest.MonkeyP
     assert load.cores() == pytest.approx((30 - 5 - 15) / 20)
 
 
+def test_work_of_own_processes_that_have_ended_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy, clock = iter([100.0, 130.0]), iter([0, 20])
+    own = iter([(1.0, 1.0, 2.0, 3.0, 7.0), (2.0, 3.0, 6.0, 11.0, 27.0)])
+    monkeypatch.setattr(module, "busy_s", lambda: next(busy))
+    monkeypatch.setattr(module.os, "times", lambda: next(own))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    assert ForeignLoad().cores() == pytest.approx((30 - (1 + 2) - (4 + 8)) / 20)
+
+
 def test_it_reads_the_real_clocks() -> None:
     assert 0 <= ForeignLoad().cores()
 
