@@ -159,13 +159,15 @@ def test_the_command_tells_what_to_take_elsewhere(two: Here, net: Path) -> None:
         assert f"{net} on {each['system']}: take {each['fastest']}; " in told
 
 
-def test_runtimes_are_compared_with_as_many_threads(alone: Here, net: Path) -> None:
-    know_on(HOME, alone.cache, net, 1e-5, runtime="fake", threads=2)
-    words = ("advise", net, *BOTH, "--system", HOME.key)
-    done = alone(*words, runtime=None)
+def test_runtimes_are_compared_with_as_many_threads(here: Here, net: Path) -> None:
+    know_on(THERE, here.cache, net, 1e-5, runtime="fake", threads=2)
+    know_on(THERE, here.cache, net, 4e-5, runtime="onnxruntime", threads=1)
+    words = ("advise", net, *BOTH, "--system", "there")
+    done = here(*words, runtime=None)
     assert done.status == 2 and "with 1 and 2 threads" in done.complaint
-    (here,) = alone(*words, "--threads", 1, "--json", runtime=None).json["models"]
-    assert (here["threads"], here["fastest"]) == (1, "fake")
+    know_on(THERE, here.cache, net, 1e-5, runtime="fake", threads=1)
+    (there,) = here(*words, "--threads", 1, "--json", runtime=None).json["models"]
+    assert (there["threads"], there["fastest"]) == (1, "fake")
 
 
 def test_what_was_not_measured_elsewhere_is_predicted(here: Here, tmp_path: Path) -> None:
