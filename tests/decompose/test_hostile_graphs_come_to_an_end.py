@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import psutil
 import pytest
 from factories import constant, mlp, model, node, save, value
+from fork_server import children
 from graphs import Maker
 from hostile import peak_bytes, refusal
 from onnx import helper
@@ -296,9 +296,10 @@ INFLATING = {
 def test_a_few_bytes_cannot_ask_for_gigabytes(
     tmp_path: Path, proto: onnx.ModelProto, granularity: str
 ) -> None:
+    before = children()
     with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
         bench.decompose(bench.read(save(mlp(), tmp_path, "first.onnx")))
-        (worker,) = psutil.Process().children()
+        (worker,) = set(children()).difference(before)
         with contextlib.suppress(BricksError):
             bench.decompose(bench.read(save(proto, tmp_path)))
         if worker.is_running():
