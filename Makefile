@@ -15,7 +15,7 @@ WORKERS ?= auto
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test test-all docs conformance wild exports fuzz mutations notebooks commands check lint format lock models programs learned zoo-check clean
+.PHONY: help setup demo paper test test-all docs conformance wild exports values fuzz mutations notebooks commands check lint format lock models programs learned zoo-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -57,6 +57,9 @@ wild: setup ## trained models from packages on PyPI, against full runs: docs/con
 
 exports: setup ## models exported from PyTorch, against full runs: docs/conformance.md, five minutes
 	$(BIN)/python tools/exports.py
+
+values: setup ## random models whose time depends on values, against full runs: docs/conformance.md
+	$(BIN)/python tools/values.py
 
 fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0): docs/fuzz.json
 	$(BIN)/python tools/fuzzing.py --cases $(CASES) --seed $(SEED) --json docs/fuzz.json

@@ -11,7 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
 
@@ -19,7 +20,9 @@ from bricks.decompose.plan import Brick, Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate, Share
 from bricks.estimate.memory import PeakMemory, UnknownMemory
 from bricks.graph.containers import ValueType
+from bricks.graph.model_metadata import value_dependence
 from bricks.graph.tensor import TensorType
+from bricks.graph.view import parse_model
 from bricks.predict.features import CONVOLUTION, PRODUCT, SIZES, BrickFeatures
 
 # Sizes are logarithms: 0 is no dilation.
@@ -93,7 +96,8 @@ class Part:
     the same work that is known on the system; None if it is this one. ``comparable_flops`` are
     comparable with the peak: operations on 32-bit floats, without those that a kernel skips in the
     padding. None if there are none. ``moved_bytes`` is the minimum traffic: less than ``bytes``
-    where windows step over some; None where a runtime may move nothing.
+    where windows step over some; None where a runtime may move nothing. ``values`` are facts of
+    what it read, by input, where its time depends on values; see ``graph.sketch``.
     """
 
     brick: str
@@ -110,6 +114,7 @@ class Part:
     fastest: BestImplementation | None = None
     comparable_flops: float | None = None
     moved_bytes: float | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def operator(self) -> str:
@@ -263,6 +268,7 @@ def explain(
             fastest=fastest.get(share.brick),
             comparable_flops=None if brick.flops is None else _comparable(brick, of),
             moved_bytes=_moved_bytes(brick, of),
+            values=value_dependence(parse_model(brick.model)),
         )
 
     parts = sorted(map(part, estimate.shares), key=lambda each: (-each.total_s, each.brick))

@@ -7,7 +7,7 @@ backend. It must not know the store, plans, or how many samples are taken.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,6 @@ import onnx
 from bricks._version import renamed_fields
 from bricks.graph.containers import ValueType
 from bricks.graph.decoder import Decoder
-from bricks.graph.signs import SignPattern
 
 
 @renamed_fields(real="timed", frugal="bounded_memory")
@@ -174,23 +173,24 @@ class Profiler(Protocol):
         ...
 
 
-class SignObserver(Protocol):
-    """An optional interface of a backend: what signs some operators read in a model.
+class ValueObserver(Protocol):
+    """An optional interface of a backend: what operators read in a run of a model.
 
-    A backend without it leaves these signs random.
+    Without it, operators whose time depends on values (see ``graph.value_dependence``) read random
+    ones.
     """
 
-    def signs_matter(self, operator: str) -> bool:
-        """Whether the signs that an operator reads in a model are to be observed."""
+    def branching_on(self, operator: str) -> Collection[str]:
+        """What the time of ``operator`` depends on in its first input in this runtime alone.
+
+        These are traits of ``graph.sketch``; most operators have none.
+        """
         ...
 
-    def signs(
+    def observe(
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
-    ) -> Mapping[str, SignPattern]:
-        """The signs of the float32 values called ``names`` in a run with weights as in ``load``.
-
-        Their sizes, too, where these matter to the operators.
-        """
+    ) -> Mapping[str, np.ndarray]:
+        """The tensors called ``names`` in a run, with weights and inputs as in :meth:`load`."""
         ...
 
 

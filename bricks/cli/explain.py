@@ -189,6 +189,7 @@ def _brick(part: Part) -> dict[str, Any]:
         "bytes_per_s": part.bytes_per_s,
         "peak_share": part.peak_share,
         "bound": part.bound,
+        "values": dict(part.values),
         "models": part.models,
         "lost_s": part.lost_s,
         "fastest": None

@@ -138,6 +138,14 @@ Values = Annotated[
         rich_help_panel=_MODEL,
     ),
 ]
+Inputs = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.npz",
+        help="What inputs hold, as arrays by name: for models whose time depends on values.",
+        rich_help_panel=_MODEL,
+    ),
+]
 Optimization = Annotated[
     str,
     typer.Option(
@@ -228,6 +236,7 @@ class CommonOptions:
     batch: Batch = None
     shape: Shapes = None
     value: Values = None
+    inputs: Inputs = None
     seed: Seed = 0
     runtime: RuntimeName = RUNTIME
     granularity: GranularityText = GRANULARITY
@@ -370,7 +379,6 @@ def read_all(
     rejected if there is no such list. ``words`` receives for each model, by its digest, the word
     that names it alone on a command line, or the suite that has it.
     """
-    from bricks.graph.input_values import parse_value
     from bricks.graph.read import read_model
 
     shapes: dict[str, tuple[int | None, ...]] = {}
@@ -379,12 +387,7 @@ def read_all(
         if name in shapes:
             raise UsageError(f"--shape gives input {name!r} twice")
         shapes[name] = shape
-    values: dict[str, Any] = {}
-    for text in options.value or []:
-        name, value = parse_value(text)
-        if name in values:
-            raise UsageError(f"--value gives input {name!r} twice")
-        values[name] = value
+    values = given_values(options)
     models: list[Model | Unread] = []
     named: dict[str, str] = {} if words is None else words
     whole_zoo = isinstance(options, Surveying) and not options.models
@@ -428,13 +431,29 @@ def read_all(
     return models
 
 
+def given_values(options: CommonOptions) -> dict[str, Any]:
+    """What ``--inputs`` and ``--value`` say of inputs, by name; arrays, or numbers as text."""
+    from bricks.graph.input_values import parse_value, read_arrays
+
+    values: dict[str, Any] = {}
+    if options.inputs is not None:
+        values.update(read_arrays(options.inputs))
+    for text in options.value or []:
+        name, value = parse_value(text)
+        if name in values:
+            raise UsageError(f"input {name!r} is given twice: leave one --value or --inputs out")
+        values[name] = value
+    return values
+
+
 def _recorded(entry: str, options: CommonOptions) -> Model:
     from bricks.session.programs import read_program
     from bricks.system import physical_cores
 
-    if options.shape or options.value:
+    if options.shape or options.value or options.inputs:
         raise UsageError(
-            f"{entry} makes its own inputs: leave out --shape and --value, --batch is passed on"
+            f"{entry} makes its own inputs: leave out --shape, --value and --inputs, --batch is"
+            " passed on"
         )
     return read_program(
         entry, runtime=runtime_of(options), threads=options.threads or physical_cores(),
@@ -463,8 +482,10 @@ def _of_suite(
     """The models of a suite, which fixes their shapes and their granularity."""
     from bricks.suite import read_suite
 
-    if options.batch is not None or options.shape or options.value:
-        raise UsageError(f"the shapes in {path} are fixed: leave out --batch, --shape and --value")
+    if options.batch is not None or options.shape or options.value or options.inputs:
+        raise UsageError(
+            f"the inputs in {path} are fixed: leave out --batch, --shape, --value and --inputs"
+        )
     try:
         suite = read_suite(path)
     except BricksError as error:

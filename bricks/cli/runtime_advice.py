@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.known import refuse_missing
-from bricks.cli.options import Surveying, open_bench
+from bricks.cli.options import Surveying, given_values, open_bench
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.systems import target_called
 from bricks.errors import BricksError, UsageError, suggestion
@@ -25,7 +25,6 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
     On each of the ``systems``, which are names or keys; without any, on this host.
     """
     from bricks.analysis.runtimes import choose_runtime
-    from bricks.graph.input_values import parse_value
     from bricks.graph.sizes import parse_shape
 
     names = _names(runtimes)
@@ -33,7 +32,7 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
         raise UsageError("advice on runtimes is for models that are named: name one")
     refuse_missing(options.cache)
     shapes = dict(map(parse_shape, options.shape or []))
-    values = dict(map(parse_value, options.value or []))
+    values = given_values(options)
     choices = []
     with ExitStack() as opened:
         benches: dict[str, Bench | BricksError] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.known import refuse_missing
-from bricks.cli.options import Surveying, open_bench
+from bricks.cli.options import Surveying, given_values, open_bench
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.quantities import seconds_of
 from bricks.errors import UsageError
@@ -34,7 +34,6 @@ def advise_server(
 ) -> None:
     """Print how each known target serves the models that ``options`` name."""
     from bricks.cli.advise import known_targets
-    from bricks.graph.input_values import parse_value
     from bricks.graph.sizes import parse_shape
     from bricks.scenarios.advise import advise_serving
     from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad
@@ -62,7 +61,7 @@ def advise_server(
                 targets,
                 largest_batch=wanted.batching or _LARGEST_BATCH,
                 shapes=dict(map(parse_shape, options.shape or [])),
-                values=dict(map(parse_value, options.value or [])),
+                values=given_values(options),
             )
         ]
     rows.sort(key=_order)

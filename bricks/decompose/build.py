@@ -19,6 +19,7 @@ from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.program import is_call
+from bricks.graph.sketch import Sketch
 from bricks.graph.topology import used_values
 from bricks.graph.view import parse_model
 
@@ -32,7 +33,8 @@ def build(
     layouts: Mapping[str, str] | None = None,
     in_place: Mapping[str, str] | None = None,
     steering: Mapping[str, Sequence[float]] | None = None,
-    signs: Mapping[str, Sequence[float]] | None = None,
+    sketches: Mapping[str, Sketch] | None = None,
+    iterations: Mapping[str, int] | None = None,
     assumed: Sequence[str] = (),
     rewritten_bytes: int | None = None,
     started: float | None = None,
@@ -42,15 +44,20 @@ def build(
     ``groups`` are the nodes, by position, that the runtime executes as one. ``layouts`` maps a
     value to the layout that it has there, if that is not ONNX's, and ``in_place`` to the value
     whose memory it reuses. ``steering`` maps the name of a steering value to its contents in this
-    model, ``signs`` that of a value to its signs where an operator is
-    sensitive to them. ``assumed`` holds the plan's notes on types that depend on data.
-    ``rewritten_bytes`` is the plan's field of that name.
+    model, ``sketches`` that of a value to its sketch where an operator's time depends on it, and
+    ``iterations`` the first output of a loop to how often it runs. ``assumed`` holds the plan's
+    notes on types that depend on data. ``rewritten_bytes`` is the plan's field of that name.
     ``started`` is when the work on this model began (``time.perf_counter()``), for the wall time
     that is recorded.
     """
     started = time.perf_counter() if started is None else started
     cutter = Cutter(
-        graph, steering=steering, signs=signs, layouts=layouts, context=granularity.executed
+        graph,
+        steering=steering,
+        sketches=sketches,
+        iterations=iterations,
+        layouts=layouts,
+        context=granularity.executed,
     )
     shared = in_place or {}
     numbers: dict[str, int] = {}

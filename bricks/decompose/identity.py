@@ -28,8 +28,9 @@ What counts:
   whether the brick finds its weights in a cache, and so how long it takes;
 * of an input or output that its runtime keeps in another layout than ONNX's: that layout, by the
   runtime's name (also listed in ``metadata_props``);
-* of an input whose signs decide how long an operator takes: how many are negative and how often
-  they change, in steps (see ``graph.signs``; also listed in ``metadata_props``);
+* of an input whose values decide how long an operator takes: a sketch of what it reads in its model
+  (see ``graph.sketch``; also listed in ``metadata_props``), as far as it is not what bricks read
+  anyway; and of a loop whose condition decides: how often it runs;
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
   unsigned, or BOOL; those at the inputs in ``STEERING`` (see ``graph.steering``), also as
   floating-point numbers; strings; and empty tensors. The value must be an initializer at that very
@@ -56,7 +57,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -81,15 +82,18 @@ from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import (
     CONTEXT,
     ITEMS,
+    ITERATIONS,
     LAYOUTS,
-    SIGNS,
     STEERING,
     note,
     note_between,
+    note_sketches,
 )
+from bricks.graph.sketch import Sketch
 from bricks.graph.steering import steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
+from bricks.graph.value_dependence import sketched_inputs
 from bricks.graph.view import graph_of, parse_model, without_values
 
 # The location that weights refer to. No such file exists: values are passed when a brick is loaded.
@@ -155,8 +159,9 @@ class Cutter:
     """Cuts pieces out of one graph.
 
     The subgraphs of its nodes have no initializers, because reading has moved those outside.
-    ``steering`` holds, by name, the flattened contents of computed steering values, ``signs`` the
-    signs of values (see ``graph.signs``) that a node is sensitive to at its first input, and
+    ``steering`` holds, by name, the flattened contents of computed steering values, ``sketches``
+    what is known of values that the time of a node depends on (see ``graph.sketch``),
+    ``iterations`` how often loops run, by the name of their first output, and
     ``layouts`` those of values that a runtime keeps in another layout than ONNX's. With
     ``context``, bricks that are bound by reading their weights count the size of the graph's.
     Raises ``ModelError`` for initializers in subgraphs.
@@ -167,7 +172,8 @@ class Cutter:
         graph: Graph,
         *,
         steering: Mapping[str, Sequence[float]] | None = None,
-        signs: Mapping[str, Sequence[float]] | None = None,
+        sketches: Mapping[str, Sketch] | None = None,
+        iterations: Mapping[str, int] | None = None,
         layouts: Mapping[str, str] | None = None,
         context: bool = False,
     ) -> None:
@@ -175,7 +181,8 @@ class Cutter:
             if holds_initializers(node):
                 raise ModelError(f"a subgraph of {label(node)} holds initializers: hoist them")
         self.graph = graph
-        self._signs = signs or {}
+        self._sketches = sketches or {}
+        self._iterations = iterations or {}
         self._layouts = layouts or {}
         self._context = context_of(graph) if context else None
         self._visits_left = ALL_VISITS
@@ -207,9 +214,10 @@ class Cutter:
         model = writer.write(protos)
         operators = tuple(_qualified(node) for node in model.graph.node)
         weights, work = writer.types("w"), flops(self.graph, chosen)
-        first = {node.input[0] for node in protos if node.input}
-        signs = {n: self._signs[n] for n in writer.met["i"] if n in first and n in self._signs}
-        note(model, SIGNS, {writer.names[name]: list(held) for name, held in signs.items()})
+        note_sketches(
+            model, {writer.names[n]: s for n, s in self._read_by(protos, writer.met["i"])}
+        )
+        note(model, ITERATIONS, {writer.names[n]: k for n, k in self._repeated(protos)})
         ends = {*writer.met["i"], *writer.outputs}.intersection(self._layouts)
         note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))
         if self._context is not None and weight_bound(weights, work):
@@ -232,6 +240,22 @@ class Cutter:
             outputs=tuple(writer.outputs),
             values=tuple(writer.met["v"]),
         )
+
+    def _read_by(
+        self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str]
+    ) -> Iterator[tuple[str, Sketch]]:
+        """The sketches of those of ``inputs`` on whose values the time of ``nodes`` depends.
+
+        A runtime's own loops branch on their first input.
+        """
+        read = {node.input[0] for node in nodes if node.input}
+        read |= {name for node in nodes for name in sketched_inputs(node)}
+        return ((n, self._sketches[n]) for n in inputs if n in read and n in self._sketches)
+
+    def _repeated(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[tuple[str, int]]:
+        """How often the loops among ``nodes`` run, by the first output."""
+        firsts = (next(filter(None, node.output), "") for node in nodes)
+        return ((name, self._iterations[name]) for name in firsts if name in self._iterations)
 
     def _outputs(self, chosen: Sequence[int]) -> dict[str, bool]:
         """Values that the nodes produce, and whether each leaves the piece."""

@@ -1,6 +1,7 @@
 """Choose the values of inputs for a run: known values where there are any, else synthetic ones.
 
-Separate so that running a model and checking it follow one rule. Must not know runtimes.
+Synthetic values follow the sketch of an input, where there is one. Separate so that running a model
+and checking it follow one rule. Must not know runtimes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import onnx
 
 from bricks.graph.domains import Range
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import held_values, natural
+from bricks.graph.model_metadata import held_values, natural, noted_sketches
+from bricks.graph.sketch import Sketch
 from bricks.graph.synthesis import Pool
 
 
@@ -28,10 +30,18 @@ def feeds(
 
     Synthetic integers lie within ``ranges``; ``prefix`` and the input's name determine them.
     """
-    held = held_values(proto)
-    return {
-        name: partial(natural, held[name], graph.types[name])
-        if name in held
-        else partial(pool.value, f"{prefix}{name}", graph.types[name], ranges.get(name))
-        for name in graph.inputs
-    }
+    held, sketches = held_values(proto), noted_sketches(proto)
+
+    def maker(name: str) -> Callable[[], Any]:
+        if name in held:
+            return partial(natural, held[name], graph.types[name])
+        random = partial(pool.value, f"{prefix}{name}", graph.types[name], ranges.get(name))
+        if name in sketches:
+            return partial(_drawn, sketches[name], random)
+        return random
+
+    return {name: maker(name) for name in graph.inputs}
+
+
+def _drawn(sketch: Sketch, random: Callable[[], Any]) -> Any:
+    return sketch.drawn(random(), seed=0)

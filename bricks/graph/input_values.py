@@ -6,6 +6,7 @@ value may be wrong. Must not know how the values are used.
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,23 @@ def parse_value(text: str) -> tuple[str, str | np.ndarray]:
         raise UsageError(f"{path} cannot be read: {exc.strerror or exc}") from exc
     except ValueError as exc:
         raise UsageError(f"{path} is not a file of numpy's (.npy): {first_line(exc)}") from exc
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays in a file of ``numpy.savez``, by the names of inputs.
+
+    Raises :class:`UsageError`.
+    """
+    try:
+        arrays = np.load(path, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise ValueError("it holds one array without a name: save it by numpy.savez")
+        with arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except OSError as exc:
+        raise UsageError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    except (ValueError, zipfile.BadZipFile) as exc:
+        raise UsageError(f"{path} is not a file of numpy's (.npz): {first_line(exc)}") from exc
 
 
 def literal(name: str, text: str, declared: onnx.TypeProto) -> Any:

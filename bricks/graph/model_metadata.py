@@ -24,15 +24,18 @@ from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType, type_from_json
 from bricks.graph.declared import dtype_of, notation
 from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
-from bricks.graph.signs import SignPattern
+from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 # Keys of metadata: types of containers; types of a brick's inner values; and flattened values of
 # inputs, which are steering values in bricks and given values in models.
 ITEMS, BETWEEN = "bricks.items", "bricks.between"
 STEERING, GIVEN = "bricks.steering", "bricks.given"
-# The signs of a brick's inputs, by name: see ``graph.signs``.
-SIGNS = "bricks.signs"
+# What operators of a brick depend on in the values of inputs, by name: see ``graph.sketch``.
+# Sketches of signs alone have a key of their own, as lists of two or three numbers.
+SIGNS, SKETCHES = "bricks.signs", "bricks.sketches"
+# How often a loop of a brick runs, by the name of its first output, where its condition decides.
+ITERATIONS = "bricks.iterations"
 # The layouts of a brick's inputs and outputs, by name, where a runtime keeps them in its own.
 LAYOUTS = "bricks.layouts"
 # Key of what is known about the model that a brick is from.
@@ -72,9 +75,33 @@ def between_types(proto: onnx.ModelProto) -> dict[str, ValueType]:
     }
 
 
-def noted_signs(proto: onnx.ModelProto) -> dict[str, SignPattern]:
-    """The signs of inputs that the operators of a brick are sensitive to, by name."""
-    return {name: SignPattern(*held) for name, held in _noted(proto, SIGNS).items()}
+def note_sketches(proto: onnx.ModelProto, sketches: Mapping[str, Sketch]) -> None:
+    """Write the ``sketches`` of inputs into the metadata of ``proto``, if there are any."""
+    signs = {name: sketch for name, sketch in sketches.items() if sketch.signs_alone}
+    note(proto, SIGNS, {name: [*each.to_json().values()] for name, each in signs.items()})
+    others = {name: each.to_json() for name, each in sketches.items() if name not in signs}
+    note(proto, SKETCHES, others)
+
+
+def noted_sketches(proto: onnx.ModelProto) -> dict[str, Sketch]:
+    """The sketches of inputs on whose values the operators of a brick depend, by name."""
+    signs = {name: Sketch(*held) for name, held in _noted(proto, SIGNS).items()}
+    others = _noted(proto, SKETCHES).items()
+    return signs | {name: Sketch.from_json(held) for name, held in others}
+
+
+def noted_iterations(proto: onnx.ModelProto) -> dict[str, int]:
+    """How often loops run whose condition decides, by the name of their first output."""
+    return _noted(proto, ITERATIONS)
+
+
+def value_dependence(proto: onnx.ModelProto) -> dict[str, Any]:
+    """On what values the time of a brick depends, as facts by input; empty: on none.
+
+    Loops are listed by their first output, with how often they run.
+    """
+    sketches = {name: sketch.to_json() for name, sketch in noted_sketches(proto).items()}
+    return sketches | {name: {"iterations": n} for name, n in noted_iterations(proto).items()}
 
 
 def noted_layouts(proto: onnx.ModelProto) -> dict[str, str]:

@@ -17,6 +17,8 @@ returning them. Attributes have the rest:
   output, or -1;
 * ``zeros``, of the few operators that take longer for zeros: for each input, how many eighths of it
   hold some;
+* ``chosen``, of operators that select elements: for each input, how many of its elements are not
+  zero, or -1 where that does not count;
 * ``training``, of calls in the forward pass of a training step with large results: since results
   are kept there, others get memory that is in no cache, and the same call takes longer.
 
@@ -92,7 +94,8 @@ class Call:
 
     ``arguments`` are positional and named ones as the JSON of the module's docstring. ``ports`` is
     empty where every tensor is contiguous and has a storage of its own; ``aliases`` where no output
-    shares a storage with an input; ``zeros`` where they make no difference, or there are none.
+    shares a storage with an input; ``zeros`` where they make no difference, or there are none;
+    ``chosen`` where the call selects nothing.
     """
 
     namespace: str
@@ -101,6 +104,7 @@ class Call:
     ports: tuple[Port, ...] = ()
     aliases: tuple[int, ...] = ()
     zeros: tuple[int, ...] = ()
+    chosen: tuple[int, ...] = ()
 
     def node(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
         """The node of this call, with the names of its values."""
@@ -115,6 +119,8 @@ class Call:
             node.attribute.append(helper.make_attribute("aliases", list(self.aliases)))
         if any(self.zeros):
             node.attribute.append(helper.make_attribute("zeros", list(self.zeros)))
+        if self.chosen:
+            node.attribute.append(helper.make_attribute("chosen", list(self.chosen)))
         return node
 
 
@@ -141,9 +147,11 @@ def call_of(node: onnx.NodeProto) -> Call:
         raise ModelError(f"a node of {node.domain} {node.op_type!r} is no call: {exc}") from exc
     aliases = tuple(given["aliases"].ints) if "aliases" in given else ()
     zeros = tuple(given["zeros"].ints) if "zeros" in given else ()
+    chosen = tuple(given["chosen"].ints) if "chosen" in given else ()
     return Call(
-        node.domain.removeprefix(DOMAIN), node.op_type, (positional, named), ports, aliases, zeros
-    )
+        node.domain.removeprefix(DOMAIN), node.op_type, (positional, named), ports, aliases, zeros,
+        chosen,
+    )  # fmt: skip
 
 
 def leaves(arguments: Any) -> Iterator[Any]:

@@ -80,6 +80,9 @@ _NOWHERE = Path(os.devnull)
 # Of a model in memory, payloads up to here are kept: scales and zero points, which count.
 _SENT_BYTES = 1 << 18
 
+# A message of protocol buffers is no larger.
+_MOST_BYTES = (1 << 31) - 1
+
 FEW_FLOATS = 8  # such as the bounds of a clip: held if available, because fusions inspect them
 
 _logger = logging.getLogger(__name__)
@@ -103,16 +106,20 @@ def read_model(
     first dimension is open or 1. ``values`` holds contents of inputs in the form that a runtime
     takes (arrays, lists for sequences, dicts for maps, None for an absent optional), or texts as on
     the command line (``2,3``); all other inputs are synthetic. ``name`` defaults to the file's name
-    without suffix. Links are resolved to the file itself, whose folder holds the data it refers to.
-    Raises :class:`ModelError`, and :class:`ShapeError` if a dimension stays open or an option is
-    invalid for the model.
+    without suffix. Data are beside the file; if it is a link, beside the link or beside the file
+    itself. What is no file but can be read once (``/dev/stdin``) is read into memory. Raises
+    :class:`ModelError`, and :class:`ShapeError` if a dimension stays open or an option is invalid
+    for the model.
     """
     started = time.perf_counter()
     given = Path(path)
     if given.is_dir():
         raise ModelError(f"{given} is a folder: give an ONNX file")
-    if not given.is_file():
+    if not given.exists():
         raise ModelError(f"{given} does not exist: give an ONNX file")
+    if not given.is_file():
+        content, called = _read_once(given), given.name if name is None else name
+        return read_bytes(content, called, batch=batch, shapes=shapes, values=values)
     real = given.resolve()
     title = given.stem if name is None else name
     _logger.info("%s: reading %s", title, real)
@@ -121,8 +128,25 @@ def read_model(
     return replace(model, read_s=time.perf_counter() - started)
 
 
+def _read_once(path: Path) -> bytes:
+    """All of a pipe or a device; at most as much as ONNX can hold in one message."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+    except OSError as exc:
+        raise ModelError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    if len(content) > _MOST_BYTES:
+        raise ModelError(f"{path} gives more than 2 GiB, which no ONNX model is: give a file")
+    return content
+
+
 def read_bytes(
-    content: bytes, name: str, *, batch: int | None = None, shapes: Shapes | None = None
+    content: bytes,
+    name: str,
+    *,
+    batch: int | None = None,
+    shapes: Shapes | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> Model:
     """The model in ``content``, an ONNX file in memory, of which nothing is written anywhere.
 
@@ -133,7 +157,7 @@ def read_bytes(
     _check_encoding(name)
     given = Path(name.replace("/", "_").replace("\0", "_") or "model")
     skeleton = skim_bytes(content, given.name, inline_bytes=_SENT_BYTES)
-    model = _read(skeleton, given, _NOWHERE, name, batch, shapes or {}, {})
+    model = _read(skeleton, given, _NOWHERE, name, batch, shapes or {}, values or {})
     return replace(model, read_s=time.perf_counter() - started)
 
 
@@ -157,6 +181,8 @@ def _read(
             inputs = checked_program(proto, given.name)
             skeleton = proto.SerializeToString(deterministic=True)
             return Model(title, folder, skeleton, inputs, digest(proto))
+        if given.is_symlink() and folder != _NOWHERE:
+            folder = _beside_link(proto.graph, given, folder)
         _normalise(proto, given, folder)
         _check_places(proto.graph, folder)
         held = _given(proto.graph, values, given.name)
@@ -247,6 +273,35 @@ def _normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
     _drop_unread_initializers(graph)
     for tensor in all_tensors(graph):
         check_size(tensor)
+
+
+def _beside_link(graph: onnx.GraphProto, link: Path, folder: Path) -> Path:
+    """The folder of the data of a model that is a link to a file in ``folder``.
+
+    A runtime looks beside the link. The data there may be links too, into the folder of the model's
+    own file, as in the cache of a hub: then they are referred to by their names in that folder.
+    Raises :class:`ModelError` where some data are in one folder, and some in the other.
+    """
+    home, moved = link.absolute().parent, dict[str, str]()
+    tensors = [tensor for tensor in all_tensors(graph) if is_referenced(tensor)]
+    locations = {reference(tensor).location for tensor in tensors}
+    for location in locations:
+        if (home / location).exists():
+            data = (home / location).resolve()
+            there = data.is_relative_to(folder)
+            moved[location] = str(data.relative_to(folder)) if there else ""
+    if not all(moved.values()):
+        if any(moved.get(each) or (folder / each).exists() for each in locations):
+            raise ModelError(
+                f"{link} is a link, and some of its data are beside the link, some beside the file"
+                f" that it leads to, in {folder}: put all data into one folder"
+            )
+        return home
+    for tensor in tensors:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = moved.get(entry.value, entry.value)
+    return folder
 
 
 def _check_places(graph: onnx.GraphProto, folder: Path) -> None:

@@ -6,6 +6,8 @@ data. Must not know those uses.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 
@@ -18,8 +20,13 @@ from bricks.graph.payload import (
     locate,
     read_referenced,
     reference,
+    store_inline,
     type_of,
 )
+from bricks.graph.view import without_values
+
+# Of weights that a model is to hold itself; protocol buffers end at twice as many.
+_MOST_BYTES = 1 << 30
 
 
 def own_weights(model: Model) -> dict[str, np.ndarray]:
@@ -51,6 +58,24 @@ def has_own_weights(model: Model) -> bool:
     except (PayloadError, OSError, KeyError):
         return False
     return True
+
+
+def with_own_weights(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    """A copy of ``proto`` that holds its own weights, whose files are in ``folder``.
+
+    ``proto`` itself, if a file is missing, or if they are more than a message may hold.
+    """
+    model = Model(proto.graph.name, folder, proto.SerializeToString(), (), "")
+    size_bytes = sum(t.size_bytes for t in without_values(proto).values() if t.dtype != "STRING")
+    if size_bytes > _MOST_BYTES or not has_own_weights(model):
+        return proto
+    weights = own_weights(model)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for tensor in copy.graph.initializer:
+        if tensor.name in weights:
+            store_inline(tensor, weights[tensor.name])
+    return copy
 
 
 def _check_files(model: Model, tensors: list[onnx.TensorProto]) -> None:

@@ -478,5 +478,6 @@ def _probes(jobs: Iterable[Job]) -> list[str]:
 def _whole(job: Job) -> Walk:
     plan = job.decomposition.plan
     inputs, outputs = len(plan.inputs), len(plan.outputs)
-    walk = single(job.whole_key, job.model.skeleton, inputs=inputs, outputs=outputs)
+    model, folder = job.model.skeleton, str(job.model.folder)
+    walk = single(job.whole_key, model, inputs=inputs, outputs=outputs, folder=folder)
     return along(walk, job.streams)

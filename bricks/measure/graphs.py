@@ -20,6 +20,7 @@ from bricks.graph.containers import type_from_json
 from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
+from bricks.graph.sketch import Sketch
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
@@ -49,7 +50,8 @@ class _Cuttable:
     groups: Sequence[tuple[int, ...]] | None
     layouts: Mapping[str, str]
     notes: Sequence[str]
-    signs: Mapping[str, Sequence[float]]
+    sketches: Mapping[str, Sketch]
+    iterations: Mapping[str, int]
     rewritten_bytes: int | None
 
 
@@ -79,7 +81,8 @@ class Graphs:
             layouts=found.layouts,
             in_place=found.in_place,
             steering=self._steering_values(model, found),
-            signs=found.signs,
+            sketches=found.sketches,
+            iterations=found.iterations,
             assumed=[
                 *found.notes,
                 *observations(found.graph, set(found.observed), given=given_inputs(model)),
@@ -129,7 +132,8 @@ class Graphs:
         return MemoryPeaks(**answer)
 
     def _executed(self, model: Model) -> _Cuttable:
-        answer = self.ask(model, "executed", model=pack(model.skeleton), key=model.digest)
+        skeleton, folder = pack(model.skeleton), str(model.folder)
+        answer = self.ask(model, "executed", model=skeleton, key=model.digest, folder=folder)
         groups = answer["groups"]
         together = None if groups is None else [tuple(group) for group in groups]
         return _cuttable(model, answer, unpack(answer["model"]), answer["in_place"], together)
@@ -201,7 +205,8 @@ def _cuttable(
         groups=groups,
         layouts=answer.get("layouts", {}),
         notes=answer.get("notes", ()),
-        signs=answer.get("signs", {}),
+        sketches={n: Sketch.from_json(s) for n, s in answer.get("sketches", {}).items()},
+        iterations=answer.get("iterations", {}),
         rewritten_bytes=answer.get("rewritten_bytes"),
     )
 

@@ -362,6 +362,7 @@ def _fields(load: Load) -> dict[str, Any]:
         "id": load.name,
         "key": load.key,
         "model": pack(load.model),
+        **({"folder": load.folder} if load.folder else {}),
         "optimize": load.optimize,
         "streams": list(load.streams),
     }

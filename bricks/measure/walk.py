@@ -18,7 +18,9 @@ from itertools import chain
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
 from bricks.graph.domains import integer_ranges
+from bricks.graph.model_metadata import SKETCHES, noted_sketches
 from bricks.graph.tensor import TensorType
+from bricks.graph.value_dependence import branches_on_values, read_for_values
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.fresh_memory import Allocation, Event, allocations_of, memory_events
 from bricks.memory.layout import BYTES, Layout, arrange
@@ -63,7 +65,8 @@ class Load:
     """A model to load: ``model`` is a serialised ``ModelProto`` without weights.
 
     A key may be loaded several times, as ``copy`` 0, 1 and so on, with ``weight_bytes`` of weights
-    each. ``streams`` are those along which its nodes run; empty: they run in sequence.
+    each. ``streams`` are those along which its nodes run; empty: they run in sequence. ``folder``
+    has the model's own weights, which it gets where values decide how long it takes.
     """
 
     key: str
@@ -72,6 +75,7 @@ class Load:
     copy: int = 0
     weight_bytes: int = 0
     streams: tuple[int, ...] = ()
+    folder: str = ""
 
     @property
     def name(self) -> str:
@@ -173,7 +177,7 @@ def walk_of(
             needed.add(i)
     copies = _copies(decomposition, timed, needed)
     own_ports = {
-        key: bricks[key].steered_ports | _restricted_bytes(bricks[key])
+        key: bricks[key].steered_ports | _decided(bricks[key])
         for key in {plan.occurrences[i].brick for i in needed}
     }
     steps = []
@@ -217,12 +221,24 @@ def walk_of(
     )
 
 
-def _restricted_bytes(brick: Brick) -> set[int]:
-    """The positions of inputs of bytes that may not hold any, since they are indices, say."""
+def _decided(brick: Brick) -> set[int]:
+    """The positions of inputs that may not hold what other bricks have left in their place.
+
+    These are bytes that may not be any, since they are indices, say; and values whose distribution
+    decides how long an operator takes, except for signs, which are written in place. Those of which
+    nothing is noted are random, and others have left positive ones.
+    """
     names = [n for n, t in brick.inputs.items() if isinstance(t, TensorType) and t.dtype in BYTES]
-    ranges = integer_ranges(graph_of(parse_model(brick.model)), names) if names else {}
+    branching = any(branches_on_values(each.rpartition(".")[2]) for each in brick.operators)
+    if not names and not branching and SKETCHES.encode() not in brick.model:
+        return set()  # parsing takes longer than all the rest
+    proto = parse_model(brick.model)
+    ranges = integer_ranges(graph_of(proto), names) if names else {}
     free = {n for n, found in ranges.items() if found.high - found.low == _ALL_BYTES}
-    return {port for port, name in enumerate(brick.inputs) if name in names and name not in free}
+    own = {name for name, sketch in noted_sketches(proto).items() if not sketch.signs_alone}
+    own.update(name for node in proto.graph.node for name in read_for_values(node))
+    own.update(name for name in names if name not in free)
+    return {port for port, name in enumerate(brick.inputs) if name in own}
 
 
 def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:
@@ -417,10 +433,12 @@ def without_region(walk: Walk) -> Walk:
     return replace(walk, steps=tuple(steps), region_bytes=0)
 
 
-def single(key: str, model: bytes, *, inputs: int, outputs: int, timed: bool = True) -> Walk:
+def single(
+    key: str, model: bytes, *, inputs: int, outputs: int, timed: bool = True, folder: str = ""
+) -> Walk:
     """A walk of one step with buffers of its own: a whole model, or a probe."""
     step = Step(key, key, (None,) * inputs, (None,) * outputs, timed)
-    return Walk((Load(key, model, optimize=True),), (step,))
+    return Walk((Load(key, model, optimize=True, folder=folder),), (step,))
 
 
 def along(walk: Walk, streams: tuple[int, ...]) -> Walk:

@@ -2,16 +2,17 @@
 
 Learning takes seconds for each target, and its result depends on the measurements alone. A file is
 NumPy's archive of arrays (``.npz``): ``about`` is JSON in UTF-8, and each kind of brick of each
-target has three arrays, named by their place in it. What measured bricks would predict each other
-to be is in ``weights``; their covariance matrix is far larger and is left out, see
-:mod:`bricks.predict.interpolation`. Nothing is pickled. Must not know where files are kept.
+target has three arrays, named by their place in it, and each target its latencies. What measured
+bricks would predict each other to be is in ``weights``; their covariance matrix is far larger and
+is left out, see :mod:`bricks.predict.interpolation`. Nothing is pickled. Must not know where files
+are kept.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,18 +26,25 @@ from bricks.predict.roofline import Roofline
 
 # A version of the format, and of what learning gives: features, covariances, rooflines and scales.
 # Where learning gives something else, a new version leaves kept files out until they are made anew.
-FORMAT, VERSION = "bricks-learned", 1
+FORMAT, VERSION = "bricks-learned", 2
 
 Array = np.ndarray
+
+_KEY = "b1-"  # before the digest in the key of a brick
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A predictor, the machine states it learned from, and the one in which most is measured."""
+    """A predictor, the machine states it learned from, and the one in which most is measured.
+
+    ``latency_s`` holds the latencies in that state, in seconds by brick, for predictions of other
+    targets.
+    """
 
     predictor: Predictor
     seen: StatesSeen
     state_s: float | None
+    latency_s: Mapping[str, float]
 
 
 def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
@@ -54,6 +62,10 @@ def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
                 "scales": dict(field.scales),
                 "kernels": sorted(field.kernels),
             }
+        keys = sorted(each.latency_s)
+        arrays[_name(place, "latencies", "keys")] = _packed(keys)
+        seconds = [each.latency_s[key] for key in keys]
+        arrays[_name(place, "latencies", "seconds")] = np.array(seconds, np.float32)
         targets[target_key] = {
             "place": place,
             "learned_from": each.predictor.learned_from,
@@ -88,10 +100,25 @@ def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
             kind: _field(kind, field, arrays, data["place"])
             for kind, field in data["fields"].items()
         }
+        keys, seconds = (
+            arrays[_name(data["place"], "latencies", name)] for name in ("keys", "seconds")
+        )
     general = _roofline(data["general"])
     predictor = Predictor(data["learned_from"], data["bias"], fields, general)
     seen = StatesSeen({state_s: count for state_s, count in data["seen"]})
-    return Learned(predictor, seen, data["state_s"])
+    latency_s = dict(zip(_unpacked(keys), seconds.tolist(), strict=True))
+    return Learned(predictor, seen, data["state_s"], latency_s)
+
+
+def _packed(keys: Sequence[str]) -> Array:
+    """Keys of bricks as their 16 bytes each."""
+    digests = b"".join(bytes.fromhex(key.removeprefix(_KEY)) for key in keys)
+    return np.frombuffer(digests, np.uint8)
+
+
+def _unpacked(digests: Array) -> list[str]:
+    text = digests.tobytes().hex()
+    return [_KEY + text[i : i + 32] for i in range(0, len(text), 32)]
 
 
 def _name(place: int, kind: str, name: str) -> str:

@@ -19,6 +19,7 @@ from sklearn.linear_model import Ridge
 from bricks.predict.covariance import COVARIANCE_PARAMS, feature_matrix, noise_of
 from bricks.predict.features import BrickFeatures
 from bricks.predict.interpolation import Interpolation
+from bricks.predict.observations import StatesSeen
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import (
     HeldOutError,
@@ -51,17 +52,22 @@ _FOLDS = 8
 class SourceTarget:
     """A source target: the bricks that were measured there, and the predictor learned from them.
 
-    ``kernels`` are those with a measured brick.
+    ``kernels`` are those with a measured brick. A predictor that tells machine states apart is
+    asked for ``state_s``, as it has ``seen`` it.
     """
 
     target_key: str
     latency_s: Mapping[str, float]
     predictor: Predictor
     kernels: frozenset[str] = frozenset()
+    seen: StatesSeen | None = None
+    state_s: float | None = None
 
     def logs(self, features: Mapping[str, BrickFeatures]) -> tuple[Array, Array]:
         """Logarithms of the latencies there, measured or predicted, and standard deviations."""
         missing = {key: t for key, t in features.items() if self.latency_s.get(key, 0.0) <= 0.0}
+        if self.seen is not None:
+            missing = self.seen.in_state(missing, self.state_s)
         predicted = self.predictor.predict(missing)
         found = [
             (math.log(predicted[key].latency_s), predicted[key].log_sd)

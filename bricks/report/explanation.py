@@ -18,6 +18,7 @@ from bricks.report.tables import (
     phase_lines,
     seconds,
 )
+from bricks.report.values import value_lines
 
 # Bricks that together take less than this share of a model are one line at the end.
 _REST = 0.02
@@ -49,6 +50,7 @@ def explanation_lines(row: Row, most: int | None) -> list[Text | Table | str]:
             f"With the fastest implementation of each brick that is known here:"
             f" {seconds(row['fastest_s'])}, {percent(lost / row['estimate_s'])} less."
         )
+    lines += value_lines(row["bricks"])
     lines += phase_lines(row)
     if row["peak_bytes"] is not None:
         peak = peak_size(row["peak_bytes"], row["memory"]["unknown"])

@@ -248,6 +248,11 @@ class LatencyModel:
         from bricks.predict.predictor import learn
         from bricks.predict.transfer import SourceTarget
 
+        kept = self._learned_before()
+        if kept is not None:
+            kernels = frozenset[str]().union(*(f.kernels for f in kept.predictor.fields.values()))
+            known = kept.predictor, kernels, kept.seen, kept.state_s
+            return SourceTarget(self._target, kept.latency_s, *known)
         latency_s, families = self.known_latencies()
         features = self.features(sorted(latency_s)[:_ENOUGH])
         predictor = learn(features, latency_s, families)
@@ -278,7 +283,7 @@ class LatencyModel:
         found = self.learned()
         if self._seen is None or not isinstance(found, Predictor) or self.others:
             return None
-        return Learned(found, self._seen, self._state_s)
+        return Learned(found, self._seen, self._state_s, self.known_latencies()[0])
 
     def _learned_before(self) -> Learned | None:
         """What was learned earlier from the same measurements, and kept with them."""

@@ -107,6 +107,12 @@ def find(name_or_path: str) -> list[tuple[str, Path]]:
         if path.suffix.lower() != ".onnx":
             raise ModelError(f"{name_or_path}: not an ONNX file (its name must end in .onnx)")
         return [(path.stem, path)]
+    if path.exists():  # a pipe or a device, such as /dev/stdin
+        return [(path.name, path)]
+    if path.is_symlink():
+        raise ModelError(
+            f"{name_or_path} is a link to {os.readlink(path)}, which does not exist: mend the link"
+        )
     if os.sep in name_or_path or path.suffix.lower() == ".onnx":
         meant = _nearest_path(path)
         hint = "check the path" if meant is None else f"did you mean {meant}?"

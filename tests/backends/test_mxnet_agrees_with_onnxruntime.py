@@ -15,7 +15,7 @@ from factories import constant, conv_net, model, node, save, value
 from refusals import refused
 
 from bricks import Bench, WorkerError
-from bricks.graph.model_metadata import noted_signs
+from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.view import parse_model
 from bricks.measure.worker.verify import within_tolerance
 from bricks.zoo import entries
@@ -112,7 +112,7 @@ def test_functions_that_branch_on_sizes_are_bricks_of_their_own_for_each_size(
     sizes = fused.read(save(doubling(operator), tmp_path, "sizes.onnx"))
     made = fused.decompose(sizes)
     found = {
-        key: noted_signs(parse_model(brick.model))["i0"].log_size
+        key: noted_sketches(parse_model(brick.model))["i0"].log_size
         for key, brick in made.bricks.items()
         if brick.operators == (operator,)
     }
@@ -144,7 +144,7 @@ def test_a_function_of_the_models_input_has_the_size_of_that(fused: Bench, tmp_p
     proto = model([node("Erf", ["x"], ["y"])], [value("x", [8, 64])], [value("y", [8, 64])])
     made = fused.decompose(fused.read(save(proto, tmp_path, "input.onnx")))
     (brick,) = made.bricks.values()
-    (pattern,) = noted_signs(parse_model(brick.model)).values()
+    (pattern,) = noted_sketches(parse_model(brick.model)).values()
     assert pattern.log_size is not None
 
 

@@ -1,7 +1,7 @@
 """What a brick finds in the caches and in its inputs belongs to what it is."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import key_of
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.read import read_model
+from bricks.graph.sketch import Sketch
 from bricks.graph.source import source_graph
 from bricks.predict.features import extract_features
 
@@ -42,11 +43,11 @@ def bricks_of(
     proto: onnx.ModelProto,
     folder: Path,
     granularity: str = "executed",
-    signs: Mapping[str, Sequence[float]] | None = None,
+    sketches: Mapping[str, Sketch] | None = None,
 ) -> dict[str, Brick]:
     read = read_model(save(proto, folder))
     cut = Granularity.parse(granularity)
-    return dict(build(read, source_graph(read), cut, signs=signs).bricks)
+    return dict(build(read, source_graph(read), cut, sketches=sketches).bricks)
 
 
 def test_a_product_of_few_rows_is_another_brick_in_a_much_larger_model(tmp_path: Path) -> None:
@@ -101,8 +102,13 @@ PRELU = model(
 
 def test_signs_that_an_operator_is_sensitive_to_make_another_brick(tmp_path: Path) -> None:
     keys = [
-        set(bricks_of(PRELU, tmp_path, signs=signs))
-        for signs in (None, {"n": [0.5, 0.5]}, {"n": [0.25, 0.125]}, {"n": [0.5, 0.5]})
+        set(bricks_of(PRELU, tmp_path, sketches=sketches))
+        for sketches in (
+            None,
+            {"n": Sketch(0.5, 0.5)},
+            {"n": Sketch(0.25, 0.125)},
+            {"n": Sketch(0.5, 0.5)},
+        )
     ]
     assert keys[1] == keys[3]
     assert len({*keys[0], *keys[1], *keys[2]}) == 4  # one Neg, three times PRelu

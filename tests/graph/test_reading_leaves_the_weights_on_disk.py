@@ -1,3 +1,6 @@
+import os
+import shutil
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -295,3 +298,67 @@ def test_the_digest_ignores_values_and_place_of_weights_only(tmp_path):
     assert digest(conv_net(channels=4), "f.onnx") != base
     assert digest(conv_net(blocks=2), "g.onnx") != base
     assert digest(conv_net(batch=2), "h.onnx") != base
+
+
+def linked(folder: Path, file: Path, **links: Path) -> Path:
+    """A folder of links, by name, and the link to ``file`` in it, called model.onnx."""
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").symlink_to(file)
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
+    return folder / "model.onnx"
+
+
+def with_data(folder: Path, model_name: str, data_name: str) -> Path:
+    """A model and its data in ``folder``, under other names than the model was saved with."""
+    folder.mkdir(parents=True)
+    proto = onnx.load(save(mlp(), folder, "plain.onnx"))
+    onnx.save(
+        proto, folder / "m.onnx", save_as_external_data=True, location="data", size_threshold=0
+    )
+    (folder / "data").rename(folder / data_name)
+    (folder / "m.onnx").rename(folder / model_name)
+    return folder / model_name
+
+
+def test_data_are_found_through_links_as_in_the_cache_of_a_hub(tmp_path: Path) -> None:
+    blob = with_data(tmp_path / "blobs", "aa11", "bb22")
+    link = linked(tmp_path / "snapshots" / "1", blob, data=tmp_path / "blobs" / "bb22")
+    read = read_model(link)
+    assert has_own_weights(read)
+    plain = read_model(save(mlp(), tmp_path, "plain.onnx"))
+    found = own_weights(read)
+    for name, values in own_weights(plain).items():
+        assert found[name].tobytes() == values.tobytes(), name
+
+
+def test_data_beside_a_link_are_what_the_runtime_loads(tmp_path: Path) -> None:
+    blob = with_data(tmp_path / "blobs", "aa11", "elsewhere")
+    link = linked(tmp_path / "here", blob)
+    shutil.copy(tmp_path / "blobs" / "elsewhere", link.parent / "data")
+    assert has_own_weights(read_model(link))
+
+
+def test_data_of_a_link_may_be_beside_the_file_itself(tmp_path: Path) -> None:
+    link = linked(tmp_path / "here", with_data(tmp_path / "blobs", "aa11", "data"))
+    assert has_own_weights(read_model(link))
+
+
+def test_a_link_does_not_lead_to_data_outside_of_both_folders(tmp_path: Path) -> None:
+    blob = with_data(tmp_path / "blobs", "aa11", "bb22")
+    (tmp_path / "secret").write_bytes((tmp_path / "blobs" / "bb22").read_bytes())
+    link = linked(tmp_path / "here", blob, data=tmp_path / "secret")
+    with refused(ModelError, "data", "outside"):
+        read_model(link)
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    content = save(mlp(), tmp_path, "net.onnx").read_bytes()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+    writer.start()
+    try:
+        assert read_model(pipe).digest == read_model(tmp_path / "net.onnx").digest
+    finally:
+        writer.join()

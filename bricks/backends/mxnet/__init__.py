@@ -14,7 +14,7 @@ store.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import mxnet as mx
@@ -29,7 +29,7 @@ from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
-from bricks.graph.signs import SignPattern
+from bricks.graph.sketch import SIGNS, SIZE
 from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.synthesis import Pool, numpy_dtype
 from bricks.graph.tensor import TensorType
@@ -80,20 +80,15 @@ class MxnetBackend:
         found = self._observed(proto, names, "observed")
         return {name: found[name].ravel().tolist() for name in names}
 
-    def signs_matter(self, operator: str) -> bool:
-        """True for operators that branch on signs and sizes."""
-        return operator in _BRANCHING
+    def branching_on(self, operator: str) -> Collection[str]:
+        """Signs and sizes, for functions of the C library."""
+        return (SIGNS, SIZE) if operator in _BRANCHING else ()
 
-    def signs(
+    def observe(
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
-    ) -> dict[str, SignPattern]:
-        """The signs and sizes of these values in one run on synthetic data."""
-        found = self._observed(proto, names, key)
-        return {
-            name: SignPattern.of(found[name], sized=True)
-            for name in names
-            if name in found and found[name].dtype == np.float32
-        }
+    ) -> dict[str, np.ndarray]:
+        """These tensors in one run on synthetic data."""
+        return self._observed(proto, names, key)
 
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()

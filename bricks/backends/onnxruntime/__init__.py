@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import onnxruntime as ort
 from bricks.backends.base import Executed
 from bricks.backends.onnxruntime.generating import GeneratingSession
 from bricks.backends.onnxruntime.inplace import in_place_values
+from bricks.backends.onnxruntime.misinferred import corrected_types
 from bricks.backends.onnxruntime.optimized import (
     inferred_types,
     save_optimized,
@@ -47,10 +48,11 @@ from bricks.graph.containers import ValueType
 from bricks.graph.decoder import Decoder
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
-from bricks.graph.model_metadata import held_values
-from bricks.graph.signs import SignPattern
+from bricks.graph.model_metadata import held_values, noted_sketches
+from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
+from bricks.graph.value_dependence import values_decide
 from bricks.graph.view import graph_of, unsure, upstream, without_values
 
 # The first version in which Python can set the size of the global thread pool.
@@ -107,9 +109,9 @@ class OnnxRuntimeBackend:
         """True for operators whose loop contains a branch that is not vectorised."""
         return operator in _BRANCHING
 
-    def signs_matter(self, operator: str) -> bool:
-        """True for the same operators."""
-        return operator in _BRANCHING
+    def branching_on(self, operator: str) -> Collection[str]:
+        """The signs, for the same operators."""
+        return (SIGNS,) if operator in _BRANCHING else ()
 
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph after all optimisations; no weight is read or written to disk."""
@@ -133,15 +135,12 @@ class OnnxRuntimeBackend:
         """The contents of small values in one run on synthetic data."""
         return {name: value.ravel().tolist() for name, (value, _) in self._observed(proto, names)}
 
-    def signs(
+    def observe(
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
-    ) -> dict[str, SignPattern]:
-        """The signs of these values in one run on synthetic data."""
-        return {
-            name: SignPattern.of(value)
-            for name, (value, type_) in self._observed(proto, names, key)
-            if isinstance(type_, TensorType) and type_.dtype == "FLOAT"
-        }
+    ) -> dict[str, np.ndarray]:
+        """These tensors in one run on synthetic data."""
+        found = self._observed(proto, names, key)
+        return {name: value for name, (value, type_) in found if isinstance(type_, TensorType)}
 
     def load(
         self,
@@ -190,10 +189,14 @@ class OnnxRuntimeBackend:
 
         The names are empty unless nodes were renamed to their positions for the streams.
         """
-        weights, inputs = self._synthesised(proto, key, share=True)
+        # Where values decide, they are those of a run that observes them: of the same scale.
+        share = not values_decide(proto.graph.node)
+        weights, inputs = self._synthesised(proto, key, share=share)
         if not streams:
             session = create_session(unsure(proto), weights, options)
-            return LoadedSession(session, weights, inputs, held_values(proto)), ()
+            return LoadedSession(
+                session, weights, inputs, held_values(proto), noted_sketches(proto)
+            ), ()
         executed, _ = save_optimized(proto, self._stand_ins, self._level)
         weights = self._weights_of(executed, proto, weights, key)
         session = create_parallel_session(unsure(executed), weights, streams, options)
@@ -240,6 +243,7 @@ class OnnxRuntimeBackend:
     def types(self, proto: onnx.ModelProto) -> tuple[dict[str, ValueType], list[str]]:
         """Every value's type, inferred by the runtime or observed in one run."""
         types, open_values = inferred_types(proto, self._stand_ins)
+        types.update(corrected_types(proto, graph_of(proto, types), types))
         types.update((name, type_) for name, (_, type_) in self._observed(proto, open_values))
         return types, open_values
 

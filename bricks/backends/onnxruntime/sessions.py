@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,19 @@ from bricks.backends.base import Placed, Placement
 from bricks.backends.onnxruntime.values import DTYPES, PROVIDERS, to_value, translated
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
+from bricks.graph.sketch import Sketch
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import without_values
 
 ALL, NONE = "all", "none"
+
+# What the runtime says of an output that is bound to memory of another shape.
+_MISINFERRED = "but the computed output shape"
+
+# More values than a processor's branch predictor remembers, in at least two and at most so many
+# turns.
+_LEARNED, _MAX_TURNS = 1 << 18, 16
 
 # The runtime's levels of graph optimisation, from fusions and blocked layouts to none.
 _LEVELS = {
@@ -153,10 +162,15 @@ class LoadedSession:
         weights: Mapping[str, np.ndarray],
         inputs: Mapping[str, tuple[Callable[[], Any], ValueType]],
         given: Collection[str] = (),
+        sketches: Mapping[str, Sketch] | None = None,
     ) -> None:
-        """``given`` are the inputs whose values are no matter of chance."""
+        """``given`` are the inputs whose values are no matter of chance.
+
+        Those in ``sketches`` are drawn anew from these.
+        """
         self.session = session
         self._given = frozenset(given)
+        self._sketches = sketches or {}
         self._weights = weights
         self._inputs = inputs
         self._own: dict[str, Any] = {}  # created on demand: most placements need none
@@ -166,7 +180,7 @@ class LoadedSession:
         binding = self.session.io_binding()
         keep: list[object] = [self.session, binding, self._weights]
         unsure = []
-        drawn: list[np.ndarray] = []
+        drawn: list[tuple[np.ndarray, Sketch | None]] = []
         for (name, (make, type_)), offset in zip(
             self._inputs.items(), placement.inputs, strict=True
         ):
@@ -174,8 +188,9 @@ class LoadedSession:
                 self._own[name] = make()
             if offset is None:
                 buffer = self._own[name]
-                if name not in self._given and type_.dtype == "FLOAT":
-                    drawn.append(buffer)
+                sketch = self._sketches.get(name)
+                if name not in self._given and (sketch or type_.dtype == "FLOAT"):
+                    drawn.append((buffer, sketch))
             else:
                 assert isinstance(type_, TensorType)  # only tensors are placed in the region
                 buffer = at(region, offset, type_)
@@ -203,7 +218,7 @@ class PlacedSession:
         session: ort.InferenceSession,
         binding: ort.IOBinding,
         unsure: Sequence[str],
-        drawn: Sequence[np.ndarray],
+        drawn: Sequence[tuple[np.ndarray, Sketch | None]],
         keep: list[object],
     ) -> None:
         # The public wrapper adds Python calls to each run: microseconds that would count towards
@@ -212,12 +227,16 @@ class PlacedSession:
         self._binding = binding._iobinding
         self._unsure = unsure
         self._bind_output = binding.bind_output
-        self._drawn = drawn
+        self._outputs = [output.name for output in session.get_outputs()]
+        self._drawn = [buffer for buffer, sketch in drawn if sketch is None]
+        self._sketched = [_in_turn(buffer, sketch) for buffer, sketch in drawn if sketch]
         self._random = np.random.default_rng(len(drawn))
         self._keep = keep
 
     def renew(self) -> None:
-        """Draw the synthetic float32 inputs anew, from the distribution that they are from."""
+        """Draw the synthetic inputs anew, from the distribution that they are from."""
+        for buffer, turns in self._sketched:
+            buffer[...] = next(turns)
         for buffer in self._drawn:
             self._random.random(dtype=np.float32, out=buffer)
             buffer *= 2
@@ -232,6 +251,20 @@ class PlacedSession:
             start = clock()
             run(binding, None)
             return (clock() - start) * 1e-9
-        except Exception:  # translated here: a context manager would add to the latency
+        except Exception as exc:  # translated here: a context manager would add to the latency
+            if _MISINFERRED in str(exc) and len(self._unsure) < len(self._outputs):
+                # The runtime makes a shape that it did not infer: it allocates from now on.
+                self._binding.clear_binding_outputs()
+                self._unsure = self._outputs
+                return self.sample()
             with translated("running it"):
                 raise
+
+
+def _in_turn(buffer: np.ndarray, sketch: Sketch) -> tuple[np.ndarray, Iterator[np.ndarray]]:
+    """A buffer, and values of its sketch, others each time as far as a processor may learn them.
+
+    Drawing takes longer than running some operators, so some are drawn once and come in turn.
+    """
+    turns = min(_MAX_TURNS, max(2, _LEARNED // max(1, buffer.size)))
+    return buffer, cycle([sketch.drawn(buffer, seed) for seed in range(turns)])

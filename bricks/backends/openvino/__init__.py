@@ -11,7 +11,7 @@ Must not know plans or the store.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,8 @@ class OpenvinoBackend:
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
         """The contents of small values in one run on synthetic data."""
-        return {name: array.ravel().tolist() for name, array in self._run(proto, names).items()}
+        found = self._run(proto, names, "observed")
+        return {name: array.ravel().tolist() for name, array in found.items()}
 
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
@@ -233,17 +234,27 @@ class OpenvinoBackend:
             names = exc.open_values
             if not names:
                 raise BackendError(f"OpenVINO needs all types, but {exc}") from exc
-            found = self._run(proto, names)
+            found = self._run(proto, names, "observed")
         known: dict[str, ValueType] = {
             name: TensorType(_dtype(array), array.shape) for name, array in found.items()
         }
         return typed_graph(proto, known), names
 
-    def _run(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, np.ndarray]:
+    def branching_on(self, operator: str) -> Collection[str]:
+        """Nothing: its own loops are vectorised."""
+        return ()
+
+    def observe(
+        self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
+    ) -> dict[str, np.ndarray]:
+        """These tensors in one run on synthetic data."""
+        return self._run(proto, names, key)
+
+    def _run(self, proto: onnx.ModelProto, names: Sequence[str], key: str) -> dict[str, np.ndarray]:
         """Values in one run on synthetic data; only the nodes that they depend on run."""
         part = upstream(proto, names)
         graph = graph_of(part)
-        weights, makers = self._synthesised(part, graph, "observed")
+        weights, makers = self._synthesised(part, graph, key)
         given = {name: make() for name, (make, _) in makers.items()}
         found = {name: given[name] for name in names if name in given}
         if part.graph.node:

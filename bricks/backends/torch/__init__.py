@@ -33,7 +33,13 @@ from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
 from bricks.backends.torch.stepping import RealStep
 from bricks.backends.torch.training import ProgramTraining, made_with, refuse_untrainable
 from bricks.backends.torch.trajectories import trajectories
-from bricks.backends.torch.values import bounds_of, fill, fill_rising, rising_bounds_of
+from bricks.backends.torch.values import (
+    bounds_of,
+    fill,
+    fill_chosen,
+    fill_rising,
+    rising_bounds_of,
+)
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.program import Origin, call_of, is_program, origin_of
@@ -323,6 +329,9 @@ class TorchBackend:
                 if name in known and eighths:
                     flat = known[name].view(-1) if known[name].is_contiguous() else known[name]
                     flat[: len(flat) * eighths // 8] = 0
+            for name, count in zip(node.input, call_of(node).chosen, strict=False):
+                if name in known and count >= 0:
+                    fill_chosen(known[name], count, generator)
         return known
 
 

@@ -38,6 +38,13 @@ ZERO_SENSITIVE = frozenset({
 # Elements that such a library handles at once, and the steps in which shares of zeros are told.
 _AT_ONCE, _EIGHTHS = 16, 8
 
+# Operators of which a mask decides how many elements they select; and those that search all inputs.
+_MASKED = frozenset({
+    "index", "index_put", "index_put_impl", "unsafe_index", "unsafe_index_put",
+    "masked_select", "masked_scatter",
+})  # fmt: skip
+_SEARCHING = frozenset({"nonzero", "argwhere"})
+
 # Numbers for which an operator may take a shorter way.
 _SPECIAL = frozenset({0.0, 0.5, 1.0, 2.0, 3.0})
 
@@ -77,6 +84,7 @@ class ArgumentWriter:
         self.written: list[torch.Tensor] = []
         self.scalars: list[float] = []
         self.zeros: tuple[int, ...] = ()
+        self.chosen: tuple[int, ...] = ()
 
     def argument(self, value: Any, *, top: bool = False) -> Any:
         """The JSON form of all positional (a list) or named arguments (a dict)."""
@@ -164,6 +172,23 @@ def eighths_with_zeros(tensor: torch.Tensor) -> int:
         return 0
     near = (plain[:whole].view(-1, _AT_ONCE) == 0).any(1)
     return round(_EIGHTHS * float(near.float().mean()))
+
+
+def chosen(operator: str, tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """How many elements of each tensor a call of ``operator`` selects; see ``graph.program``.
+
+    Empty for operators that select nothing, or where no mask says what.
+    """
+    name = operator.strip("_")
+    if name not in _MASKED and name not in _SEARCHING:
+        return ()
+    found = tuple(
+        int(torch.count_nonzero(tensor.detach()))
+        if tensor.dtype == torch.bool or name in _SEARCHING
+        else -1
+        for tensor in tensors
+    )
+    return found if max(found, default=-1) >= 0 else ()
 
 
 def storage_key(tensor: torch.Tensor) -> int:

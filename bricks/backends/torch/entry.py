@@ -28,6 +28,9 @@ import torch
 from bricks.errors import BackendError, first_line
 from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING
 
+# What torch.compile makes of a module.
+_COMPILED = "OptimizedModule"
+
 _KEYS = {"module", "inputs", "loss", "optimizer", "data", "targets", "accuracy"}
 
 
@@ -109,6 +112,12 @@ def users_errors(entry: str) -> Iterator[None]:
     except MemoryError:
         raise
     except (Exception, SystemExit) as exc:
+        if "NestedTensor" in str(exc):
+            raise BackendError(
+                f"{entry} makes nested tensors, which cannot be recorded: call"
+                " torch.backends.mha.set_fastpath_enabled(False) before it, or give"
+                " torch.nn.TransformerEncoder enable_nested_tensor=False"
+            ) from exc
         raise BackendError(f"{entry} raised {_shown(exc)}") from exc
 
 
@@ -172,6 +181,11 @@ def _checked(entry: str, made: Any) -> Program:
     loss, optimizer = made.get("loss"), made.get("optimizer")
     if not isinstance(module, torch.nn.Module):
         raise BackendError(f"{entry}: its module is {_told(module)}: give a torch.nn.Module")
+    if any(type(each).__name__ == _COMPILED for each in module.modules()):
+        raise BackendError(
+            f"{entry}: its module is compiled already: give it as it is before torch.compile, and"
+            " choose --runtime torch-compiled"
+        )
     inputs = _tensors(entry, "inputs", inputs)
     if (loss is None) != (optimizer is None):
         missing = "loss" if loss is None else "optimizer"
@@ -182,6 +196,11 @@ def _checked(entry: str, made: Any) -> Program:
         raise BackendError(f"{entry}: its loss is {_told(loss)}: give a function of the outputs")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise BackendError(f"{entry}: its optimizer is {_told(optimizer)}: give one of torch.optim")
+    if optimizer is not None and _needs_closure(optimizer):
+        raise BackendError(
+            f"{entry}: its optimizer, {type(optimizer).__name__}, calls the model itself, by a"
+            " closure, which is not supported: give an optimizer whose step() needs none"
+        )
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         _refuse_elsewhere(entry, f"its {name}", tensor)
     for number, tensor in enumerate(inputs):
@@ -213,9 +232,21 @@ def _with_data(program: Program, data: Any, targets: Any, accuracy: Any) -> Prog
 def _tensors(entry: str, what: str, given: Any) -> tuple[torch.Tensor, ...]:
     if isinstance(given, list):
         given = tuple(given)
-    if not isinstance(given, tuple) or not all(isinstance(i, torch.Tensor) for i in given):
+    if not isinstance(given, tuple):
         raise BackendError(f"{entry}: its {what} are {_told(given)}: give a tuple of tensors")
+    for number, each in enumerate(given):
+        if not isinstance(each, torch.Tensor):
+            raise BackendError(
+                f"{entry}: number {number} of its {what} is {_told(each)}, and no tensor: give a"
+                " tuple of tensors, and let the module make what it needs of them"
+            )
     return given
+
+
+def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether each step of an optimiser has to compute the loss itself, several times."""
+    found = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return found is not None and found.default is inspect.Parameter.empty
 
 
 def source_file(entry: str, folder: str) -> Path | None:

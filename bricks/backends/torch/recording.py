@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bricks.backends.torch.call_arguments import (
     ZERO_SENSITIVE,
     ArgumentWriter,
+    chosen,
     eighths_with_zeros,
     indifferent,
     storage_key,
@@ -117,7 +118,7 @@ def _refuse_change(entry: str, first: Recorder, again: Recorder) -> None:
 
 def _asked(node: onnx.NodeProto) -> tuple[Any, ...]:
     """What a call asks for, whatever its inputs hold."""
-    attributes = [attribute for attribute in node.attribute if attribute.name != "zeros"]
+    attributes = [each for each in node.attribute if each.name not in ("zeros", "chosen")]
     return node.op_type, node.domain, node.input, attributes
 
 
@@ -246,6 +247,7 @@ class Recorder(TorchDispatchMode):
         arguments = call.argument(list(args)), call.argument(dict(kwargs), top=True)
         if func._opname.strip("_") in ZERO_SENSITIVE:
             call.zeros = tuple(map(eighths_with_zeros, call.tensors))
+        call.chosen = chosen(func._opname, call.tensors)
         result = func(*args, **kwargs)
         operator = f"{func._opname}.{func._overloadname}".removesuffix(".default")
         self._note(func.namespace, operator, call, arguments, result)
@@ -290,7 +292,7 @@ class Recorder(TorchDispatchMode):
             self._scalars[name] = call.scalars
             inputs.append(name)
         shared = tuple(aliases) if any(a >= 0 for a in aliases) else ()
-        made = Call(namespace, operator, arguments, ports, shared, call.zeros)
+        made = Call(namespace, operator, arguments, ports, shared, call.zeros, call.chosen)
         self._append(made, inputs, outputs)
 
     def _made(self, operator: str, tensor: torch.Tensor, wrote: bool) -> str:

@@ -196,12 +196,17 @@ class LoadedCalls:
 
     def place(self, placement: Placement, region: Any) -> PlacedCalls:
         """The calls with inputs from slots, or of their own, and outputs into slots."""
-        # Inputs whose zeros count hold them themselves: what others have computed may not.
+        # Inputs whose zeros count hold them themselves: what others have computed may have others.
         own = {
             name
             for call in self._calls
             for name, eighths in zip(call.inputs, call.call.zeros, strict=False)
             if eighths
+        } | {
+            name
+            for call in self._calls
+            for name, count in zip(call.inputs, call.call.chosen, strict=False)
+            if count >= 0
         }
         inputs = {
             name: None if name in own else slot

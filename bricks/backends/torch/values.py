@@ -137,6 +137,12 @@ def fill_rising(tensor: torch.Tensor, bound: int) -> None:
     tensor.copy_(rising.view(tensor.shape))
 
 
+def fill_chosen(tensor: torch.Tensor, count: int, generator: torch.Generator) -> None:
+    """Write ones, at random, into ``count`` elements of a tensor, and zeros into all others."""
+    order = torch.randperm(tensor.numel(), generator=generator)
+    tensor.copy_((order < count).view(tensor.shape).to(tensor.dtype))
+
+
 def fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None = None) -> None:
     """Write synthetic values into all of a tensor's storage; integers below ``bound``, or small."""
     dtype = torch.float32 if tensor.dtype.is_complex else tensor.dtype

@@ -9,15 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import onnx
-
-from bricks.backends.base import Backend, Executed, SignObserver
+from bricks.backends.base import Backend
 from bricks.backends.programs import Recorder
 from bricks.errors import BackendError
 from bricks.graph.model import Model
+from bricks.graph.value_dependence import values_decide
 from bricks.graph.view import graph_of, parse_model
+from bricks.graph.weights import with_own_weights
 from bricks.measure.protocol import pack, unpack
 from bricks.measure.worker.memory import release_freed_memory
+from bricks.measure.worker.observation import Observed, observed
 from bricks.measure.worker.process_limits import memory_limited_for
 from bricks.measure.worker.verify import source_of
 
@@ -35,12 +36,20 @@ class GraphRequests:
     ) -> None:
         self._backend, self._name, self._timing = backend, name, timing
 
-    def do_executed(self, model: str, key: str = "") -> Facts:
-        """The graph that the runtime executes for a model, and the types of its values."""
+    def do_executed(self, model: str, key: str = "", folder: str = "") -> Facts:
+        """The graph that the runtime executes for a model, and the types of its values.
+
+        What values decide follows from the model's own weights, if they are in ``folder``.
+        """
         proto = parse_model(unpack(model))
         with memory_limited_for(proto):
             executed = self._backend().executed(proto)
-            signs = self._signs(proto, executed, key)
+            backend: Any = self._backend()
+            seen = Observed()
+            if hasattr(backend, "observe"):
+                decided = folder and values_decide(proto.graph.node)
+                own = with_own_weights(proto, Path(folder)) if decided else proto
+                seen = observed(backend, own, executed, key)
         if self._timing():  # else the next model needs the memory
             release_freed_memory()
         return {
@@ -51,34 +60,9 @@ class GraphRequests:
             "groups": None if executed.groups is None else list(map(list, executed.groups)),
             "layouts": dict(executed.layouts),
             "notes": list(executed.notes),
-            "signs": signs,
+            **seen.to_json(),
             "rewritten_bytes": executed.rewritten_bytes,
         }
-
-    def _signs(
-        self, model: onnx.ModelProto, executed: Executed, key: str
-    ) -> dict[str, list[float]]:
-        """The signs of what nodes read to which they matter, by the value's name.
-
-        They follow from the weights of the ``model`` as it is loaded with this ``key``. Values that
-        only the executed graph has are taken from a run of that.
-        """
-        backend: Any = self._backend()
-        if not hasattr(backend, "signs"):
-            return {}
-        observer: SignObserver = backend
-        nodes = executed.proto.graph.node
-        names = [node.input[0] for node in nodes if observer.signs_matter(node.op_type)]
-        known = {name for node in model.graph.node for name in node.output}
-        found: dict[str, list[float]] = {}
-        for proto, wanted in (
-            (model, [name for name in dict.fromkeys(names) if name in known]),
-            (executed.proto, [name for name in dict.fromkeys(names) if name not in known]),
-        ):
-            if wanted:
-                signs = observer.signs(proto, wanted, key=key)
-                found |= {name: pattern.to_json() for name, pattern in signs.items()}
-        return found
 
     def do_record(self, entry: str, folder: str, options: dict[str, Any]) -> Facts:
         """A recorded program."""

@@ -16,8 +16,8 @@ import onnx
 
 from bricks.backends.base import Loaded, Placed, Placement
 from bricks.backends.input_signs import INPUT_SIGNS, input_signs
-from bricks.graph.model_metadata import noted_signs
-from bricks.graph.signs import SignPattern
+from bricks.graph.model_metadata import noted_sketches
+from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 
@@ -33,13 +33,13 @@ class InputSigns:
 
     def __init__(self, load: Load) -> None:
         self._load = load
-        self._wanted: dict[str, tuple[tuple[int, SignPattern] | None, ...]] = {}  # by id
-        self._loaded: dict[tuple[int, SignPattern], list[Loaded]] = {}
+        self._wanted: dict[str, tuple[tuple[int, Sketch] | None, ...]] = {}  # by id
+        self._loaded: dict[tuple[int, Sketch], list[Loaded]] = {}
 
     def register(self, id: str, proto: onnx.ModelProto) -> None:
         """Note that ``proto`` is loaded as ``id``, and which signs its inputs have."""
         self._wanted.pop(id, None)
-        patterns = noted_signs(proto)
+        patterns = {n: each for n, each in noted_sketches(proto).items() if each.signs_alone}
         if patterns:
             graph = graph_of(proto)
             found = []

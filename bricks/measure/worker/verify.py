@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,12 @@ from bricks.graph.domains import steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.source import OpenShapes, source_graph
-from bricks.graph.topology import subgraphs
+from bricks.graph.topology import inner_nodes, subgraphs, used_values
 from bricks.graph.view import (
     graph_of,
     parse_model,
     unsure,
+    upstream,
     without_values,
 )
 from bricks.measure.worker.model_data import model_data
@@ -42,6 +44,12 @@ from bricks.measure.worker.model_data import model_data
 Bricks = Mapping[str, onnx.ModelProto]
 Facts = dict[str, Any]
 
+
+# Operators that give other numbers at each run.
+_RANDOM = {
+    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    *("Bernoulli", "Multinomial"),
+}
 
 # The largest difference of floating-point outputs where sums are in another order, relative to the
 # greatest magnitude of an output.
@@ -54,7 +62,9 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     Returns ``exact`` (bitwise equal), ``max_abs_difference``, ``max_rel_difference`` (relative to
     the greatest magnitude of the output; None where outputs differ in kind), ``tolerance`` (its
     largest allowed value), ``own_weights``, ``finite`` (whether each output has a finite number in
-    it), and ``optimised`` (whether the whole model was optimised). Optimisations may compute with
+    it), ``random`` (the outputs that depend on random numbers), and ``optimised`` (whether the
+    whole model was optimised). Where numbers are random, what they are computed with is compared
+    instead of what is computed from them. Optimisations may compute with
     fewer digits (products with quantised weights, say), which no chain of pieces can do; then
     pieces of the source graph are compared with the model as it is written. Raises
     :class:`~bricks.errors.BackendError` where the pieces do not fit the plan.
@@ -77,22 +87,79 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, groups)]
     again = build(model, graph, cut, groups=groups, layouts=layouts, steering=steering).plan
     plan = _fitting(plan, again, pieces)
+    random = random_values(graph)
+    read = _read_beside(graph, random) if groups is None else []
+    numbers = {
+        name: number
+        for occurrence, piece in zip(plan.occurrences, pieces, strict=True)
+        for name, number in zip(piece.outputs, occurrence.outputs, strict=True)
+    }
+    read = [name for name in read if name in numbers]
+    outputs = plan.outputs
+    plan = replace(plan, outputs=(*outputs, *(numbers[name] for name in read)))
     chained = chain(backend, plan, bricks, _weights_by_place(cutter, pieces, arrays), given)
     constants = cutter.graph.initializers
     actual = [
         chained[number] if number in chained else _array(constants[name], name, arrays)
-        for name, number in zip(graph.outputs, plan.outputs, strict=True)
+        for name, number in zip(graph.outputs, outputs, strict=True)
     ]
+    kept = [i for i, name in enumerate(graph.outputs) if name not in random]
+    actual = [*(actual[i] for i in kept), *(chained[numbers[name]] for name in read)]
+    beside = _evaluated(backend, proto, arrays, given, read)
+    expected = [*(expected[i] for i in kept), *beside]
     # What a runtime folds inside a subgraph it packs for its kernels, unlike the same constant in a
     # brick, where it is outside: sums may then be in another order.
     packed = any(subgraphs(node) for node in graph.nodes)
     facts = compare(expected, actual, bitwise=cut.executed and groups is None and not packed)
+    facts["random"] = sorted(random.intersection(graph.outputs))
     if not cut.executed and not within_tolerance(facts):
-        expected = backend.evaluate(parse_model(model.skeleton), weights, given, optimize=False)
+        plain_run = backend.evaluate(parse_model(model.skeleton), weights, given, optimize=False)
+        expected = [*(plain_run[i] for i in kept), *beside]
         plain = compare(expected, actual, bitwise=False)
         if within_tolerance(plain):
-            return {"own_weights": own, "optimised": False, **plain}
+            return {"own_weights": own, "optimised": False, **facts, **plain}
     return {"own_weights": own, "optimised": True, **facts}
+
+
+def random_values(graph: Graph) -> set[str]:
+    """The names of values that are other ones in each run: random numbers, and what reads them."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        within = {each.op_type for each in (node, *inner_nodes(node))}
+        if within & _RANDOM or found.intersection(used_values(node)):
+            found.update(name for name in node.output if name)
+    return found
+
+
+def _read_beside(graph: Graph, random: set[str]) -> list[str]:
+    """What nodes that compute random values read that is not random, by name; all numbers."""
+    read = (
+        n for node in graph.nodes if random.intersection(node.output) for n in used_values(node)
+    )
+    made = {name for node in graph.nodes for name in node.output} - random
+    return [name for name in dict.fromkeys(read) if name in made]
+
+
+def _evaluated(
+    backend: Backend,
+    proto: onnx.ModelProto,
+    arrays: Mapping[str, np.ndarray],
+    given: Mapping[str, Any],
+    names: Sequence[str],
+) -> list[Any]:
+    """The values called ``names`` in a run of ``proto``."""
+    if not names:
+        return []
+    part = upstream(proto, names)
+    inputs = {info.name for info in part.graph.input}
+    found = backend.evaluate(
+        part,
+        {name: array for name, array in arrays.items() if name in without_values(part)},
+        {name: value for name, value in given.items() if name in inputs},
+        optimize=False,
+    )
+    by_name = dict(zip((output.name for output in part.graph.output), found, strict=True))
+    return [by_name[name] for name in names]
 
 
 def verify_program(backend: Recorder, *, model: Model, plan: Plan, bricks: Bricks) -> Facts:

@@ -25,8 +25,12 @@ from bricks import backends
 from bricks.backends.base import Backend, Isolated, Loaded, Placed, Placement, Profiler
 from bricks.backends.programs import Recorder
 from bricks.errors import BackendError, WorkerError
+from bricks.graph.loops import running_as_noted
+from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import all_nodes
+from bricks.graph.value_dependence import branches_on_values, values_decide
 from bricks.graph.view import parse_model
+from bricks.graph.weights import with_own_weights
 from bricks.measure.fresh_memory import Event
 from bricks.measure.protocol import unpack
 from bricks.measure.worker.cache_evictor import CacheEvictor
@@ -174,15 +178,21 @@ class Worker:
         model: str,
         optimize: bool,
         streams: list[int] | None = None,
+        folder: str = "",
     ) -> dict[str, Any]:
-        proto = parse_model(unpack(model))
+        proto = running_as_noted(parse_model(unpack(model)))
+        if folder and values_decide(proto.graph.node):
+            proto = with_own_weights(proto, Path(folder))
         along = tuple(streams or ())
         self._loaded[id] = self.backend.load(proto, key=key, optimize=optimize, streams=along)
         if along:
             self._parallel.add(id)
         self._branching.discard(id)
-        if any(map(self.backend.sign_sensitive, _operators(proto))):
+        operators = _operators(proto)
+        if any(map(self.backend.sign_sensitive, operators)):
             self._signed = True
+            self._branching.add(id)
+        elif any(map(branches_on_values, operators)) or noted_sketches(proto):
             self._branching.add(id)
         self._input_clamp.register(id, proto)
         self._input_signs.register(id, proto)

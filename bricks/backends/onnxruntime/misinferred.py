@@ -1,0 +1,59 @@
+"""Types that ONNX Runtime infers other than it makes them.
+
+A cache of keys and values holds one more token after a step than before; the runtime infers that
+it keeps its size, as in memory that is large enough from the beginning. Must not know what types
+are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from bricks.graph.containers import ValueType
+from bricks.graph.domains import integer_ranges
+from bricks.graph.graph import Graph
+from bricks.graph.model_metadata import held_values
+from bricks.graph.payload import is_referenced
+from bricks.graph.tensor import TensorType
+
+# Inputs and outputs of the runtime's GroupQueryAttention.
+_OPERATOR, _PAST, _TOTAL, _PRESENT = "GroupQueryAttention", 3, 6, (1, 2)
+
+
+def corrected_types(
+    proto: onnx.ModelProto, graph: Graph, types: Mapping[str, ValueType]
+) -> dict[str, ValueType]:
+    """The types of values of ``graph``, a view of ``proto``, that are others than in ``types``."""
+    found: dict[str, ValueType] = {}
+    for node in graph.nodes:
+        if node.op_type != _OPERATOR or len(node.input) <= _TOTAL:
+            continue
+        past, total = types.get(node.input[_PAST]), _whole(proto, graph, node.input[_TOTAL])
+        if not isinstance(past, TensorType) or total is None or total <= past.shape[2]:
+            continue
+        shape = (*past.shape[:2], total, *past.shape[3:])
+        found.update((name, TensorType(past.dtype, shape)) for name in _named(node))
+    return found
+
+
+def _named(node: onnx.NodeProto) -> Iterator[str]:
+    return (node.output[i] for i in _PRESENT if i < len(node.output) and node.output[i])
+
+
+def _whole(proto: onnx.ModelProto, graph: Graph, name: str) -> int | None:
+    """The number that ``name`` holds in a run, if that is known before."""
+    held: dict[str, Any] = held_values(proto)
+    if name in held:
+        return int(np.ravel(held[name])[0])
+    tensor = graph.initializers.get(name)
+    if tensor is not None and not is_referenced(tensor):
+        return int(numpy_helper.to_array(tensor).reshape(-1)[0])
+    if name not in graph.inputs:
+        return None
+    range_ = integer_ranges(graph, [name]).get(name)
+    return range_.low if range_ is not None and range_.high - range_.low == 1 else None

@@ -1,0 +1,159 @@
+"""What operators read in a run of the model, where their time depends on that.
+
+One run on the model's inputs tells the distribution of each such value (see ``graph.sketch``), and
+how often loops run whose condition decides. Must not know what a graph is cut into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bricks.backends.base import Executed, ValueObserver
+from bricks.graph.domains import Range, integer_ranges
+from bricks.graph.graph import Graph
+from bricks.graph.loops import conditional_loops, counter, counting, first_output
+from bricks.graph.payload import value_dtype
+from bricks.graph.sketch import SIGNS, Sketch
+from bricks.graph.suppression import OPERATOR as SUPPRESSION
+from bricks.graph.suppression import suppression
+from bricks.graph.tensor import TensorType
+from bricks.graph.value_dependence import dependent_inputs
+from bricks.graph.view import graph_of
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Sketches by the names of values, and iterations by the names of loops' first outputs."""
+
+    sketches: Mapping[str, Sketch] = field(default_factory=dict)
+    iterations: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As objects of names."""
+        sketches = {name: sketch.to_json() for name, sketch in self.sketches.items()}
+        return {"sketches": sketches, "iterations": dict(self.iterations)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A value that ``node`` reads, and what counts of it."""
+
+    node: onnx.NodeProto
+    name: str
+    traits: frozenset[str]
+
+
+def observed(
+    observer: ValueObserver, model: onnx.ModelProto, executed: Executed, key: str
+) -> Observed:
+    """What the nodes of the ``executed`` graph read in one run of ``model``.
+
+    It follows from the weights of the ``model`` as it is loaded with this ``key``. Values that only
+    the executed graph has are taken from a run of that.
+    """
+    graph = graph_of(executed.proto, executed.types)
+    wanted = _merged(_wanted(observer, graph))
+    loops = conditional_loops(graph.nodes)
+    if not wanted and not loops:
+        return Observed()
+    names = {each.name for each in wanted} | {counter(loop) for loop in loops}
+    for each in wanted:
+        if each.node.op_type == SUPPRESSION:
+            names |= {name for name in each.node.input if name}
+    values = _values(observer, model, executed.proto, names, key)
+    values |= _constants(graph, names - values.keys())
+    sketches: dict[str, Sketch] = {}
+    for each in wanted:
+        sketch = _sketch(each, graph, values)
+        if sketch is not None:
+            sketches[each.name] = sketch
+    iterations = {first_output(loop): values[counter(loop)].size for loop in loops}
+    return Observed(sketches, iterations)
+
+
+def _wanted(observer: ValueObserver, graph: Graph) -> Iterator[_Wanted]:
+    for node in graph.nodes:
+        first = graph.types.get(node.input[0]) if node.input else None
+        known = isinstance(first, TensorType) and first.dtype != "STRING"
+        own = observer.branching_on(node.op_type)
+        if own and known and first is not None and first.dtype == "FLOAT":
+            yield _Wanted(node, node.input[0], frozenset(own))
+        for name, traits in dependent_inputs(node, first.size_bytes if known and first else None):
+            type_ = graph.types.get(name)
+            if name not in graph.initializers and _numbers(type_):
+                yield _Wanted(node, name, frozenset(traits))
+
+
+def _merged(wanted: Iterable[_Wanted]) -> list[_Wanted]:
+    """One for each value: all that counts of it to any node."""
+    merged: dict[str, _Wanted] = {}
+    for each in wanted:
+        before = merged.setdefault(each.name, each)
+        merged[each.name] = replace(before, traits=before.traits | each.traits)
+    return list(merged.values())
+
+
+def _numbers(type_: object) -> bool:
+    if not isinstance(type_, TensorType) or not type_.elements:
+        return False
+    return (
+        type_.dtype == "BOOL"
+        or type_.dtype in ("FLOAT", "DOUBLE", "FLOAT16")
+        or ("INT" in type_.dtype and value_dtype(type_.dtype).kind in "iu")
+    )
+
+
+def _values(
+    observer: ValueObserver,
+    model: onnx.ModelProto,
+    executed: onnx.ModelProto,
+    names: set[str],
+    key: str,
+) -> dict[str, np.ndarray]:
+    """The values called ``names`` that are made in a run, or that it begins with."""
+    found: dict[str, np.ndarray] = {}
+    for proto in (model, executed):
+        loops = [first_output(loop) for loop in conditional_loops(proto.graph.node)]
+        proto = counting(proto, loops) if loops else proto
+        made = {name for node in proto.graph.node for name in node.output}
+        made |= {info.name for info in proto.graph.input}
+        here = sorted(names.intersection(made) - found.keys())
+        if here:
+            found |= observer.observe(proto, here, key=key)
+    return found
+
+
+def _constants(graph: Graph, names: set[str]) -> dict[str, np.ndarray]:
+    """Those of ``names`` that are constants whose values are held."""
+    held = (graph.initializers[name] for name in names if name in graph.initializers)
+    return {t.name: onnx.numpy_helper.to_array(t) for t in held if t.data_location == t.DEFAULT}
+
+
+def _sketch(wanted: _Wanted, graph: Graph, values: Mapping[str, np.ndarray]) -> Sketch | None:
+    if wanted.node.op_type == SUPPRESSION and wanted.name == wanted.node.input[0]:
+        return suppression(wanted.node, values)
+    if wanted.name not in values:
+        return None
+    value = values[wanted.name]
+    sketch = Sketch.of(value, wanted.traits)
+    if SIGNS in wanted.traits:
+        return sketch
+    single = replace(graph, nodes=(wanted.node,), inputs=(wanted.name,))
+    range_ = integer_ranges(single, [wanted.name]).get(wanted.name)
+    return sketch.unlike(_random(value, range_))
+
+
+def _random(like: np.ndarray, range_: Range | None) -> np.ndarray:
+    """Values as a brick reads them that nothing is known of, of the shape of ``like``."""
+    rng = np.random.default_rng(0)
+    if like.dtype == bool:
+        return np.ones(like.shape, bool)
+    if like.dtype.kind in "iu":
+        low, high = (range_.low, range_.high) if range_ else (0, 2)
+        return rng.integers(low, high, like.shape)
+    return rng.uniform(-1, 1, like.shape)

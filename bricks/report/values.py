@@ -1,0 +1,57 @@
+"""Which bricks depend on the values that they read, and on what values they were measured.
+
+From the facts of ``explain --json``. Must not know how values are observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bricks.errors import printable
+from bricks.report.tables import Row, percent
+
+# More bricks than these are counted, and not told one by one.
+_MOST = 4
+
+
+def value_lines(bricks: Sequence[Row]) -> list[str]:
+    """A line for each of the first bricks whose time depends on values; none, if there is none."""
+    dependent = [brick for brick in bricks if brick.get("values")]
+    lines = [
+        f"Its time depends on values: {printable(brick['operator'])} ({brick['brick'][:11]}),"
+        f" measured with {'; '.join(map(_told, brick['values'].values()))}."
+        for brick in dependent[:_MOST]
+    ]
+    if len(dependent) > _MOST:
+        lines.append(f"So does that of {len(dependent) - _MOST} more bricks (--json lists them).")
+    return lines
+
+
+def _told(sketch: Mapping[str, Any]) -> str:
+    return ", ".join(_words(sketch)) or "random values"
+
+
+def _words(sketch: Mapping[str, Any]) -> Iterator[str]:
+    if "iterations" in sketch:
+        yield f"{sketch['iterations']:,} iterations"
+    if "negative" in sketch:
+        yield f"{percent(sketch['negative'])} negative"
+    if "log_size" in sketch:
+        yield f"a mean size of {2 ** sketch['log_size']:.2g}"
+    if "zeros" in sketch:
+        yield f"{percent(sketch['zeros'])} zeros"
+    if "nan" in sketch:
+        yield f"{percent(sketch['nan'])} NaN"
+    if "places" in sketch:
+        yield f"boxes at {sketch['places']:,} places"
+        return
+    if "distinct" in sketch:
+        yield f"{sketch['distinct']:,} distinct values"
+    if "rises" in sketch:
+        yield f"{percent(sketch['rises'])} greater than the one before"
+    if "quantiles" in sketch:
+        low, *_, high = sketch["quantiles"]
+        yield f"values from {low:g} to {high:g}"
+    if "columns" in sketch:
+        yield f"the distributions of {len(sketch['columns'])} columns"
