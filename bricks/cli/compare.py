@@ -16,7 +16,7 @@ from bricks.cli.options import (
 )
 from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.remedies import Remedies, width_of
-from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
+from bricks.cli.warnings import refuse_crowding, warn_of_crowding, warn_of_denormals
 
 if TYPE_CHECKING:
     from bricks.estimate.comparison import ComparisonFailure, ModelComparison
@@ -34,6 +34,7 @@ def compare(
     """
     with open_bench(options) as bench:
         warn_of_crowding(bench.target, options.workers)
+        refuse_crowding(bench.target)
         words: dict[str, str] = {}
         read = decomposed(bench, read_all(options, words=words))
         models = [model for model in read if not isinstance(model, Unread)]

@@ -13,7 +13,7 @@ from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.predict import NoMeasure, facts_of
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import SystemName, target_called
-from bricks.cli.warnings import warn_of_crowding
+from bricks.cli.warnings import refuse_crowding, warn_of_crowding
 from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def explain(
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, options.workers)
+        if system is None and not no_measure:
+            refuse_crowding(target)
         measure = not no_measure and system is None
         insight = Explainer(bench, target, measure=measure)
         words: dict[str, str] = {}

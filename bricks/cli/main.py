@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from bricks.cli import clock
 from bricks.cli.advise import advise
 from bricks.cli.backends import app as backends_app
 from bricks.cli.cache import app as cache_app
@@ -100,6 +101,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """The exit status of a command line."""
+    clock.begin()
     with usual():
         return _run(arguments)
 

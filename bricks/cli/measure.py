@@ -16,7 +16,7 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import add, finish, print_json, show
-from bricks.cli.warnings import warn_of_denormals
+from bricks.cli.warnings import refuse_crowding, warn_of_denormals
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def measure(
         return
     rows: list[dict[str, Any]] = []
     with open_bench(options) as bench:
+        refuse_crowding(bench.target)
         good: list[Model] = []
         needed: set[str] = set()
         alone: list[Brick] = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from bricks.cli import completion
+from bricks.cli import clock, completion
 from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
 from bricks.cli.known import warn_of
 from bricks.cli.progress import terminal_progress
@@ -342,6 +342,7 @@ def bench_options(options: CommonOptions) -> Options:
             rule=StopRule(precision=options.precision),
             timeout_s=options.timeout,
             budget_s=options.budget,
+            budget_began_s=clock.began_s(),
         )
         further["retry"] = options.retry
         further["effort"] = options.effort

@@ -21,7 +21,7 @@ from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.verbosity import Verbosity, verbosity
-from bricks.cli.warnings import warn_of_crowding
+from bricks.cli.warnings import refuse_crowding, warn_of_crowding
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 
 if TYPE_CHECKING:
@@ -53,15 +53,22 @@ def predict(
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, options.workers)
+        if system is None and not no_measure:
+            refuse_crowding(target)
         words: dict[str, str] = {}
         models: Sequence[Model | Unread] = read_all(options, words=words)
         if system is None:
             models = decomposed(bench, models)
             found = _decomposable(bench, models)  # all, so that they are predicted at once
             if not no_measure:
-                if not options.json:
+                if not options.json and options.budget is None:
                     _answer_at_once(bench, found)
-                bench.measure(found)
+                done = bench.measure(found)
+                if options.budget is not None and done.unfinished and not done.new_bricks:
+                    remark(
+                        f"nothing was measured within {options.budget:g} s, all is by measurements"
+                        " of others: give a larger --budget"
+                    )
         remedies = Remedies.on(target, bench.target, "predict", options)
         answers = [_row(bench, model, target, remedies, words) for model in models]
     rows = [row for row, _ in answers]

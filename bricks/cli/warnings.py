@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bricks.cli.output import remark
-from bricks.errors import BricksError
+from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
@@ -31,6 +31,21 @@ def warn_of_denormals(model: Model) -> float | None:
             " (onnxruntime: unless session.set_denormal_as_zero is set)"
         )
     return share
+
+
+def refuse_crowding(target: Target) -> None:
+    """Raise :class:`UsageError` for more threads than this host has processors to measure them on.
+
+    They would take turns, and what is measured would be how.
+    """
+    from bricks.backends import describe
+
+    threads, there = target.runtime.threads, target.system.processors
+    if describe(target.runtime.backend).timed and threads > there:
+        raise UsageError(
+            f"--threads {threads} is more than the {there:.3g} processors of this host, on which"
+            f" threads would take turns: give --threads {max(1, int(there))} or fewer"
+        )
 
 
 def warn_of_crowding(target: Target, workers: int) -> None:

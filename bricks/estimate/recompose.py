@@ -286,10 +286,12 @@ def recompose(
             + _around_uncertain_s(around),
         }
     )
+    estimate_s = overhead.median_s + max(0.0, total)
+    interval = interval.positive(estimate_s)
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
-        estimate_s=overhead.median_s + max(0.0, total),
+        estimate_s=estimate_s,
         low_s=interval.low_s,
         high_s=interval.high_s,
         critical_path_s=overhead.median_s + path,
@@ -354,13 +356,24 @@ class _Interval:
     uncertainty: Uncertainty
 
     def shifted(self, by_s: float) -> _Interval:
-        """The same width elsewhere; no latency is negative."""
-        return replace(self, low_s=max(0.0, self.low_s + by_s), high_s=max(0.0, self.high_s + by_s))
+        """The same width elsewhere."""
+        return replace(self, low_s=self.low_s + by_s, high_s=max(0.0, self.high_s + by_s))
+
+    def positive(self, middle_s: float) -> _Interval:
+        """The interval of a latency, which is positive, around ``middle_s``.
+
+        More than half of the latency below it is a width of the logarithm, and leaves some.
+        """
+        below_s = middle_s - self.low_s
+        if below_s <= middle_s / 2:
+            return replace(self, low_s=max(0.0, self.low_s))
+        low_s = middle_s / 2 * math.exp(1.0 - 2.0 * below_s / middle_s) if middle_s else 0.0
+        return _Interval(low_s, self.high_s, self.uncertainty.scaled_to((self.high_s - low_s) / 2))
 
     def widened(self, parts_s: Mapping[Source, float]) -> _Interval:
-        """Wider on both sides by these parts; no latency is negative."""
+        """Wider on both sides by these parts."""
         more_s = sum(parts_s.values())
-        low_s, high_s = max(0.0, self.low_s - more_s), self.high_s + more_s
+        low_s, high_s = self.low_s - more_s, self.high_s + more_s
         mine_s = self.uncertainty.by_source
         every = Uncertainty.of({s: mine_s[s] + parts_s.get(s, 0.0) for s in Source})
         return _Interval(low_s, high_s, every.scaled_to((high_s - low_s) / 2))

@@ -26,6 +26,7 @@ from bricks.graph.steering import (
     value_counts,
 )
 from bricks.graph.topology import all_nodes
+from bricks.graph.value_dependence import values_decide
 from bricks.graph.view import graph_of
 
 
@@ -36,8 +37,9 @@ def digest(proto: onnx.ModelProto) -> str:
     of more than 64 integers of 8 bits or less. But scales and zero points of quantisation count,
     because they decide what is fused. Values of other integers count. So do floats that are
     steering values (scales of Resize, for example) and single floats, which fusions inspect.
-    Values given for inputs count if they would count as constants, and so do the items of given
-    containers. Documentation, producer and other metadata do not count; names do.
+    Values given for inputs count if they would count as constants, or where values decide how long
+    operators take, and so do the items of given containers. Documentation, producer and other
+    metadata do not count; names do.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -65,7 +67,8 @@ def digest(proto: onnx.ModelProto) -> str:
             # The same values can be encoded in several forms.
             store_inline(tensor, read_inline(tensor))
     note(copy, ITEMS, {name: type.to_json() for name, type in sorted(containers.items())})
-    counted = (n for n in sorted(given) if value_counts(types[n], steering=n in steering))
+    decide = values_decide(graph.node)
+    counted = (n for n in sorted(given) if decide or value_counts(types[n], steering=n in steering))
     note(copy, GIVEN, {name: given[name] for name in counted})
     data = copy.SerializeToString(deterministic=True)
     return "m1-" + hashlib.sha256(data).hexdigest()[:32]

@@ -9,6 +9,7 @@ work has one brick. Must not know operators.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -38,7 +39,7 @@ _SELECTED_DIGITS = 3
 # Of the logarithm of the size to the base of 2. Beyond these sizes one way is taken nearly always.
 _SIZE_STEP, _SMALLEST, _LARGEST = 1 / 4, -8, 4
 # From one quantile to the next: beyond this ratio, sizes are told apart by their orders.
-_SEVERAL = 4
+_SEVERAL = math.log(4)
 # Functions take longer beyond this size: their results round to another one, or to nothing.
 _LARGE = 8
 # How far values may be from random ones and still be called so.
@@ -323,9 +324,13 @@ def _at(shares: np.ndarray, quantiles: tuple[float, ...]) -> np.ndarray:
     values: np.ndarray = np.interp(shares, SHARES, quantiles)
     for (left, low), (right, high) in pairwise(zip(SHARES, quantiles, strict=True)):
         # Between sizes of several orders, as many lie in each.
-        if low * high > 0 and max(low / high, high / low) > _SEVERAL:
+        if not low or not high or (low > 0) != (high > 0):
+            continue
+        if abs(math.log(abs(high)) - math.log(abs(low))) > _SEVERAL:
             inside = (shares > left) & (shares < right)
-            values[inside] = low * (high / low) ** ((shares[inside] - left) / (right - left))
+            part = (shares[inside] - left) / (right - left)
+            logs = math.log(abs(low)) * (1 - part) + math.log(abs(high)) * part
+            values[inside] = np.copysign(np.exp(logs), low)
     return values
 
 

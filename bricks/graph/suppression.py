@@ -19,6 +19,8 @@ OPERATOR = "NonMaxSuppression"
 # Places beyond so many times the number of boxes are one for each box.
 _ALL_APART = 64
 _TRIES = 10
+# Candidates that are looked at: more would take seconds.
+_ENOUGH = 600
 
 
 def suppression(node: onnx.NodeProto, values: Mapping[str, np.ndarray]) -> Sketch | None:
@@ -37,7 +39,7 @@ def suppression(node: onnx.NodeProto, values: Mapping[str, np.ndarray]) -> Sketc
     candidates = beyond.sum(axis=-1)
     mean = candidates[candidates > 0].mean() if candidates.any() else 0.0
     image, label = np.unravel_index(np.argmin(np.abs(candidates - mean)), candidates.shape)
-    count, overlap = int(candidates[image, label]), _scalar(node, values, 3, 0.0)
+    count, overlap = min(int(candidates[image, label]), _ENOUGH), _scalar(node, values, 3, 0.0)
     best_first = np.argsort(-scores[image, label], kind="stable")[:count]
     # Without the greatest number that is wanted, which says nothing of how boxes lie.
     wanted = picked_of(_as_centres(boxes[image], centred)[best_first], overlap, count)

@@ -24,7 +24,8 @@ class Conditions:
     """How to measure.
 
     ``rule`` says when a latency is known well enough. A step that takes longer than ``timeout_s``
-    seconds fails. ``budget_s`` is the time for everything in seconds; None: no limit. With
+    seconds fails. ``budget_s`` is the time for everything in seconds, from ``budget_began_s``
+    of ``time.monotonic()`` on, or else from when measuring begins; None: no limit. With
     ``exclusive``, no two processes of a user on one host time at once.
 
     At most ``max_eviction_bytes`` are read in place of the weights that a walk leaves out: to read
@@ -40,6 +41,7 @@ class Conditions:
     rule: StopRule = field(default_factory=StopRule)
     timeout_s: float = TIMEOUT_S
     budget_s: float | None = None
+    budget_began_s: float | None = None
     exclusive: bool = True
     max_eviction_bytes: int = 1 << 28
     max_bricks: int = MAX_BRICKS

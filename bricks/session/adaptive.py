@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 # If measuring everything takes less than about this, planning is skipped: on an unknown machine it
 # would take as long, mostly to import the libraries for predictions.
 SOON_S = 2.0
+
+# Planning what to measure takes seconds. Within so short a budget, what takes longest is measured.
+PLANNED_S = 10.0
+# Of the time that is left, for one stage of that; so much time is left for the answer; and so much
+# is taken in any case, for a round of what takes longest.
+STAGE, _ANSWER_S, _LEAST_S = 0.6, 0.4, 1.0
 
 # Bricks that the first predictions are learned from; each later stage has at most this many times
 # as many.
@@ -83,6 +90,8 @@ class AdaptiveMeasurement:
         """Measure stage by stage; returns the merged result of all stages."""
         if self._soon_done():
             return run(self._jobs, None, self._progress)
+        if self._budget_s is not None and self._budget_s < PLANNED_S:
+            return self._costliest(run)
         done: list[CampaignResult] = []
         whole = any(job.whole for job in self._jobs)
         while whole or not done or not self._over():
@@ -101,6 +110,30 @@ class AdaptiveMeasurement:
                 break
         return _combined(done, self._unfinished(done))
 
+    def _costliest(self, run: Run) -> CampaignResult:
+        """Measure what probably takes longest in the models, until the budget is spent."""
+        latency_s = self._latency_model.usual_s(self._keys)
+        counts = Counter[str]()
+        for job in self._jobs:
+            counts.update(job.decomposition.plan.counts)
+        waiting = sorted(
+            self._keys - self._latency_model.resolved(self._keys),
+            key=lambda key: (-counts[key] * latency_s[key], key),
+        )
+        cost_s = _usual_s(self._jobs, self._latency_model, waiting)
+        done: list[CampaignResult] = []
+        while waiting and (not done or (self._left_s() or 0.0) > _ANSWER_S):
+            left_s = max(self._left_s() or 0.0, 0.0 if done else _LEAST_S)
+            costs = np.cumsum([cost_s[key] for key in waiting])
+            many = max(1, int(np.searchsorted(costs, STAGE * left_s)))
+            chosen, waiting = frozenset(waiting[:many]), waiting[many:]
+            jobs = [replace(job, whole=False, chosen=chosen) for job in self._jobs]
+            self._span = self._span[1], 1.0
+            most_s = left_s if not done else left_s - _ANSWER_S
+            done.append(run(jobs, most_s, self._shown("")))
+            self._latency_model.invalidate(done[-1].remeasured)
+        return _combined(done, self._unfinished(done))
+
     def _soon_done(self) -> bool:
         """Whether measuring everything is faster than planning what to measure.
 
@@ -110,7 +143,7 @@ class AdaptiveMeasurement:
         if self._budget_s is not None or any(job.whole for job in self._jobs):
             return False
         unknown = self._keys - self._latency_model.resolved(self._keys)
-        return _usual_s(self._jobs, self._latency_model, unknown) <= SOON_S
+        return sum(_usual_s(self._jobs, self._latency_model, unknown).values()) <= SOON_S
 
     def _unfinished(self, done: Sequence[CampaignResult]) -> frozenset[str]:
         """The bricks for which there was no time: among all bricks, or among the chosen ones."""
@@ -177,17 +210,19 @@ def deviation(jobs: Sequence[Job], latency_model: LatencyModel) -> float | None:
     return median([float(d) for d in planner.deviations()])
 
 
-def _usual_s(jobs: Sequence[Job], latency_model: LatencyModel, keys: Collection[str]) -> float:
-    """About how many seconds measuring ``keys`` takes on an unknown machine."""
+def _usual_s(
+    jobs: Sequence[Job], latency_model: LatencyModel, keys: Collection[str]
+) -> dict[str, float]:
+    """About how many seconds measuring each of ``keys`` takes on an unknown machine."""
     if not keys:
-        return 0.0
+        return {}
     from bricks.predict.cost import usual_s
 
     latency_s = latency_model.usual_s(_keys(jobs))
     shares = Importance(needs_of(jobs), {}).of(latency_s)
     features = latency_model.features(sorted(keys))
     rows = [(each.weight_bytes, latency_s[key], shares[key]) for key, each in features.items()]
-    return float(usual_s(*np.array(rows).T).sum())
+    return dict(zip(features, usual_s(*np.array(rows).T).tolist(), strict=True))
 
 
 def _keys(jobs: Sequence[Job]) -> set[str]:

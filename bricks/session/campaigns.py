@@ -7,6 +7,7 @@ used.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -26,6 +27,8 @@ from bricks.system import Target
 # Number of bricks measured in interleaved rounds under a time budget: the budget may be spent
 # before many are loaded.
 _FEW_BRICKS = 100
+# A budget that was spent before measuring began is exceeded by so many seconds.
+_LEAST_S = 0.5
 
 
 class Campaigns:
@@ -65,7 +68,7 @@ class Campaigns:
 
     def measure(self, jobs: Sequence[Job]) -> CampaignResult:
         """Measure for ``jobs`` all missing bricks, or as many as the effort needs."""
-        budget_s = self._conditions.budget_s
+        budget_s = self._budget_s()
         whole = any(job.whole for job in jobs)
         if not jobs or (self._effort.complete and (whole or budget_s is None)):
             return self.measure_all(jobs, budget_s)
@@ -78,6 +81,13 @@ class Campaigns:
         if adaptive.untried:
             self._supervisor.awaken()  # while the first stage is planned
         return adaptive.run(self.measure_all)
+
+    def _budget_s(self) -> float | None:
+        """What is left of the budget, in seconds, but always enough for a round; None: no limit."""
+        budget_s, began_s = self._conditions.budget_s, self._conditions.budget_began_s
+        if budget_s is None or began_s is None:
+            return budget_s
+        return max(min(budget_s, _LEAST_S), budget_s - (time.monotonic() - began_s))
 
     def measure_all(
         self,

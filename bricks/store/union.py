@@ -12,6 +12,9 @@ from bricks.samples.measurement import Failure, Measurement
 from bricks.store.reading import Reading
 from bricks.system.target import System, Target
 
+# What is learned from a source hardly changes with so many times fewer measurements of another.
+_MANY_TIMES = 100
+
 
 class Union:
     """What several sources know, the first ones first; see :class:`Reading` for the methods."""
@@ -96,9 +99,12 @@ class Union:
         return found
 
     def learned(self, target_key: str) -> bytes | None:
-        """What is kept by the only source that has measurements of this target."""
-        having = [source for source in self._sources if source.costs(target_key)]
-        return having[0].learned(target_key) if len(having) == 1 else None
+        """What is kept by the source that has nearly all measurements of this target."""
+        counts = [len(source.costs(target_key)) for source in self._sources]
+        most = max(counts, default=0)
+        if not most or sum(counts) - most > most / _MANY_TIMES:
+            return None
+        return self._sources[counts.index(most)].learned(target_key)
 
     def refuse_damage(self) -> None:
         """Raise StoreError where a source is damaged."""

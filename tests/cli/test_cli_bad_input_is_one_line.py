@@ -356,3 +356,14 @@ def test_a_batch_size_that_the_model_does_not_allow_is_named(
     done = here(command, path, "--threads", 1, "--batch", 3, runtime="onnxruntime")
     assert done.status == 1
     assert "its batch size was fixed" in done.complaint
+
+
+@pytest.mark.parametrize("command", ["predict", "measure", "compare", "explain"])
+def test_more_threads_than_processors_are_refused_where_they_would_be_measured(
+    here: Here, tmp_path: Path, command: str
+) -> None:
+    path = save(conv_net(), tmp_path, "net.onnx")
+    done = here(command, path, "--threads", 1000, runtime="onnxruntime")
+    assert done.status == 2 and "--threads 1000" in done.complaint
+    untimed = here("predict", path, "--threads", 1000, runtime="fake")
+    assert untimed.status == 0

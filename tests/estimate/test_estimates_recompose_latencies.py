@@ -192,3 +192,11 @@ def test_few_rounds_are_as_uncertain_as_others_show() -> None:
     found = estimate(CHAIN, single)
     alone = estimate(plan([("a", [0], [1])]), results({}) | {"a": measurement("a", 2e-3)})
     assert found.high_s - found.low_s > 2 * (alone.high_s - alone.low_s)
+
+
+@pytest.mark.parametrize("deviation", [0.1, 1.0, 3.0])
+def test_an_interval_of_a_latency_is_positive_however_wide(deviation: float) -> None:
+    predictions = Predictions({"b": Prediction(5e-3, deviation)}, bias=deviation)
+    found = recompose(CHAIN, results({"a": 2e-3}), predictions=predictions)
+    assert isinstance(found, Estimate)
+    assert 0 < found.low_s < found.estimate_s < found.high_s

@@ -162,3 +162,11 @@ def test_what_bricks_read_anyway_is_no_news() -> None:
     assert squeezed is not None and squeezed.quantiles and squeezed.rises is None
     sorted_ones = Sketch.of(np.sort(usual), traits).unlike(random(usual))
     assert sorted_ones == Sketch(rises=1.0)
+
+
+@given(st.integers(1, 300), seeds)
+def test_few_distinct_numbers_stay_few(distinct: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = np.resize(rng.standard_normal(distinct), 5000)
+    drawn = Sketch.of(values, (DISTINCT, QUANTILES)).drawn(random(values), seed)
+    assert np.unique(drawn).size == pytest.approx(distinct, rel=0.1, abs=1)

@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import math
 import shutil
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from commands import Here, chain, rounds
-from factories import save
+from factories import mlp, save
 
 import bricks
+from bricks.measure.campaign import CampaignResult
+from bricks.measure.conditions import Conditions
+from bricks.measure.jobs import Job
+from bricks.predict.effort import EFFORTS
 from bricks.predict.predictor import MIN
+from bricks.samples.sampling import combined
 from bricks.session import adaptive
 
 OPERATORS = (
@@ -187,3 +195,40 @@ def test_progress_says_how_well_models_are_known(cache: Path, models: list[Path]
         bench.measure([bench.read(path) for path in models[-2:]])
     assert any(what.startswith("models known to ± ") for what, _ in told)
     assert all(0.0 <= share <= 1.0 for _, share in told)
+
+
+def test_a_short_budget_measures_first_what_takes_longest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning would take as long as all of it."""
+    order: list[frozenset[str]] = []
+    with bricks.Bench(tmp_path / "cache", runtime="fake") as bench:
+        read = bench.read(save(mlp(widths=(8, 8, 4000, 8)), tmp_path))
+        plan = bench.decompose(read)
+        job = Job(read, plan, whole=False)
+        adaptive_one = adaptive.AdaptiveMeasurement(
+            [job], bench.latency_model(), EFFORTS["full"], 1e9, lambda *_: None
+        )
+        monkeypatch.setattr(adaptive, "PLANNED_S", math.inf)
+        monkeypatch.setattr(adaptive, "STAGE", 0.0)  # one at a time
+
+        def run(jobs: Sequence[Job], *_: object) -> CampaignResult:
+            order.append(jobs[0].chosen or frozenset())
+            return CampaignResult({}, (), frozenset(), **combined([]).sampling_fields)
+
+        adaptive_one.run(run)
+    weights = [max(plan.bricks[key].weight_bytes for key in chosen) for chosen in order]
+    assert len(order) == len(plan.bricks)
+    assert weights[0] == max(weights)
+
+
+def test_a_budget_counts_from_when_the_command_began(tmp_path: Path) -> None:
+    def left_s(began_s: float | None) -> float | None:
+        conditions = Conditions(budget_s=100.0, budget_began_s=began_s)
+        with bricks.Bench(tmp_path, runtime="fake", conditions=conditions) as bench:
+            return bench._campaigns._budget_s()
+
+    now_s = time.monotonic()
+    assert left_s(None) == 100.0
+    assert 0 < (left_s(now_s - 60) or 0) <= 40
+    assert 0 < (left_s(now_s - 1000) or 0) < 1  # enough for a round in any case
