@@ -62,7 +62,8 @@ def _row(found: ModelComparison | ComparisonFailure) -> dict[str, Any]:
         "low_s": found.estimate.low_s,
         "high_s": found.estimate.high_s,
     }
-    return {**row, "outside": outside(row)}
+    found_out = {**row, "outside": outside(row)}
+    return {k: v if isinstance(v, str) else float(f"{v:.4g}") for k, v in found_out.items()}
 
 
 def section(found: dict[str, Any]) -> list[str]:
@@ -124,7 +125,10 @@ def main() -> None:
         "threads": options.threads,
         "models": rows,
     }
-    options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    rows_text = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    head = json.dumps({**found, "models": []}, indent=1)
+    text = head.replace('"models": []', f'"models": [\n{rows_text}\n ]')
+    options.json.write_text(text + "\n", encoding="utf-8")
     if options.json == FOUND:
         replace_section(MARKS, section(found))
 

@@ -37,7 +37,7 @@ from bricks.cli.verbosity import Quiet, Verbose, usual
 from bricks.cli.web import web
 from bricks.cli.worker import worker
 from bricks.cli.zoo import app as zoo_app
-from bricks.errors import BricksError, UsageError, first_line
+from bricks.errors import BricksError, UsageError
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -119,7 +119,7 @@ def _run(arguments: list[str]) -> int:
     except UsageError as error:
         return _wrong_usage(str(error), error)
     except BricksError as error:
-        complain(first_line(error, 500))
+        complain(" ".join(str(error).split()))  # whole: its end is what to do
         return FAILED
     except BrokenPipeError:
         drop_output()  # the reader is gone, so the rest is discarded
@@ -151,7 +151,7 @@ def _wrong_usage(text: str, error: Exception) -> int:
         show_page(context, sys.stderr)
         return WRONG_USAGE
     command = context.command_path if context is not None else "bricks"
-    complain(f"{first_line(Exception(text))} (try '{command} --help')")
+    complain(f"{' '.join(text.split())} (try '{command} --help')")
     return WRONG_USAGE
 
 

@@ -224,6 +224,14 @@ Retry = Annotated[
     bool,
     typer.Option("--retry", help="Measure again what failed before.", rich_help_panel=_MEASURING),
 ]
+Again = Annotated[
+    bool,
+    typer.Option(
+        "--again",
+        help="Measure further rounds of what is measured already.",
+        rich_help_panel=_MEASURING,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +263,7 @@ class Measuring(CommonOptions):
     effort: EffortName = EFFORT
     timeout: Timeout = TIMEOUT_S
     retry: Retry = False
+    again: Again = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +352,7 @@ def bench_options(options: CommonOptions) -> Options:
             timeout_s=options.timeout,
             budget_s=options.budget,
             budget_began_s=clock.began_s(),
+            again=options.again,
         )
         further["retry"] = options.retry
         further["effort"] = options.effort

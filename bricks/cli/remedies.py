@@ -70,7 +70,7 @@ class Remedies:
         measures = self.place is None and isinstance(options, Measuring)
         command = self.command if measures else "measure"
         if isinstance(options, Measuring):
-            options = replace(options, budget=None, effort=EFFORT)
+            options = replace(options, budget=None, effort=EFFORT, again=False)
             if remedy is Remedy.MEASURE_ANEW:  # samples may be few because few were wanted
                 options = replace(options, precision=min(options.precision, PRECISION))
         if remedy is Remedy.NOTHING:

@@ -43,7 +43,7 @@ _SEVERAL = math.log(4)
 # Functions take longer beyond this size: their results round to another one, or to nothing.
 _LARGE = 8
 # How far values may be from random ones and still be called so.
-_ALIKE = 0.1
+_ALIKE, _CHANCE = 0.1, 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +121,24 @@ class Sketch:
         Signs and sizes are always kept: those of what a brick reads depend on what ran before it.
         """
         flat = np.ravel(random)[:_SAMPLE]
+        # Of few random values, the shares differ by chance.
+        chance = _CHANCE / math.sqrt(max(1, flat.size))
         kept = {name: value for name, value in asdict(self).items() if value is not None}
         if self.zeros is not None and self.zeros == _selected(np.mean(flat == 0)):
             del kept["zeros"], kept["changes"]
-        if self.rises is not None and abs(self.rises - 0.5) <= _CHANGES_STEP:
+        if self.rises is not None and abs(self.rises - 0.5) <= _CHANGES_STEP + chance:
             kept.pop("rises")
         if self.distinct is not None:
             usual = np.unique(flat).size
             if abs(self.distinct - usual) <= _ALIKE * usual:
                 kept.pop("distinct")
-        if self.quantiles is not None and _alike(self.quantiles, _quantiles(flat)):
+        if self.quantiles is not None and _alike(self.quantiles, _quantiles(flat), chance):
             kept.pop("quantiles")
         if self.columns is not None:
             rows = random.reshape(-1, random.shape[-1])[:_SAMPLE]
-            if all(_alike(a, _quantiles(b)) for a, b in zip(self.columns, rows.T, strict=True)):
+            by_chance = _CHANCE / math.sqrt(max(1, len(rows)))
+            columns = zip(self.columns, rows.T, strict=True)
+            if all(_alike(mine, _quantiles(column), by_chance) for mine, column in columns):
                 kept.pop("columns")
         return Sketch(**kept) if kept else None
 
@@ -315,9 +319,9 @@ def _with_distinct(ascending: np.ndarray, wanted: int, whole: bool) -> np.ndarra
     return ascending
 
 
-def _alike(some: tuple[float, ...], others: tuple[float, ...]) -> bool:
-    spread = others[-1] - others[0]
-    return all(abs(a - b) <= _ALIKE / 2 * spread for a, b in zip(some, others, strict=True))
+def _alike(some: tuple[float, ...], others: tuple[float, ...], chance: float) -> bool:
+    most = (_ALIKE / 2 + chance) * (others[-1] - others[0])
+    return all(abs(a - b) <= most for a, b in zip(some, others, strict=True))
 
 
 def _at(shares: np.ndarray, quantiles: tuple[float, ...]) -> np.ndarray:

@@ -127,13 +127,14 @@ class Campaign:
         wanted = [*self._probes, *(key for job in jobs for key in job.keys)]
         missing = self._missing(wanted)
         _logger.info("measurements wanted: %d, lacking: %d", len(set(wanted)), len(missing))
-        if jobs and missing:
+        again = self._known(wanted).keys() if self._conditions.again else set[str]()
+        if jobs and (missing or again):
             self._store.refuse_damage()  # results that cannot be read would be measured twice
             exclusive = self._conditions.exclusive
             self._needs = needs_of(jobs)
             with timing_lock(lambda: self._progress(WAITING, 0.0)) if exclusive else nullcontext():
                 load = ForeignLoad(self._supervisor.processor_s)
-                self._run(jobs, missing)
+                self._run(jobs, missing | again)
                 foreign_cores = load.cores() if exclusive else None
         measured = {digest: frozenset(keys) for digest, keys in self._measured.items()}
         unfinished = frozenset(self._unfinished)
@@ -193,6 +194,8 @@ class Campaign:
                 stale = self._stale(batch, self._state_now())
                 self._measure(batch, claims, stale, deadline, span)
                 new |= {claim.key for claim in claims}
+        if self._conditions.again and not left:
+            self._measure(batch, [], set(self._known(batch.keys)) - new, deadline, span)
         for _ in range(_MAX_REPEATS if new else 0):
             stale = self._stale(batch, self._state_of(batch, new))
             if not stale or (deadline is not None and time.monotonic() >= deadline):

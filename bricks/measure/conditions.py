@@ -28,6 +28,8 @@ class Conditions:
     of ``time.monotonic()`` on, or else from when measuring begins; None: no limit. With
     ``exclusive``, no two processes of a user on one host time at once.
 
+    With ``again``, what is known gets further rounds, beside those that it has.
+
     At most ``max_eviction_bytes`` are read in place of the weights that a walk leaves out: to read
     more than the caches hold has no effect. Up to ``max_bricks`` bricks with ``max_weight_bytes``
     of weights are measured in turn: the more there are, the longer is the time over which the
@@ -42,6 +44,7 @@ class Conditions:
     timeout_s: float = TIMEOUT_S
     budget_s: float | None = None
     budget_began_s: float | None = None
+    again: bool = False
     exclusive: bool = True
     max_eviction_bytes: int = 1 << 28
     max_bricks: int = MAX_BRICKS

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # If measuring everything takes less than about this, planning is skipped: on an unknown machine it
 # would take as long, mostly to import the libraries for predictions.
-SOON_S = 2.0
+SOON_S = 4.0
 
 # Planning what to measure takes seconds. Within so short a budget, what takes longest is measured.
 PLANNED_S = 10.0

@@ -180,3 +180,12 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
 def test_an_input_that_a_model_lacks_is_refused(bench: Bench, tmp_path: Path) -> None:
     with refused(ShapeError, "'z'"):
         bench.read(save(selecting(0.0), tmp_path), values={"z": np.ones(3, np.float32)})
+
+
+def test_indices_of_a_models_input_are_those_that_its_table_allows(
+    bench: Bench, tmp_path: Path
+) -> None:
+    table = constant("t", np.zeros((20_000, 16)), "FLOAT")
+    proto = model([node("Gather", ["t", "x"], ["y"])], [value("x", [ROWS], "INT64")], [], [table])
+    proto.graph.output.append(value("y", [ROWS, 16]))
+    assert not sketches(bench, bench.read(save(proto, tmp_path)), "Gather")

@@ -2,17 +2,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import mlp, save
 
+from bricks import Bench
+from bricks.measure.conditions import Conditions
 from bricks.measure.importance import Importance, Needs
 from bricks.measure.round_buffer import preparation_by_key
 from bricks.measure.rounds import Goal, StopRule, WalkProgress, sample_in_turn
 from bricks.measure.walk import Step
 from bricks.measure.walk_samples import WalkSamples
-from bricks.samples.measurement import Round
+from bricks.samples.measurement import Measurement, Round
 
 
 class Walks:
@@ -167,3 +171,21 @@ def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:
         steps=lambda name: steps, load_s={"lead": 2.0, "a": 1.0, "b": 3.0}
     )
     assert preparation_by_key(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}
+
+
+def test_what_is_measured_again_has_further_rounds_beside_its_first(tmp_path: Path) -> None:
+    path = save(mlp(), tmp_path, "net.onnx")
+
+    def counts(*, again: bool) -> dict[str, int]:
+        conditions = Conditions(again=again)
+        with Bench(tmp_path / "cache", runtime="fake", conditions=conditions) as bench:
+            read = bench.read(path)
+            bench.measure([read])
+            keys = bench.plan(read).keys
+            found = bench.store.results(bench.target.key, keys)
+        measured = {key: each for key, each in found.items() if isinstance(each, Measurement)}
+        return {key: len(each.rounds) for key, each in measured.items()}
+
+    first, same, more = counts(again=False), counts(again=False), counts(again=True)
+    assert first == same and first.keys() == more.keys()
+    assert all(more[key] > first[key] for key in first)

@@ -122,8 +122,9 @@ class MxnetBackend:
     ) -> dict[str, np.ndarray]:
         """Those of these values that the graph is given or makes, in one run on synthetic data."""
         part = upstream(proto, names)
-        graph = graph_of(part, _graph(proto).types)
-        weights, inputs = self._synthesised(part, graph, key)
+        whole = _graph(proto)
+        graph = graph_of(part, whole.types)
+        weights, inputs = self._synthesised(part, graph, key, whole)
         weights |= _bounds(graph, without_values(part))
         given = {name: make() for name, (make, _) in inputs.items()}
         found = {name: given[name] for name in names if name in given}
@@ -158,11 +159,12 @@ class MxnetBackend:
         return LoadedGraph(symbol, translation, weights, inputs, outputs, self._region)
 
     def _synthesised(
-        self, proto: onnx.ModelProto, graph: Graph, key: str
+        self, proto: onnx.ModelProto, graph: Graph, key: str, whole: Graph | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Weights, and makers of inputs, by name; ``whole`` is the graph that it is a part of."""
         types = without_values(proto)
         integers = [name for name, type_ in types.items() if not type_.floating]
-        ranges = integer_ranges(graph, [*graph.inputs, *integers])
+        ranges = integer_ranges(whole or graph, [*graph.inputs, *integers])
         weights = {
             name: self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
             for name, type_ in types.items()

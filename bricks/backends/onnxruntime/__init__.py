@@ -48,6 +48,7 @@ from bricks.graph.containers import ValueType
 from bricks.graph.decoder import Decoder
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
+from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import held_values, noted_sketches
 from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
@@ -260,7 +261,7 @@ class OnnxRuntimeBackend:
         Only the nodes that they depend on run. ``key`` determines the data.
         """
         part = upstream(proto, names)
-        weights, inputs = self._synthesised(part, key)
+        weights, inputs = self._synthesised(part, key, whole=graph_of(proto))
         made = {name: make() for name, (make, _) in inputs.items()}
         types = {name: type_ for name, (_, type_) in inputs.items()}
         yield from ((name, (made[name], types[name])) for name in names if name in made)
@@ -273,18 +274,19 @@ class OnnxRuntimeBackend:
                 yield output.name, (value, type_found(value, output.type))
 
     def _synthesised(
-        self, proto: onnx.ModelProto, key: str, *, share: bool = False
+        self, proto: onnx.ModelProto, key: str, *, share: bool = False, whole: Graph | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, tuple[Callable[[], Any], ValueType]]]:
         """Weights and input generators that suit ``proto``; ``key`` determines their values.
 
         Inputs whose values the metadata of ``proto`` holds take those values.
 
         With ``share``, large weights are views of one block: only for sessions, which copy them.
+        ``whole`` is the graph that ``proto`` is a part of: all of it says which integers are valid.
         """
         graph = graph_of(proto)
         types = without_values(proto)
         integers = [name for name, type_ in types.items() if not type_.floating]
-        ranges = integer_ranges(graph, [*graph.inputs, *integers])
+        ranges = integer_ranges(whole or graph, [*graph.inputs, *integers])
         weights = {
             name: self._shared(type_, number)
             if share and type_.dtype == "FLOAT" and type_.size_bytes >= _MIN_SHARED_BYTES

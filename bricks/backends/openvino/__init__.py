@@ -254,7 +254,7 @@ class OpenvinoBackend:
         """Values in one run on synthetic data; only the nodes that they depend on run."""
         part = upstream(proto, names)
         graph = graph_of(part)
-        weights, makers = self._synthesised(part, graph, key)
+        weights, makers = self._synthesised(part, graph, key, graph_of(proto))
         given = {name: make() for name, (make, _) in makers.items()}
         found = {name: given[name] for name in names if name in given}
         if part.graph.node:
@@ -263,11 +263,12 @@ class OpenvinoBackend:
         return found
 
     def _synthesised(
-        self, proto: onnx.ModelProto, graph: Graph, key: str
+        self, proto: onnx.ModelProto, graph: Graph, key: str, whole: Graph | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Weights, and makers of inputs, by name; ``whole`` is the graph that it is a part of."""
         types = without_values(proto)
         integers = [name for name, type_ in types.items() if not type_.floating]
-        ranges = integer_ranges(graph, [*graph.inputs, *integers])
+        ranges = integer_ranges(whole or graph, [*graph.inputs, *integers])
         weights = {
             name: self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
             for name, type_ in types.items()
