@@ -123,7 +123,8 @@ class AdaptiveMeasurement:
         cost_s = _usual_s(self._jobs, self._latency_model, waiting)
         done: list[CampaignResult] = []
         while waiting and (not done or (self._left_s() or 0.0) > _ANSWER_S):
-            left_s = max(self._left_s() or 0.0, 0.0 if done else _LEAST_S)
+            least_s = 0.0 if done else min(_LEAST_S, self._budget_s or 0.0)
+            left_s = max(self._left_s() or 0.0, least_s)
             costs = np.cumsum([cost_s[key] for key in waiting])
             many = max(1, int(np.searchsorted(costs, STAGE * left_s)))
             chosen, waiting = frozenset(waiting[:many]), waiting[many:]

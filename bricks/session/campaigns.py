@@ -28,7 +28,7 @@ from bricks.system import Target
 # before many are loaded.
 _FEW_BRICKS = 100
 # A budget that was spent before measuring began is exceeded by so many seconds.
-_LEAST_S = 0.5
+_LEAST_S = 1.0
 
 
 class Campaigns:

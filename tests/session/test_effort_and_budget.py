@@ -231,4 +231,4 @@ def test_a_budget_counts_from_when_the_command_began(tmp_path: Path) -> None:
     now_s = time.monotonic()
     assert left_s(None) == 100.0
     assert 0 < (left_s(now_s - 60) or 0) <= 40
-    assert 0 < (left_s(now_s - 1000) or 0) < 1  # enough for a round in any case
+    assert 0 < (left_s(now_s - 1000) or 0) < 10  # enough for a round in any case
