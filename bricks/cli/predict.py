@@ -182,8 +182,9 @@ def _row(
 ) -> tuple[dict[str, Any], ShownEstimate | None]:
     """The facts of a model, and its estimate if there is one."""
     from bricks.estimate.estimate import Estimate
+    from bricks.report.tables import percent
 
-    empty: dict[str, Any] = {"model": model.name, **facts_of(None)}
+    empty: dict[str, Any] = {"model": model.name, "published_share": None, **facts_of(None)}
     if isinstance(model, Unread):
         return {**empty, "error": model.error}, None
     try:
@@ -195,11 +196,29 @@ def _row(
     if isinstance(estimate, Estimate):
         shown = remedies.shown(model.name, estimate, words[model.digest])
     facts = {**empty, **facts_of(estimate, memory), **width_of(shown)}
+    if isinstance(estimate, Estimate):
+        others = _published_share(bench, estimate, target)
+        facts |= {"published_share": others, "measured_share": estimate.measured_share - others}
+        if others and target.key == bench.target.key:
+            remark(
+                f"{model.name}: {percent(others)} of the estimate is by measurements of others, on"
+                f" hosts of this kind, {percent(facts['measured_share'])} by own ones: 'bricks"
+                " measure' takes those of this host"
+            )
     if facts["error"] is not None:
         from bricks.measure.failure_explanation import explain_failure
 
         facts["error"] += explain_failure(model, facts["error"])
     return facts, shown
+
+
+def _published_share(bench: Bench, estimate: Estimate, target: Target) -> float:
+    """The share of an estimate that published measurements give, which the cache has not."""
+    measured = {each.brick: abs(each.share) for each in estimate.shares if not each.predicted}
+    own = bench.store.results(target.key, sorted(measured))
+    whole = sum(abs(each.share) for each in estimate.shares)
+    others = sum(share for key, share in measured.items() if key not in own)
+    return min(others / whole if whole else 0.0, estimate.measured_share)
 
 
 def facts_of(

@@ -336,7 +336,13 @@ def test_predict(measured: Here, models: list[Path]) -> None:
     of_this_target(done.json)
     for row in done.json["models"]:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")
-        shares = ("coverage", "other_state_share", "predicted_share", "measured_share")
+        shares = (
+            "coverage",
+            "other_state_share",
+            "predicted_share",
+            "measured_share",
+            "published_share",
+        )
         expected = dict.fromkeys((*times, *shares), NUMBER)
         memory = {"peak_bytes": COUNT, "memory": dict}
         lists = {"missing": list, "bricks": list, "phases": list}
