@@ -93,6 +93,18 @@ def test_numbers_that_do_not_change_the_work_do_not_count(bench: Bench) -> None:
     assert set(one.plan.keys) == set(other.plan.keys)
 
 
+def test_masks_select_as_many_as_in_the_recorded_step(bench: Bench) -> None:
+    model = bench.read(program("masked"))
+    (selection,) = (
+        call_of(node)
+        for node in parse_model(model.skeleton).graph.node
+        if node.op_type == "index.Tensor"
+    )
+    assert selection.chosen == (-1, 10)  # of 64
+    assert bench.measure([model]).failures == ()
+    assert bench.verify(model)["exact"]
+
+
 def test_strides_count(bench: Bench) -> None:
     one, other = decomposed(bench, "convolutions"), decomposed(bench, "convolutions_strided")
     convolutions = [
@@ -129,6 +141,9 @@ def test_all_bricks_are_measured_beside_the_real_step(bench: Bench) -> None:
     ("name", "told"),
     [
         ("raises", "raised ValueError: no luck today (programs.py, line "),
+        ("compiled_already", "torch-compiled"),
+        ("with_closure", "LBFGS"),
+        ("list_of_inputs", "number 0 of its inputs is of type list"),
         ("returns_number", "returned of type int: return a dict with module and inputs"),
         ("without_module", "its module is None: give a torch.nn.Module"),
         ("unknown_key", "returned a dict with 'los': give module, inputs, loss and optimizer"),

@@ -320,3 +320,44 @@ def decoder(batch=1, tokens=1, past_tokens=8):
     cache = (torch.randn(batch, 4, past_tokens, 8) for _ in range(2))
     new = torch.randint(0, 50, (batch, tokens))
     return {"module": Attending().eval(), "inputs": (new, *cache)}
+
+
+class Masked(nn.Module):
+    """Computes on the positions of a mask alone, as a loss on masked words does."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(16, 16), nn.Linear(16, 8)
+        self.register_buffer("mask", torch.arange(64) % 7 == 0)
+
+    def forward(self, x):
+        return self.head(self.inner(x)[self.mask])
+
+
+def masked():
+    torch.manual_seed(0)
+    module = Masked()
+    return {
+        "module": module,
+        "inputs": (torch.randn(64, 16),),
+        "loss": lambda y: y.pow(2).mean(),
+        "optimizer": torch.optim.SGD(module.parameters(), lr=0.01),
+    }
+
+
+def compiled_already():
+    return {"module": torch.compile(nn.Linear(4, 4)), "inputs": (torch.randn(2, 4),)}
+
+
+def with_closure():
+    module = nn.Linear(4, 1)
+    return {
+        "module": module,
+        "inputs": (torch.randn(2, 4),),
+        "loss": lambda y: y.pow(2).mean(),
+        "optimizer": torch.optim.LBFGS(module.parameters()),
+    }
+
+
+def list_of_inputs():
+    return {"module": nn.Linear(4, 4), "inputs": ([torch.randn(2, 4)],)}
