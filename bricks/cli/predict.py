@@ -66,8 +66,8 @@ def predict(
                 done = bench.measure(found)
                 if options.budget is not None and done.unfinished and not done.new_bricks:
                     remark(
-                        f"nothing was measured within {options.budget:g} s, all is by measurements"
-                        " of others: give a larger --budget"
+                        f"nothing was measured within {options.budget:g} s, and the answer is from"
+                        " measurements of others: give a larger --budget"
                     )
         remedies = Remedies.on(target, bench.target, "predict", options)
         answers = [_row(bench, model, target, remedies, words) for model in models]

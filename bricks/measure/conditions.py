@@ -13,6 +13,9 @@ from bricks.measure.defaults import TIMEOUT_S
 from bricks.measure.jobs import MAX_BRICKS, MAX_WEIGHT_BYTES
 from bricks.measure.rounds import StopRule
 
+# A budget that was spent before measuring began is exceeded by so many seconds, for a round.
+LEAST_S = 1.0
+
 
 @renamed_fields(
     most_ballast_bytes="max_eviction_bytes",

@@ -20,7 +20,7 @@ def value_lines(bricks: Sequence[Row]) -> list[str]:
     dependent = [brick for brick in bricks if brick.get("values")]
     lines = [
         f"Its time depends on values: {printable(brick['operator'])} ({brick['brick'][:11]}),"
-        f" measured with {'; '.join(map(_told, brick['values'].values()))}."
+        f" measured with {'; '.join(map(_described, brick['values'].values()))}."
         for brick in dependent[:_MOST]
     ]
     if len(dependent) > _MOST:
@@ -28,7 +28,7 @@ def value_lines(bricks: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _told(sketch: Mapping[str, Any]) -> str:
+def _described(sketch: Mapping[str, Any]) -> str:
     return ", ".join(_words(sketch)) or "random values"
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bricks.measure.campaign import CampaignResult, Progress
+from bricks.measure.conditions import LEAST_S
 from bricks.measure.importance import Importance
 from bricks.measure.jobs import Job, needs_of
 from bricks.predict.effort import Effort
@@ -33,9 +34,8 @@ SOON_S = 4.0
 
 # Planning what to measure takes seconds. Within so short a budget, what takes longest is measured.
 PLANNED_S = 10.0
-# Of the time that is left, for one stage of that; so much time is left for the answer; and so much
-# is taken in any case, for a round of what takes longest.
-STAGE, _ANSWER_S, _LEAST_S = 0.6, 0.4, 1.0
+# Of the time that is left, for one stage of that; and so much time is left for the answer.
+STAGE, _ANSWER_S = 0.6, 0.4
 
 # Bricks that the first predictions are learned from; each later stage has at most this many times
 # as many.
@@ -90,7 +90,8 @@ class AdaptiveMeasurement:
         """Measure stage by stage; returns the merged result of all stages."""
         if self._soon_done():
             return run(self._jobs, None, self._progress)
-        if self._budget_s is not None and self._budget_s < PLANNED_S:
+        short = self._budget_s is not None and self._budget_s < PLANNED_S
+        if short and self._effort.complete:  # other efforts end earlier, which only planning tells
             return self._costliest(run)
         done: list[CampaignResult] = []
         whole = any(job.whole for job in self._jobs)
@@ -123,7 +124,7 @@ class AdaptiveMeasurement:
         cost_s = _usual_s(self._jobs, self._latency_model, waiting)
         done: list[CampaignResult] = []
         while waiting and (not done or (self._left_s() or 0.0) > _ANSWER_S):
-            least_s = 0.0 if done else min(_LEAST_S, self._budget_s or 0.0)
+            least_s = 0.0 if done else min(LEAST_S, self._budget_s or 0.0)
             left_s = max(self._left_s() or 0.0, least_s)
             costs = np.cumsum([cost_s[key] for key in waiting])
             many = max(1, int(np.searchsorted(costs, STAGE * left_s)))

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from bricks.measure.campaign import Campaign, CampaignResult, Conditions, Progress
+from bricks.measure.conditions import LEAST_S
 from bricks.measure.jobs import Job, memory_bytes
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor
@@ -27,8 +28,6 @@ from bricks.system import Target
 # Number of bricks measured in interleaved rounds under a time budget: the budget may be spent
 # before many are loaded.
 _FEW_BRICKS = 100
-# A budget that was spent before measuring began is exceeded by so many seconds.
-_LEAST_S = 1.0
 
 
 class Campaigns:
@@ -87,7 +86,7 @@ class Campaigns:
         budget_s, began_s = self._conditions.budget_s, self._conditions.budget_began_s
         if budget_s is None or began_s is None:
             return budget_s
-        return max(min(budget_s, _LEAST_S), budget_s - (time.monotonic() - began_s))
+        return max(min(budget_s, LEAST_S), budget_s - (time.monotonic() - began_s))
 
     def measure_all(
         self,

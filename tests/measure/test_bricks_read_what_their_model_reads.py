@@ -14,6 +14,7 @@ from refusals import refused
 from bricks import Bench
 from bricks.errors import ShapeError, UsageError
 from bricks.graph.input_values import read_arrays
+from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_iterations, noted_sketches
 from bricks.graph.sketch import Sketch
 from bricks.graph.view import parse_model
@@ -27,9 +28,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield made
 
 
-def sketches(bench: Bench, read: object, operator: str) -> dict[str, Sketch]:
+def sketches(bench: Bench, read: Model, operator: str) -> dict[str, Sketch]:
     """Of the only brick of this operator."""
-    bricks = bench.decompose(read).bricks.values()  # type: ignore[arg-type]
+    bricks = bench.decompose(read).bricks.values()
     (brick,) = (each for each in bricks if each.operators[0].endswith(operator))
     return noted_sketches(parse_model(brick.model))
 
