@@ -53,8 +53,10 @@ _CONVOLUTIONS = frozenset(
 )
 _PRODUCTS = frozenset(
     "Gemm MatMul FusedGemm FusedMatMul MatMulInteger QLinearMatMul MatMulIntegerToFloat"
-    " DynamicQuantizeMatMul QGemm TransposeMatMul GemmFloat8".split()
+    " DynamicQuantizeMatMul MatMulNBits QGemm TransposeMatMul GemmFloat8".split()
 )
+# These hold the right operand as blocks of a few bits, of which the kernel depends.
+_BLOCKWISE = frozenset({"MatMulNBits"})
 # These read no more than they write, however large the table is that they select from.
 _SELECTING = frozenset("Gather GatherElements GatherND Slice Compress Shape Size".split())
 # These work along an axis, the last one by default.
@@ -238,9 +240,11 @@ class _Node:
 
     @property
     def dtype(self) -> str:
-        """The element types of the first input and the first output."""
+        """The element types of the first input and the first output, and of blocks of weights."""
         ends = [*self.inputs[:1], *self.outputs[:1]]
-        return ">".join(dict.fromkeys(end.dtype for end in ends if end is not None))
+        blocks = [f"{self.attribute(name, 0)} {name}" for name in ("bits", "accuracy_level")]
+        types = [end.dtype for end in ends if end is not None]
+        return ">".join(dict.fromkeys((*types, *(blocks if self.operator in _BLOCKWISE else ()))))
 
 
 def _holds_values(tensor: onnx.TensorProto) -> bool:
@@ -302,6 +306,8 @@ def _window(node: _Node) -> tuple[int, ...]:
 
 def _weight(node: _Node) -> tuple[int, ...]:
     """The shape of the weights: the convolution's filter, or the right operand."""
+    if node.operator in _BLOCKWISE:
+        return int(node.attribute("K", 1)), int(node.attribute("N", 1))
     return node.shape(3 if node.operator.startswith("QLinear") else 1)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,13 +21,14 @@ import numpy as np
 
 from bricks.predict.covariance import COVARIANCE_PARAMS
 from bricks.predict.interpolation import Interpolation
+from bricks.predict.limits import Limits
 from bricks.predict.observations import StatesSeen
 from bricks.predict.predictor import Field, Predictor
 from bricks.predict.roofline import Roofline
 
 # A version of the format, and of what learning gives: features, covariances, rooflines and scales.
 # Where learning gives something else, a new version leaves kept files out until they are made anew.
-FORMAT, VERSION = "bricks-learned", 2
+FORMAT, VERSION = "bricks-learned", 3
 
 Array = np.ndarray
 
@@ -71,6 +73,7 @@ def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
             "learned_from": each.predictor.learned_from,
             "bias": each.predictor.bias,
             "general": _roofline_json(each.predictor.general),
+            "limits": _limits_json(each.predictor.limits),
             "fields": fields,
             "seen": [list(pair) for pair in each.seen.counts.items()],
             "state_s": each.state_s,
@@ -104,7 +107,8 @@ def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
             arrays[_name(data["place"], "latencies", name)] for name in ("keys", "seconds")
         )
     general = _roofline(data["general"])
-    predictor = Predictor(data["learned_from"], data["bias"], fields, general)
+    limits = Limits(*(math.inf if rate is None else rate for rate in data["limits"]))
+    predictor = Predictor(data["learned_from"], data["bias"], fields, general, limits)
     seen = StatesSeen({state_s: count for state_s, count in data["seen"]})
     latency_s = dict(zip(_unpacked(keys), seconds.tolist(), strict=True))
     return Learned(predictor, seen, data["state_s"], latency_s)
@@ -135,6 +139,12 @@ def _field(kind: str, data: Mapping[str, Any], arrays: Mapping[str, Array], plac
         data["scales"],
         frozenset(data["kernels"]),
     )
+
+
+def _limits_json(limits: Limits) -> list[float | None]:
+    """The rates, with null for an infinite one, which JSON lacks."""
+    rates = limits.flops_per_s, limits.bytes_per_s
+    return [rate if math.isfinite(rate) else None for rate in rates]
 
 
 def _roofline_json(roofline: Roofline) -> dict[str, Any]:

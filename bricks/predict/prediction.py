@@ -16,17 +16,19 @@ class Prediction:
 
     It includes the cost of a call, as a brick's measurement does. ``log_sd`` is the standard
     deviation of its logarithm; ``independent_sd`` is that of the part that is independent of the
-    errors of other bricks.
+    errors of other bricks. The machine takes at least ``least_s`` for the brick's work.
     """
 
     latency_s: float
     log_sd: float
     independent_sd: float = 0.0
+    least_s: float = 0.0
 
     def spread(self) -> Spread:
         """The 95 % interval, in the form of a measured spread."""
         factor = math.exp(NORMAL_95 * self.log_sd)
-        return Spread(self.latency_s, self.latency_s / factor, self.latency_s * factor, 0)
+        low_s = max(self.least_s, self.latency_s / factor)
+        return Spread(self.latency_s, low_s, self.latency_s * factor, 0)
 
     def measurement(self, key: str, state_s: float | None) -> Measurement:
         """In the form of a single measurement, in this machine state."""

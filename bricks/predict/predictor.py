@@ -28,6 +28,7 @@ from bricks.predict.covariance import (
 from bricks.predict.defaults import MIN
 from bricks.predict.features import BrickFeatures
 from bricks.predict.interpolation import Interpolation
+from bricks.predict.limits import NO_LIMITS, Limits
 from bricks.predict.prediction import Prediction
 from bricks.predict.roofline import Roofline
 
@@ -42,6 +43,9 @@ MAX = 3000
 # The error for kernels without a measured brick: a standard deviation of logarithms, found by
 # leaving out one operator after another.
 _STRANGE_SD = 0.8
+
+# Shorter than any latency: the logarithm of no limit.
+_NOTHING_S = 1e-12
 
 # Prior for the common error of predictions, before left-out groups inform it: between half of this
 # and twice as much, with a probability of two thirds. Families of the zoo were off by 0.03 to 0.15,
@@ -121,13 +125,15 @@ class Predictor:
     ``learned_from`` is the number of measured bricks. ``fields`` are what was learned of each kind,
     and ``general`` is for kinds without a measured brick. ``bias`` is the log-standard deviation
     that all predictions of one model have in common, so that the sum ``P`` of ``n`` occurrences of
-    each has a variance of about ``sum((n * latency_s * log_sd) ** 2) + (bias * P) ** 2``.
+    each has a variance of about ``sum((n * latency_s * log_sd) ** 2) + (bias * P) ** 2``. No
+    prediction is faster than ``limits`` allow.
     """
 
     learned_from: int
     bias: float
     fields: Mapping[str, Field]
     general: Roofline
+    limits: Limits = NO_LIMITS
 
     def predict(self, features: Mapping[str, BrickFeatures]) -> dict[str, Prediction]:
         """The latency of each brick, by the keys of ``features``."""
@@ -135,9 +141,12 @@ class Predictor:
         for kind, keys in by_kind(features, sorted(features)).items():
             for begin in range(0, len(keys), STRIPE):
                 some = keys[begin : begin + STRIPE]
-                columns = self._predict(kind, [features[key] for key in some])
-                for key, log, *sds in zip(some, *columns, strict=True):
-                    found[key] = Prediction(math.exp(log), *map(float, sds))
+                mine = [features[key] for key in some]
+                logs, *sds = self._predict(kind, mine)
+                least_s = self.limits.least_s(mine)
+                columns = np.maximum(logs, np.log(np.maximum(least_s, _NOTHING_S))), *sds, least_s
+                for key, log, *rest in zip(some, *columns, strict=True):
+                    found[key] = Prediction(math.exp(log), *map(float, rest))
         return {key: found[key] for key in features}
 
     def scale(self, features: BrickFeatures) -> float:
@@ -179,7 +188,8 @@ def learn(
         scales = scales_of(found)
         fields[kind] = replace(field, scales=scales)
         outcomes += [replace(o, log_sd=o.log_sd * scales[o.name]) for o in found]
-    return Predictor(len(known), bias_of(outcomes), fields, general)
+    limits = Limits.seen([features[key] for key in known], general.latency_s)
+    return Predictor(len(known), bias_of(outcomes), fields, general, limits)
 
 
 @dataclass(frozen=True, slots=True)

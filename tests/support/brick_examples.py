@@ -106,3 +106,21 @@ def halves(
 ) -> tuple[dict[str, BrickFeatures], dict[str, BrickFeatures]]:
     keys = sorted(features)
     return {k: features[k] for k in keys[::2]}, {k: features[k] for k in keys[1::2]}
+
+
+@cache
+def blockwise(rows: int, terms: int, columns: int, bits: int = 8, level: int = 4) -> Brick:
+    """A product whose weights are blocks of a few bits, with a scale each."""
+    maker = Maker()
+    blocks, block = terms // 32, 32 * bits // 8
+    ports = [
+        maker.input("x", tensor(rows, terms)),
+        maker.initializer("w", np.zeros((columns, blocks, block), np.uint8)),
+        weight(maker, "scales", columns * blocks),
+    ]
+    how = {"K": terms, "N": columns, "bits": bits, "block_size": 32, "accuracy_level": level}
+    kinds = [tensor(rows, columns)]
+    maker.outputs.append(
+        maker.node("MatMulNBits", ports, ["y"], kinds, domain="com.microsoft", **how)
+    )
+    return whole(maker)

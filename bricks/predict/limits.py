@@ -1,0 +1,74 @@
+"""The fastest that a target was seen to work: what no prediction exceeds.
+
+A kernel that was never measured is predicted from others, and could come out faster than the
+machine computes, or than its memory delivers weights. Its latency is bounded by both, as in the
+roofline model (Williams, Waterman and Patterson, *Roofline*, 2009), with rates that measured bricks
+reached in place of peaks that manufacturers state. Must not know how latencies are predicted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bricks.predict.features import CONVOLUTION, PRODUCT, BrickFeatures
+
+Array = np.ndarray
+
+# Fewer measured bricks than this do not show how fast a machine can be.
+ENOUGH = 300
+# Smaller bricks are left out: the timer's error and the caches decide how fast they seem.
+_LEAST_FLOPS, _LEAST_BYTES = 1e7, 2.0**20
+# A model's working set exceeds every cache from this size in bytes on.
+_UNCACHED_BYTES = 2.0**26
+# Other operators may hold weights that a run does not read: branches, experts, tables.
+_READ_ALL = frozenset({CONVOLUTION, PRODUCT})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Rates of one target: operations a second, and bytes a second of weights out of memory.
+
+    Infinite where too little was measured to tell.
+    """
+
+    flops_per_s: float = math.inf
+    bytes_per_s: float = math.inf
+
+    @classmethod
+    def seen(cls, features: Sequence[BrickFeatures], latency_s: Array) -> Limits:
+        """The highest rates among measured bricks, with their latencies in seconds."""
+        if len(features) < ENOUGH:
+            return NO_LIMITS
+        flops, weights = _works(features)
+        return cls(
+            _highest(flops, latency_s, _LEAST_FLOPS), _highest(weights, latency_s, _LEAST_BYTES)
+        )
+
+    def least_s(self, features: Sequence[BrickFeatures]) -> Array:
+        """The latency in seconds that each brick has at least."""
+        flops, weights = _works(features)
+        least: Array = np.maximum(flops / self.flops_per_s, weights / self.bytes_per_s)
+        return least
+
+
+NO_LIMITS = Limits()
+
+
+def _works(features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
+    """Operations, and bytes of weights that no cache holds, of each brick."""
+    weights = np.array([t.weight_bytes * _uncached(t) for t in features])
+    return np.array([t.flops for t in features]), weights
+
+
+def _uncached(features: BrickFeatures) -> bool:
+    far = features.context.working_set_bytes >= _UNCACHED_BYTES
+    return far and features.kind in _READ_ALL
+
+
+def _highest(works: Array, latency_s: Array, least: float) -> float:
+    counted = works >= least
+    return float((works[counted] / latency_s[counted]).max()) if counted.any() else math.inf
