@@ -125,7 +125,9 @@ def _predicted(result: GenerationResult) -> Facts:
         "memory": [
             result.memory.weight_bytes, result.memory.cache_bytes, result.memory.peak_bytes,
         ],
-        "measured_share": min(step.measured_share for step in (result.prompt, *result.shown)),
+        "measured_share": min(
+            1 - step.provenance.predicted_share for step in (result.prompt, *result.shown)
+        ),
     }  # fmt: skip
 
 

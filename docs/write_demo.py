@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 
 FIGURES = Path(__file__).parent / "figures"
 # The commands, and the width of their pictures in characters: longer lines are broken.
-COMMANDS = {"demo": ("make demo", 100), "advise": ("bricks advise resnet50 --slo 40ms", 120)}
+COMMANDS = {"demo": ("make demo", 100), "advise": ("bricks advise resnet50 --slo 40ms", 124)}
 
 # In pixels.
 _CHARACTER, _LINE, _MARGIN = 7.8, 19, 16

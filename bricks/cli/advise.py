@@ -19,6 +19,7 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.predict import PROVENANCE
 from bricks.cli.quantities import seconds_of, whole_numbers_of
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import systems_called
@@ -214,7 +215,7 @@ def _row(
     from bricks.analysis.answers import NoAnswer, answer
     from bricks.estimate.advice import PROMISE, risk
 
-    figures, size = ("estimate_s", "low_s", "high_s", "measured_share"), remedies.options.batch
+    figures, size = ("estimate_s", "low_s", "high_s", *PROVENANCE), remedies.options.batch
     row: dict[str, Any] = {
         "model": model.name,
         "batch": size,

@@ -15,6 +15,7 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import add, finish, print_json, show
+from bricks.cli.predict import PROVENANCE
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding, warn_of_denormals
 
@@ -72,7 +73,8 @@ def _unread(model: Unread) -> dict[str, Any]:
 def _nothing(name: str) -> dict[str, Any]:
     names = (
         "nodes", "bricks", "new_bricks", "measured_latency_s", "measured_low_s", "measured_high_s",
-        "estimate_s", "low_s", "high_s", "ratio", "coverage", "uncertainty", "advice",
+        "estimate_s", "low_s", "high_s", "ratio", "coverage", *PROVENANCE,
+        "uncertainty", "advice",
     )  # fmt: skip
     return {"model": name, "kind": None, **dict.fromkeys(names)}
 
@@ -100,6 +102,7 @@ def _row(
         "high_s": row.estimate.high_s,
         "ratio": row.ratio,
         "coverage": row.estimate.coverage,
+        **asdict(row.estimate.provenance),
         **width_of(shown),
         "error": None,
     }

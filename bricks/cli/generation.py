@@ -103,7 +103,7 @@ def _step_facts(step: Step) -> dict[str, Any]:
         "tokens": step.tokens,
         "past_tokens": step.past,
         **ends("latency_s", step.seconds),
-        "measured_share": step.measured_share,
+        **asdict(step.provenance),
     }
 
 

@@ -81,17 +81,23 @@ def predict(
     }
     if options.json:
         print_json(facts)
-    elif any(row["coverage"] is not None for row in rows):
-        from bricks.report.tables import memory_remarks, phase_lines, prediction_table
-        from bricks.report.wide import estimate_lines
-
-        detailed = verbosity() is Verbosity.VERBOSE
-        show(prediction_table(rows, memory=detailed))
-        show(*(line for row in rows for line in phase_lines(row)))
-        show(*estimate_lines([shown for _, shown in answers if shown is not None]))
-        if detailed:
-            show(*(line for row in rows for line in memory_remarks(row)))
+    else:
+        _show(rows, [shown for _, shown in answers if shown is not None])
     finish(row["error"] for row in rows if row["error"] is not None)
+
+
+def _show(rows: Sequence[dict[str, Any]], shown: Sequence[ShownEstimate]) -> None:
+    from bricks.report.tables import has_estimate, memory_remarks, phase_lines, prediction_table
+    from bricks.report.wide import estimate_lines
+
+    if not any(map(has_estimate, rows)):
+        return
+    detailed = verbosity() is Verbosity.VERBOSE
+    show(prediction_table(rows, memory=detailed))
+    show(*(line for row in rows for line in phase_lines(row)))
+    show(*estimate_lines(shown))
+    if detailed:
+        show(*(line for row in rows for line in memory_remarks(row)))
 
 
 # Answers before anything is measured: more than these would be slower than some measurements.
@@ -120,6 +126,9 @@ def _answer_at_once(bench: Bench, models: Sequence[Model]) -> None:
                 )
 
 
+# Where an estimate comes from: shares of it that add up to 1.
+PROVENANCE = ("measured_share", "published_share", "predicted_share")
+
 _FIGURES = (
     "estimate_s",
     "low_s",
@@ -127,8 +136,7 @@ _FIGURES = (
     "critical_path_s",
     "call_overhead_s",
     "other_state_share",
-    "predicted_share",
-    "measured_share",
+    *PROVENANCE,
 )
 
 
@@ -182,9 +190,8 @@ def _row(
 ) -> tuple[dict[str, Any], ShownEstimate | None]:
     """The facts of a model, and its estimate if there is one."""
     from bricks.estimate.estimate import Estimate
-    from bricks.report.tables import percent
 
-    empty: dict[str, Any] = {"model": model.name, "published_share": None, **facts_of(None)}
+    empty: dict[str, Any] = {"model": model.name, **facts_of(None)}
     if isinstance(model, Unread):
         return {**empty, "error": model.error}, None
     try:
@@ -196,15 +203,6 @@ def _row(
     if isinstance(estimate, Estimate):
         shown = remedies.shown(model.name, estimate, words[model.digest])
     facts = {**empty, **facts_of(estimate, memory), **width_of(shown)}
-    if isinstance(estimate, Estimate):
-        others = _published_share(bench, estimate, target)
-        facts |= {"published_share": others, "measured_share": estimate.measured_share - others}
-        if others and target.key == bench.target.key:
-            remark(
-                f"{model.name}: {percent(others)} of the estimate is by measurements of others, on"
-                f" hosts of this kind, {percent(facts['measured_share'])} by own ones: 'bricks"
-                " measure' takes those of this host"
-            )
     if facts["error"] is not None:
         from bricks.measure.failure_explanation import explain_failure
 
@@ -212,21 +210,12 @@ def _row(
     return facts, shown
 
 
-def _published_share(bench: Bench, estimate: Estimate, target: Target) -> float:
-    """The share of an estimate that published measurements give, which the cache has not."""
-    measured = {each.brick: abs(each.share) for each in estimate.shares if not each.predicted}
-    own = bench.store.results(target.key, sorted(measured))
-    whole = sum(abs(each.share) for each in estimate.shares)
-    others = sum(share for key, share in measured.items() if key not in own)
-    return min(others / whole if whole else 0.0, estimate.measured_share)
-
-
 def facts_of(
     estimate: Estimate | IncompleteEstimate | None, memory: PeakMemory | UnknownMemory | None = None
 ) -> dict[str, Any]:
     """The facts of a model's latency and memory; None gives the same keys without values."""
     facts: dict[str, Any] = {
-        **dict.fromkeys((*_FIGURES, "coverage")),
+        **dict.fromkeys(_FIGURES),
         **_memory_facts(memory),
         "missing": [],
         "bricks": [],
@@ -238,7 +227,6 @@ def facts_of(
         return facts
     from bricks.estimate.estimate import IncompleteEstimate
 
-    facts["coverage"] = estimate.coverage
     facts["bricks"] = [
         {
             "brick": s.brick,
@@ -246,6 +234,7 @@ def facts_of(
             "latency_s": s.latency_s,
             "share": s.share,
             "predicted": s.predicted,
+            "published": s.published,
         }
         for s in estimate.shares
     ]

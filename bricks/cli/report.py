@@ -11,6 +11,7 @@ from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, today, write_page
+from bricks.cli.predict import PROVENANCE
 from bricks.cli.remedies import Remedies, width_of, zoo_name
 from bricks.cli.systems import SystemName, systems_called
 
@@ -152,7 +153,6 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
         "fastest_s": model.explanation.fastest_s,
         "measured_latency_s": None if measured is None else measured.median_s,
         "ratio": model.ratio,
-        "coverage": model.explanation.estimate.coverage,
-        "predicted_share": None if estimate is None else estimate.predicted_share,
+        **{name: None if estimate is None else getattr(estimate, name) for name in PROVENANCE},
         **width_of(shown),
     }

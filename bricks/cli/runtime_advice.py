@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, given_values, open_bench
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.predict import PROVENANCE
 from bricks.cli.systems import target_called
 from bricks.errors import BricksError, UsageError, suggestion
 
@@ -124,7 +125,7 @@ def _facts(choice: RuntimeChoice) -> dict[str, Any]:
 
 def _answer_facts(answer: RuntimeAnswer) -> dict[str, Any]:
     found = answer.estimate
-    figures = ("estimate_s", "low_s", "high_s", "measured_share")
+    figures = ("estimate_s", "low_s", "high_s", *PROVENANCE)
     return {
         "runtime": answer.runtime,
         "version": answer.version,

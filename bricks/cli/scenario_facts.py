@@ -6,6 +6,7 @@ Must not know options, nor how results are shown.
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def facts_of(result: ScenarioResult) -> dict[str, Any]:
                 "batch": batch.size,
                 **ends("latency_s", batch.seconds),
                 **ends("throughput", batch.throughput),
-                "measured_share": batch.measured_share,
+                **asdict(batch.provenance),
                 "asleep_share": batch.asleep_share,
             }
             for batch in result.times.batches

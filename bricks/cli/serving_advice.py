@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, given_values, open_bench
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.predict import PROVENANCE
 from bricks.cli.quantities import seconds_of
 from bricks.errors import UsageError
 
 if TYPE_CHECKING:
+    from bricks.estimate.estimate import Provenance
     from bricks.scenarios.advise import NoServingAdvice, ServingAdvice
 
 _LARGEST_BATCH = 8
@@ -98,7 +100,7 @@ def _row(name: str, advice: ServingAdvice | NoServingAdvice) -> dict[str, Any]:
         "runtime_version": target.runtime.version,
         **dict.fromkeys(("instances", "max_batch", "hosts", "keeps")),
         **{key: None for figure in _FIGURES for key in ends(figure, None)},
-        **dict.fromkeys(("utilisation", "measured_share", "cost_per_hour", "cost_per_million")),
+        **dict.fromkeys(("utilisation", *PROVENANCE, "cost_per_hour", "cost_per_million")),
         "error": None,
     }
     if isinstance(advice, NoServingAdvice):
@@ -118,10 +120,15 @@ def _row(name: str, advice: ServingAdvice | NoServingAdvice) -> dict[str, Any]:
         **ends("counted_s", result.latencies.get("counted_s")),
         **ends("max_qps", result.max_qps),
         "utilisation": result.utilisation.value,
-        "measured_share": min(batch.measured_share for batch in result.times.batches),
+        **asdict(_least_known(batch.provenance for batch in result.times.batches)),
         "cost_per_hour": cost,
         "cost_per_million": None if cost is None else cost / served_per_hour * 1e6,
     }
+
+
+def _least_known(provenances: Iterable[Provenance]) -> Provenance:
+    """The one with the largest predicted share; of equals, that with the most of others."""
+    return max(provenances, key=lambda each: (each.predicted_share, each.published_share))
 
 
 def _order(row: dict[str, Any]) -> tuple[Any, ...]:

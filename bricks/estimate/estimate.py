@@ -17,7 +17,7 @@ class Share:
 
     Where bricks overlap, ``occurrences`` is a net count; it and the other numbers are negative for
     a brick whose latency is subtracted. ``predicted`` says that the brick was not measured but
-    predicted from similar ones.
+    predicted from similar ones, ``published`` that others measured it, on a host of the same kind.
     """
 
     brick: str
@@ -25,6 +25,30 @@ class Share:
     latency_s: float
     share: float
     predicted: bool = False
+    published: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a latency comes from, as three shares of it that add up to 1.
+
+    ``measured_share`` is from measurements of the user's cache, ``published_share`` from those that
+    others published, and ``predicted_share`` from neither.
+    """
+
+    measured_share: float = 1.0
+    published_share: float = 0.0
+    predicted_share: float = 0.0
+
+    @property
+    def origin(self) -> str:
+        """The least certain part: ``predicted``, else ``published``, else ``measured``."""
+        if self.predicted_share:
+            return "predicted"
+        return "published" if self.published_share else "measured"
+
+
+MEASURED = Provenance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +83,10 @@ class Estimate:
     samples' spread, from the error of predictions, and from that of recomposing.
     ``critical_path_s`` is the longest chain of occurrences that depend on each other: no schedule
     can beat it. ``other_state_share`` is the share of the latency that comes from bricks measured
-    only in another machine state, ``predicted_share`` that of unmeasured bricks; ``coverage`` is
-    the share of the occurrences whose brick is measured. ``uncertainty`` is half the interval's
-    width by its sources. ``phases`` are those of a recorded program. With several ``workers`` the
+    only in another machine state, ``predicted_share`` that of unmeasured bricks,
+    ``published_share`` that of bricks that only others measured; ``coverage`` is the share of the
+    occurrences whose brick is measured. ``uncertainty`` is half the interval's width by its
+    sources. ``phases`` are those of a recorded program. With several ``workers`` the
     interval spans from the bound that no schedule can beat to the latency without any overlap;
     shares are of the total working time of all workers.
     """
@@ -80,11 +105,17 @@ class Estimate:
     uncertainty: Uncertainty
     workers: int = 1
     phases: tuple[PhaseShare, ...] = ()
+    published_share: float = 0.0
 
     @property
     def measured_share(self) -> float:
-        """The share of the latency that comes from measured bricks."""
-        return 1.0 - self.predicted_share
+        """The share of the latency that comes from measurements of the user's own cache."""
+        return max(0.0, 1.0 - self.predicted_share - self.published_share)
+
+    @property
+    def provenance(self) -> Provenance:
+        """The shares of the latency that are measured, published by others, and predicted."""
+        return Provenance(self.measured_share, self.published_share, self.predicted_share)
 
     @property
     def relative_uncertainty(self) -> float:

@@ -256,7 +256,14 @@ def recompose(
     known = {key: counts[key] * middle for key, middle in middles.items()}
     total = sum(known.values(), 0.0)
     shares = tuple(
-        Share(key, counts[key], known[key], known[key] / total if total else 0.0, key in predicted)
+        Share(
+            key,
+            counts[key],
+            known[key],
+            known[key] / total if total else 0.0,
+            predicted=key in predicted,
+            published=_published(results.get(key)),
+        )
         for key in sorted(known, key=lambda k: -known[k])
     )
     measured = spreads.keys() - predicted
@@ -268,6 +275,7 @@ def recompose(
     gross_s = sum(map(abs, known.values()))
     weight_bound_s = sum(abs(known[key]) for key in plan.weight_bound)
     predicted_s = sum((abs(known[key]) for key in sorted(predicted)), 0.0)
+    predicted_share = predicted_s / gross_s if gross_s else 0.0
     interval = _sampled(found, counts)
     path = critical_path(plan, middles)
     if construction is not None:
@@ -297,13 +305,26 @@ def recompose(
         critical_path_s=overhead.median_s + path,
         call_overhead_s=overhead.median_s,
         other_state_share=sum(abs(s.share) for s in shares if s.brick in other_state),
-        predicted_share=predicted_s / gross_s if gross_s else 0.0,
+        predicted_share=predicted_share,
+        published_share=(1.0 - predicted_share) * _published_part(shares),
         coverage=coverage,
         shares=shares,
         uncertainty=interval.uncertainty,
         workers=1 if construction is None else construction.workers,
         phases=phases,
     )
+
+
+def _published_part(shares: Sequence[Share]) -> float:
+    """The share of the measured latency that others measured."""
+    own_s = sum(abs(s.latency_s) for s in shares if not (s.predicted or s.published))
+    others_s = sum(abs(s.latency_s) for s in shares if s.published)
+    return others_s / (own_s + others_s) if others_s else 0.0
+
+
+def _published(result: Measurement | Failure | None) -> bool:
+    """Whether a brick's result is a measurement that others published."""
+    return isinstance(result, Measurement) and result.published
 
 
 def _phases(

@@ -10,6 +10,7 @@ from rich.text import Text
 from bricks.errors import printable
 from bricks.report.tables import (
     Row,
+    measured_text,
     memory_remarks,
     number,
     peak_parts,
@@ -39,7 +40,8 @@ def explanation_lines(row: Row, most: int | None) -> list[Text | Table | str]:
         head = f"{row['model']}: incomplete, {seconds(row['measured_s'])} of it are known"
     else:
         interval = f"{seconds(row['low_s'])} … {seconds(row['high_s'])}"
-        head = f"{row['model']}: {seconds(row['estimate_s'])} ({interval})"
+        measured = measured_text(row["measured_share"], row["published_share"])
+        head = f"{row['model']}: {seconds(row['estimate_s'])} ({interval}), measured {measured}"
     lines: list[Text | Table | str] = [
         f"{head}; peaks of the machine: {reached}",
         explanation_table(row, most),

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from bricks.errors import printable
-from bricks.report.tables import number, percent, seconds, size
+from bricks.report.tables import measured_text, number, percent, seconds, size
 
 Row = Mapping[str, Any]
 
@@ -87,7 +87,7 @@ def _steps(facts: Row) -> Table:
         cells = [
             str(step["batch"]), str(step["tokens"]), str(step["past_tokens"]),
             seconds(step["latency_s"]), _interval(step, "latency_s", seconds),
-            percent(step["measured_share"], 0),
+            measured_text(step["measured_share"], step["published_share"]),
         ]  # fmt: skip
         if checked:
             taken = real.get(step["past_tokens"]) if name == "token" else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,7 +172,6 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
     explanation, plan = model.explanation, model.plan
     estimate = explanation.estimate
     gaps = estimate.gaps if isinstance(estimate, IncompleteEstimate) else ()
-    predicted = None if isinstance(estimate, IncompleteEstimate) else estimate.predicted_share
     lost_s = sum(part.lost_s for part in explanation.parts)
     return {
         "view": model,
@@ -180,8 +179,7 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
         "estimate": model.estimate,
         "phases": [] if model.estimate is None else _phases(plan.model, model.estimate),
         "unique": len(plan.keys) / len(plan.occurrences) if plan.occurrences else None,
-        "predicted": predicted,
-        "coverage": estimate.coverage,
+        "shares": astuple(model.estimate.provenance) if model.estimate else (None,) * 3,
         "gaps": gaps,
         "advice": None if shown is None else advice(shown),
         "lost_s": lost_s,

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from bricks.errors import printable
-from bricks.report.tables import percent, seconds
+from bricks.report.tables import measured_text, percent, seconds
 from bricks.system.names import labels_of
 
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ def runtime_parts(facts: Row) -> list[RenderableType]:
                 seconds(row["estimate_s"]),
                 f"{seconds(row['low_s'])} … {seconds(row['high_s'])}",
                 seconds(row["lower_s"]),
-                percent(row["measured_share"], 0),
+                measured_text(row["measured_share"], row["published_share"]),
             )
     return [
         table,

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from bricks.errors import printable
-from bricks.report.tables import number, percent, seconds
+from bricks.report.tables import measured_text, number, percent, seconds
 
 Row = Mapping[str, Any]
 
@@ -125,7 +125,7 @@ def _batches(facts: Row) -> Table:
             seconds(row["latency_s"]),
             f"{seconds(row['latency_s_low'])} … {seconds(row['latency_s_high'])}",
             f"{row['throughput']:.4g}",
-            percent(row["measured_share"], 0),
+            measured_text(row["measured_share"], row["published_share"]),
         )
     return table
 
@@ -181,7 +181,7 @@ def serving_advice_parts(facts: Row) -> list[RenderableType]:
             seconds(row["counted_s"]) if row["keeps"] else "not kept",
             _rate(row["max_qps"]),
             percent(row["utilisation"], 0),
-            percent(row["measured_share"], 0),
+            measured_text(row["measured_share"], row["published_share"]),
             *(costs if priced else ()),
         )
     return [

@@ -133,9 +133,26 @@ def predicted(model: str, share: float | None) -> list[str]:
     if not share:
         return []
     return [
-        f"{model}: {percent(share)} of the estimate is predicted from bricks of other models, the"
-        " rest is measured: the interval allows for that."
+        f"{model}: {percent(share)} of the estimate is predicted from bricks of other models: the"
+        " interval allows for that."
     ]
+
+
+def measured_text(own: float | None, others: float | None) -> str:
+    """The shares of an estimate that are measured, and by whom: ``62 % own, 30 % others``.
+
+    The rest is predicted. No part looks like none, and no incomplete share like all.
+    """
+    if own is None:
+        return "–"
+    shares = {"own": round(own, 6), "others": round(others or 0.0, 6)}
+    return ", ".join(f"{_part(share)} {whose}" for whose, share in shares.items() if share) or "0 %"
+
+
+def _part(share: float) -> str:
+    if share < 0.005:
+        return "<1 %"
+    return ">99 %" if 0.995 <= share < 1 else percent(share, 0)
 
 
 def giga(value: float | None) -> str:
@@ -229,12 +246,17 @@ def memory_remarks(row: Row) -> list[str]:
     return [f"{row['model']}: the peak memory does not include {'; '.join(memory['unknown'])}."]
 
 
+def has_estimate(row: Row) -> bool:
+    """Whether a model has an estimate, if only an incomplete one."""
+    return row["estimate_s"] is not None or bool(row["missing"])
+
+
 def prediction_table(rows: Sequence[Row], *, memory: bool = False) -> Table:
-    """Estimates, and their basis; with ``memory`` the peak memory too."""
+    """Estimates, and where they come from; with ``memory`` the peak memory too."""
     peaks = ("peak memory",) if memory else ()
-    table = _table("model", "estimate", "interval", "critical path", "coverage", *peaks)
+    table = _table("model", "estimate", "interval", "critical path", "measured", *peaks)
     for row in rows:
-        if row["error"] is not None and row["coverage"] is None:
+        if not has_estimate(row):
             continue
         interval = "–"
         if row["low_s"] is not None:
@@ -244,7 +266,7 @@ def prediction_table(rows: Sequence[Row], *, memory: bool = False) -> Table:
             seconds(row["estimate_s"]) if row["estimate_s"] is not None else "incomplete",
             interval,
             seconds(row["critical_path_s"]),
-            percent(row["coverage"]),
+            measured_text(row["measured_share"], row["published_share"]),
             *([peak_size(row["peak_bytes"], row["memory"]["unknown"])] if memory else []),
         )
     return table
@@ -268,7 +290,7 @@ def advice_table(rows: Sequence[Row]) -> Table:
             "yes" if row["keeps"] else "no",
             percent(row["risk"]),
             "–" if cost is None else f"{cost:.3g}",
-            percent(row["measured_share"], 0),
+            measured_text(row["measured_share"], row["published_share"]),
         )
     return table
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from bricks.analysis.traced import Traced
@@ -71,6 +72,9 @@ def _of_recomposed(of: Traced) -> Iterator[str]:
     if isinstance(of.estimate, Estimate) and of.estimate.predicted_share:
         share = 100 * of.estimate.predicted_share
         yield f"{share:.1f} % of the time is of bricks that were predicted, not measured"
+    if isinstance(of.estimate, Estimate) and of.estimate.published_share:
+        share = 100 * of.estimate.published_share
+        yield f"{share:.1f} % of the time is of bricks that others measured and published"
 
 
 def _of_measured(of: Traced) -> Iterator[str]:
@@ -123,8 +127,9 @@ def _about(of: Traced) -> dict[str, Any]:
 def _estimated(of: Traced) -> dict[str, Any]:
     """The estimate, if there is one."""
     found = of.estimate
-    facts: dict[str, Any] = {"coverage": round(found.coverage, 6)}
+    facts: dict[str, Any] = {}
     if isinstance(found, Estimate):
+        facts |= {name: round(share, 6) for name, share in asdict(found.provenance).items()}
         facts |= {
             "estimate_us": _us(found.estimate_s),
             "estimate_low_us": _us(found.low_s),

@@ -81,7 +81,21 @@ def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
             lines += other_state(each.title, each.estimate.other_state_share)
         if Source.PREDICTED not in said:
             lines += predicted(each.title, each.estimate.predicted_share)
+        lines += _published(each)
     return [*lines, *wide_lines(shown)]
+
+
+def _published(shown: ShownEstimate) -> list[str]:
+    """A line if a part of an estimate of this host is from measurements of others."""
+    share = shown.estimate.published_share
+    if not share or shown.place is not None:
+        return []
+    words = [] if shown.word is None else [shown.word]
+    command = shown.command(Remedy.MEASURE, words)
+    return [
+        f"{printable(shown.title)}: {percent(share)} of the estimate is from measurements that"
+        f" others published of hosts of this kind. To measure these bricks here: {command}"
+    ]
 
 
 def wide_lines(shown: Sequence[ShownEstimate]) -> list[str]:

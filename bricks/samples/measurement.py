@@ -6,7 +6,7 @@ Here because the store and all estimates read it. Must not know how samples are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
@@ -81,11 +81,14 @@ class Measurement:
     """Raw latencies of a brick, model or probe on a target, round by round.
 
     ``wall_s`` is all the time spent on it: creating its session, warming up, sampling.
+    ``published`` says that it is not of the user's cache, but one that others published; the same
+    samples are equal wherever they are kept.
     """
 
     key: str
     rounds: tuple[Round, ...]
     wall_s: float
+    published: bool = field(default=False, compare=False)
 
     @property
     def samples(self) -> tuple[float, ...]:

@@ -16,9 +16,10 @@ from bricks.system import Target
 class Origins:
     """Where the parts of a prediction come from.
 
-    ``compute`` and ``copies`` are ``measured`` or ``predicted``; ``network`` and ``slowdown`` are
-    ``measured``, ``fitted``, ``extrapolated`` or ``stated``, the least certain of all that counts,
-    or None where nothing is sent.
+    ``compute`` is ``measured``, ``published`` by others, or ``predicted``; ``copies`` are
+    ``measured`` or ``predicted``; ``network`` and ``slowdown`` are ``measured``, ``fitted``,
+    ``extrapolated`` or ``stated``, the least certain of all that counts, or None where nothing is
+    sent.
     """
 
     compute: str

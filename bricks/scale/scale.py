@@ -219,4 +219,4 @@ def _copy_s(bench: Bench, target: Target, brick: Brick) -> tuple[Seconds, bool]:
         )
     count, call_s = len(plan.occurrences), found.call_overhead_s
     ends = (found.estimate_s, found.low_s, found.high_s)
-    return Seconds(*(max(0.0, end - call_s) / count for end in ends)), found.measured_share >= 1
+    return Seconds(*(max(0.0, end - call_s) / count for end in ends)), not found.predicted_share

@@ -202,7 +202,7 @@ class Scaling:
 
     def _origins(self, ranks: int, run: _Run) -> Origins:
         step = self.steps[self.training.share(ranks)]
-        compute = "measured" if step.measured_share >= 1 else "predicted"
+        compute = step.provenance.origin
         if ranks == 1:
             return Origins(compute)
         return Origins(

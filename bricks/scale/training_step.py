@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from bricks.decompose.plan import Plan
 from bricks.decompose.program import Program
 from bricks.errors import UsageError
-from bricks.estimate.estimate import Estimate
+from bricks.estimate.estimate import MEASURED, Estimate, Provenance
 from bricks.estimate.recompose import Basis
 from bricks.estimate.timeline import TimelineStep, timeline
 from bricks.graph.model import Model
@@ -29,8 +29,7 @@ class TrainingStep:
 
     ``gradients`` are in the order in which they become ready, ``ready_s`` after the backward pass
     began. ``buffers_bytes`` are those of the module's buffers by type. ``low_ratio`` and
-    ``high_ratio`` are the ends of the step's interval relative to it, ``measured_share`` is the
-    share of it that comes from measured bricks.
+    ``high_ratio`` are the ends of the step's interval relative to it.
     """
 
     forward_s: float
@@ -41,7 +40,7 @@ class TrainingStep:
     buffers_bytes: Mapping[str, int]
     low_ratio: float = 1.0
     high_ratio: float = 1.0
-    measured_share: float = 1.0
+    provenance: Provenance = MEASURED
 
     @property
     def seconds(self) -> float:
@@ -89,7 +88,7 @@ def training_step(model: Model, basis: Basis, estimate: Estimate) -> TrainingSte
         buffers_bytes=dict(module.buffers_bytes),
         low_ratio=estimate.low_s / whole_s if whole_s else 1.0,
         high_ratio=estimate.high_s / whole_s if whole_s else 1.0,
-        measured_share=estimate.measured_share,
+        provenance=estimate.provenance,
     )
 
 

@@ -142,4 +142,4 @@ def read_sizes(
 
 def _batch(bench: Bench, size: int, model: Model, target: Target, measure: bool) -> BatchLatency:
     run = run_latency(bench, model, f"with a batch of {size}", target, measure=measure)
-    return BatchLatency(size, run.seconds, run.factors, run.measured_share)
+    return BatchLatency(size, run.seconds, run.factors, run.provenance)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bricks.errors import ModelError
-from bricks.estimate.estimate import IncompleteEstimate
+from bricks.estimate.estimate import IncompleteEstimate, Provenance
 from bricks.estimate.figure import Figure
 from bricks.graph.model import Model
 from bricks.scenarios.spread import run_factors
@@ -20,14 +20,11 @@ from bricks.system import Target
 
 @dataclass(frozen=True, slots=True)
 class RunLatency:
-    """The median latency of a run, and single runs relative to it: shape ``(draws,)``.
-
-    ``measured_share`` is the share of the latency that comes from measured bricks.
-    """
+    """The median latency of a run, and single runs relative to it: shape ``(draws,)``."""
 
     seconds: Figure
     factors: np.ndarray = field(repr=False)
-    measured_share: float
+    provenance: Provenance
 
 
 def run_latency(
@@ -49,5 +46,5 @@ def run_latency(
     return RunLatency(
         Figure(estimate.estimate_s, estimate.low_s, estimate.high_s),
         run_factors(basis, estimate, seed=bench.options.seed),
-        estimate.measured_share,
+        estimate.provenance,
     )

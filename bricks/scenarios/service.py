@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from bricks.estimate.estimate import MEASURED, Provenance
 from bricks.estimate.figure import Figure
 from bricks.scenarios.idle import AWAKE, Waking
 from bricks.scenarios.queueing import BatchSeconds
@@ -28,15 +29,14 @@ def batch_sizes(most: int) -> list[int]:
 class BatchLatency:
     """A batch of ``size`` samples: its latency, and single runs relative to their median.
 
-    ``factors`` has the shape ``(draws,)``; ``measured_share`` is the share of the latency that
-    comes from measured bricks. A batch takes ``asleep_share`` of its latency longer on a processor
-    that sleeps; None: that was not measured.
+    ``factors`` has the shape ``(draws,)``. A batch takes ``asleep_share`` of its latency longer on
+    a processor that sleeps; None: that was not measured.
     """
 
     size: int
     seconds: Figure
     factors: np.ndarray = field(repr=False)
-    measured_share: float = 1.0
+    provenance: Provenance = MEASURED
     asleep_share: float | None = None
 
     @property

@@ -294,7 +294,7 @@ def _result(line: bytes) -> Measurement | Failure:
         return Failure(data["brick"], data["reason"])
     # Numbers are not checked again: the file is as it was when publishing it compared them.
     rounds = tuple(Round(tuple(samples), *conditions) for samples, *conditions in data["rounds"])
-    return Measurement(data["brick"], rounds, data["wall_s"])
+    return Measurement(data["brick"], rounds, data["wall_s"], published=True)
 
 
 @contextmanager

@@ -228,6 +228,11 @@ def _picture(bench: Bench, answered: Answered, target_key: str) -> Pictured | No
     return None
 
 
+_FIGURES = (
+    "estimate_s", "low_s", "high_s", "measured_share", "published_share", "predicted_share",
+)  # fmt: skip
+
+
 def _row(bench: Bench, each: Answer | NoAnswer, names: dict[str, str]) -> dict[str, Any]:
     target = each.target
     row: dict[str, Any] = {
@@ -238,15 +243,13 @@ def _row(bench: Bench, each: Answer | NoAnswer, names: dict[str, str]) -> dict[s
         "runtime": target.runtime.to_json(),
         "threads": target.runtime.threads,
         **dict.fromkeys(
-            ("estimate_s", "low_s", "high_s", "measured_share", "predicted_share",
-             "cost_per_million", "peak_bytes", "memory", "no_memory", "error")
+            (*_FIGURES, "cost_per_million", "peak_bytes", "memory", "no_memory", "error")
         ),
     }  # fmt: skip
     if isinstance(each, NoAnswer):
         return {**row, "error": each.reason}
     estimate = each.estimate
-    figures = ("estimate_s", "low_s", "high_s", "measured_share", "predicted_share")
-    row |= {name: getattr(estimate, name) for name in figures}
+    row |= {name: getattr(estimate, name) for name in _FIGURES}
     row["cost_per_million"] = each.cost_per_million
     try:
         memory = bench.recomposed_memory(each.plan, target=target)

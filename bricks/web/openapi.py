@@ -42,6 +42,7 @@ _SCHEMAS: dict[str, Schema] = {
         low_s=_NUMBER,
         high_s=_NUMBER,
         measured_share=_NUMBER,
+        published_share=_NUMBER,
         predicted_share=_NUMBER,
         cost_per_million=_NUMBER,
         peak_bytes={"type": ["integer", "null"]},

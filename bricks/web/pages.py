@@ -21,7 +21,7 @@ from bricks.estimate.memory import UnknownMemory
 from bricks.report import charts
 from bricks.report.page import in_script, library, target_label
 from bricks.report.page_data import page_data
-from bricks.report.tables import peak_parts, peak_size, percent, seconds, size
+from bricks.report.tables import measured_text, peak_parts, peak_size, percent, seconds, size
 from bricks.web.desk import Pictured
 
 _HERE = Path(__file__).parent
@@ -42,6 +42,7 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {
         "seconds": seconds,
         "size": size,
+        "measured": measured_text,
         "percent": percent,
         "printable": printable,
     }

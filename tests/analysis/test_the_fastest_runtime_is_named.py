@@ -202,7 +202,7 @@ def test_published_measurements_tell_what_to_take_on_hosts_one_lacks(
     words = ("advise", net, *BOTH, "--system", "there", "--json")
     (model,) = alone(*words, runtime=None).json["models"]
     assert (model["system"], model["fastest"]) == ("there", "fake")
-    assert [each["measured_share"] for each in model["runtimes"]] == [1, 1]
+    assert [each["published_share"] for each in model["runtimes"]] == [1, 1]
 
 
 @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_what_ships_with_the_package_tells_what_to_take(
     with on(THERE):
         (model,) = alone("advise", *words, runtime=None).json["models"]
     assert (model["system"], model["fastest"]) == (system, model["runtimes"][0]["runtime"])
-    assert [each["measured_share"] for each in model["runtimes"]] == [1, 1]
+    assert [each["published_share"] for each in model["runtimes"]] == [1, 1]
 
 
 def runtimes_in_report(here: Here, net: Path, folder: Path) -> str:

@@ -61,7 +61,7 @@ def test_a_runtime_of_another_package_measures(here: Here, site: Path) -> None:
     done = here("compare", model, "--json", runtime="mine")
     assert done.json["runtime"]["backend"] == "mine"
     assert done.json["models"][0]["error"] is None
-    assert done.json["models"][0]["coverage"] == 1.0
+    assert done.json["models"][0]["measured_share"] == 1.0
 
 
 def test_it_needs_no_installation(here: Here, site: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_zoo_model_from_measuring_to_comparing(here: Here) -> None:
 
     predicted = here("predict", *words, "--no-measure", runtime="onnxruntime")
     assert (predicted.status, predicted.err) == (0, "")
-    assert predicted.json["models"][0]["coverage"] == 1.0
+    assert predicted.json["models"][0]["measured_share"] == 1.0
 
     done = here("compare", *words, runtime="onnxruntime")
     assert (done.status, done.err) == (0, "")

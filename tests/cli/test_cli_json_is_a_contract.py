@@ -42,8 +42,8 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         "system runtime granularity workers models trace",
         {
             "models": "model estimate_s low_s high_s critical_path_s call_overhead_s"
-            " other_state_share predicted_share measured_share coverage peak_bytes memory missing"
-            " bricks phases error uncertainty advice fastest_s peaks operators"
+            " other_state_share measured_share published_share predicted_share peak_bytes memory"
+            " missing bricks phases error uncertainty advice fastest_s peaks operators"
         },
     ),
     "report": (
@@ -54,7 +54,8 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         "slo_s promise answers",
         {
             "answers": "model batch system system_key threads runtime_version estimate_s low_s"
-            " high_s measured_share risk keeps cost_per_million error uncertainty advice"
+            " high_s measured_share published_share predicted_share risk keeps cost_per_million"
+            " error uncertainty advice"
         },
     ),
     "operators": (
@@ -85,7 +86,7 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         ),
         {
             "batches": "batch latency_s latency_s_low latency_s_high throughput throughput_low"
-            " throughput_high measured_share asleep_share"
+            " throughput_high measured_share published_share predicted_share asleep_share"
         },
     ),
     "systems": ("this_host systems", {"systems": f"{SYSTEM} this_host published runtimes"}),
@@ -116,10 +117,13 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
 
 NUMBER, COUNT, TEXT, NOTHING = (int, float), int, str, type(None)
 
+PROVENANCE = ("measured_share", "published_share", "predicted_share")
+
 COMPARED = {
     "model": TEXT, "kind": TEXT, "nodes": COUNT, "bricks": COUNT, "new_bricks": COUNT,
     "measured_latency_s": NUMBER, "measured_low_s": NUMBER, "measured_high_s": NUMBER,
     "estimate_s": NUMBER, "low_s": NUMBER, "high_s": NUMBER, "ratio": NUMBER, "coverage": NUMBER,
+    "measured_share": NUMBER, "published_share": NUMBER, "predicted_share": NUMBER,
     "uncertainty": dict, "advice": (TEXT, NOTHING), "error": NOTHING,
 }  # fmt: skip
 SUMMARY = {
@@ -194,6 +198,7 @@ def test_compare(here: Here, models: list[Path]) -> None:
         assert row["low_s"] <= row["estimate_s"] <= row["high_s"]
         assert row["measured_low_s"] <= row["measured_latency_s"] <= row["measured_high_s"]
         assert row["coverage"] == 1.0
+        assert [row[name] for name in PROVENANCE] == [1.0, 0.0, 0.0]
     summary = facts["summary"]
     has(summary, SUMMARY)
     assert summary["models"] == 2
@@ -337,11 +342,8 @@ def test_predict(measured: Here, models: list[Path]) -> None:
     for row in done.json["models"]:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")
         shares = (
-            "coverage",
             "other_state_share",
-            "predicted_share",
-            "measured_share",
-            "published_share",
+            *PROVENANCE,
         )
         expected = dict.fromkeys((*times, *shares), NUMBER)
         memory = {"peak_bytes": COUNT, "memory": dict}
@@ -357,7 +359,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
                 share,
                 {
                     "brick": TEXT, "occurrences": COUNT, "latency_s": NUMBER, "share": NUMBER,
-                    "predicted": bool,
+                    "predicted": bool, "published": bool,
                 },
             )  # fmt: skip
 
@@ -366,7 +368,7 @@ def test_predict_without_measurements_names_what_lacks(here: Here, models: list[
     done = here("predict", models[0], "--no-measure", "--json")
     assert done.status == 1
     (row,) = done.json["models"]
-    assert (row["estimate_s"], row["low_s"], row["high_s"], row["coverage"]) == (None,) * 3 + (0,)
+    assert [row[name] for name in ("estimate_s", "low_s", "high_s", *PROVENANCE)] == [None] * 6
     bricks_of_it = [gap for gap in row["missing"] if gap["brick"].startswith("b1-")]
     assert sum(gap["occurrences"] for gap in bricks_of_it) == 15
     assert {gap["reason"] for gap in row["missing"]} == {"not measured on this target"}

@@ -144,8 +144,8 @@ def test_what_the_page_shows_still_looks_like_that(number: int, done: list[Done]
 
 def test_a_page_that_showed_something_else_would_be_found() -> None:
     """What the comparison above sees: another column, another name, another sentence."""
-    line = "model       estimate           interval  coverage"
-    assert skeleton(line, "x") != skeleton(line.replace("coverage", "share"), "x")
+    line = "model       estimate           interval  measured"
+    assert skeleton(line, "x") != skeleton(line.replace("measured", "share"), "x")
     a, b = (
         "resnet26   32.1 ms  26.4 ms … 37.9 ms    20.6 %",
         "resnet26  3.1 ms 2.4 µs … 7 s 100.0 %",

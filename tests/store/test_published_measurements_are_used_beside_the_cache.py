@@ -21,9 +21,11 @@ from tiers import slow_but
 import bricks.session.bench
 from bricks import Bench, StoreError
 from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy, runnable
-from bricks.estimate.estimate import Estimate
+from bricks.estimate.comparison import ModelComparison
+from bricks.estimate.estimate import Estimate, Provenance
 from bricks.predict import learned_file
 from bricks.predict.features import extract_features
+from bricks.report.tables import measured_text
 from bricks.samples.measurement import Measurement
 from bricks.session.defaults import GRANULARITY
 from bricks.session.latency_model import LatencyModel
@@ -143,6 +145,61 @@ def test_on_a_host_of_the_same_kind_own_measurements_win(
         assert alone.new_models == 1
     with Bench(here.cache.parent / "none", runtime="fake", threads=1, published=False) as bench:
         assert not isinstance(bench.predict(bench.read(models["conv"]), measure=False), Estimate)
+
+
+SHARES = ("measured_share", "published_share", "predicted_share")
+
+
+@pytest.mark.parametrize("limit", [("--budget", 1e-9), ("--no-measure",), ("--effort", "quick")])
+def test_what_others_measured_is_never_taken_for_own(
+    here: Here,
+    place: Path,
+    models: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    limit: tuple[object, ...],
+) -> None:
+    """In each command and in Python: own, of others and predicted are shares that add up."""
+    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: BIG)
+    words = ("predict", models["conv"], "--threads", 1)
+    (row,) = here(*words, *limit, "--json").json["models"]
+    measured, published, predicted = (row[name] for name in SHARES)
+    assert measured + published + predicted == pytest.approx(1)
+    assert published == pytest.approx(sum(b["share"] for b in row["bricks"] if b["published"]))
+    if limit[0] == "--effort":  # all of a small model are measured
+        assert published == 0
+        return
+    assert (measured, published) == (0, 1)
+    said = here(*words, *limit).out
+    assert "100 % others" in said and f"bricks predict {models['conv']}" in said
+    (told,) = here("explain", *words[1:], "--no-measure", "--json").json["models"]
+    assert [told[name] for name in SHARES] == [0, 1, 0]
+    assert "100 % others" in here("explain", *words[1:], "--no-measure").out
+    for answer in here("advise", models["conv"], "--slo", "1s", "--json").json["answers"]:
+        assert [answer[name] for name in SHARES] == [0, 1, 0]
+    with Bench(here.cache, runtime="fake", threads=1) as bench:
+        found = bench.predict(bench.read(models["conv"]), measure=False)
+        assert isinstance(found, Estimate)
+        assert "published_share=1.0" in repr(found)
+        (compared,) = bench.compare([bench.read(models["conv"])]).rows
+        assert isinstance(compared, ModelComparison)
+        assert compared.estimate.provenance == Provenance(1, 0, 0)
+
+
+def test_own_measurements_and_those_of_others_are_told_apart(
+    here: Here, place: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: BIG)
+    with Bench(here.cache, runtime="fake", threads=1) as bench:
+        model = bench.read(models["conv"])
+        some = bench.plan(model).keys[:2]
+        bench.measure([model], only=some)
+        found = bench.predict(model, measure=False)
+    assert isinstance(found, Estimate)
+    assert {share.brick for share in found.shares if not share.published} == set(some)
+    assert 0 < found.measured_share < 1
+    assert found.measured_share + found.published_share == pytest.approx(1)
+    said = here("predict", models["conv"], "--threads", 1, "--no-measure").out
+    assert measured_text(found.measured_share, found.published_share) in said
 
 
 def test_a_file_that_was_changed_is_left_out_by_name_and_the_rest_serves(

@@ -146,7 +146,7 @@ def test_its_latency_elsewhere_is_estimated_at_home(
     assert refused.status != 0
     assert here("cache", "import", back, runtime=None).status == 0
     found = here("predict", model, "--system", "there", "--json").json["models"][0]
-    assert (found["coverage"], found["error"]) == (1.0, None)
+    assert (found["measured_share"], found["error"]) == (1.0, None)
     assert found["estimate_s"] > 0
 
 

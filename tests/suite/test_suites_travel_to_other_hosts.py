@@ -172,7 +172,7 @@ def test_elsewhere_it_is_measured_as_the_models_would_be(
     assert here("cache", "import", tmp_path / "back.jsonl", runtime=None).status == 0
     found = here("predict", models, "--system", "there", "--json").json["models"]
     assert found == estimates
-    assert all(each["coverage"] == 1.0 for each in found)
+    assert all(each["measured_share"] == 1.0 for each in found)
 
 
 def test_the_models_in_it_are_those_that_went_in(suite: Path, models: Path) -> None:
@@ -386,7 +386,7 @@ def test_what_is_executed_is_decided_where_it_is_measured(
         for more in ((), ("--optimization", "extended"))
     ]
     known = [e["models"][0] for e in estimates]
-    assert all(each["coverage"] == 1.0 for each in known)
+    assert all(each["measured_share"] == 1.0 for each in known)
     assert known[0]["bricks"] != known[1]["bricks"]
 
 

@@ -27,7 +27,10 @@ def conv(served: Served) -> dict:
 def test_each_known_target_has_an_answer(served: Served, conv: dict, folder: Path) -> None:
     told = {(row["system"], row["threads"]): row for row in conv["answers"]}
     assert len(told) == 4
-    assert all(row["measured_share"] == 1.0 for row in told.values())
+    assert all(row["predicted_share"] == 0.0 for row in told.values())
+    own = {key: row["measured_share"] for key, row in told.items()}
+    assert {key: 1.0 - row["published_share"] for key, row in told.items()} == own
+    assert {*own.values()} == {0.0, 1.0}  # some targets are published, the others are its own
     assert all(row["low_s"] <= row["estimate_s"] <= row["high_s"] for row in told.values())
     assert all(row["peak_bytes"] > 0 for row in told.values())
     priced = told[BIG.name, 1]

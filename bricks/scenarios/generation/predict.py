@@ -86,7 +86,7 @@ def _step(
     batch, tokens, past = key
     which = f"in a step of {batch} x {tokens} tokens after {past}"
     run = run_latency(bench, model, which, target, measure=measure)
-    return Step(batch, tokens, past, run.seconds, run.factors, run.measured_share)
+    return Step(batch, tokens, past, run.seconds, run.factors, run.provenance)
 
 
 def generated(

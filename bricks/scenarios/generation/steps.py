@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bricks.estimate.estimate import MEASURED, Provenance
 from bricks.estimate.figure import Figure
 
 # Lengths at which steps are estimated, when there are as many.
@@ -27,8 +28,7 @@ def lengths_between(first: int, last: int) -> list[int]:
 class Step:
     """A step of ``batch`` sequences, each of ``tokens`` new tokens after ``past`` others.
 
-    ``factors`` are single runs relative to their median, of the shape ``(draws,)``;
-    ``measured_share`` is the share of the latency that comes from measured bricks.
+    ``factors`` are single runs relative to their median, of the shape ``(draws,)``.
     """
 
     batch: int
@@ -36,7 +36,7 @@ class Step:
     past: int
     seconds: Figure
     factors: np.ndarray = field(repr=False)
-    measured_share: float = 1.0
+    provenance: Provenance = MEASURED
 
 
 @dataclass(frozen=True)
