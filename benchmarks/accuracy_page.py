@@ -23,9 +23,9 @@ Written by `benchmarks/accuracy.py` on {date}, on {system} with {backend}
 """
 
 _METHOD = """
-Each case compares the [estimates](glossary.md#estimate) of {models} of the zoo's {zoo} models, at
-[granularity](glossary.md#granularity) `executed`, with runs of the whole models. It starts with an
-empty cache, and samples models and [bricks](glossary.md#brick) in
+Each case compares the [estimates](glossary.md#estimate) of {models} of the zoo's {zoo} ONNX
+models, at [granularity](glossary.md#granularity) `executed`, with runs of the whole models. It
+starts with an empty cache, and samples models and [bricks](glossary.md#brick) in
 [alternation](measuring.md#alternating-rounds), to a precision of {precision} with 8 to {rounds}
 [rounds](glossary.md#round); latencies are medians. A brick that an earlier model shares is measured
 again only if the [machine state](glossary.md#machine-state) has changed. All figures are from one
@@ -321,7 +321,7 @@ def readme(hosts: Iterable[Host], before: str) -> str:
     runtimes = " and ".join(sorted({f"{host.backend} {host.version}" for host in known}))
     lines += [
         "",
-        f"Of the {known[0].zoo} shipped models, CNNs and transformers, with {runtimes}:"
+        f"Of the zoo's {known[0].zoo} ONNX models, CNNs and transformers, with {runtimes}:"
         " |estimate / measured - 1|. From `benchmarks/accuracy.py`; see [how accurate estimates"
         " are](docs/accuracy.md).",
     ]

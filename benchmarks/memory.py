@@ -72,7 +72,7 @@ could not hold gets an answer as fast as any other.
 
 {table}
 
-|predicted / measured - 1|, with one thread, for {models} of the zoo's {zoo} models{left_out}.
+|predicted / measured - 1|, with one thread, for {models} of the zoo's {zoo} ONNX models{left_out}.
 Measured is the median of {processes} processes at batch 1, and of one or more at batch 8. They
 return freed memory. At batch 1, the highest of them is {spread} above the lowest in the median.
 

@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "cache" / "published"
 PAGE = ROOT / "docs" / "published.md"
 
+# Systems of figures on other pages.
+UNPUBLISHED = ("intel-xeon-6-207-2c",)
+
 BEGINNING = """\
 # Published measurements
 
@@ -48,7 +51,8 @@ Written by `docs/write_published.py` from the index that `bricks cache publish` 
 is the share of rounds in which other work delayed the threads or the machine changed
 its speed; such rounds do not count. *Noise* is the median difference between two halves of the runs
 of one model. *Inside* is the share of models whose run lies in the interval of their estimate.
-Every model was run whole beside its bricks, and errors are |estimate / run - 1|. MXNet lacks
+Every model was run whole beside its bricks, and errors are |estimate / run - 1|. Other pages name
+systems as this one does, and one that published nothing: {unpublished}. MXNet lacks
 operators of 16 of the zoo's models (`bricks cache publish --runtime mxnet` names them), and
 OpenVINO refuses one. Of the others those are published that were measured whole: in OpenVINO these
 are most of the models that take less than 60 ms with one thread, and in MXNet those without an
@@ -92,7 +96,8 @@ def page(entries: Sequence[Entry]) -> str:
     rows = [row for entry in entries for row in _rows(entry)]
     system = entries[0].targets[0].system.name if entries else "NAME"
     table = "\n".join([head, rule, *rows]) if rows else "No system yet."
-    return BEGINNING.format(system=system) + "\n" + table + "\n" + ENDING
+    ending = ENDING.replace("{unpublished}", ", ".join(UNPUBLISHED))
+    return BEGINNING.format(system=system) + "\n" + table + "\n" + ending
 
 
 def _rows(entry: Entry) -> list[str]:

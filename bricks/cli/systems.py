@@ -119,7 +119,7 @@ def diff(
     """Tell the facts that differ between two systems.
 
     Those of the identity make them two; the others may explain a difference.
-    Example: bricks systems diff intel-xeon-2c amd-epyc-2c
+    Example: bricks systems diff amd-epyc-zen4-2c amd-epyc-zen5-2c
     """
     from bricks.system import fingerprint
 
@@ -165,7 +165,7 @@ def set_(
 ) -> None:
     """Give a system a name, and the price of an hour. Both stay, whatever is measured on it.
 
-    Example: bricks systems set intel-xeon-2c --name c7i.large --price 0.089
+    Example: bricks systems set intel-xeon-6-167-2c --name c7i.large --price 0.089
     """
     from bricks.store import Store
 

@@ -1,8 +1,8 @@
 """Readable names of targets: words that distinguish a target, joined by ``/``.
 
 The cache identifies a target by a digest; users identify it by host, runtime and configuration, as
-in ``amd-epyc-2c/onnxruntime-1.31.1/2-threads``. Any of these words in any order select a target, as
-long as no other target has them all. It must not know what is measured on a target.
+in ``amd-epyc-zen4-2c/onnxruntime-1.31.1/2-threads``. Any of these words in any order select a
+target, as long as no other target has them all. It must not know what is measured on a target.
 """
 
 from __future__ import annotations

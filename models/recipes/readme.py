@@ -1,4 +1,4 @@
-"""Write the tables of models into the zoo's README, task by task, from its manifest.
+"""Write the numbers and tables of models into the zoo's README, from its manifests.
 
     python models/recipes/readme.py
 
@@ -9,10 +9,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bricks.zoo import ZooEntry, entries
+from bricks.zoo import ZooEntry, decoders, entries, programs
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN, END = "<!-- models: written by recipes/readme.py -->", "<!-- /models -->"
+
+
+def counts() -> str:
+    """How many models there are, by kind."""
+    kinds = len(entries()), len(programs()), len(decoders())
+    return (
+        f"`bricks zoo list` shows {sum(kinds)} models: the {kinds[0]} ONNX models below, {kinds[1]}"
+        f" PyTorch programs\nand {kinds[2]} decoders."
+    )
 
 
 def tables(found: list[ZooEntry]) -> str:
@@ -45,7 +54,9 @@ def main() -> None:
     text = README.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    README.write_text(f"{before}{BEGIN}\n{tables(entries())}\n{END}{after}", encoding="utf-8")
+    README.write_text(
+        f"{before}{BEGIN}\n{counts()}\n\n{tables(entries())}\n{END}{after}", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

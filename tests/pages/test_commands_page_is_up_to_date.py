@@ -1,27 +1,20 @@
-import importlib.util
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import typer
+from pages import DOCS, script
 
 from bricks.cli.help import page_of
 from bricks.cli.main import app
 
-DOCS = Path(__file__).parents[2] / "docs"
-
 
 @pytest.fixture(scope="module")
 def commands() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("write_commands", DOCS / "write_commands.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("write_commands")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from pages import DOCS, blocks, slow_unless_changed
 PAGE = DOCS / "tutorial.md"
 BLOCKS = blocks(PAGE)
 # The name of the machine on the page; readers are told to put their own in its place.
-ITS_NAME = "intel-xeon-2c"
+ITS_NAME = "my-host"
 # What is said only where it happens.
 OCCASIONAL = (
     "Other processes kept",

@@ -7,10 +7,12 @@ tests/support/pages.py` keeps a record of what has run, after all tests have pas
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -43,6 +45,15 @@ class Block:
     @property
     def lines(self) -> list[str]:
         return self.text.splitlines()
+
+
+def script(name: str) -> ModuleType:
+    """The module of a program that writes a page: ``docs/NAME.py``."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def blocks(page: Path) -> list[Block]:

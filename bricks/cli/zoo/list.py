@@ -48,13 +48,22 @@ def list_models(json: Json = False, task: Task = None, framework: Framework = No
         return
     from bricks.report.zoo import zoo_table
 
-    show(zoo_table(rows), "", f"{len(rows)} models, {_size(found) / 1e6:.1f} MB of files.")
+    show(zoo_table(rows), "", f"{_counted(found)}; {_size(found) / 1e6:.1f} MB of files.")
 
 
 def _check(option: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
         meant = suggestion(value, sorted(set(known)))
         raise UsageError(f"{option} {value!r} fits no model: {meant}")
+
+
+def _counted(found: Sequence[ZooEntry]) -> str:
+    """How many models there are, by kind: ``180 models: 128 ONNX models, …``."""
+    shown = {entry.name for entry in found}
+    kinds = {"ONNX models": entries(), "PyTorch programs": programs(), "decoders": decoders()}
+    counts = {kind: len(shown & {each.name for each in of}) for kind, of in kinds.items()}
+    told = [f"{count} {kind}" for kind, count in counts.items() if count]
+    return told[0] if len(told) == 1 else f"{len(found)} models: {', '.join(told)}"
 
 
 def _size(found: Sequence[ZooEntry]) -> int:

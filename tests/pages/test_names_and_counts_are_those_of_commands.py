@@ -1,0 +1,90 @@
+"""Pages call systems as ``bricks systems`` does, and count the zoo as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import search
+from commands import Here
+from pages import DOCS, NOTEBOOKS, ROOT, script
+
+from bricks.store import Published
+from bricks.store.published_index import read_index
+from bricks.zoo import decoders, entries, programs
+
+write_published = script("write_published")
+PUBLISHED = ROOT / "cache" / "published"
+README = ROOT / "README.md"
+PAGES = (
+    *(README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", ROOT / "models" / "README.md"),
+    *(NOTEBOOKS / "README.md", *sorted(DOCS.glob("*.md"))),
+)
+PICTURES = (*sorted((DOCS / "figures").glob("*.svg")), *sorted(NOTEBOOKS.glob("*.ipynb")))
+
+# As a host is called by default, after its processor and cores.
+SYSTEM = re.compile(r"\b(?:amd|intel)-[a-z0-9-]+-\d+c\b")
+
+KINDS = {"ONNX models": entries(), "PyTorch programs": programs(), "decoders": decoders()}
+COUNTS = {
+    "shipped models": sum(map(len, KINDS.values())),
+    **{kind: len(of) for kind, of in KINDS.items()},
+}
+COUNTED = re.compile(rf"\b(\d+) ({'|'.join(COUNTS)})\b")
+
+
+def prose(page: Path) -> str:
+    """The text of a page on one line."""
+    return " ".join(page.read_text(encoding="utf-8").split())
+
+
+def counted() -> Iterator[tuple[str, str, int]]:
+    """Each page that counts a kind of models, the kind and the number."""
+    for page in PAGES:
+        for number, kind in COUNTED.findall(prose(page)):
+            yield page.name, kind, int(number)
+
+
+def test_pages_call_systems_as_the_command_lists_them() -> None:
+    listed = {system.name for system in Published(PUBLISHED).systems()}
+    known = listed | {*write_published.UNPUBLISHED}
+    found = {page.name: {*SYSTEM.findall(prose(page))} for page in (*PAGES, *PICTURES)}
+    assert {page: names - known for page, names in found.items() if names - known} == {}
+    assert listed <= set().union(*found.values())
+    assert {*SYSTEM.findall(prose(README))} <= listed
+
+
+def test_the_page_of_published_systems_is_written_from_their_index() -> None:
+    committed = write_published.PAGE.read_text(encoding="utf-8")
+    assert write_published.page(read_index(PUBLISHED)) == committed
+
+
+def test_pages_count_the_zoo_as_it_is() -> None:
+    found = list(counted())
+    assert [each for each in found if each[2] != COUNTS[each[1]]] == []
+    assert {kind for page, kind, _ in found if page == README.name} == COUNTS.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_counts_the_zoo_in_other_words(page: Path) -> None:
+    """Which :func:`counted` would not find."""
+    other = re.compile(r"zoo(?:'s| of) \d+ models|\d+ models of the zoo|\d+ zoo models")
+    assert other.findall(prose(page)) == []
+
+
+def test_the_readme_tells_what_searching_architectures_took() -> None:
+    (_, sentence), *_ = re.findall(r"(\*\*A thousand architectures.*?\*\*)(.*?\))", prose(README))
+    runs = [run for run in search.kept_runs() if run["effort"] == "balanced"]
+    assert len(runs) == 2
+    for run in runs:
+        assert f"{run['measured_bricks']:,} " in sentence
+    assert f"{runs[0]['bricks']:,} bricks" in sentence
+
+
+def test_the_list_of_the_zoo_counts_its_kinds(here: Here) -> None:
+    last = here.plain("zoo", "list").out.splitlines()[-1]
+    for kind, count in {**COUNTS, "models": COUNTS["shipped models"]}.items():
+        assert kind == "shipped models" or f"{count} {kind}" in last
+    assert here.plain("zoo", "list", "--framework", "mxnet").out.count(" ONNX models") == 1
