@@ -32,11 +32,12 @@ from accuracy_results import CALLS, Case, Conduct, Cost, Cut, Host, Row, file_of
 from bricks import Bench, BricksError, Comparison, Measurement, ModelComparison, Target
 from bricks.estimate.comparison import repeat_error
 from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import recompose, round_spread, state_of
+from bricks.estimate.recompose import recompose, state_of
 from bricks.estimate.uncertainty import composition_s
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.samples.call_overhead import PROBES
+from bricks.samples.measurement import round_spread
 from bricks.zoo import entries, entry
 
 ROOT = Path(__file__).resolve().parent.parent

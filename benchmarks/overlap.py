@@ -22,10 +22,11 @@ from typing import Any
 
 from bricks import Bench, BricksError, Measurement, ModelComparison, Options
 from bricks.decompose.plan import Plan
-from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, round_spread
+from bricks.estimate.recompose import IN_WALK_CALL_FACTOR
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent
+from bricks.samples.measurement import round_spread
 from bricks.samples.statistics import median
 from bricks.system import Target
 

@@ -25,7 +25,7 @@ from page_parts import put
 
 from bricks import Bench, Estimate, Measurement, StopRule
 from bricks.decompose.streams import streams_of, whole_key
-from bricks.estimate.recompose import recompose, round_spread, state_of
+from bricks.estimate.recompose import recompose, state_of
 from bricks.estimate.schedule import Construction
 from bricks.measure.importance import Importance, Needs
 from bricks.measure.overhead_walk import probe_walk
@@ -36,7 +36,7 @@ from bricks.measure.walk import along, single, walk_of
 from bricks.measure.walk_samples import WalkSamples
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.call_overhead import PROBES
-from bricks.samples.measurement import Round
+from bricks.samples.measurement import Round, round_spread
 from bricks.samples.statistics import Spread, median
 from bricks.zoo import entries
 

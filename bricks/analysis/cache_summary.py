@@ -19,8 +19,8 @@ from bricks.errors import StoreError
 from bricks.estimate.comparison import ModelComparison, Summary, summarise
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.memory import PeakMemory
-from bricks.estimate.recompose import Results, round_spread, state_of
-from bricks.samples.measurement import Failure, Measurement
+from bricks.estimate.recompose import Results, state_of
+from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.statistics import Spread
 from bricks.session.bench import Bench
 from bricks.system import Target

@@ -9,10 +9,9 @@ from __future__ import annotations
 from bricks.analysis.traced import Traced
 from bricks.decompose.streams import whole_key
 from bricks.errors import BricksError
-from bricks.estimate.recompose import round_spread
 from bricks.estimate.timeline import timeline
 from bricks.graph.model import Model
-from bricks.samples.measurement import Measurement
+from bricks.samples.measurement import Measurement, round_spread
 from bricks.samples.profile import NoProfile, Profile
 from bricks.session.bench import Bench
 from bricks.system import Target

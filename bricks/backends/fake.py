@@ -15,6 +15,7 @@ that contain both operators, such as a whole model but none of its bricks. When 
 file named by ``BRICKS_FAKE_STRUCK`` is created. ``BRICKS_FAKE_PACE`` is the number of seconds that
 each run really takes, so that it can be interrupted. ``BRICKS_FAKE_STATE`` is a factor on all
 latencies, including the reference workload's: it simulates another machine state.
+``BRICKS_FAKE_UNREST`` is a factor on the variation of samples: it simulates a disturbed host.
 """
 
 from __future__ import annotations
@@ -178,6 +179,7 @@ class FakePlaced:
         self._turn = count()
         self._pace_s = float(os.environ.get("BRICKS_FAKE_PACE", "0"))
         self._state = float(os.environ.get("BRICKS_FAKE_STATE", "1"))
+        self._unrest = float(os.environ.get("BRICKS_FAKE_UNREST", "1"))
 
     def sample(self) -> float:
         """The latency in seconds, varied by a fixed pattern."""
@@ -186,7 +188,7 @@ class FakePlaced:
         turn = next(self._turn)
         if self._fault is not None:
             self._strike(self._fault, turn)
-        return self._state * self._latency_s * (1 + _PATTERN[turn % len(_PATTERN)])
+        return self._state * self._latency_s * (1 + self._unrest * _PATTERN[turn % len(_PATTERN)])
 
     def _strike(self, fault: str, turn: int) -> None:
         if (fault == "later" and turn == 0) or (fault == "crowd" and not self._loaded.crowded):

@@ -5,11 +5,9 @@ Each can be pasted whole: it has the models and every option that is not the def
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import CommonOptions, Constructing, Measuring
@@ -70,8 +68,9 @@ class Remedies:
         measures = self.place is None and isinstance(options, Measuring)
         command = self.command if measures else "measure"
         if isinstance(options, Measuring):
-            options = replace(options, budget=None, effort=EFFORT, again=False)
-            if remedy is Remedy.MEASURE_ANEW:  # samples may be few because few were wanted
+            again = remedy is Remedy.MEASURE_AGAIN
+            options = replace(options, budget=None, effort=EFFORT, again=again)
+            if again:  # samples may be few because few were wanted
                 options = replace(options, precision=min(options.precision, PRECISION))
         if remedy is Remedy.NOTHING:
             if self.command == "compare":  # it has run the models
@@ -79,9 +78,10 @@ class Remedies:
             command = "compare"
         if self.place is not None:
             options = replace(options, cache=CACHE)
-        if remedy is Remedy.MEASURE_ANEW:
-            options = replace(options, cache=another(options.cache))
-        return shlex.join(["bricks", command, *words, *_given(options, command)])
+        given = [*_given(options, command)]
+        if remedy is Remedy.MEASURE_AGAIN and not isinstance(options, Measuring):
+            given.append("--again")
+        return shlex.join(["bricks", command, *words, *given])
 
 
 def width_of(shown: ShownEstimate | None) -> dict[str, Any]:
@@ -100,13 +100,6 @@ def zoo_name(plan: Plan) -> str | None:
         if entry.name == plan.model and [shape for *_, shape in entry.inputs] == planned:
             return entry.name
     return None
-
-
-def another(cache: str) -> str:
-    """A folder that is no cache yet, named after ``cache``, which may be a database's address."""
-    stem = "cache" if "://" in cache else re.sub(r"-anew(-\d+)?$", "", cache.rstrip("/"))
-    names = (f"{stem}-anew{'' if number == 1 else f'-{number}'}" for number in range(1, 1000))
-    return next((name for name in names if not Path(name).exists()), f"{stem}-anew")
 
 
 def _given(options: CommonOptions, command: str) -> Iterable[str]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
-from bricks.estimate.recompose import Results, round_spread
-from bricks.samples.measurement import Measurement
+from bricks.estimate.recompose import Results
+from bricks.samples.measurement import Measurement, round_spread
 from bricks.samples.statistics import Spread, median
 
 

@@ -18,6 +18,7 @@ from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, PhaseSha
 from bricks.estimate.schedule import Construction, length_s, longest_s, schedule
 from bricks.estimate.uncertainty import (
     AROUND_SHARE,
+    OTHER_HOST_SHARE,
     HalfWidth,
     Source,
     Uncertainty,
@@ -36,7 +37,7 @@ from bricks.samples.call_overhead import (
     call_overhead_s,
     probes_of,
 )
-from bricks.samples.measurement import Failure, Measurement, common_state
+from bricks.samples.measurement import Failure, Measurement, common_state, round_spread
 from bricks.samples.state_correction import Factor, StateCorrection
 from bricks.samples.state_model import StateModel
 from bricks.samples.statistics import (
@@ -55,14 +56,6 @@ Results = Mapping[str, Measurement | Failure]
 # ones do not. Chosen on one half of the zoo's families; benchmarks/accuracy.py reports the best
 # factor for all families but one, and estimates without the factor.
 IN_WALK_CALL_FACTOR = 1.0
-
-
-def round_spread(measurement: Measurement, state_s: float | None = None) -> Spread:
-    """Median and interval over rounds: samples of one round are not independent.
-
-    Uses the rounds of ``state_s``, if there are enough, else those of the most frequent state.
-    """
-    return spread([r.latency_s for r in measurement.used_rounds(state_s)])
 
 
 def state_of(
@@ -97,7 +90,8 @@ class Latencies:
     ``shared_s`` is half the width of the interval of the error that corrections from another state
     have in common, for each brick of which one was applied, and ``all_shared_s`` that of the sum of
     all occurrences. ``predicted`` are the bricks that were not measured, ``other_state`` those that
-    were measured in another state only.
+    were measured in another state only. ``published`` is, of each brick of which other hosts tell
+    something, how much of its latency they tell: 1 where it was not measured here.
     """
 
     spreads: Mapping[str, Spread]
@@ -106,6 +100,7 @@ class Latencies:
     call: Spread
     predicted: frozenset[str]
     other_state: frozenset[str]
+    published: Mapping[str, float]
     in_walk_call_factor: float
 
     def source(self, key: str) -> Source:
@@ -153,6 +148,9 @@ def latencies(
     correction = StateCorrection(parts.values(), state_s, states, predicted.values())
     factors = {key: correction.factor(m) for key, m in (parts | predicted).items()}
     spreads = _spreads(parts, correction, factors)
+    published = {key: 1.0 for key, m in parts.items() if m.published}
+    for key in parts.keys() & predictions.prior.keys():
+        spreads[key], published[key] = predictions.prior[key].beside(spreads[key])
     means = predictions.factors({key: counts[key] for key in predicted})
     for key in predicted:
         own = replace(factors[key], middle=factors[key].middle * means[key], shared_sd=0.0)
@@ -173,6 +171,7 @@ def latencies(
         call=call_cost(results) if probed else Spread(0.0, 0.0, 0.0, 0),
         predicted=frozenset(predicted),
         other_state=frozenset(k for k, m in (parts | predicted).items() if not m.known_in(state_s)),
+        published=published,
         in_walk_call_factor=in_walk_call_factor,
     )
 
@@ -229,7 +228,8 @@ def recompose(
     known. A brick that was not measured in that state counts with its latency in another state,
     corrected as ``states`` says (see :mod:`bricks.samples.state_model`), or if None, by what
     ``plan``'s own bricks show. A brick that was never measured counts
-    with its latency in ``predictions``; one that failed is a gap. ``in_walk_call_factor`` times the
+    with its latency in ``predictions``; one with a prior there, with that and its measurement; one
+    that failed is a gap. ``in_walk_call_factor`` times the
     probes' call cost is subtracted from each brick. ``construction`` says how occurrences run in
     parallel; if None, they run one after another.
 
@@ -262,7 +262,7 @@ def recompose(
             known[key],
             known[key] / total if total else 0.0,
             predicted=key in predicted,
-            published=_published(results.get(key)),
+            published=found.published.get(key) == 1.0,
         )
         for key in sorted(known, key=lambda k: -known[k])
     )
@@ -275,7 +275,7 @@ def recompose(
     gross_s = sum(map(abs, known.values()))
     weight_bound_s = sum(abs(known[key]) for key in plan.weight_bound)
     predicted_s = sum((abs(known[key]) for key in sorted(predicted)), 0.0)
-    predicted_share = predicted_s / gross_s if gross_s else 0.0
+    published_s = sum(abs(s) * found.published.get(key, 0.0) for key, s in known.items())
     interval = _sampled(found, counts)
     path = critical_path(plan, middles)
     if construction is not None:
@@ -289,6 +289,7 @@ def recompose(
         {
             Source.PREDICTED: predictions.common_s(predicted_s),
             Source.OTHER_STATE: found.all_shared_s,
+            Source.OTHER_HOST: OTHER_HOST_SHARE * published_s,
             Source.RECOMPOSITION: cache_state_s(gross_s, weight_bound_s),
             Source.CALLS: calls_s(sum(map(abs, counts.values())), overhead.median_s)
             + _around_uncertain_s(around),
@@ -305,26 +306,14 @@ def recompose(
         critical_path_s=overhead.median_s + path,
         call_overhead_s=overhead.median_s,
         other_state_share=sum(abs(s.share) for s in shares if s.brick in other_state),
-        predicted_share=predicted_share,
-        published_share=(1.0 - predicted_share) * _published_part(shares),
+        predicted_share=predicted_s / gross_s if gross_s else 0.0,
+        published_share=published_s / gross_s if gross_s else 0.0,
         coverage=coverage,
         shares=shares,
         uncertainty=interval.uncertainty,
         workers=1 if construction is None else construction.workers,
         phases=phases,
     )
-
-
-def _published_part(shares: Sequence[Share]) -> float:
-    """The share of the measured latency that others measured."""
-    own_s = sum(abs(s.latency_s) for s in shares if not (s.predicted or s.published))
-    others_s = sum(abs(s.latency_s) for s in shares if s.published)
-    return others_s / (own_s + others_s) if others_s else 0.0
-
-
-def _published(result: Measurement | Failure | None) -> bool:
-    """Whether a brick's result is a measurement that others published."""
-    return isinstance(result, Measurement) and result.published
 
 
 def _phases(

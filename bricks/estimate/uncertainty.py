@@ -27,7 +27,11 @@ CALL_SHARE = 1.0
 # benchmarks/large_weights.py.
 WEIGHTS_SHARE = 0.06
 
-# The fourth is for recorded programs: what Python and the engine do around a call is not the same
+# The spread between physical hosts of one kind, as half the width of an interval that holds 95 % of
+# them, relative to latencies that another host measured. See docs/published.md.
+OTHER_HOST_SHARE = 0.08
+
+# The last is for recorded programs: what Python and the engine do around a call is not the same
 # in all programs. A share of its cost that was assumed and never fitted; it is a small part of the
 # intervals in benchmarks/torch_steps.py.
 AROUND_SHARE = 0.5
@@ -57,13 +61,15 @@ class Source(StrEnum):
     """A source of an estimate's uncertainty.
 
     ``PREDICTED``: bricks that were not measured. ``OTHER_STATE``: bricks that were measured in
-    another machine state only. ``SAMPLES``: the spread of all other measurements. ``CALLS``: the
+    another machine state only. ``OTHER_HOST``: bricks that another host of the same kind measured.
+    ``SAMPLES``: the spread of all other measurements. ``CALLS``: the
     cost of a call, which is subtracted from each brick. ``RECOMPOSITION``: the state of the caches.
     ``WORKERS``: interference between bricks that run in parallel.
     """
 
     PREDICTED = "predicted"
     OTHER_STATE = "other_state"
+    OTHER_HOST = "other_host"
     SAMPLES = "samples"
     CALLS = "calls"
     RECOMPOSITION = "recomposition"
@@ -80,6 +86,7 @@ class Uncertainty:
 
     predicted_s: float = 0.0
     other_state_s: float = 0.0
+    other_host_s: float = 0.0
     samples_s: float = 0.0
     calls_s: float = 0.0
     recomposition_s: float = 0.0

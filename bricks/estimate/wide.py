@@ -22,20 +22,21 @@ NAMED_SHARE = 0.25
 class Remedy(StrEnum):
     """What narrows an interval.
 
-    ``MEASURE``: to measure the bricks that are predicted. ``MEASURE_ANEW``: to measure all bricks
-    again, into another cache, since a cache measures nothing twice. ``NOTHING``: no measurement of
+    ``MEASURE``: to measure the bricks that are predicted, or that others measured.
+    ``MEASURE_AGAIN``: to take further rounds of what is measured. ``NOTHING``: no measurement of
     bricks does.
     """
 
     MEASURE = "measure"
-    MEASURE_ANEW = "measure anew"
+    MEASURE_AGAIN = "measure again"
     NOTHING = "nothing"
 
 
 _REMEDIES = {
     Source.PREDICTED: Remedy.MEASURE,
-    Source.OTHER_STATE: Remedy.MEASURE_ANEW,
-    Source.SAMPLES: Remedy.MEASURE_ANEW,
+    Source.OTHER_HOST: Remedy.MEASURE,
+    Source.OTHER_STATE: Remedy.MEASURE_AGAIN,
+    Source.SAMPLES: Remedy.MEASURE_AGAIN,
 }
 
 

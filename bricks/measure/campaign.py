@@ -9,6 +9,7 @@ added up.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ from bricks.measure.walk import Walk, along, single, walk_of
 from bricks.measure.walk_samples import WalkSamples
 from bricks.samples.call_overhead import PROBES, probes_of
 from bricks.samples.machine_state import same_state
-from bricks.samples.measurement import Failure, Measurement, common_state
+from bricks.samples.measurement import ENOUGH, Failure, Measurement, common_state, round_spread
 from bricks.samples.sampling import Sampling
 from bricks.samples.state_correction import StateCorrection
 from bricks.samples.state_model import StateModel
@@ -55,6 +56,10 @@ _LOADING = 0.25
 
 # How often stale bricks of a batch are measured again, at most.
 _MAX_REPEATS = 2
+
+# How often bricks of which too little is sure are measured again, at most, and the share of a
+# model's latency that their intervals leave open then.
+_MAX_RETRIES, _UNSURE = 3, 0.3
 
 # The share of a model's latency that corrections between machine states may leave open, at most.
 _MAX_OPEN = 0.2
@@ -195,12 +200,18 @@ class Campaign:
                 self._measure(batch, claims, stale, deadline, span)
                 new |= {claim.key for claim in claims}
         if self._conditions.again and not left:
-            self._measure(batch, [], set(self._known(batch.keys)) - new, deadline, span)
+            known = set(self._known(batch.keys)) - new
+            self._measure(batch, [], known, deadline, span, more=True)
         for _ in range(_MAX_REPEATS if new else 0):
             stale = self._stale(batch, self._state_of(batch, new))
             if not stale or (deadline is not None and time.monotonic() >= deadline):
                 break
             self._measure(batch, [], stale, deadline, span)
+        for _ in range(_MAX_RETRIES if new else 0):
+            unsure = self._unsure(batch) & new
+            if not unsure or (deadline is not None and time.monotonic() >= deadline):
+                break
+            self._measure(batch, [], unsure, deadline, span, more=True)
         self._measure_panel(deadline, span)
         return left
 
@@ -268,6 +279,18 @@ class Campaign:
                 job, known, {k: s for k, s in open_by.items() if k not in stale}
             )
         return stale
+
+    def _unsure(self, batch: Batch) -> set[str]:
+        """Bricks that leave too much of a model open, because the host was disturbed meanwhile."""
+        found: set[str] = set()
+        for job in batch.jobs:
+            counts = job.decomposition.plan.counts
+            known = {key: round_spread(m) for key, m in self._known([*counts]).items()}
+            total_s = sum(abs(counts[key]) * each.median_s for key, each in known.items())
+            parts = (counts[key] * each.median_s * each.relative for key, each in known.items())
+            if math.hypot(*parts) > _UNSURE * total_s:
+                found |= {key for key, each in known.items() if each.relative > _UNSURE}
+        return found
 
     @staticmethod
     def _too_many(
@@ -342,8 +365,14 @@ class Campaign:
         again: set[str],
         deadline: float | None,
         span: tuple[float, float],
+        *,
+        more: bool = False,
     ) -> None:
-        """Measure the claimed keys, and once more those in ``again``, known in another state."""
+        """Measure the claimed keys, and once more those in ``again``, known in another state.
+
+        With ``more``, these are rather known too little: each gets as many rounds as a whole model
+        does, its former ones among them, and some new ones in any case.
+        """
         wanted = {claim.key for claim in claims} | again
         plans = [job.decomposition.plan for job in batch.jobs]
         results = self._store.results(self._target, [key for plan in plans for key in plan.keys])
@@ -367,7 +396,16 @@ class Campaign:
         rounds = {claim.key: claim.rounds for claim in claims}
         # Beside the whole model, bricks are sampled as often as it: so all meet the same drift.
         shares = None if WHOLE in walks else Importance(self._needs, known_s)
-        goals = {name: Goal(rounds, shares) for name in walks}
+        # So many that a brick which was known in another state is known in this one.
+        least = self._conditions.rule.min_rounds if more else ENOUGH if again else 1
+        if more:
+            shares = None
+            rounds |= {
+                key: result.rounds
+                for key, result in results.items()
+                if isinstance(result, Measurement) and key in again
+            }
+        goals = {name: Goal(rounds, shares, least) for name in walks}
         task = Task(batch.name, walks, claims, self._conditions.rule, deadline, goals, span)
         done = self._sample(task)
         for job, mine in assigned:

@@ -105,11 +105,13 @@ class Goal:
     """The purpose of a walk's samples, which decides how many are needed.
 
     ``before`` holds the rounds of each key that were kept from an interrupted run. ``shares`` gives
-    the share that a latency has of the models that need it; None: each is a whole latency.
+    the share that a latency has of the models that need it; None: each is a whole latency. Each key
+    gets ``least`` rounds, even if it needs fewer.
     """
 
     before: Mapping[str, Sequence[Round]] = field(default_factory=dict)
     shares: Importance | None = None
+    least: int = 1
 
 
 class WalkProgress:
@@ -178,7 +180,11 @@ class WalkProgress:
             key
             for key, share in share_of.items()
             if not self._rule.given_up(self._taken[key], share)
-            and (key not in known or not self._rule.met(known[key], share, deviation))
+            and (
+                self._taken[key] < self._goal.least
+                or key not in known
+                or not self._rule.met(known[key], share, deviation)
+            )
         }
         self.min_rounds = max(
             map(self._rule.min_rounds_for, share_of.values()), default=self.min_rounds

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.statistics import NORMAL_95, Spread
+
+# An interval of samples that reaches further down than this share of their median says no more;
+# and none is this exact, as a standard deviation of the logarithm.
+_LEAST_SHARE, _LEAST_SD = 0.05, 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,15 @@ class Prediction:
         low_s = max(self.least_s, self.latency_s / factor)
         return Spread(self.latency_s, low_s, self.latency_s * factor, 0)
 
+    def beside(self, measured: Spread) -> tuple[Spread, float]:
+        """Both together, with the weight of the prediction: logarithms, weighed by certainty."""
+        low_s = max(measured.low_s, measured.median_s * _LEAST_SHARE)
+        log_sd = max(_LEAST_SD, math.log(measured.high_s / low_s) / 2 / NORMAL_95)
+        weight = 1.0 / (1.0 + (self.log_sd / log_sd) ** 2)
+        log = weight * math.log(self.latency_s) + (1.0 - weight) * math.log(measured.median_s)
+        both = Prediction(math.exp(log), self.log_sd * math.sqrt(weight))
+        return replace(both.spread(), count=measured.count), weight
+
     def measurement(self, key: str, state_s: float | None) -> Measurement:
         """In the form of a single measurement, in this machine state."""
         return Measurement(key, (Round((self.latency_s,), state_s),), 0.0)
@@ -40,12 +53,14 @@ class Predictions:
     """Predictions by key, and ``bias``: the standard deviation of the error common to one model.
 
     ``bias`` is relative to the predicted part of the model. Predictions are for the machine state
-    ``state_s``; None if that is not known.
+    ``state_s``; None if that is not known. ``prior`` is what was known of bricks
+    whose own measurements are too uncertain to stand alone: both count, each by its certainty.
     """
 
     of: Mapping[str, Prediction] = field(default_factory=dict)
     bias: float = 0.0
     state_s: float | None = None
+    prior: Mapping[str, Prediction] = field(default_factory=dict)
 
     def factors(self, counts: Mapping[str, int]) -> dict[str, float]:
         """Factors with which the medians of these bricks add up to the median of their sum.

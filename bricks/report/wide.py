@@ -91,10 +91,12 @@ def _published(shown: ShownEstimate) -> list[str]:
     if not share or shown.place is not None:
         return []
     words = [] if shown.word is None else [shown.word]
-    command = shown.command(Remedy.MEASURE, words)
+    lacking = any(each.published for each in shown.estimate.shares)
+    command = shown.command(Remedy.MEASURE if lacking else Remedy.MEASURE_AGAIN, words)
+    why = "" if lacking else ", because own ones are too uncertain"
     return [
         f"{printable(shown.title)}: {percent(share)} of the estimate is from measurements that"
-        f" others published of hosts of this kind. To measure these bricks here: {command}"
+        f" others published of hosts of this kind{why}. To measure these bricks here: {command}"
     ]
 
 
@@ -146,6 +148,9 @@ def _cause(source: Source, estimates: Sequence[Estimate]) -> str:
                 f"{share} {of_it} comes from bricks that were measured in another state of the"
                 " machine only"
             )
+        case Source.OTHER_HOST:
+            share = _range([e.published_share for e in estimates])
+            return f"{share} {of_it} was measured by others, on hosts of this kind"
         case Source.SAMPLES:
             return "samples of bricks are few, or differ much"
         case Source.CALLS:
@@ -183,9 +188,9 @@ def _remedy(group: Sequence[_Wide]) -> str:
     match remedy:
         case Remedy.MEASURE:
             return f"To narrow it, measure these bricks{run}"
-        case Remedy.MEASURE_ANEW:
+        case Remedy.MEASURE_AGAIN:
             quiet = " while nothing else runs" if first.main is Source.SAMPLES else ""
-            return f"To narrow it, measure all bricks anew{quiet}, into another cache{run}"
+            return f"To narrow it, measure further rounds{quiet}{run}"
         case Remedy.NOTHING:
             nothing = "No measurement of bricks narrows it"
             return f"{nothing}." if command is None else f"{nothing}; run the whole model{run}"

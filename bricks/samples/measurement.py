@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
-from bricks.samples.statistics import median
+from bricks.samples.statistics import Spread, median, spread
 
 # Increment this when samples from before and after a change must not be mixed.
 PROTOCOL = 4
@@ -20,7 +20,7 @@ PROTOCOL = 4
 DISTURBED_SHARE = 0.02
 
 # Fewer rounds than this are too few to draw conclusions from, if there are others.
-_MIN = 2
+ENOUGH = 2
 
 
 @dataclass(frozen=True)  # without slots: what follows from the samples is asked for many times
@@ -99,7 +99,7 @@ class Measurement:
     def quiet_rounds(self) -> tuple[Round, ...]:
         """The undisturbed rounds, or all if those are too few."""
         quiet = tuple(r for r in self.rounds if not r.disturbed)
-        return quiet if len(quiet) >= min(_MIN, len(self.rounds)) else self.rounds
+        return quiet if len(quiet) >= min(ENOUGH, len(self.rounds)) else self.rounds
 
     @cached_property
     def state_s(self) -> float | None:
@@ -148,7 +148,7 @@ class Measurement:
         return self._by_state[wanted_s]
 
     def _enough(self, rounds: tuple[Round, ...]) -> bool:
-        return len(rounds) >= min(_MIN, len(self.quiet_rounds))
+        return len(rounds) >= min(ENOUGH, len(self.quiet_rounds))
 
 
 @dataclass(frozen=True)  # without slots, as rounds
@@ -193,3 +193,11 @@ class Failure:
 
     key: str
     reason: str
+
+
+def round_spread(measurement: Measurement, state_s: float | None = None) -> Spread:
+    """Median and interval over rounds: samples of one round are not independent.
+
+    Uses the rounds of ``state_s``, if there are enough, else those of the most frequent state.
+    """
+    return spread([r.latency_s for r in measurement.used_rounds(state_s)])

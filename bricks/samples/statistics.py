@@ -51,7 +51,6 @@ def spread(values: Sequence[float], confidence: float = 0.95) -> Spread:
 
     The interval runs between two order statistics (binomial argument; David and Nagaraja, *Order
     Statistics*, section 7.1). With fewer than six values no such interval reaches 95 %: it is then
-    their range, and :func:`half_width` allows for the rest.
     their range, and :func:`half_width` widens it as far as needed.
     """
     ordered = sorted(values)

@@ -13,10 +13,9 @@ from bricks.analysis.answers import inferences
 from bricks.decompose.plan import Brick, by_itself
 from bricks.errors import BricksError, ModelError, UsageError
 from bricks.estimate.estimate import IncompleteEstimate
-from bricks.estimate.recompose import round_spread
 from bricks.graph.model import Model
 from bricks.measure.rounds import StopRule
-from bricks.samples.measurement import Measurement
+from bricks.samples.measurement import Measurement, round_spread
 from bricks.scale.copies import (
     SIZES,
     CopyTimes,

@@ -109,12 +109,13 @@ class Bench:
                 self._cut,
                 kept=options.keep_plans,
             )
-            self._estimator = self._estimator_of(self.known)
+            prior = self._estimator_of(self.published)
+            self._estimator = self._estimator_of(self.known, prior)
             # Where bricks are measured here, what others measured on such a host is no part.
             self._measured_estimator = self._estimator
             if any(target.key == self.target.key for target in self.published.targets()):
                 beside = Elsewhere(self.published, self.target.key)
-                self._measured_estimator = self._estimator_of(Union(self.store, beside))
+                self._measured_estimator = self._estimator_of(Union(self.store, beside), prior)
             self._campaigns = Campaigns(
                 self.store,
                 self._supervisor,
@@ -135,13 +136,14 @@ class Bench:
             self.target.system.name, info.name, info.version, self.runtime.threads,
         )  # fmt: skip
 
-    def _estimator_of(self, source: Reading) -> Estimator:
+    def _estimator_of(self, source: Reading, prior: Estimator | None = None) -> Estimator:
         return Estimator(
             source,
             str(self._granularity),
             self.options,
             timed=self._info.timed,
             decomposed=self._plans.met,
+            prior=prior,
         )
 
     def _note_measured(self, remeasured: Collection[str]) -> None:

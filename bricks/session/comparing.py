@@ -11,14 +11,14 @@ from dataclasses import replace
 from bricks.errors import BackendError, ModelError, WorkerError
 from bricks.estimate.comparison import ComparisonFailure, ModelComparison, incomplete, summarise
 from bricks.estimate.estimate import IncompleteEstimate
-from bricks.estimate.recompose import Results, recompose, round_spread, state_of
+from bricks.estimate.recompose import Results, recompose, state_of
 from bricks.graph.model import Model
 from bricks.measure.campaign import CampaignResult
 from bricks.measure.failure_explanation import explain_failure
 from bricks.measure.jobs import Job
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import probes_of
-from bricks.samples.measurement import Measurement
+from bricks.samples.measurement import Measurement, round_spread
 from bricks.session.campaigns import Campaigns
 from bricks.session.estimator import Estimator
 from bricks.session.summaries import Comparison

@@ -7,13 +7,15 @@ not know how bricks are measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.streams import streams_of
+from bricks.estimate.prior import measured_elsewhere, on_another_host, unsure
 from bricks.estimate.recompose import Basis, Results, all_known_in, state_of
 from bricks.estimate.schedule import Construction
-from bricks.predict.prediction import Predictions
-from bricks.samples.measurement import Failure, Measurement
+from bricks.predict.prediction import Prediction, Predictions
+from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.state_model import StateModel
 from bricks.session.latency_model import LatencyModel, Loaded
 from bricks.session.options import Options
@@ -25,7 +27,8 @@ class Estimator:
     """Estimates from ``store`` for models cut at ``granularity``, run according to ``options``.
 
     ``timed`` is whether the runtime takes real time. ``decomposed`` returns the models decomposed
-    so far, whose bricks need not be loaded again.
+    so far, whose bricks need not be loaded again. ``prior`` estimates from what is known without
+    this host's own measurements: it counts where these are too uncertain to stand alone.
     """
 
     def __init__(
@@ -36,12 +39,14 @@ class Estimator:
         *,
         timed: bool,
         decomposed: Callable[[], Mapping[str, Decomposition]],
+        prior: Estimator | None = None,
     ) -> None:
         self._store = store
         self._granularity = granularity
         self._options = options
         self._timed = timed
         self._decomposed = decomposed
+        self._prior = prior
         self._latency_models: dict[str, LatencyModel] = {}  # by target
         self._loaded = Loaded()
         # By target: models share most of their bricks, and decoding samples takes longest.
@@ -126,8 +131,35 @@ class Estimator:
             model = self.latency_model(target)
             predictions = model.predictions_in(state_s, plan.keys, predictions)
             results = {**model.borrowed_calls(), **results}
+        predictions = self._with_prior(predictions, plan, results, target, state_s)
         states = self.states(plan, results, predictions, state_s, target)
         return Basis(plan, results, predictions, construction, state_s, states)
+
+    def _with_prior(
+        self,
+        predictions: Predictions,
+        plan: Plan,
+        results: Results,
+        target: Target,
+        state_s: float | None,
+    ) -> Predictions:
+        """``predictions``, and what was known before of bricks whose measurements are unsure."""
+        keys = unsure(plan, results, state_s) if self._prior is not None else set()
+        if not keys or self._prior is None:
+            return predictions
+        known = self._prior.believed(sorted(keys), plan, target, state_s)
+        return replace(predictions, prior=known)
+
+    def believed(
+        self, keys: Sequence[str], plan: Plan, target: Target, state_s: float | None
+    ) -> dict[str, Prediction]:
+        """What other hosts of this kind tell about ``keys`` of ``plan``, measured or predicted."""
+        results = self.results(keys, target)
+        measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
+        found = {key: measured_elsewhere(round_spread(m, state_s)) for key, m in measured.items()}
+        predictions = self.predictions(keys, results, target, plan)
+        mine = self.latency_model(target).predictions_in(state_s, keys, predictions)
+        return found | {key: on_another_host(each) for key, each in mine.of.items()}
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
         """How the workers run ``plan`` on ``target``."""

@@ -8,12 +8,14 @@ Must not know how bricks are measured.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
+from bricks.estimate.prior import OTHER_HOST_SD
 from bricks.measure.state_panel import learn_states
 from bricks.predict.defaults import MIN
 from bricks.predict.prediction import Predictions
@@ -84,6 +86,7 @@ class LatencyModel:
         self._correction: StateCorrection | None = None  # to the state in which most is measured
         self._states: StateModel | None = None
         self._kept = False  # whether it was learned earlier
+        self._elsewhere = False  # whether it was learned from another host of this kind
         self._stale = True
 
     def invalidate(self, remeasured: Collection[str] = ()) -> None:
@@ -158,7 +161,8 @@ class LatencyModel:
             for key, prediction in predictor.predict(new).items():
                 self._predicted[key, every[key]] = prediction
         predicted = {key: self._predicted[key, t] for key, t in features.items()}
-        return Predictions(predicted, predictor.bias, state_s)
+        bias = math.hypot(predictor.bias, OTHER_HOST_SD) if self._elsewhere else predictor.bias
+        return Predictions(predicted, bias, state_s)
 
     def predictions_in(
         self, state_s: float | None, keys: Collection[str], predictions: Predictions
@@ -266,11 +270,13 @@ class LatencyModel:
         if self._stale:
             self._store.refuse_damage()  # bricks that cannot be read would be predicted
             kept = self._learned_before()
-            self._kept = kept is not None
+            self._kept = self._elsewhere = kept is not None
             if kept is not None:
                 self._predictor, self._seen, self._state_s = kept.predictor, kept.seen, kept.state_s
             else:
                 self._learn()
+                own = sum(not m.published for m in self._known.values())
+                self._elsewhere = 2 * own < len(self._known)
             self._missing_count = 0 if self._predictor else max(1, MIN - len(self._known))
             self._stale = False
         return self._predictor

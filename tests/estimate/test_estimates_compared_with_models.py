@@ -5,7 +5,8 @@ from plans import measurement, plan, results
 
 from bricks.estimate.comparison import ModelComparison, repeat_error, summarise
 from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import recompose, round_spread
+from bricks.estimate.recompose import recompose
+from bricks.samples.measurement import round_spread
 
 PLAN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 

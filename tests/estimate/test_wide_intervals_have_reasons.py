@@ -98,13 +98,13 @@ def test_the_error_that_predictions_share_counts_as_predicted() -> None:
     assert biased.predicted_s == pytest.approx(1.96 * 0.2 * 5e-3, rel=0.01)
 
 
-def test_another_state_is_the_reason_and_a_cache_measures_nothing_twice() -> None:
+def test_another_state_is_the_reason_and_further_rounds_narrow_it() -> None:
     known = results({}) | {"a": in_state("a", NEAR, 1e-5), "b": in_state("b", FAR, 9e-6)}
     found = estimate(known)
     wide = wide_interval(found)
     assert wide is not None
     assert [reason.source for reason in wide.reasons] == [Source.OTHER_STATE]
-    assert wide.remedy is Remedy.MEASURE_ANEW
+    assert wide.remedy is Remedy.MEASURE_AGAIN
 
 
 def test_a_brick_that_is_predicted_for_another_state_counts_mostly_as_predicted() -> None:
@@ -121,7 +121,7 @@ def test_scattered_samples_are_the_reason() -> None:
     wide = wide_interval(found)
     assert wide is not None
     assert [reason.source for reason in wide.reasons] == [Source.SAMPLES]
-    assert wide.remedy is Remedy.MEASURE_ANEW
+    assert wide.remedy is Remedy.MEASURE_AGAIN
 
 
 def test_calls_are_the_reason_where_bricks_take_hardly_longer() -> None:

@@ -173,6 +173,24 @@ def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:
     assert preparation_by_key(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}
 
 
+def test_bricks_that_a_disturbed_host_leaves_unsure_get_further_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(mlp(), tmp_path, "net.onnx")
+
+    def rounds(cache: str, **more: Any) -> int:
+        conditions = Conditions(rule=StopRule(min_rounds=8, max_rounds=8), **more)
+        with Bench(tmp_path / cache, runtime="fake", conditions=conditions) as bench:
+            read = bench.read(path)
+            bench.measure([read])
+            found = bench.store.results(bench.target.key, bench.plan(read).keys)
+        return max(len(each.rounds) for each in found.values() if isinstance(each, Measurement))
+
+    quiet = rounds("quiet")
+    monkeypatch.setenv("BRICKS_FAKE_UNREST", "230")  # samples vary by 92 %
+    assert rounds("disturbed") > 2 * quiet
+
+
 def test_what_is_measured_again_has_further_rounds_beside_its_first(tmp_path: Path) -> None:
     path = save(mlp(), tmp_path, "net.onnx")
 
