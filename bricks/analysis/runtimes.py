@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from bricks.analysis.cache_summary import CacheSummary
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation
-from bricks.errors import BricksError
+from bricks.decompose.plan import Plan
+from bricks.errors import BackendError, BricksError, UsageError
 from bricks.estimate.estimate import Estimate
 from bricks.graph.model import Model
 from bricks.samples.statistics import NORMAL_95
@@ -27,10 +28,26 @@ _LOSSES = 3
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A runtime where its latencies are of interest: what reads models for it, and the target."""
+    """A runtime where its latencies are of interest: what reads models for it, and the target.
+
+    ``lack`` is why this host cannot run it: then only models whose plans are known have answers.
+    """
 
     bench: Bench
     target: Target
+    lack: BackendError | None = None
+
+    def plan(self, model: Model) -> Plan:
+        """The model's plan there; :class:`BricksError` if it is not known and cannot be made."""
+        if self.lack is None:
+            return self.bench.plan(model, target=self.target)
+        known = self.bench.known_plan(model.digest, target=self.target)
+        if known is None:
+            runtime, where = self.target.runtime.backend, self.target.system.name
+            raise UsageError(
+                f"{model.name} was not measured with {runtime} on {where}, and {self.lack}"
+            )
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +66,8 @@ class Loss:
 class RuntimeAnswer:
     """A model in a runtime: its estimate, or why there is none.
 
+    ``available`` says whether the runtime can be run on this host; otherwise an estimate is from
+    what is known of the system.
     ``lower_s`` is the latency if each of its bricks were as fast as the fastest implementation of
     the same work that is known on the system, of any runtime, and ``losses`` are the operators in
     which most is lost to other runtimes.
@@ -60,6 +79,7 @@ class RuntimeAnswer:
     lower_s: float | None = None
     error: str | None = None
     losses: tuple[Loss, ...] = ()
+    available: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +229,14 @@ def _answer(
     runtime: str, place: Place | BricksError, read: Callable[[Bench], Model]
 ) -> RuntimeAnswer:
     if isinstance(place, BricksError):
-        return RuntimeAnswer(runtime, None, error=str(place))
-    bench, target = place.bench, place.target
+        available = not isinstance(place, BackendError)
+        return RuntimeAnswer(runtime, None, error=str(place), available=available)
+    bench, target, available = place.bench, place.target, place.lack is None
     version, elsewhere = target.runtime.version, target.system.key != bench.target.system.key
     try:
         model = read(bench)
-        found = bench.predict(model, measure=False, target=target)
+        plan = place.plan(model)
+        found = bench.predict_plan(plan, target=target)
         if not isinstance(found, Estimate):
             where = f" on {target.system.name}" if elsewhere else ""
             missing = (
@@ -222,8 +244,9 @@ def _answer(
                 f" nor can they be predicted: bricks measure {model.name} --runtime {runtime}"
                 f"{' there' if elsewhere else ''}"
             )
-            return RuntimeAnswer(runtime, version, error=missing)
-        explanation = Explainer(bench, target).explain(model, found)
+            return RuntimeAnswer(runtime, version, error=missing, available=available)
+        explanation = Explainer(bench, target).of(plan, found)
     except BricksError as error:
-        return RuntimeAnswer(runtime, version, error=str(error))
-    return _answer_of(target, explanation, _names(bench.known.targets()))
+        return RuntimeAnswer(runtime, version, error=str(error), available=available)
+    answer = _answer_of(target, explanation, _names(bench.known.targets()))
+    return replace(answer, available=available)

@@ -117,8 +117,8 @@ def advise(
     Of models named, on all systems of the cache and all published ones; without any, of the whole
     zoo. Nothing is timed; bricks that a system has not measured are predicted. Prices are those of
     'bricks systems set'. With --scenario server: instances, batches and hosts that keep the latency
-    at a rate. With --runtimes: the fastest runtime for each model, on this host or --system.
-    Example: bricks advise resnet50 --slo 20ms
+    at a rate. With --runtimes: the fastest runtime for each model, on this host or --system; one
+    that is not installed counts where it was measured. Example: bricks advise resnet50 --slo 20ms
     """
     from bricks.estimate.advice import PROMISE
 

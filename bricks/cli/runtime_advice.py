@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, given_values, open_bench
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.predict import PROVENANCE
-from bricks.cli.systems import target_called
-from bricks.errors import BricksError, UsageError, suggestion
+from bricks.cli.systems import nearness, systems_called, target_called
+from bricks.errors import BackendError, BricksError, UsageError, suggestion
 
 if TYPE_CHECKING:
     from bricks.analysis.runtimes import Place, RuntimeAnswer, RuntimeChoice
     from bricks.graph.model import Model
     from bricks.session.bench import Bench
+    from bricks.system import Target
 
 
 def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -> None:
@@ -36,16 +38,10 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
     values = given_values(options)
     choices = []
     with ExitStack() as opened:
-        benches: dict[str, Bench | BricksError] = {}
-        for runtime in names:
-            try:
-                benches[runtime] = opened.enter_context(
-                    open_bench(replace(options, runtime=runtime))
-                )
-            except BricksError as error:
-                benches[runtime] = error
+        benches = {name: _bench(opened, replace(options, runtime=name)) for name in names}
+        reader = _reader(opened, options, benches)
         asked: Sequence[str | None] = systems or [None]
-        everywhere = [_places(benches, system) for system in asked]
+        everywhere = [_places(benches, system, reader) for system in asked]
         for name in options.models:
 
             def read(bench: Bench, name: str = name) -> Model:
@@ -59,29 +55,50 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
         from bricks.report.runtimes import runtime_parts
 
         show(*runtime_parts(facts))
-    finish(each.error for choice in choices for each in choice.answers if each.error is not None)
+    errors = (each.error for choice in choices for each in choice.answers)
+    finish(dict.fromkeys(error for error in errors if error is not None))
+
+
+def _bench(opened: ExitStack, options: Surveying) -> Bench | BricksError:
+    """A bench that is closed with ``opened``, or why there is none."""
+    try:
+        return opened.enter_context(open_bench(options))
+    except BricksError as error:
+        return error
+
+
+def _reader(
+    opened: ExitStack, options: Surveying, benches: Mapping[str, Bench | BricksError]
+) -> Bench:
+    """What reads models for runtimes that this host lacks: any bench."""
+    for bench in benches.values():
+        if not isinstance(bench, BricksError):
+            return bench
+    return opened.enter_context(open_bench(replace(options, runtime="fake", optimization="all")))
 
 
 def _places(
-    benches: Mapping[str, Bench | BricksError], system: str | None
+    benches: Mapping[str, Bench | BricksError], system: str | None, reader: Bench
 ) -> dict[str, Place | BricksError]:
     """Each runtime on ``system``, or why it can't be asked there; None is this host.
 
-    Raises :class:`UsageError` if no runtime can be asked there, or not with as many threads.
+    ``reader`` reads models for runtimes that this host lacks. Raises :class:`UsageError` if no
+    runtime can be asked there, or not with as many threads.
     """
     from bricks.analysis.runtimes import Place
 
     found: dict[str, Place | BricksError] = {}
     for runtime, bench in benches.items():
-        if isinstance(bench, BricksError):
-            found[runtime] = bench
-        elif system is None:
-            found[runtime] = Place(bench, bench.target)
-        else:
-            try:
-                found[runtime] = Place(bench, target_called(bench, system))
-            except UsageError as error:
-                found[runtime] = error
+        try:
+            if isinstance(bench, BackendError):
+                found[runtime] = _known_place(runtime, bench, system, reader)
+            elif isinstance(bench, BricksError):
+                found[runtime] = bench
+            else:
+                target = bench.target if system is None else target_called(bench, system)
+                found[runtime] = Place(bench, target)
+        except (BackendError, UsageError) as error:
+            found[runtime] = error
     places = [each for each in found.values() if isinstance(each, Place)]
     refused = [each for each in found.values() if isinstance(each, UsageError)]
     if refused and not places:
@@ -93,6 +110,36 @@ def _places(
             " but not of each runtime with as many: add --threads"
         )
     return found
+
+
+def _known_place(runtime: str, lack: BackendError, system: str | None, reader: Bench) -> Place:
+    """Where ``runtime``, which this host lacks, was measured on ``system``; None is this host.
+
+    Raises :class:`BackendError` if it was not, with what is lacking and where it was measured.
+    """
+    from bricks.analysis.runtimes import Place
+
+    every, threads = reader.known.targets(), reader.options.threads
+    keys = {reader.target.system.key}
+    if system is None:
+        threads = reader.runtime.threads
+    else:
+        keys = {each.key for each in systems_called((t.system for t in every), system)}
+    mine = [target for target in every if target.runtime.backend == runtime]
+    known = [target for target in mine if reader.known.costs(target.key)]
+    there = [target for target in known if target.system.key in keys]
+    found = [target for target in there if threads in (None, target.runtime.threads)]
+    if not found:
+        raise BackendError(f"{lack}{_hint(there, known)}")
+    return Place(reader, max(found, key=partial(nearness, reader.runtime)), lack)
+
+
+def _hint(there: Sequence[Target], known: Sequence[Target]) -> str:
+    """With which option a runtime was measured: other threads ``there``, or another system."""
+    if there:
+        return f", or add --threads {there[0].runtime.threads}, with which it was measured"
+    names = sorted({target.system.name for target in known})
+    return f", or add --system {names[0]}, where it was measured" if names else ""
 
 
 def _names(text: str) -> list[str]:
@@ -129,6 +176,7 @@ def _answer_facts(answer: RuntimeAnswer) -> dict[str, Any]:
     return {
         "runtime": answer.runtime,
         "version": answer.version,
+        "available": answer.available,
         **{name: None if found is None else getattr(found, name) for name in figures},
         "lower_s": answer.lower_s,
         "losses": [asdict(loss) for loss in answer.losses],

@@ -233,14 +233,14 @@ def target_called(bench: Bench, name: str) -> Target:
     if len({t.system.key for t in fitting}) > 1:
         listed = ", ".join(sorted({t.system.key for t in fitting}))
         raise UsageError(f"several systems are called {name!r}: give one of their keys, {listed}")
-    return max(fitting, key=partial(_nearness, wanted))
+    return max(fitting, key=partial(nearness, wanted))
 
 
 def _like(runtime: Runtime, wanted: Runtime) -> Runtime:
     return replace(runtime, version=wanted.version, threads=wanted.threads)
 
 
-def _nearness(wanted: Runtime, target: Target) -> tuple[object, ...]:
+def nearness(wanted: Runtime, target: Target) -> tuple[object, ...]:
     """Of two targets of a system, the one that is more like what is wanted has more of this."""
     there = target.runtime
     return (

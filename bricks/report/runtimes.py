@@ -24,33 +24,50 @@ _LONG = 40
 
 
 def runtime_parts(facts: Row) -> list[RenderableType]:
-    """A table of all models in all runtimes, and a line for each model."""
+    """A table of all models that have an answer, in all runtimes, and lines for each model."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, title in enumerate(
         ("model", "runtime", "estimate", "interval", "lower bound", "measured")
     ):
         table.add_column(title, justify="left" if place < 2 else "right", no_wrap=True)
     labels = labels_of({model["system_key"]: model["system"] for model in facts["models"]})
-    told = [(_title(model, labels), model) for model in facts["models"]]
+    told = [(_title(model, labels), model) for model in facts["models"] if model["fastest"]]
     for title, model in told:
         for row in model["runtimes"]:
-            if row["error"] is not None:
-                continue
-            table.add_row(
-                title,
-                f"{row['runtime']} {row['version']}",
-                seconds(row["estimate_s"]),
-                f"{seconds(row['low_s'])} … {seconds(row['high_s'])}",
-                seconds(row["lower_s"]),
-                measured_text(row["measured_share"], row["published_share"]),
-            )
+            table.add_row(title, *_cells(row))
     return [
         table,
         "",
         *(_answer(title, model) for title, model in told if model["ahead"] is not None),
         *(line for title, model in told for line in _losses(title, model)),
+        *(line for title, model in told for line in _unavailable(title, model)),
         "Lower bound: each brick takes as long as the fastest known implementation of its work.",
     ]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    """A model in a runtime; one without an estimate has a row too, and its reason elsewhere."""
+    name = " ".join(str(each) for each in (row["runtime"], row["version"]) if each is not None)
+    if row["error"] is not None:
+        return name, "–", "–", "–", "no estimate" if row["available"] else "not available"
+    return (
+        name,
+        seconds(row["estimate_s"]),
+        f"{seconds(row['low_s'])} … {seconds(row['high_s'])}",
+        seconds(row["lower_s"]),
+        measured_text(row["measured_share"], row["published_share"]),
+    )
+
+
+def _unavailable(title: str, model: Row) -> Iterator[str]:
+    """Where the estimate in a runtime comes from that this host lacks."""
+    for row in model["runtimes"]:
+        if row["error"] is None and not row["available"]:
+            source = "predicted from other models"
+            if row["measured_share"] or row["published_share"]:
+                source = "measured by others" if row["published_share"] else "measured before"
+            where = printable(model["system"])
+            yield f"{title}, {row['runtime']}: not available here; {source} on {where}."
 
 
 def _title(model: Row, labels: Mapping[str, str]) -> str:

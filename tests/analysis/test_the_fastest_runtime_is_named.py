@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from systems import copied, know_on, on
 
-from bricks import BackendError, Bench, Estimate
+from bricks import BackendError, Bench, Estimate, backends
 from bricks.analysis.explanation import same_work
 from bricks.analysis.publishing import Validated, publish
 from bricks.analysis.runtimes import Place, choose_runtime, slower
+from bricks.backends import BackendInfo
 from bricks.estimate.estimate import Uncertainty
 from bricks.graph.model import Model
 from bricks.predict.features import PRODUCT, TAGS, BrickFeatures
@@ -188,21 +190,136 @@ def test_what_nobody_measured_elsewhere_is_refused(two: Here, net: Path) -> None
     assert other.status == 2 and "no measurements with" in other.complaint
 
 
-def test_published_measurements_tell_what_to_take_on_hosts_one_lacks(
-    alone: Here, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / "published"
+@pytest.fixture(scope="module")
+def shipped(net: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a system published the model in both runtimes."""
+    folder = tmp_path_factory.mktemp("shipped")
+    place = folder / "published"
     place.mkdir()
     for runtime, latency_s in RUNTIMES.items():
-        know_on(THERE, tmp_path / "own", net, latency_s, runtime=runtime, threads=1)
-    with Store.open(tmp_path / "own") as own:
+        know_on(THERE, folder / "own", net, latency_s, runtime=runtime, threads=1)
+    with Store.open(folder / "own") as own:
         validated = [Validated(target.key, {}) for target in own.targets()]
-    publish(tmp_path / "own", validated, place)
-    monkeypatch.setenv("BRICKS_PUBLISHED", str(place))
+    publish(folder / "own", validated, place)
+    return place
+
+
+@pytest.fixture
+def published(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, from where commands take it."""
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(shipped))
+    return shipped
+
+
+@pytest.mark.usefixtures("published")
+def test_published_measurements_tell_what_to_take_on_hosts_one_lacks(
+    alone: Here, net: Path
+) -> None:
     words = ("advise", net, *BOTH, "--system", "there", "--json")
     (model,) = alone(*words, runtime=None).json["models"]
     assert (model["system"], model["fastest"]) == ("there", "fake")
     assert [each["published_share"] for each in model["runtimes"]] == [1, 1]
+
+
+@pytest.fixture
+def empty(here: Here) -> Here:
+    """Commands on a cache in which nothing was measured."""
+    Store.open(here.cache).close()
+    return here
+
+
+@pytest.fixture
+def lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if ONNX Runtime were not installed."""
+    describe = backends.describe
+
+    def described(name: str) -> BackendInfo:
+        if name == "onnxruntime":
+            raise BackendError("onnxruntime is not installed: pip install onnxruntime")
+        return describe(name)
+
+    monkeypatch.setattr(backends, "describe", described)
+
+
+@pytest.mark.usefixtures("lacking", "published")
+def test_a_runtime_that_is_not_here_is_answered_by_what_others_measured(
+    empty: Here, net: Path
+) -> None:
+    words = ("advise", net, *BOTH, "--threads", 1)
+    with on(THERE):
+        (model,) = empty(*words, "--json", runtime=None).json["models"]
+        told = empty(*words, runtime=None)
+    fake, other = model["runtimes"]
+    assert (fake["available"], other["available"]) == (True, False)
+    assert (other["error"], other["published_share"]) == (None, 1)
+    assert model["fastest"] == "fake" and model["ahead"] > 1
+    assert told.status == 0
+    assert f"{net}, onnxruntime: not available here; measured by others on there." in told.out
+
+
+@pytest.mark.usefixtures("lacking")
+def test_a_runtime_that_is_not_here_is_answered_by_what_was_measured_before(
+    alone: Here, net: Path
+) -> None:
+    told = alone("advise", net, *BOTH, "--threads", 1, runtime=None)
+    assert told.status == 0
+    assert f"onnxruntime: not available here; measured before on {HOME.name}." in told.out
+
+
+@pytest.mark.usefixtures("lacking", "published")
+def test_a_runtime_that_is_neither_here_nor_measured_says_where_it_was(
+    empty: Here, net: Path
+) -> None:
+    elsewhere = empty("advise", net, *BOTH, "--threads", 1, runtime=None)
+    with on(THERE):
+        with_others = empty("advise", net, *BOTH, "--threads", 2, runtime=None)
+    for done, option in ((elsewhere, "--system there"), (with_others, "--threads 1")):
+        assert (done.status, done.out) == (1, "")
+        assert f"pip install onnxruntime, or add {option}" in done.err
+
+
+def rows(out: str) -> list[list[str]]:
+    """The cells of a table's rows below its head."""
+    return [re.split(r"  +", line) for line in out.partition("\n\n")[0].splitlines()[1:]]
+
+
+def test_a_table_is_finished_where_a_runtime_is_not_installed(
+    alone: Here, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_ENVIRONMENTS", str(tmp_path / "none"))
+    words = ("advise", net, "--runtimes", "mxnet,fake,onnxruntime", "--threads", 1)
+    done = alone(*words, runtime=None)
+    assert done.status == 1
+    assert [row[1].split()[0] for row in rows(done.out)] == ["fake", "onnxruntime", "mxnet"]
+    assert rows(done.out)[-1][2:] == ["–", "–", "–", "not available"]
+    assert f"{net}: take fake" in done.out
+    assert "bricks backends install mxnet" in done.complaint
+    (model,) = alone(*words, "--json", runtime=None).json["models"]
+    assert [each["available"] for each in model["runtimes"]] == [True, True, False]
+
+
+def test_a_table_without_any_answer_is_not_begun(
+    empty: Here, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_ENVIRONMENTS", str(tmp_path / "none"))
+    done = empty("advise", net, net, "--runtimes", "mxnet,openvino", runtime=None)
+    assert (done.status, done.out) == (1, "")
+    for runtime in ("mxnet", "openvino"):
+        assert done.err.count(f"bricks backends install {runtime}") == 1
+
+
+@pytest.mark.usefixtures("lacking", "published")
+def test_a_model_that_nobody_measured_in_a_runtime_that_is_not_here_is_named(
+    empty: Here, tmp_path: Path
+) -> None:
+    other = save(mlp(widths=range(40, 44)), tmp_path, "other.onnx")
+    with on(THERE):
+        done = empty("advise", other, *BOTH, "--threads", 1, "--json", runtime=None)
+    assert done.status == 1
+    (model,) = done.json["models"]
+    lack = next(each for each in model["runtimes"] if each["runtime"] == "onnxruntime")
+    assert "other was not measured with onnxruntime on there" in lack["error"]
+    assert "pip install onnxruntime" in lack["error"]
 
 
 @pytest.mark.slow
