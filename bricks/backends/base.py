@@ -190,7 +190,7 @@ class ValueObserver(Protocol):
     def observe(
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
     ) -> Mapping[str, np.ndarray]:
-        """The tensors called ``names`` in a run, with weights and inputs as in :meth:`load`."""
+        """Tensors called ``names`` in a run, with weights and inputs as in :meth:`Backend.load`."""
         ...
 
 
