@@ -94,7 +94,7 @@ def _drawn(picture: Path) -> str:
 
 def _told(printed: str) -> list[list[str]]:
     """The words of each line below the host's, but of those on how quiet it was."""
-    noisy = ("rounds were disturbed", "Other processes kept")
+    noisy = ("rounds were disturbed", "were measured again", "Other processes kept")
     lines = [line for line in printed.splitlines() if line.strip()][1:]
     return [_words(line) for line in lines if not any(words in line for words in noisy)]
 
