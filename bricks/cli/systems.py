@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -86,7 +86,7 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
     for row in rows:
         mark = " (this host)" if row["this_host"] else ""
         price = f", {row['price_per_hour']:g} an hour," if "price_per_hour" in row else ""
-        shown = ", published," if row["published"] else ""
+        shown = _published(published.systems(), row) if row["published"] else ""
         show("", f"{row['name']} ({row['key']}){mark}{price}{shown} was measured with:")
         for runtime in row["runtimes"]:
             level = runtime.get("optimization")
@@ -97,6 +97,13 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
             )
     if not rows:
         show("", "The cache knows no system yet: 'bricks measure MODEL' makes this one known.")
+
+
+def _published(published: Iterable[System], row: Mapping[str, Any]) -> str:
+    """That a system is published, and under which name if the cache calls it otherwise."""
+    names = (each.name for each in published if each.key == row["key"])
+    other = [name for name in names if name != row["name"]]
+    return f", published as {other[0]}," if other else ", published,"
 
 
 @app.command()
@@ -189,9 +196,15 @@ def set_(
 
 
 def systems_called(known: Iterable[System], name: str) -> list[System]:
-    """Systems with this name or key; :class:`UsageError` if there are none."""
+    """Systems with this name or key; :class:`UsageError` if there are none.
+
+    A published name counts where the cache calls the system otherwise.
+    """
     every = list(known)
     found = [system for system in every if name in (system.name, system.key)]
+    if not found:
+        keys = _published_keys(name)
+        found = [system for system in every if system.key in keys]
     if not found:
         names = sorted({system.name for system in every})
         meant = nearest(name, names)
@@ -200,6 +213,13 @@ def systems_called(known: Iterable[System], name: str) -> list[System]:
             f"{f'; did you mean {meant}?' if meant else ''}"
         )
     return found
+
+
+def _published_keys(name: str) -> set[str]:
+    """The keys of systems that are published under a name."""
+    from bricks.store import Published
+
+    return {system.key for system in Published().systems() if system.name == name}
 
 
 def _called(known: list[System], name: str) -> System:

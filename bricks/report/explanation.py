@@ -41,7 +41,7 @@ def explanation_lines(row: Row, most: int | None) -> list[Text | Table | str]:
     else:
         interval = f"{seconds(row['low_s'])} … {seconds(row['high_s'])}"
         measured = measured_text(row["measured_share"], row["published_share"])
-        head = f"{row['model']}: {seconds(row['estimate_s'])} ({interval}), measured {measured}"
+        head = f"{row['model']}: {seconds(row['estimate_s'])} ({interval}); measured: {measured}"
     lines: list[Text | Table | str] = [
         f"{head}; peaks of the machine: {reached}",
         explanation_table(row, most),

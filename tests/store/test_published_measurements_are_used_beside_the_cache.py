@@ -114,6 +114,19 @@ def test_systems_lists_what_is_published(here: Here, place: Path) -> None:
     assert not here.cache.exists()
 
 
+def test_a_published_name_counts_where_the_cache_has_another(
+    here: Here, place: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: replace(BIG, name="ours"))
+    assert here("measure", models["mlp"], "--threads", 1).status == 0
+    assert "ours (" in (listed := here("systems", runtime=None).out)
+    assert ", published as big," in listed
+    for name in ("ours", "big"):
+        done = here("predict", models["conv"], "--system", name, "--threads", 1, "--json")
+        assert done.json["system"]["name"] == "ours"
+        assert done.json["models"][0]["error"] is None
+
+
 def test_systems_and_advice_cover_published_systems_and_this_one(
     here: Here, place: Path, models: dict[str, Path]
 ) -> None:
