@@ -9,6 +9,7 @@ import pytest
 import torch_environment
 from recorded_programs import inference_step
 from refusals import refused
+from tiers import slow_but
 from torch_environment import program
 
 from bricks import Bench, BricksError, Estimate, ModelComparison, UsageError, WorkerError
@@ -30,6 +31,12 @@ ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive
 # Forward passes and training steps; optimisers of each kind, an LSTM, bags of words, bfloat16.
 PROGRAMS = (
     "convolutions", "convolutions_strided", "momentum", "adamw", "foreach", "words", "bags", "half",
+)  # fmt: skip
+
+# Layers whose activations are computed again, with the same masks or with others.
+RECOMPUTED = (
+    "recomputed", "recomputed_reentrant", "recomputed_with_other_masks",
+    "recomputed_reentrant_with_other_masks",
 )  # fmt: skip
 
 
@@ -125,6 +132,43 @@ def test_chained_bricks_equal_the_real_step_bit_by_bit(bench: Bench, name: str) 
     facts = bench.verify(bench.read(program(name)))
     assert facts["exact"]
     assert facts["finite"]
+
+
+@pytest.mark.parametrize(
+    "name", slow_but({"recomputed", "reseeded"}.__contains__, (*RECOMPUTED, "reseeded"))
+)
+def test_the_calls_made_again_draw_what_the_step_draws(bench: Bench, name: str) -> None:
+    assert bench.verify(bench.read(program(name)))["exact"]
+
+
+@pytest.mark.parametrize("name", slow_but({"recomputed"}.__contains__, RECOMPUTED))
+def test_what_checkpointing_does_around_its_layers_is_part_of_the_step(
+    bench: Bench, name: str
+) -> None:
+    nodes = parse_model(bench.read(program(name)).skeleton).graph.node
+    around = [node for node in nodes if node.domain == "org.pytorch.recomputation"]
+    phases = [{p.key: p.value for p in node.metadata_props}[PHASE] for node in around]
+    found = [(node.op_type, phase) for node, phase in zip(around, phases, strict=True)]
+    assert found == [*[("hide", FORWARD)] * 2, *[("recompute", BACKWARD)] * 2]
+    restored = [node.op_type for node in nodes if node.domain == "org.pytorch.generator"]
+    assert bool(restored) == ("other_masks" not in name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECOMPUTED)
+def test_steps_that_compute_activations_again_are_measured(bench: Bench, name: str) -> None:
+    model = bench.read(program(name))
+    assert bench.measure([model]).failures == ()
+    estimate = bench.predict(model)
+    assert isinstance(estimate, Estimate)
+    bricks = bench.decompose(model).bricks
+    seconds = {
+        operator: share.latency_s
+        for share in estimate.shares
+        for operator in bricks[share.brick].operators
+        if "recomputation" in operator
+    }
+    assert len(seconds) == 2 and all(seconds.values())
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import itertools
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 
 class Convolutions(nn.Module):
@@ -361,3 +362,61 @@ def with_closure():
 
 def list_of_inputs():
     return {"module": nn.Linear(4, 4), "inputs": ([torch.randn(2, 4)],)}
+
+
+class Recomputed(nn.Module):
+    """Two layers with dropout whose activations are computed again in the backward pass."""
+
+    def __init__(self, **how):
+        super().__init__()
+        self.first = nn.Linear(16, 16)
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.5)) for _ in range(2)
+        )
+        self.how = how
+
+    def forward(self, x):
+        x = self.first(x)
+        for layer in self.layers:
+            x = x + checkpoint(layer, x, **self.how)
+        return x
+
+
+def _recomputed(**how):
+    torch.manual_seed(0)
+    module = Recomputed(**how)
+    return {
+        "module": module,
+        "inputs": (torch.randn(8, 16),),
+        "loss": lambda y: y.pow(2).mean(),
+        "optimizer": torch.optim.SGD(module.parameters(), lr=0.1),
+    }
+
+
+def recomputed():
+    return _recomputed(use_reentrant=False)
+
+
+def recomputed_reentrant():
+    return _recomputed(use_reentrant=True)
+
+
+def recomputed_with_other_masks():
+    return _recomputed(use_reentrant=False, preserve_rng_state=False)
+
+
+def recomputed_reentrant_with_other_masks():
+    return _recomputed(use_reentrant=True, preserve_rng_state=False)
+
+
+def reseeded():
+    class Reseeded(nn.Module):
+        def forward(self, x):
+            torch.manual_seed(7)
+            x = x * torch.rand_like(x)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(7)
+                x = x + torch.rand_like(x)
+            return x * torch.rand_like(x)
+
+    return {"module": Reseeded(), "inputs": (torch.ones(4, 4),)}

@@ -23,6 +23,7 @@ from bricks.backends.base import Executed, Placement
 from bricks.backends.torch.companions import Companion, is_companion
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import Program, program, users_errors
+from bricks.backends.torch.generator_states import GENERATOR
 from bricks.backends.torch.gradients import gradients
 from bricks.backends.torch.item_orders import item_orders
 from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
@@ -42,7 +43,7 @@ from bricks.backends.torch.values import (
 )
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
-from bricks.graph.program import Origin, call_of, is_program, origin_of
+from bricks.graph.program import DOMAIN, Origin, call_of, is_program, origin_of
 from bricks.graph.program_phases import INFERENCE
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
@@ -324,6 +325,9 @@ class TorchBackend:
                 fill_rising(tensor, rising[name])
             else:
                 fill(tensor, generator, bounds.get(name))
+        for node in proto.graph.node:
+            if node.domain == DOMAIN + GENERATOR:  # of which few bytes are a state
+                known |= {name: torch.get_rng_state() for name in node.input if name in known}
         for node in proto.graph.node:
             for name, eighths in zip(node.input, call_of(node).zeros, strict=False):
                 if name in known and eighths:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,14 @@ from bricks.backends.torch.call_arguments import (
     storage_key,
 )
 from bricks.backends.torch.entry import Program, users_errors
+from bricks.backends.torch.generator_states import (
+    GENERATOR,
+    GET_STATE,
+    SET_STATE,
+    Change,
+    GeneratorStates,
+)
+from bricks.backends.torch.recomputation import RECOMPUTATION, recomputation_watched
 from bricks.backends.torch.replay import KERNEL, refuse_foreign, tensors_in
 from bricks.errors import BackendError
 from bricks.graph.program import (
@@ -187,6 +195,12 @@ class Recorder(TorchDispatchMode):
         self.nodes: list[onnx.NodeProto] = []
         self.begins: dict[str, torch.Tensor] = {}
         self._scalars: dict[str, list[float]] = {}
+        self._generator = GeneratorStates()
+        # Values that are states of the generator, by their digests; those to be saved, by the call
+        # after which (None: before the first); and the last call that restores each.
+        self._states: dict[str, str] = {}
+        self._saved: list[tuple[onnx.NodeProto | None, str]] = []
+        self._restored: dict[str, onnx.NodeProto] = {}
         held = held_by(program)
         self._sizes_bytes = _sizes_bytes(held)
         for role, named in held.items():
@@ -195,13 +209,22 @@ class Recorder(TorchDispatchMode):
                 if role == INPUTS:
                     self._inputs.append(self._name(tensor))
 
-    def watching(self) -> AbstractContextManager[None]:
-        """Meanwhile, kernels of compiled code are recorded too."""
-        if not self._compiled:
-            return nullcontext()
-        from bricks.backends.torch.kernels import watched  # the compiler takes long to import
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Meanwhile, checkpointed layers and kernels of compiled code are recorded too."""
+        with ExitStack() as watches:
+            watches.enter_context(recomputation_watched(self._checkpointed, self._calls))
+            if self._compiled:
+                from bricks.backends.torch.kernels import watched  # it takes long to import
 
-        return watched(self.kernel)
+                watches.enter_context(watched(self.kernel))
+            yield
+
+    def _calls(self) -> int:
+        return len(self.nodes)
+
+    def _checkpointed(self, operator: str, calls: int, reentrant: bool) -> None:
+        self._append(Call(RECOMPUTATION, operator, ([calls, reentrant], {})), [], [])
 
     def mark(self, phase: str) -> None:
         """The calls from now on belong to ``phase``."""
@@ -243,6 +266,9 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         self._bury()
         refuse_foreign(func)
+        change = self._generator.change()
+        if change is not None:
+            self._restore(change)
         call = ArgumentWriter(self, func._schema.arguments, str(func), indifferent(func))
         arguments = call.argument(list(args)), call.argument(dict(kwargs), top=True)
         if func._opname.strip("_") in ZERO_SENSITIVE:
@@ -251,7 +277,21 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **kwargs)
         operator = f"{func._opname}.{func._overloadname}".removesuffix(".default")
         self._note(func.namespace, operator, call, arguments, result)
+        self._generator.drawn(self.nodes[-1])
         return result
+
+    def _restore(self, change: Change) -> None:
+        """Record that the step has put the generator into another state."""
+        name = self._states.get(change.digest, "")
+        if not name and change.known:
+            name = self._free_name(f"state_{len(self.nodes)}")
+            self._declare(name, change.state)
+            self._saved.append((change.call, name))
+        elif not name:
+            name = self.value(change.state, SET_STATE)
+        self._states[change.digest] = name
+        self._append(Call(GENERATOR, SET_STATE, ([{"t": 0}], {})), [name], [])
+        self._restored[name] = self.nodes[-1]
 
     def kernel(self, key: str, types: Sequence[str], arguments: Sequence[Any]) -> None:
         """Record a call of a compiled kernel, which writes to what is not constant."""
@@ -399,7 +439,7 @@ class Recorder(TorchDispatchMode):
         gone = [key for key, storage in self._alive.items() if not self._lives(storage)]
         freed = [name for key in gone for name in self._alive.pop(key).names.values()]
         if freed and self.nodes:
-            self.nodes[-1].metadata_props.add(key=FREED, value=json.dumps(freed))
+            _free(self.nodes[-1], freed)
 
     @staticmethod
     def _lives(storage: _Storage) -> bool:
@@ -425,7 +465,7 @@ class Recorder(TorchDispatchMode):
         ]
         outputs = list(dict.fromkeys(self._outputs))
         graph = helper.make_graph(
-            self.nodes, "program", [self._types[n] for n in inputs],
+            self._with_saved_states(), "program", [self._types[n] for n in inputs],
             [self._types[n] for n in outputs], weights,
         )  # fmt: skip
         kept = {*inputs, *outputs, *self.begins}
@@ -441,8 +481,35 @@ class Recorder(TorchDispatchMode):
             self._module.note(model)
         return model
 
+    def _with_saved_states(self) -> list[onnx.NodeProto]:
+        """The calls, and those that save a state of the generator which others restore."""
+        saved: dict[int, list[onnx.NodeProto]] = {}
+        for call, name in self._saved:
+            node = Call(GENERATOR, GET_STATE, ([], {})).node([], [name])
+            node.metadata_props.add(key=PHASE, value=_noted(call or self.nodes[0], PHASE))
+            saved.setdefault(id(call), []).append(node)
+            _free(self._restored[name], [name])
+        found = saved.get(id(None), [])
+        for node in self.nodes:
+            found += [node, *saved.get(id(node), ())]
+        return found
+
     def _used(self, name: str) -> bool:
         return name in self.begins
+
+
+def _noted(node: onnx.NodeProto, key: str) -> str:
+    return next((note.value for note in node.metadata_props if note.key == key), "")
+
+
+def _free(node: onnx.NodeProto, names: Sequence[str]) -> None:
+    """Note that the memory of the values called ``names`` is free after a call."""
+    before = json.loads(_noted(node, FREED) or "[]")
+    others = [note for note in node.metadata_props if note.key != FREED]
+    del node.metadata_props[:]
+    node.metadata_props.extend(others)
+    freed = list(dict.fromkeys([*before, *names]))
+    node.metadata_props.add(key=FREED, value=json.dumps(freed))
 
 
 def _view(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -16,6 +16,8 @@ import onnx
 import torch
 
 from bricks.backends.base import Placement
+from bricks.backends.torch.generator_states import GENERATOR, OPERATORS
+from bricks.backends.torch.recomputation import HIDE, RECOMPUTATION, RECOMPUTE, Recomputation
 from bricks.backends.torch.values import COMPARING
 from bricks.errors import BackendError, first_line
 from bricks.graph.program import TORCH_DTYPES, Call, Port, call_of
@@ -29,6 +31,9 @@ Slots = dict[int, torch.Tensor]
 
 # What is replayed may come from another host: nothing that reads files, and no libraries.
 _NAMESPACES = frozenset({"aten", "prims", "mkldnn", "inductor"})
+
+# Layers that are computed again make fewer calls; a program from elsewhere could name any number.
+_MOST_RECOMPUTED = 1 << 16
 
 _NAMED: Mapping[str, Callable[[Any], Any]] = {
     "dtype": lambda name: getattr(torch, name),
@@ -89,6 +94,10 @@ def _operator(call: Call) -> Any:
         from bricks.backends.torch.kernels import kept_kernel  # the compiler takes long to import
 
         return _Kernel(kept_kernel(str(call.arguments[1].get("key"))))
+    if call.namespace == GENERATOR and call.operator in OPERATORS:
+        return OPERATORS[call.operator]
+    if call.namespace == RECOMPUTATION and call.operator in (HIDE, RECOMPUTE):
+        return _recomputation(call)
     name, _, overload = call.operator.partition(".")
     if call.namespace not in _NAMESPACES:
         raise _foreign(call.namespace, name)
@@ -104,6 +113,13 @@ def _operator(call: Call) -> Any:
         raise _foreign(call.namespace, name)
     refuse_foreign(found)
     return found
+
+
+def _recomputation(call: Call) -> Recomputation:
+    calls, reentrant = call.arguments[0]
+    if not isinstance(calls, int) or not 0 <= calls <= _MOST_RECOMPUTED:
+        raise _foreign(call.namespace, f"{call.operator} of {calls!r} calls")
+    return Recomputation(call.operator, calls, bool(reentrant))
 
 
 class _Kernel:
@@ -269,6 +285,8 @@ class PlacedCalls:
             start = clock()
             result = operator(*positional, **named)
             taken += clock() - start
+            if isinstance(operator, Recomputation):
+                taken += operator.taken_ns()
             values.update(each.results(result, values))
         for name, slot in self._outputs:
             self._slots[slot] = values[name]
