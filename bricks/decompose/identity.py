@@ -214,9 +214,7 @@ class Cutter:
         model = writer.write(protos)
         operators = tuple(_qualified(node) for node in model.graph.node)
         weights, work = writer.types("w"), flops(self.graph, chosen)
-        note_sketches(
-            model, {writer.names[n]: s for n, s in self._read_by(protos, writer.met["i"])}
-        )
+        note_sketches(model, {writer.names[n]: s for n, s in self._read_by(protos, writer.outside)})
         note(model, ITERATIONS, {writer.names[n]: k for n, k in self._repeated(protos)})
         ends = {*writer.met["i"], *writer.outputs}.intersection(self._layouts)
         note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))
@@ -244,13 +242,9 @@ class Cutter:
     def _read_by(
         self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str]
     ) -> Iterator[tuple[str, Sketch]]:
-        """The sketches of those of ``inputs`` on whose values the time of ``nodes`` depends.
-
-        A runtime's own loops branch on their first input.
-        """
-        read = {node.input[0] for node in nodes if node.input}
-        read |= {name for node in nodes for name in sketched_inputs(node)}
-        return ((n, self._sketches[n]) for n in inputs if n in read and n in self._sketches)
+        """The sketches of those of ``inputs`` on whose values the time of ``nodes`` depends."""
+        read = sketched_inputs(nodes, self.graph.types, self._sketches)
+        return ((name, read[name]) for name in inputs if name in read)
 
     def _repeated(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[tuple[str, int]]:
         """How often the loops among ``nodes`` run, by the first output."""
@@ -335,6 +329,11 @@ class _Writer:
     def types(self, kind: str) -> dict[str, ValueType]:
         """Canonical names and types of the values of one kind."""
         return {self.names[name]: self._content.type(name) for name in self.met[kind]}
+
+    @property
+    def outside(self) -> list[str]:
+        """The graph's names of what the piece reads and does not compute: inputs, then weights."""
+        return [*self.met["i"], *self.met["w"]]
 
     @property
     def steering(self) -> dict[str, tuple[float, ...]]:

@@ -10,7 +10,15 @@ import hashlib
 
 import onnx
 
-from bricks.graph.model_metadata import GIVEN, ITEMS, container_types, held_values, note
+from bricks.graph.model_metadata import (
+    GIVEN,
+    ITEMS,
+    container_types,
+    held_values,
+    note,
+    note_sketches,
+    noted_sketches,
+)
 from bricks.graph.payload import (
     all_tensors,
     is_referenced,
@@ -38,7 +46,8 @@ def digest(proto: onnx.ModelProto) -> str:
     because they decide what is fused. Values of other integers count. So do floats that are
     steering values (scales of Resize, for example) and single floats, which fusions inspect.
     Values given for inputs count if they would count as constants, or where values decide how long
-    operators take, and so do the items of given containers. Documentation, producer and other
+    operators take, and so do the items of given containers, and sketches of what a recorded program
+    reads. Documentation, producer and other
     metadata do not count; names do.
     """
     copy = onnx.ModelProto()
@@ -70,6 +79,7 @@ def digest(proto: onnx.ModelProto) -> str:
     decide = values_decide(graph.node)
     counted = (n for n in sorted(given) if decide or value_counts(types[n], steering=n in steering))
     note(copy, GIVEN, {name: given[name] for name in counted})
+    note_sketches(copy, noted_sketches(proto))
     data = copy.SerializeToString(deterministic=True)
     return "m1-" + hashlib.sha256(data).hexdigest()[:32]
 

@@ -24,6 +24,7 @@ from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType, type_from_json
 from bricks.graph.declared import dtype_of, notation
 from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
+from bricks.graph.program import call_of, is_call
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
@@ -84,10 +85,33 @@ def note_sketches(proto: onnx.ModelProto, sketches: Mapping[str, Sketch]) -> Non
 
 
 def noted_sketches(proto: onnx.ModelProto) -> dict[str, Sketch]:
-    """The sketches of inputs on whose values the operators of a brick depend, by name."""
+    """The sketches of inputs on whose values operators depend, by name, as they were noted."""
     signs = {name: Sketch(*held) for name, held in _noted(proto, SIGNS).items()}
     others = _noted(proto, SKETCHES).items()
     return signs | {name: Sketch.from_json(held) for name, held in others}
+
+
+def sketches_of(proto: onnx.ModelProto) -> dict[str, Sketch]:
+    """The sketches of all that the operators of a brick read and depend on, by name.
+
+    Calls that were recorded by an earlier version say themselves how many zeros they read.
+    """
+    found = noted_sketches(proto)
+    for node in filter(is_call, proto.graph.node):
+        for name, eighths in zip(node.input, call_of(node).zeros, strict=False):
+            if eighths:
+                found[name] = Sketch(zeros=eighths / 8, changes=0.0)
+    return found
+
+
+def without_sketches(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of ``proto`` that notes no sketches."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    others = [note for note in proto.metadata_props if note.key not in (SIGNS, SKETCHES)]
+    del copy.metadata_props[:]
+    copy.metadata_props.extend(others)
+    return copy
 
 
 def noted_iterations(proto: onnx.ModelProto) -> dict[str, int]:
@@ -100,7 +124,7 @@ def value_dependence(proto: onnx.ModelProto) -> dict[str, Any]:
 
     Loops are listed by their first output, with how often they run.
     """
-    sketches = {name: sketch.to_json() for name, sketch in noted_sketches(proto).items()}
+    sketches = {name: sketch.to_json() for name, sketch in sketches_of(proto).items()}
     return sketches | {name: {"iterations": n} for name, n in noted_iterations(proto).items()}
 
 

@@ -15,12 +15,13 @@ returning them. Attributes have the rest:
   their first use;
 * ``aliases``, where an output shares a storage with an input: the input's position for each
   output, or -1;
-* ``zeros``, of the few operators that take longer for zeros: for each input, how many eighths of it
-  hold some;
-* ``chosen``, of operators that select elements: for each input, how many of its elements are not
-  zero, or -1 where that does not count;
+* ``zeros``, of programs that an earlier version recorded: for each input, how many eighths of it
+  hold zeros, for which some operators take longer;
 * ``training``, of calls in the forward pass of a training step with large results: since results
   are kept there, others get memory that is in no cache, and the same call takes longer.
+
+Where the values of an input decide how long a call takes, the program's metadata hold a sketch of
+them, as those of bricks do (see ``graph.sketch``).
 
 Here because cutting, sizes and memory read programs too. Must not import PyTorch.
 """
@@ -94,8 +95,7 @@ class Call:
 
     ``arguments`` are positional and named ones as the JSON of the module's docstring. ``ports`` is
     empty where every tensor is contiguous and has a storage of its own; ``aliases`` where no output
-    shares a storage with an input; ``zeros`` where they make no difference, or there are none;
-    ``chosen`` where the call selects nothing.
+    shares a storage with an input; ``zeros`` in all that is recorded now.
     """
 
     namespace: str
@@ -104,7 +104,6 @@ class Call:
     ports: tuple[Port, ...] = ()
     aliases: tuple[int, ...] = ()
     zeros: tuple[int, ...] = ()
-    chosen: tuple[int, ...] = ()
 
     def node(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
         """The node of this call, with the names of its values."""
@@ -117,10 +116,6 @@ class Call:
             node.attribute.append(helper.make_attribute("layout", layout))
         if self.aliases:
             node.attribute.append(helper.make_attribute("aliases", list(self.aliases)))
-        if any(self.zeros):
-            node.attribute.append(helper.make_attribute("zeros", list(self.zeros)))
-        if self.chosen:
-            node.attribute.append(helper.make_attribute("chosen", list(self.chosen)))
         return node
 
 
@@ -147,11 +142,8 @@ def call_of(node: onnx.NodeProto) -> Call:
         raise ModelError(f"a node of {node.domain} {node.op_type!r} is no call: {exc}") from exc
     aliases = tuple(given["aliases"].ints) if "aliases" in given else ()
     zeros = tuple(given["zeros"].ints) if "zeros" in given else ()
-    chosen = tuple(given["chosen"].ints) if "chosen" in given else ()
-    return Call(
-        node.domain.removeprefix(DOMAIN), node.op_type, (positional, named), ports, aliases, zeros,
-        chosen,
-    )  # fmt: skip
+    namespace = node.domain.removeprefix(DOMAIN)
+    return Call(namespace, node.op_type, (positional, named), ports, aliases, zeros)
 
 
 def leaves(arguments: Any) -> Iterator[Any]:

@@ -22,8 +22,23 @@ import numpy as np
 # distinct values there are. ORDER: how many elements are greater than that before. QUANTILES: the
 # distribution. COLUMNS: the distribution in each column of the last axis.
 SIGNS, SIZE, ZEROS, DISTINCT = "signs", "size", "zeros", "distinct"
-# LARGE: the distribution, where numbers are large.
+# LARGE: the distribution, where numbers are large. DENSITY: how many of the groups of elements that
+# a library handles at once have a zero in them.
 ORDER, QUANTILES, COLUMNS, LARGE = "order", "quantiles", "columns", "large"
+DENSITY = "density"
+
+# The fields of a sketch that tell of a trait.
+_FIELDS = {
+    SIGNS: ("negative", "changes"),
+    SIZE: ("log_size",),
+    ZEROS: ("zeros", "changes"),
+    DENSITY: ("zeros", "changes"),
+    DISTINCT: ("distinct", "nan"),
+    ORDER: ("rises",),
+    QUANTILES: ("quantiles", "nan"),
+    COLUMNS: ("columns", "quantiles", "nan"),
+    LARGE: ("quantiles",),
+}
 
 # Shares at which quantiles are kept: the tails matter to thresholds.
 SHARES = (0.0, 0.01, 0.05, *(n / 10 for n in range(1, 10)), 0.95, 0.99, 1.0)
@@ -36,6 +51,8 @@ _SAMPLE = 1 << 20
 _SHARE_STEP, _CHANGES_STEP, _DIGITS = 1 / 8, 1 / 16, 3
 # A share of zeros or of NaN decides how much an operator selects, and is kept more exactly.
 _SELECTED_DIGITS = 3
+# Elements that a library handles at once, which takes longer where one of them is zero.
+_AT_ONCE = 16
 # Of the logarithm of the size to the base of 2. Beyond these sizes one way is taken nearly always.
 _SIZE_STEP, _SMALLEST, _LARGEST = 1 / 4, -8, 4
 # From one quantile to the next: beyond this ratio, sizes are told apart by their orders.
@@ -51,13 +68,14 @@ class Sketch:
     """What is known of the values of one tensor; None: nothing, values are synthetic in that.
 
     ``negative`` and ``zeros`` are shares of elements, ``changes`` the share of those whose sign (or
-    whether they are zero, if ``zeros`` is known) differs from that of the element before, in the
-    order in which they lie in memory. ``log_size`` is the logarithm to the base of 2 of the mean of
-    absolute values. ``distinct`` is a number of values, ``rises`` the share of elements greater
-    than the one before, of those that differ. ``quantiles`` are at ``SHARES``, ``columns`` the same
-    for each column of the last axis. ``nan`` is a share of elements. Boxes lie at a number of
-    ``places``, those at one place being equal; their columns are those of centres and sizes, with
-    rank correlations ``ties``, and they are written so, if they are ``centred``, or as two corners.
+    whether they are zero, if only ``zeros`` is known) differs from that of the element before, in
+    the order in which they lie in memory. ``log_size`` is the logarithm to the base of 2 of the
+    mean of absolute values. ``distinct`` is a number of values, ``rises`` the share of elements
+    greater than the one before, of those that differ. ``quantiles`` are at ``SHARES``, ``columns``
+    the same for each column of the last axis. ``nan`` is a share of elements. Boxes lie at a number
+    of ``places``, those at one place being equal; their columns are those of centres and sizes,
+    with rank correlations ``ties``, and they are written so, if they are ``centred``, or as two
+    corners.
     """
 
     negative: float | None = None
@@ -80,12 +98,14 @@ class Sketch:
         if flat.dtype == bool:
             flat = flat.astype(np.int8)
         found: dict[str, Any] = {}
+        if ZEROS in traits:
+            found |= _pattern(flat == 0, "zeros", _selected)
+        elif DENSITY in traits:
+            found |= {"zeros": _stepped(_density(flat)), "changes": 0.0}
         if SIGNS in traits:
             found |= _pattern(flat < 0, "negative", _stepped)
         if SIZE in traits:
             found["log_size"] = _log_size(flat)
-        if ZEROS in traits:
-            found |= _pattern(flat == 0, "zeros", _selected)
         plain = flat[np.isfinite(flat)] if flat.dtype.kind == "f" else flat
         if {QUANTILES, COLUMNS, DISTINCT}.intersection(traits) and plain.size < flat.size:
             found["nan"] = _selected(1 - plain.size / flat.size)
@@ -115,6 +135,15 @@ class Sketch:
             for name in ("zeros", "nan", "distinct", "rises", "quantiles", "columns", "places")
         )
 
+    def of_traits(self, traits: Collection[str]) -> Sketch | None:
+        """What of it tells of these traits; None: nothing."""
+        fields = {field for trait in traits for field in _FIELDS[trait]}
+        kept = {name: value for name, value in asdict(self).items() if name in fields}
+        if kept.get("negative") is None and kept.get("zeros") is None:
+            kept["changes"] = None  # of what another trait marks
+        found = Sketch(**kept)
+        return None if found == Sketch() else found
+
     def unlike(self, random: np.ndarray) -> Sketch | None:
         """What of it differs from ``random`` values, which a brick reads anyway; None: nothing.
 
@@ -125,7 +154,9 @@ class Sketch:
         chance = _CHANCE / math.sqrt(max(1, flat.size))
         kept = {name: value for name, value in asdict(self).items() if value is not None}
         if self.zeros is not None and self.zeros == _selected(np.mean(flat == 0)):
-            del kept["zeros"], kept["changes"]
+            del kept["zeros"]
+            if self.negative is None:
+                del kept["changes"]
         if self.rises is not None and abs(self.rises - 0.5) <= _CHANGES_STEP + chance:
             kept.pop("rises")
         if self.distinct is not None:
@@ -168,6 +199,7 @@ class Sketch:
             flat = np.ravel(random).astype(np.float64)
         if self.zeros is not None:
             zero = pattern(count, self.zeros, self.changes or 0.0, seed) < 0
+            _mark(zero, round(count * self.zeros), rng)
             flat = np.where(zero, 0, np.where(flat == 0, 1, flat))
         if random.dtype.kind in "iu":
             limits = np.iinfo(random.dtype)
@@ -251,6 +283,20 @@ def pattern(count: int, negative: float, changes: float, seed: int) -> np.ndarra
     lengths[0::2], lengths[1::2] = (random.geometric(end, pairs) for end in ends)
     signs = np.repeat(np.resize(np.array((1, -1), np.float32), 2 * pairs), lengths)
     return np.resize(signs, count)
+
+
+def _mark(marked: np.ndarray, wanted: int, rng: np.random.Generator) -> None:
+    """Mark, or unmark, as few elements as may be, at random, so that ``wanted`` are marked."""
+    surplus = int(marked.sum()) - wanted
+    there = np.flatnonzero(marked if surplus > 0 else ~marked)
+    marked[rng.choice(there, abs(surplus), replace=False)] = surplus < 0
+
+
+def _density(values: np.ndarray) -> float:
+    """The share of groups of elements with a zero in them."""
+    whole = values.size // _AT_ONCE * _AT_ONCE
+    groups = values[:whole].reshape(-1, _AT_ONCE)
+    return float((groups == 0).any(axis=1).mean()) if whole else 0.0
 
 
 def _pattern(marked: np.ndarray, name: str, rounded: Any) -> dict[str, float]:

@@ -229,14 +229,15 @@ def _decided(brick: Brick) -> set[int]:
     nothing is noted are random, and others have left positive ones.
     """
     names = [n for n, t in brick.inputs.items() if isinstance(t, TensorType) and t.dtype in BYTES]
-    branching = any(branches_on_values(each.rpartition(".")[2]) for each in brick.operators)
+    branching = any(map(branches_on_values, brick.operators))
     if not names and not branching and SKETCHES.encode() not in brick.model:
         return set()  # parsing takes longer than all the rest
     proto = parse_model(brick.model)
-    ranges = integer_ranges(graph_of(proto), names) if names else {}
+    graph = graph_of(proto)
+    ranges = integer_ranges(graph, names) if names else {}
     free = {n for n, found in ranges.items() if found.high - found.low == _ALL_BYTES}
     own = {name for name, sketch in noted_sketches(proto).items() if not sketch.signs_alone}
-    own.update(name for node in proto.graph.node for name in read_for_values(node))
+    own.update(name for node in graph.nodes for name in read_for_values(node, graph.types))
     own.update(name for name in names if name not in free)
     return {port for port, name in enumerate(brick.inputs) if name in own}
 

@@ -18,9 +18,11 @@ from bricks.decompose.plan import Decomposition
 from bricks.estimate.comparison import ComparisonFailure
 from bricks.estimate.memory import PeakMemory
 from bricks.graph.model import Model
+from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.program import PHASE, Call, call_of
 from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
 from bricks.graph.read import read_model
+from bricks.graph.sketch import Sketch
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
@@ -100,14 +102,55 @@ def test_numbers_that_do_not_change_the_work_do_not_count(bench: Bench) -> None:
     assert set(one.plan.keys) == set(other.plan.keys)
 
 
-def test_masks_select_as_many_as_in_the_recorded_step(bench: Bench) -> None:
-    model = bench.read(program("masked"))
-    (selection,) = (
-        call_of(node)
-        for node in parse_model(model.skeleton).graph.node
-        if node.op_type == "index.Tensor"
-    )
-    assert selection.chosen == (-1, 10)  # of 64
+def sketches(bench: Bench, name: str, operator: str) -> dict[str, Sketch]:
+    """Of all bricks of this operator."""
+    bricks = decomposed(bench, name).bricks.values()
+    wanted = f"org.pytorch.aten.{operator}"
+    protos = [parse_model(b.model) for b in bricks if wanted in b.operators]
+    return {key: sketch for proto in protos for key, sketch in noted_sketches(proto).items()}
+
+
+@pytest.mark.parametrize(
+    ("operator", "told"),
+    [
+        ("sort", {"rises": 1.0}),
+        ("_unique2", {"distinct": 5}),
+        ("index.Tensor", {"zeros": 1 - 500 / 4000, "changes": 0.0}),
+        ("searchsorted.Tensor", {"rises": 1.0}),
+        ("elu", {"negative": 0.5, "changes": 0.0}),
+        ("embedding", {"distinct": 30}),
+    ],
+)
+def test_calls_are_measured_on_the_distribution_that_they_read(
+    bench: Bench, operator: str, told: dict[str, float]
+) -> None:
+    found = sketches(bench, "deciding", operator)
+    assert found
+    for sketch in found.values():
+        assert told.items() <= sketch.to_json().items(), sketch
+
+
+def test_what_is_like_random_values_is_no_part_of_a_brick(bench: Bench) -> None:
+    for operator in ("sort", "embedding"):
+        assert sketches(bench, "deciding_little", operator) == {}
+
+
+def test_equal_distributions_are_one_brick(bench: Bench) -> None:
+    one, other = (bench.read(program("deciding"), batch=seed) for seed in (1, 2))
+    assert one.digest == other.digest or one.skeleton != other.skeleton
+    keys = [
+        {k for k, b in bench.decompose(model).bricks.items() if "aten.sort" in b.operators[0]}
+        for model in (one, other)
+    ]
+    assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize("name", ["masked", "deciding"])
+def test_masks_select_as_many_as_in_the_recorded_step(bench: Bench, name: str) -> None:
+    model = bench.read(program(name))
+    (mask,) = sketches(bench, name, "index.Tensor").values()
+    kept, all_ = {"masked": (10, 64), "deciding": (500, 4000)}[name]
+    assert mask.zeros == pytest.approx(1 - kept / all_, abs=1e-3)
     assert bench.measure([model]).failures == ()
     assert bench.verify(model)["exact"]
 
@@ -220,11 +263,9 @@ def test_a_file_or_module_that_is_not_there_is_named(bench: Bench, tmp_path: Pat
 
 
 def test_zeros_count_where_they_take_long(bench: Bench) -> None:
-    nodes = parse_model(bench.read(program("bags")).skeleton).graph.node
-    (root,) = (node for node in nodes if node.op_type == "_foreach_sqrt")
     # Of 40 words 20 occur at most: the moments of the others' rows stay zero.
-    assert 4 <= call_of(root).zeros[0] < 8
-    assert call_of(root).zeros[1:] == (0, 0)
+    (moments,) = sketches(bench, "bags", "_foreach_sqrt").values()
+    assert moments.zeros is not None and 0.5 <= moments.zeros < 1
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bricks.graph.sketch import (
     COLUMNS,
+    DENSITY,
     DISTINCT,
     ORDER,
     QUANTILES,
@@ -48,6 +49,21 @@ def test_zeros_count_as_positive_and_constant_signs_stay_constant() -> None:
     assert Sketch.of(np.full(9, -1.0), (SIGNS,)) == Sketch(1.0, 0.0)
     assert (pattern(9, 1.0, 0.0, 0) == -1).all()
     assert (pattern(9, 0.0, 0.0, 0) == 1).all()
+
+
+@given(zeros=st.integers(0, 1000), sixteenths=st.integers(0, 16), seed=seeds)
+def test_as_many_are_zero_as_the_sketch_says(zeros: int, sixteenths: int, seed: int) -> None:
+    made = Sketch(zeros=zeros / 1000, changes=sixteenths / 16).drawn(np.ones(1000, bool), seed)
+    assert np.count_nonzero(~made) == zeros
+
+
+def test_zeros_that_slow_down_their_neighbours_count_in_groups() -> None:
+    lonely = np.ones(1600, np.float32)
+    lonely[::32] = 0  # in each second group of 16
+    sketch = Sketch.of(lonely, (DENSITY,))
+    assert (sketch.zeros, sketch.changes) == (0.5, 0.0)
+    assert Sketch.of(sketch.drawn(lonely, 0), (DENSITY,)) == sketch
+    assert Sketch.of(np.ones(1600), (DENSITY,)).unlike(np.ones(1600)) is None
 
 
 @given(log_size=st.floats(-7, 3), seed=seeds)

@@ -346,6 +346,41 @@ def masked():
     }
 
 
+class Deciding(nn.Module):
+    """Calls whose time depends on what they read: order, zeros, signs, how often, and which."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5000, 64)
+        self.register_buffer("borders", torch.linspace(-1, 1, 100))
+
+    def forward(self, numbers, words):
+        kept = numbers[numbers > 1.5]
+        return (
+            torch.sort(numbers).values,
+            torch.unique(torch.round(numbers)),
+            kept + torch.ones_like(kept),
+            torch.searchsorted(self.borders, numbers),
+            functional.elu(numbers),
+            self.table(words),
+        )
+
+
+def _deciding(numbers, words):
+    return {"module": Deciding().eval(), "inputs": (numbers, words)}
+
+
+def deciding(batch=1):
+    torch.manual_seed(batch)
+    words = torch.randint(0, 30, (2000,)) ** 2
+    return _deciding(torch.linspace(-2, 2, 4000), words)
+
+
+def deciding_little():
+    torch.manual_seed(0)
+    return _deciding(torch.rand(4000), torch.randint(0, 5000, (2000,)))
+
+
 def compiled_already():
     return {"module": torch.compile(nn.Linear(4, 4)), "inputs": (torch.randn(2, 4),)}
 

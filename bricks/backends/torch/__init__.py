@@ -37,15 +37,18 @@ from bricks.backends.torch.trajectories import trajectories
 from bricks.backends.torch.values import (
     bounds_of,
     fill,
-    fill_chosen,
     fill_rising,
     rising_bounds_of,
+    tensor_types,
 )
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
+from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import DOMAIN, Origin, call_of, is_program, origin_of
 from bricks.graph.program_phases import INFERENCE
+from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
+from bricks.graph.value_dependence import read_for_values
 from bricks.graph.view import graph_of, without_values
 from bricks.zoo import zoo_folder
 
@@ -257,7 +260,7 @@ class TorchBackend:
         _refuse_others(proto)
         if origin_of(proto) is not None:
             return LoadedProgram(self._program_of(proto))
-        return LoadedCalls(proto, lambda: self._own(proto, key), self._slots)
+        return LoadedCalls(proto, lambda: self._own(proto, key), self._slots, _deciding(proto))
 
     def evaluate(
         self,
@@ -304,8 +307,8 @@ class TorchBackend:
         rising: dict[str, int] = {}
         outside = [*graph.inputs, *without_values(proto)]
         for node in proto.graph.node:
-            bounds |= bounds_of(node, _tensor_types(graph.types))
-            rising |= rising_bounds_of(node, _tensor_types(graph.types))
+            bounds |= bounds_of(node, tensor_types(graph.types))
+            rising |= rising_bounds_of(node, tensor_types(graph.types))
         for node in proto.graph.node:
             call = call_of(node)
             names = list(node.input)[: len(call.ports)] if call.ports else list(node.input)
@@ -328,14 +331,6 @@ class TorchBackend:
         for node in proto.graph.node:
             if node.domain == DOMAIN + GENERATOR:  # of which few bytes are a state
                 known |= {name: torch.get_rng_state() for name in node.input if name in known}
-        for node in proto.graph.node:
-            for name, eighths in zip(node.input, call_of(node).zeros, strict=False):
-                if name in known and eighths:
-                    flat = known[name].view(-1) if known[name].is_contiguous() else known[name]
-                    flat[: len(flat) * eighths // 8] = 0
-            for name, count in zip(node.input, call_of(node).chosen, strict=False):
-                if name in known and count >= 0:
-                    fill_chosen(known[name], count, generator)
         return known
 
 
@@ -378,6 +373,14 @@ class StandaloneProgram:
             self._program.step()
 
 
+def _deciding(proto: onnx.ModelProto) -> dict[str, Sketch | None]:
+    """What of a brick decides how long it takes by its values, by name, with its sketch."""
+    graph, sketches = graph_of(proto), sketches_of(proto)
+    read = {name for node in graph.nodes for name in read_for_values(node, graph.types)}
+    outside = {*graph.inputs, *without_values(proto)}
+    return {name: sketches.get(name) for name in sorted(read & outside)}
+
+
 def _reach(
     tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0
 ) -> None:
@@ -392,10 +395,6 @@ def _tensor(type_: ValueType, name: str) -> TensorType:
     if not isinstance(type_, TensorType):
         raise BackendError(f"PyTorch replays tensors alone: {name!r} is {type_}")
     return type_
-
-
-def _tensor_types(types: Mapping[str, ValueType]) -> dict[str, TensorType]:
-    return {name: type_ for name, type_ in types.items() if isinstance(type_, TensorType)}
 
 
 def _refuse_others(proto: onnx.ModelProto) -> None:

@@ -31,20 +31,6 @@ _INDIFFERENT = frozenset({
     "le", "gt", "ge",
 })  # fmt: skip
 
-# Operators of which a library handles zeros one by one: they take ten times as long there.
-ZERO_SENSITIVE = frozenset({
-    "sqrt", "log", "log2", "log10", "foreach_sqrt", "foreach_log", "foreach_log2", "foreach_log10",
-})  # fmt: skip
-# Elements that such a library handles at once, and the steps in which shares of zeros are told.
-_AT_ONCE, _EIGHTHS = 16, 8
-
-# Operators of which a mask decides how many elements they select; and those that search all inputs.
-_MASKED = frozenset({
-    "index", "index_put", "index_put_impl", "unsafe_index", "unsafe_index_put",
-    "masked_select", "masked_scatter",
-})  # fmt: skip
-_SEARCHING = frozenset({"nonzero", "argwhere"})
-
 # Numbers for which an operator may take a shorter way.
 _SPECIAL = frozenset({0.0, 0.5, 1.0, 2.0, 3.0})
 
@@ -83,8 +69,6 @@ class ArgumentWriter:
         self.inputs: list[str] = []
         self.written: list[torch.Tensor] = []
         self.scalars: list[float] = []
-        self.zeros: tuple[int, ...] = ()
-        self.chosen: tuple[int, ...] = ()
 
     def argument(self, value: Any, *, top: bool = False) -> Any:
         """The JSON form of all positional (a list) or named arguments (a dict)."""
@@ -162,33 +146,6 @@ class ArgumentWriter:
 def indifferent(func: Any) -> bool:
     """Whether an operator does the same work whatever the numbers among its arguments are."""
     return func.namespace == "aten" and func._opname.strip("_") in _INDIFFERENT
-
-
-def eighths_with_zeros(tensor: torch.Tensor) -> int:
-    """How many eighths of a tensor's elements are near a zero: in one group of a few with it."""
-    plain = tensor.detach().reshape(-1)
-    whole = plain.numel() // _AT_ONCE * _AT_ONCE
-    if not whole:
-        return 0
-    near = (plain[:whole].view(-1, _AT_ONCE) == 0).any(1)
-    return round(_EIGHTHS * float(near.float().mean()))
-
-
-def chosen(operator: str, tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    """How many elements of each tensor a call of ``operator`` selects; see ``graph.program``.
-
-    Empty for operators that select nothing, or where no mask says what.
-    """
-    name = operator.strip("_")
-    if name not in _MASKED and name not in _SEARCHING:
-        return ()
-    found = tuple(
-        int(torch.count_nonzero(tensor.detach()))
-        if tensor.dtype == torch.bool or name in _SEARCHING
-        else -1
-        for tensor in tensors
-    )
-    return found if max(found, default=-1) >= 0 else ()
 
 
 def storage_key(tensor: torch.Tensor) -> int:

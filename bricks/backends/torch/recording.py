@@ -21,14 +21,7 @@ from onnx import TensorProto, helper
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bricks.backends.torch.call_arguments import (
-    ZERO_SENSITIVE,
-    ArgumentWriter,
-    chosen,
-    eighths_with_zeros,
-    indifferent,
-    storage_key,
-)
+from bricks.backends.torch.call_arguments import ArgumentWriter, indifferent, storage_key
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.generator_states import (
     GENERATOR,
@@ -39,7 +32,9 @@ from bricks.backends.torch.generator_states import (
 )
 from bricks.backends.torch.recomputation import RECOMPUTATION, recomputation_watched
 from bricks.backends.torch.replay import KERNEL, refuse_foreign, tensors_in
+from bricks.backends.torch.sketching import SketchedValues
 from bricks.errors import BackendError
+from bricks.graph.model_metadata import note_sketches
 from bricks.graph.program import (
     BUFFERS,
     FREED,
@@ -102,7 +97,7 @@ def record(program: Program, origin: Origin, seed: int) -> Recorded:
 
 
 def _recorded(program: Program) -> Recorder:
-    recorder = Recorder(program)
+    recorder = Recorder(program, SketchedValues())
     with recorder, recorder.watching():
         result = program.step(recorder.mark)
         recorder.finish(program.module)
@@ -126,8 +121,7 @@ def _refuse_change(entry: str, first: Recorder, again: Recorder) -> None:
 
 def _asked(node: onnx.NodeProto) -> tuple[Any, ...]:
     """What a call asks for, whatever its inputs hold."""
-    attributes = [each for each in node.attribute if each.name not in ("zeros", "chosen")]
-    return node.op_type, node.domain, node.input, attributes
+    return node.op_type, node.domain, node.input, node.attribute
 
 
 def held_by(program: Program) -> dict[str, dict[str, torch.Tensor]]:
@@ -171,15 +165,19 @@ def _module_tensors(module: torch.nn.Module, gradients: Mapping[str, str]) -> Mo
 
 
 class Recorder(TorchDispatchMode):
-    """Records calls while it is active. ``nodes`` are the calls so far."""
+    """Records calls while it is active. ``nodes`` are the calls so far.
+
+    With ``sketched``, so are sketches of the values that decide how long calls take.
+    """
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         """Compiled code stays compiled under this mode: what it calls is seen all the same."""
         return True
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, sketched: SketchedValues | None = None) -> None:
         super().__init__()
+        self._sketched = sketched
         self._compiled = program.compiled is not None
         self._training = program.optimizer is not None
         self._entry = program.entry
@@ -271,11 +269,11 @@ class Recorder(TorchDispatchMode):
             self._restore(change)
         call = ArgumentWriter(self, func._schema.arguments, str(func), indifferent(func))
         arguments = call.argument(list(args)), call.argument(dict(kwargs), top=True)
-        if func._opname.strip("_") in ZERO_SENSITIVE:
-            call.zeros = tuple(map(eighths_with_zeros, call.tensors))
-        call.chosen = chosen(func._opname, call.tensors)
-        result = func(*args, **kwargs)
         operator = f"{func._opname}.{func._overloadname}".removesuffix(".default")
+        if self._sketched is not None:
+            node = Call(func.namespace, operator, arguments).node(call.inputs, [])
+            self._sketched.read_by(node, dict(zip(call.inputs, call.tensors, strict=True)))
+        result = func(*args, **kwargs)
         self._note(func.namespace, operator, call, arguments, result)
         self._generator.drawn(self.nodes[-1])
         return result
@@ -332,7 +330,7 @@ class Recorder(TorchDispatchMode):
             self._scalars[name] = call.scalars
             inputs.append(name)
         shared = tuple(aliases) if any(a >= 0 for a in aliases) else ()
-        made = Call(namespace, operator, arguments, ports, shared, call.zeros, call.chosen)
+        made = Call(namespace, operator, arguments, ports, shared)
         self._append(made, inputs, outputs)
 
     def _made(self, operator: str, tensor: torch.Tensor, wrote: bool) -> str:
@@ -479,6 +477,8 @@ class Recorder(TorchDispatchMode):
         State(self._sizes_bytes, self._gradients).note(model)
         if self._module is not None and self._training:
             self._module.note(model)
+        if self._sketched is not None:
+            note_sketches(model, self._sketched.unlike_synthetic(model))
         return model
 
     def _with_saved_states(self) -> list[onnx.NodeProto]:

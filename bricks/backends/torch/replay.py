@@ -8,8 +8,9 @@ values are chosen.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import cycle
 from typing import Any
 
 import onnx
@@ -18,9 +19,10 @@ import torch
 from bricks.backends.base import Placement
 from bricks.backends.torch.generator_states import GENERATOR, OPERATORS
 from bricks.backends.torch.recomputation import HIDE, RECOMPUTATION, RECOMPUTE, Recomputation
-from bricks.backends.torch.values import COMPARING
+from bricks.backends.torch.values import drawn, elements_of
 from bricks.errors import BackendError, first_line
 from bricks.graph.program import TORCH_DTYPES, Call, Port, call_of
+from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 
 # The namespace of kernels that PyTorch's compiler makes.
@@ -34,6 +36,9 @@ _NAMESPACES = frozenset({"aten", "prims", "mkldnn", "inductor"})
 
 # Layers that are computed again make fewer calls; a program from elsewhere could name any number.
 _MOST_RECOMPUTED = 1 << 16
+
+# Values in turn: more than a processor's predictor learns, in at least two and at most so many.
+_LEARNED, _MAX_TURNS = 1 << 18, 16
 
 _NAMED: Mapping[str, Callable[[Any], Any]] = {
     "dtype": lambda name: getattr(torch, name),
@@ -197,54 +202,51 @@ def empty(types: Sequence[TensorType], ports: Sequence[Port]) -> list[torch.Tens
 
 
 class LoadedCalls:
-    """Calls in order, as one brick: ``own`` makes tensors for its inputs and weights, by name."""
+    """Calls in order, as one brick: ``own`` makes tensors for its inputs and weights, by name.
+
+    ``deciding`` are those whose values decide how long it takes, with their sketches.
+    """
 
     def __init__(
         self,
         proto: onnx.ModelProto,
         own: Callable[[], dict[str, torch.Tensor]],
         slots: Slots,
+        deciding: Mapping[str, Sketch | None],
     ) -> None:
         self._calls = [ReplayedCall(node) for node in proto.graph.node]
         self._inputs = [info.name for info in proto.graph.input]
         self._outputs = [info.name for info in proto.graph.output]
-        self._own, self._slots = own, slots
+        self._own, self._slots, self._deciding = own, slots, deciding
+        self._turns: dict[str, Iterator[torch.Tensor]] = {}
 
     def place(self, placement: Placement, region: Any) -> PlacedCalls:
         """The calls with inputs from slots, or of their own, and outputs into slots."""
-        # Inputs whose zeros count hold them themselves: what others have computed may have others.
-        own = {
-            name
-            for call in self._calls
-            for name, eighths in zip(call.inputs, call.call.zeros, strict=False)
-            if eighths
-        } | {
-            name
-            for call in self._calls
-            for name, count in zip(call.inputs, call.call.chosen, strict=False)
-            if count >= 0
-        }
-        inputs = {
-            name: None if name in own else slot
-            for name, slot in zip(self._inputs, placement.inputs, strict=True)
-        }
+        own = self._own()
+        for name in self._deciding.keys() - self._turns.keys():
+            self._turns[name] = _in_turn(own[name], self._deciding[name])
+        inputs = dict(zip(self._inputs, placement.inputs, strict=True))
         outputs = dict(zip(self._outputs, placement.outputs, strict=True))
-        compared = {
-            name
-            for call in self._calls
-            if call.call.operator.partition(".")[0] in COMPARING
-            for name in call.inputs
-        }
         viewed = {call.inputs[0] for call in self._calls if call.call.operator == "as_strided"}
-        return PlacedCalls(self._calls, self._own(), inputs, outputs, compared, viewed, self._slots)
+        return PlacedCalls(self._calls, own, inputs, outputs, viewed, self._turns, self._slots)
+
+
+def _in_turn(random: torch.Tensor, sketch: Sketch | None) -> Iterator[torch.Tensor]:
+    """Values of a sketch, others each time as far as a processor may learn them; or random ones."""
+    turns = min(_MAX_TURNS, max(2, _LEARNED // max(1, random.numel())))
+    elements = elements_of(random)
+    if sketch is None:
+        return cycle([elements.clone()])
+    return cycle([drawn(sketch, elements, seed) for seed in range(turns)])
 
 
 class PlacedCalls:
     """Calls with the slots that they read and fill; an empty slot is replaced by an own tensor.
 
-    Slots of inputs that are ``compared`` get the values of the own tensor. Those ``viewed`` are
-    shown in another way: where a walk began behind the call that made a tensor's storage, what it
-    holds of it may be too little, and the own tensor is taken.
+    Where a slot holds another shape than was recorded, since values decide that, the own tensor is
+    taken. Inputs ``viewed`` are shown in another way: where a walk began behind the call that made
+    a tensor's storage, what it holds of it may be too little, and the own tensor is taken. In
+    ``turns`` are the values of own tensors that decide how long the calls take.
     """
 
     def __init__(
@@ -253,31 +255,34 @@ class PlacedCalls:
         own: Mapping[str, torch.Tensor],
         inputs: Mapping[str, int | None],
         outputs: Mapping[str, int | None],
-        compared: AbstractSet[str],
         viewed: AbstractSet[str],
+        turns: Mapping[str, Iterator[torch.Tensor]],
         slots: Slots,
     ) -> None:
         self._calls, self._own, self._slots = calls, own, slots
-        self._compared = compared
+        self._turns = turns
         self._needs = {name: own[name].untyped_storage().nbytes() for name in viewed if name in own}
         self._inputs = [(name, slot) for name, slot in inputs.items() if slot is not None]
         self._outputs = [(name, slot) for name, slot in outputs.items() if slot is not None]
+        self.renew()
+
+    def _fits(self, name: str, found: torch.Tensor) -> bool:
+        if found.shape != self._own[name].shape:
+            return False
+        return bool(found.untyped_storage().nbytes() >= self._needs.get(name, 0))
+
+    def renew(self) -> None:
+        """Write values anew where these decide how long the calls take."""
+        for name, turns in self._turns.items():
+            elements_of(self._own[name]).copy_(next(turns))
 
     def sample(self) -> float:
         """Run once; the latency in seconds of the calls alone."""
         values = dict(self._own)
         for name, slot in self._inputs:
             found = self._slots.get(slot)
-            if (
-                found is not None
-                and name in self._needs
-                and found.untyped_storage().nbytes() < self._needs[name]
-            ):
-                continue
-            if found is not None and name not in self._compared:
+            if found is not None and self._fits(name, found):
                 values[name] = found
-            elif found is not None and found.is_contiguous():
-                values[name] = found.copy_(self._own[name])
         taken, clock = 0, time.perf_counter_ns
         for each in self._calls:
             positional, named = each.arguments(values)

@@ -16,8 +16,10 @@ import torch
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.recording import Recorder, held_by
 from bricks.backends.torch.replay import ReplayedCall
+from bricks.backends.torch.values import numbers_of
 from bricks.errors import BackendError
 from bricks.graph.digest import digest
+from bricks.graph.model_metadata import without_sketches
 
 
 class RealStep:
@@ -42,7 +44,7 @@ class RealStep:
             result = program.step(recorder.mark)
             recorder.finish()
         names = [recorder.latest(tensor) for tensor in _results(program, result)]
-        if digest(recorder.model(None)) != digest(proto):
+        if digest(recorder.model(None)) != digest(without_sketches(proto)):
             raise BackendError(
                 f"{program.entry} makes other calls than when it was recorded: record it again"
             )
@@ -89,10 +91,7 @@ class RealStep:
 
 def array(tensor: torch.Tensor) -> np.ndarray:
     """A copy of a tensor's numbers, in a type that NumPy has."""
-    plain = tensor.detach().clone()
-    if plain.dtype.is_floating_point and plain.dtype.itemsize < 4:
-        plain = plain.float()
-    return np.asarray(plain.numpy())
+    return numbers_of(tensor.detach().clone())
 
 
 def _results(program: Program, result: Any) -> Sequence[torch.Tensor]:

@@ -1,7 +1,7 @@
 """Synthetic values for the inputs of recorded calls.
 
-Floats are between zero and one: few calls take longer for others (:data:`COMPARING`, and those that
-``call_arguments`` knows). Integers must be valid where they are indices, and which they may be
+Floats are between zero and one: few calls take longer for others, and what those read has a sketch
+(``graph.call_values``). Integers must be valid where they are indices, and which they may be
 follows from the shapes of the call's other arguments. Those that divide indices into bags rise
 evenly. Must not know how calls are made.
 """
@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
 
-from bricks.graph.program import call_of, is_call
+from bricks.graph.containers import ValueType
+from bricks.graph.program import TORCH_DTYPES, call_of, is_call
+from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 
 Shapes = Sequence[tuple[int, ...]]
@@ -70,14 +73,6 @@ _BOUNDS: Mapping[str, Bounds] = {
     "max_unpool2d": lambda a: {1: a[2][0] * a[2][1]},
 }
 
-# Operators that branch on which of their values is larger: they take half as long where the
-# processor can foretell it, as in what other calls have computed of synthetic values.
-COMPARING = frozenset({
-    "max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d",
-    "adaptive_max_pool3d", "fractional_max_pool2d", "fractional_max_pool3d", "sort", "topk",
-    "kthvalue", "median", "nanmedian", "mode", "_unique2", "unique_dim", "searchsorted",
-})  # fmt: skip
-
 # The same for integers that rise evenly from zero to that bound.
 _RISING: Mapping[str, Bounds] = {
     "_embedding_bag": lambda a: {2: a[1][0]},
@@ -86,6 +81,11 @@ _RISING: Mapping[str, Bounds] = {
     "_embedding_bag_dense_backward": lambda a: {2: a[0][0]},
     "_embedding_bag_backward": lambda a: {2: a[1][0], 3: a[0][0]},
 }
+
+
+def tensor_types(types: Mapping[str, ValueType]) -> dict[str, TensorType]:
+    """Those of ``types`` that are tensors'."""
+    return {name: type_ for name, type_ in types.items() if isinstance(type_, TensorType)}
 
 
 def rising_bounds_of(node: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, int]:
@@ -137,10 +137,40 @@ def fill_rising(tensor: torch.Tensor, bound: int) -> None:
     tensor.copy_(rising.view(tensor.shape))
 
 
-def fill_chosen(tensor: torch.Tensor, count: int, generator: torch.Generator) -> None:
-    """Write ones, at random, into ``count`` elements of a tensor, and zeros into all others."""
-    order = torch.randperm(tensor.numel(), generator=generator)
-    tensor.copy_((order < count).view(tensor.shape).to(tensor.dtype))
+def numbers_of(tensor: torch.Tensor) -> np.ndarray:
+    """The elements of a tensor in a type that NumPy has."""
+    plain = tensor.detach()
+    if plain.dtype.is_floating_point and plain.dtype.itemsize < 4:
+        plain = plain.float()
+    return np.asarray(plain.numpy())
+
+
+def elements_of(tensor: torch.Tensor) -> torch.Tensor:
+    """What to write so that a tensor has other values: itself, where each element has its place.
+
+    Of an expanded tensor it is one of the elements that share a place; where windows overlap, the
+    whole storage.
+    """
+    for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    if reach >= tensor.numel():
+        return tensor
+    return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+
+
+def drawn(sketch: Sketch, random: torch.Tensor, seed: int) -> torch.Tensor:
+    """A tensor like ``random`` whose values follow a ``sketch``, others for another ``seed``."""
+    made = np.ascontiguousarray(sketch.drawn(numbers_of(random), seed))
+    return torch.from_numpy(made).to(random.dtype)
+
+
+def synthetic(type_: TensorType, bound: int | None) -> np.ndarray:
+    """What :func:`fill` would write into a tensor of this type."""
+    made = torch.empty(type_.shape, dtype=getattr(torch, TORCH_DTYPES[type_.dtype]))
+    fill(made, torch.Generator().manual_seed(0), bound)
+    return numbers_of(made)
 
 
 def fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None = None) -> None:

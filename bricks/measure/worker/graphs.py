@@ -13,6 +13,7 @@ from bricks.backends.base import Backend
 from bricks.backends.programs import Recorder
 from bricks.errors import BackendError
 from bricks.graph.model import Model
+from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.value_dependence import values_decide
 from bricks.graph.view import graph_of, parse_model
 from bricks.graph.weights import with_own_weights
@@ -45,7 +46,7 @@ class GraphRequests:
         with memory_limited_for(proto):
             executed = self._backend().executed(proto)
             backend: Any = self._backend()
-            seen = Observed()
+            seen = Observed(noted_sketches(proto))
             if hasattr(backend, "observe"):
                 decided = folder and values_decide(proto.graph.node)
                 own = with_own_weights(proto, Path(folder)) if decided else proto
@@ -89,6 +90,7 @@ class GraphRequests:
             "model": pack(proto.SerializeToString()),
             "types": {name: type_.to_json() for name, type_ in graph.types.items()},
             "observed": list(observed),
+            **Observed(noted_sketches(proto)).to_json(),
         }
 
     def do_values(self, model: str, names: list[str]) -> Facts:

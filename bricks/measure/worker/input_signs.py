@@ -17,6 +17,7 @@ import onnx
 from bricks.backends.base import Loaded, Placed, Placement
 from bricks.backends.input_signs import INPUT_SIGNS, input_signs
 from bricks.graph.model_metadata import noted_sketches
+from bricks.graph.program import is_program
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
@@ -37,8 +38,13 @@ class InputSigns:
         self._loaded: dict[tuple[int, Sketch], list[Loaded]] = {}
 
     def register(self, id: str, proto: onnx.ModelProto) -> None:
-        """Note that ``proto`` is loaded as ``id``, and which signs its inputs have."""
+        """Note that ``proto`` is loaded as ``id``, and which signs its inputs have.
+
+        Recorded calls draw the signs of what they read themselves.
+        """
         self._wanted.pop(id, None)
+        if is_program(proto):
+            return
         patterns = {n: each for n, each in noted_sketches(proto).items() if each.signs_alone}
         if patterns:
             graph = graph_of(proto)

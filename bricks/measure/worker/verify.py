@@ -30,6 +30,7 @@ from bricks.errors import BackendError
 from bricks.graph.domains import steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
+from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.topology import inner_nodes, subgraphs, used_values
 from bricks.graph.view import (
@@ -172,9 +173,10 @@ def verify_program(backend: Recorder, *, model: Model, plan: Plan, bricks: Brick
     step = backend.stepped(proto)
     graph = graph_of(proto)
     cut = Granularity.parse(plan.granularity)
-    cutter = Cutter(graph, context=cut.executed)
+    sketches = noted_sketches(proto)
+    cutter = Cutter(graph, sketches=sketches, context=cut.executed)
     pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, None)]
-    plan = _fitting(plan, build(model, graph, cut).plan, pieces)
+    plan = _fitting(plan, build(model, graph, cut, sketches=sketches).plan, pieces)
     begins = step.begin()
     values = {n: begins[name] for name, n in zip(graph.inputs, plan.inputs, strict=True)}
     made: dict[str, Any] = {}

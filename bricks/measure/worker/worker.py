@@ -28,8 +28,8 @@ from bricks.errors import BackendError, WorkerError
 from bricks.graph.loops import running_as_noted
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import all_nodes
-from bricks.graph.value_dependence import branches_on_values, values_decide
-from bricks.graph.view import parse_model
+from bricks.graph.value_dependence import read_for_values, values_decide
+from bricks.graph.view import graph_of, parse_model
 from bricks.graph.weights import with_own_weights
 from bricks.measure.fresh_memory import Event
 from bricks.measure.protocol import unpack
@@ -192,7 +192,7 @@ class Worker:
         if any(map(self.backend.sign_sensitive, operators)):
             self._signed = True
             self._branching.add(id)
-        elif any(map(branches_on_values, operators)) or noted_sketches(proto):
+        elif noted_sketches(proto) or _reads_for_values(proto):
             self._branching.add(id)
         self._input_clamp.register(id, proto)
         self._input_signs.register(id, proto)
@@ -410,6 +410,11 @@ class Worker:
 
 def _operators(proto: onnx.ModelProto) -> set[str]:
     return {node.op_type for node in all_nodes(proto.graph)}
+
+
+def _reads_for_values(proto: onnx.ModelProto) -> bool:
+    types = graph_of(proto).types
+    return any(read_for_values(node, types) for node in all_nodes(proto.graph))
 
 
 def _wait_for_idle_threads() -> None:
