@@ -14,7 +14,7 @@ import onnx
 
 from bricks.graph.containers import ValueType
 from bricks.graph.program import DOMAIN, call_of, leaves
-from bricks.graph.sketch import DENSITY, DISTINCT, LARGE, ORDER, QUANTILES, SIGNS, ZEROS
+from bricks.graph.sketch import DENSITY, DISTINCT, LARGE, ORDER, QUANTILES, SELECTED, SIGNS, ZEROS
 from bricks.graph.tensor import TensorType
 
 Traits = tuple[str, ...]
@@ -24,8 +24,10 @@ Traits = tuple[str, ...]
 _COMPARED: Final[Traits] = (DISTINCT, ORDER, ZEROS)
 _DISTRIBUTED: Final[Traits] = (DISTINCT, ORDER, QUANTILES)
 _DECIDING: Final[Mapping[str, Mapping[int, Traits]]] = {
-    **{op: {0: (ZEROS,)} for op in ("nonzero", "argwhere", "count_nonzero", "where")},
-    **{op: {1: (ZEROS,)} for op in ("masked_select", "masked_scatter", "masked_fill")},
+    **{op: {0: (SELECTED,)} for op in ("nonzero", "argwhere")},
+    **{op: {1: (SELECTED,)} for op in ("masked_select", "masked_scatter")},
+    **{op: {0: (ZEROS,)} for op in ("count_nonzero", "where")},
+    "masked_fill": {1: (ZEROS,)},
     **{
         op: {0: _COMPARED}
         for op in (
@@ -36,6 +38,7 @@ _DECIDING: Final[Mapping[str, Mapping[int, Traits]]] = {
     **{op: {0: _DISTRIBUTED, 1: _DISTRIBUTED} for op in ("searchsorted", "bucketize")},
     "bincount": {0: _DISTRIBUTED},
     "repeat_interleave": {0: (DISTINCT, QUANTILES)},
+    "multinomial": {0: ()},  # which others may have left as no probabilities
     # Maxima are sought in values that no processor foretells, unlike what synthetic weights give.
     **{
         op: {0: ()}
@@ -108,7 +111,7 @@ def dependent_arguments(
         large = max(map(_bytes, map(types.get, node.input)), default=0) >= _LARGE_TABLE_BYTES
         for value, type_ in _tensors(positional, _ADDRESSING[name], node, types):
             if type_.dtype in _MASKS:
-                yield value, (ZEROS,)
+                yield value, (SELECTED,)
             elif large:
                 yield value, _DISTRIBUTED
 

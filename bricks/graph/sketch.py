@@ -22,16 +22,17 @@ import numpy as np
 # distinct values there are. ORDER: how many elements are greater than that before. QUANTILES: the
 # distribution. COLUMNS: the distribution in each column of the last axis.
 SIGNS, SIZE, ZEROS, DISTINCT = "signs", "size", "zeros", "distinct"
-# LARGE: the distribution, where numbers are large. DENSITY: how many of the groups of elements that
-# a library handles at once have a zero in them.
+# LARGE: the distribution, where numbers are large. SELECTED: as ZEROS, but exactly, since what is
+# selected has to fit other values. DENSITY: as ZEROS, in orders of magnitude.
 ORDER, QUANTILES, COLUMNS, LARGE = "order", "quantiles", "columns", "large"
-DENSITY = "density"
+SELECTED, DENSITY = "selected", "density"
 
 # The fields of a sketch that tell of a trait.
 _FIELDS = {
     SIGNS: ("negative", "changes"),
     SIZE: ("log_size",),
     ZEROS: ("zeros", "changes"),
+    SELECTED: ("zeros", "changes"),
     DENSITY: ("zeros", "changes"),
     DISTINCT: ("distinct", "nan"),
     ORDER: ("rises",),
@@ -51,8 +52,6 @@ _SAMPLE = 1 << 20
 _SHARE_STEP, _CHANGES_STEP, _DIGITS = 1 / 8, 1 / 16, 3
 # A share of zeros or of NaN decides how much an operator selects, and is kept more exactly.
 _SELECTED_DIGITS = 3
-# Elements that a library handles at once, which takes longer where one of them is zero.
-_AT_ONCE = 16
 # Of the logarithm of the size to the base of 2. Beyond these sizes one way is taken nearly always.
 _SIZE_STEP, _SMALLEST, _LARGEST = 1 / 4, -8, 4
 # From one quantile to the next: beyond this ratio, sizes are told apart by their orders.
@@ -98,10 +97,12 @@ class Sketch:
         if flat.dtype == bool:
             flat = flat.astype(np.int8)
         found: dict[str, Any] = {}
-        if ZEROS in traits:
+        if SELECTED in traits or ZEROS in traits:
             found |= _pattern(flat == 0, "zeros", _selected)
         elif DENSITY in traits:
-            found |= {"zeros": _stepped(_density(flat)), "changes": 0.0}
+            found |= {k: _magnitude(v) for k, v in _pattern(flat == 0, "zeros").items()}
+        if SELECTED in traits:
+            found["zeros"] = 1 - np.count_nonzero(values) / max(1, values.size)
         if SIGNS in traits:
             found |= _pattern(flat < 0, "negative", _stepped)
         if SIZE in traits:
@@ -292,20 +293,19 @@ def _mark(marked: np.ndarray, wanted: int, rng: np.random.Generator) -> None:
     marked[rng.choice(there, abs(surplus), replace=False)] = surplus < 0
 
 
-def _density(values: np.ndarray) -> float:
-    """The share of groups of elements with a zero in them."""
-    whole = values.size // _AT_ONCE * _AT_ONCE
-    groups = values[:whole].reshape(-1, _AT_ONCE)
-    return float((groups == 0).any(axis=1).mean()) if whole else 0.0
+def _pattern(marked: np.ndarray, name: str, rounded: Any = None) -> dict[str, float]:
+    """The share of marked elements, ``rounded``, and that of changes; None: both as they are."""
+    changed = marked[1:] != marked[:-1]
+    share = float(marked.mean() if marked.size else 0.0)
+    changes = float(changed.mean() if changed.size else 0.0)
+    if rounded is None:
+        return {name: share, "changes": changes}
+    return {name: rounded(share), "changes": round(changes / _CHANGES_STEP) * _CHANGES_STEP}
 
 
-def _pattern(marked: np.ndarray, name: str, rounded: Any) -> dict[str, float]:
-    changes = marked[1:] != marked[:-1]
-    return {
-        name: rounded(marked.mean() if marked.size else 0.0),
-        "changes": round(float(changes.mean() if changes.size else 0.0) / _CHANGES_STEP)
-        * _CHANGES_STEP,
-    }
+def _magnitude(share: float) -> float:
+    """A share to one digit."""
+    return float(f"{share:.0e}")
 
 
 def _stepped(share: float) -> float:

@@ -8,7 +8,7 @@ from factories import model, value
 from bricks.graph.call_values import dependent_arguments
 from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import DOMAIN, Call
-from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SIGNS, ZEROS, Sketch
+from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SELECTED, SIGNS, ZEROS, Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.value_dependence import branches_on_values, read_for_values
 
@@ -22,12 +22,13 @@ SPREAD = (DISTINCT, ORDER, QUANTILES)
 @pytest.mark.parametrize(
     ("operator", "arguments", "types", "found"),
     [
-        ("nonzero", [T0], (MASK,), {"a": (ZEROS,)}),
+        ("nonzero", [T0], (MASK,), {"a": (SELECTED,)}),
         ("sort", [T0, 0, False], (FLOATS,), {"a": (DISTINCT, ORDER, ZEROS)}),
         ("sort", [T0, 0, False], (WORDS,), {"a": SPREAD}),
         ("elu_", [T0], (FLOATS,), {"a": (SIGNS,)}),
         ("masked_fill_.Scalar", [T0, T1, 0], (FLOATS, MASK), {"b": (ZEROS,)}),
-        ("index.Tensor", [T0, [T1]], (FLOATS, MASK), {"b": (ZEROS,)}),
+        ("index.Tensor", [T0, [T1]], (FLOATS, MASK), {"b": (SELECTED,)}),
+        ("multinomial", [T0, 1], (FLOATS,), {"a": ()}),
         ("index.Tensor", [T0, [None, T1]], (LARGE, WORDS), {"b": SPREAD}),
         ("_index_put_impl_", [T0, [T1], T0], (LARGE, WORDS), {"b": SPREAD}),
         ("embedding", [T0, T1], (LARGE, WORDS), {"b": SPREAD}),

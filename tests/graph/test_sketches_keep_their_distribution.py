@@ -13,6 +13,7 @@ from bricks.graph.sketch import (
     DISTINCT,
     ORDER,
     QUANTILES,
+    SELECTED,
     SIGNS,
     SIZE,
     ZEROS,
@@ -57,13 +58,20 @@ def test_as_many_are_zero_as_the_sketch_says(zeros: int, sixteenths: int, seed: 
     assert np.count_nonzero(~made) == zeros
 
 
-def test_zeros_that_slow_down_their_neighbours_count_in_groups() -> None:
-    lonely = np.ones(1600, np.float32)
-    lonely[::32] = 0  # in each second group of 16
+def test_of_rare_zeros_the_order_of_magnitude_counts() -> None:
+    lonely = np.ones(3200, np.float32)
+    lonely[::33] = 0
     sketch = Sketch.of(lonely, (DENSITY,))
-    assert (sketch.zeros, sketch.changes) == (0.5, 0.0)
-    assert Sketch.of(sketch.drawn(lonely, 0), (DENSITY,)) == sketch
+    assert (sketch.zeros, sketch.changes) == (0.03, 0.06)
+    drawn = sketch.drawn(np.ones(3200, np.float32), 0)
+    assert np.mean(drawn[1:] != drawn[:-1]) == pytest.approx(0.06, abs=0.01)
     assert Sketch.of(np.ones(1600), (DENSITY,)).unlike(np.ones(1600)) is None
+
+
+def test_what_is_selected_counts_exactly() -> None:
+    mask = np.arange(3_000_017) % 1009 == 0  # of more elements than a sketch looks at
+    sketch = Sketch.of(mask, (SELECTED,))
+    assert np.count_nonzero(sketch.drawn(np.ones_like(mask), 3)) == np.count_nonzero(mask)
 
 
 @given(log_size=st.floats(-7, 3), seed=seeds)
