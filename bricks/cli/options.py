@@ -19,6 +19,7 @@ from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
 from bricks.cli.typed import with_options
 from bricks.cli.verbosity import Quiet, Verbose
+from bricks.cli.warnings import warn_of_empty_inputs
 from bricks.errors import BricksError, OpenDimensions, UsageError
 from bricks.graph.sizes import LARGEST_DIM, parse_shape
 from bricks.session.defaults import (
@@ -432,6 +433,8 @@ def read_all(
                 model = read_model(
                     path, batch=options.batch, shapes=shapes, values=values, name=title
                 )
+                if not shapes and not values:
+                    warn_of_empty_inputs(model)
                 models.append(model)
                 named[model.digest] = name if len(files) == 1 else str(path)
             except OpenDimensions as error:

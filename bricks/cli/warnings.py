@@ -33,6 +33,15 @@ def warn_of_denormals(model: Model) -> float | None:
     return share
 
 
+def warn_of_empty_inputs(model: Model) -> None:
+    """Warn of inputs that the file leaves without elements: some exporters write 0 for any size."""
+    for name in model.empty_inputs:
+        remark(
+            f"{model.name}: input '{name}' has no elements, since the file fixes a dimension of it"
+            " at 0: give --shape or --batch for another size"
+        )
+
+
 def refuse_crowding(target: Target) -> None:
     """Raise :class:`UsageError` for more threads than this host has processors to measure them on.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bricks.graph.containers import ValueType
+from bricks.graph.tensor import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +34,8 @@ class Model:
     digest: str
     read_s: float = field(default=0.0, compare=False)
     rebatched: bool = field(default=False, compare=False)
+
+    @property
+    def empty_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that have a dimension of 0, and so no elements."""
+        return tuple(n for n, t in self.inputs if isinstance(t, TensorType) and not t.elements)

@@ -21,6 +21,9 @@ from bricks.graph.tensor import ELEMENT_BITS, TensorType
 _MAX_DEPTH = 3
 # Names that exporters give to every open dimension: two of them are two sizes.
 _NO_SYMBOLS = frozenset(("", "?", "*", "-1", "None", "none", "unk", "unknown", "dynamic"))
+# A size that runtimes take as it is, an input without elements, and that some exporters write for
+# "any": options may replace it.
+_ANY = 0
 # Inputs that decoders keep keys and values in, which are empty before the first token.
 CACHE = "past"
 _Dim = onnx.TensorShapeProto.Dimension
@@ -110,14 +113,13 @@ def _check_options(
     file: str,
 ) -> None:
     if batch is not None and not 1 <= batch <= LARGEST_DIM:
-        raise ShapeError(f"{file}: batch {batch} makes no sense: {RANGE}")
+        raise ShapeError(f"{file}: batch {batch} makes no sense: give 1 to {LARGEST_DIM}")
     names = [value.name for value in graph.input if not _holds_others(value, file)]
     for name, shape in shapes.items():
         if name not in names:
             listed = ", ".join(f"'{known}'" for known in names) or "none"
             raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
-        least = 0 if name.startswith(CACHE) else 1
-        if not all(dim is None or least <= dim <= LARGEST_DIM for dim in shape):
+        if not all(dim is None or 0 <= dim <= LARGEST_DIM for dim in shape):
             raise ShapeError(
                 f"{file}: shape {shown_shape(shape)} for input '{name}' makes no sense: {RANGE}"
             )
@@ -163,8 +165,10 @@ class _Binding:
         for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
             if size is None:
                 continue
-            if isinstance(dim, int) and dim != size:
-                hint = f"; give --batch {size} to change it" if axis == 0 and dim == 1 else ""
+            if isinstance(dim, int) and dim not in (_ANY, size):
+                hint = (
+                    f"; give --batch {size} to change it" if axis == 0 and dim == 1 and size else ""
+                )
                 raise ShapeError(
                     f"{self._file}: {given} contradicts input '{name}', whose axis {axis} is fixed"
                     f" at {dim}{hint}"
@@ -176,8 +180,8 @@ class _Binding:
         for name, dims in self._dims.items():
             if not dims:
                 continue
-            if name not in skip and (isinstance(dims[0], str) or dims[0] == 1):
-                self._changed = self._changed or dims[0] == 1 != batch
+            if name not in skip and (isinstance(dims[0], str) or dims[0] in (_ANY, 1)):
+                self._changed = self._changed or (isinstance(dims[0], int) and dims[0] != batch)
                 self._set(name, 0, batch, f"--batch {batch}")
             taken = taken or dims[0] == batch
         if not taken:
@@ -252,8 +256,8 @@ class _Binding:
 
 
 def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    # Some exporters write 0 or -1 for "any"; an input without elements cannot be measured.
-    if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0:
+    # Some exporters write -1 for "any".
+    if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
         return dim.dim_value
     symbol: str = dim.dim_param.strip()
     return "" if symbol in _NO_SYMBOLS else symbol

@@ -13,7 +13,7 @@ from bricks.errors import UsageError
 # The largest size in options: runtimes use 32-bit counts in places, and protobuf 64-bit ones.
 LARGEST_DIM = 2**31 - 1
 
-RANGE = f"dimensions are whole numbers from 1 to {LARGEST_DIM}"
+RANGE = f"dimensions are whole numbers from 0 to {LARGEST_DIM}"
 
 
 # Stands for a size that is left as the file gives it.
@@ -35,7 +35,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int | None, ...]]:
     if not all(size.isascii() and size.isdecimal() for size in sizes):
         raise UsageError(f"not a shape: '{text}': '{dims}' is not a list like 1x3x224x224")
     # The length first, because Python refuses to parse numbers of thousands of digits.
-    if any(len(size) > 18 or not 1 <= int(size) <= LARGEST_DIM for size in sizes):
+    if any(len(size) > 18 or int(size) > LARGEST_DIM for size in sizes):
         raise UsageError(f"not a shape: '{text}': {RANGE}")
     return name, tuple(None if word == AS_GIVEN else int(word) for word in words)
 

@@ -1,7 +1,8 @@
 """Explains failures by what was changed or synthesised in a model, which a runtime cannot know.
 
 A runtime reports what went wrong. It does not know that the batch size was changed, or that an
-input is synthetic. It must not know which command asks.
+input is synthetic; one that crashes at an input without elements does not even name it. It must
+not know which command asks.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ def explain_failure(model: Model, reason: str) -> str:
         explanation += (
             " (its batch size was fixed, and another was asked for: the model may not allow that)"
         )
+    empty = [*map(repr, model.empty_inputs)]
+    if empty and not any(name in reason for name in empty):
+        listed = ", ".join(empty)
+        explanation += f" (without elements: {listed}; not every runtime takes that)"
     names = synthetic_inputs(graph_of(parse_model(model.skeleton)), given=given_inputs(model))
     if names and "while running" in reason:
         listed = ", ".join(map(repr, names))

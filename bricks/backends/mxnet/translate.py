@@ -163,6 +163,11 @@ def _type(graph: Graph, proto: onnx.NodeProto, name: str) -> TensorType:
             f"MXNet cannot run {label(proto)}: the shape of '{name}' is not known"
             " ahead; choose --runtime onnxruntime"
         )
+    if not type_.elements:
+        raise BackendError(
+            f"MXNet cannot run {label(proto)}: '{name}' has a dimension of 0, which MXNet takes for"
+            " an unknown one; choose --runtime onnxruntime"
+        )
     return type_
 
 
