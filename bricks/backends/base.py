@@ -194,6 +194,17 @@ class ValueObserver(Protocol):
         ...
 
 
+class WeightObserver(Protocol):
+    """An optional interface of a backend: what its optimisation makes of weights.
+
+    Without it, no brick has weights that are folded into denormals.
+    """
+
+    def executed_weights(self, proto: onnx.ModelProto, *, key: str) -> Mapping[str, np.ndarray]:
+        """The weights of the executed graph by name, of the weights that :meth:`load` gives."""
+        ...
+
+
 class Standalone(Protocol):
     """A whole model in files of its own, as users of the runtime have it; not loaded yet."""
 

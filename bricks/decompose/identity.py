@@ -31,6 +31,8 @@ What counts:
 * of an input whose values decide how long an operator takes: a sketch of what it reads in its model
   (see ``graph.sketch``; also listed in ``metadata_props``), as far as it is not what bricks read
   anyway; and of a loop whose condition decides: how often it runs;
+* of a weight that the runtime has folded into denormals, and of an input of which many are: how
+  many, in steps of an eighth (also listed in ``metadata_props``);
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
   unsigned, or BOOL; those at the inputs in ``STEERING`` (see ``graph.steering``), also as
   floating-point numbers; strings; and empty tensors. The value must be an initializer at that very
@@ -88,6 +90,7 @@ from bricks.graph.model_metadata import (
     note,
     note_between,
     note_sketches,
+    note_weights,
 )
 from bricks.graph.sketch import Sketch
 from bricks.graph.steering import steered_values, steering_inputs, value_counts
@@ -215,6 +218,7 @@ class Cutter:
         operators = tuple(_qualified(node) for node in model.graph.node)
         weights, work = writer.types("w"), flops(self.graph, chosen)
         note_sketches(model, {writer.names[n]: s for n, s in self._read_by(protos, writer.outside)})
+        note_weights(model, {writer.names[n]: s for n, s in self._denormal(writer.met["w"])})
         note(model, ITERATIONS, {writer.names[n]: k for n, k in self._repeated(protos)})
         ends = {*writer.met["i"], *writer.outputs}.intersection(self._layouts)
         note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))
@@ -242,9 +246,18 @@ class Cutter:
     def _read_by(
         self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str]
     ) -> Iterator[tuple[str, Sketch]]:
-        """The sketches of those of ``inputs`` on whose values the time of ``nodes`` depends."""
-        read = sketched_inputs(nodes, self.graph.types, self._sketches)
+        """The sketches of those of ``inputs`` on whose values the time of ``nodes`` depends.
+
+        Any arithmetic may stumble on denormals.
+        """
+        read = dict(self._denormal(inputs))
+        read |= sketched_inputs(nodes, self.graph.types, self._sketches)
         return ((name, read[name]) for name in inputs if name in read)
+
+    def _denormal(self, names: Sequence[str]) -> Iterator[tuple[str, Sketch]]:
+        """The sketches of those of ``names`` of which a part is denormal."""
+        found = ((name, self._sketches[name]) for name in names if name in self._sketches)
+        return ((name, sketch) for name, sketch in found if sketch.denormals)
 
     def _repeated(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[tuple[str, int]]:
         """How often the loops among ``nodes`` run, by the first output."""

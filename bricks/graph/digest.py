@@ -17,7 +17,9 @@ from bricks.graph.model_metadata import (
     held_values,
     note,
     note_sketches,
+    note_weights,
     noted_sketches,
+    noted_weights,
 )
 from bricks.graph.payload import (
     all_tensors,
@@ -46,13 +48,14 @@ def digest(proto: onnx.ModelProto) -> str:
     because they decide what is fused. Values of other integers count. So do floats that are
     steering values (scales of Resize, for example) and single floats, which fusions inspect.
     Values given for inputs count if they would count as constants, or where values decide how long
-    operators take, and so do the items of given containers, and sketches of what a recorded program
-    reads. Documentation, producer and other
-    metadata do not count; names do.
+    operators take, and so do the items of given containers, sketches of what a recorded program
+    reads, and the distribution of weights that are tiny (see ``graph.tiny_weights``).
+    Documentation, producer and other metadata do not count; names do.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     containers, given = container_types(proto), held_values(proto)
+    weights = noted_weights(proto)
     for field in ("producer_name", "producer_version", "doc_string", "model_version"):
         copy.ClearField(field)
     del copy.metadata_props[:]
@@ -80,6 +83,7 @@ def digest(proto: onnx.ModelProto) -> str:
     counted = (n for n in sorted(given) if decide or value_counts(types[n], steering=n in steering))
     note(copy, GIVEN, {name: given[name] for name in counted})
     note_sketches(copy, noted_sketches(proto))
+    note_weights(copy, weights)
     data = copy.SerializeToString(deterministic=True)
     return "m1-" + hashlib.sha256(data).hexdigest()[:32]
 

@@ -35,6 +35,8 @@ STEERING, GIVEN = "bricks.steering", "bricks.given"
 # What operators of a brick depend on in the values of inputs, by name: see ``graph.sketch``.
 # Sketches of signs alone have a key of their own, as lists of two or three numbers.
 SIGNS, SKETCHES = "bricks.signs", "bricks.sketches"
+# The same of weights: of a brick, how many are denormal, and of a model, where some are tiny.
+WEIGHTS = "bricks.weights"
 # How often a loop of a brick runs, by the name of its first output, where its condition decides.
 ITERATIONS = "bricks.iterations"
 # The layouts of a brick's inputs and outputs, by name, where a runtime keeps them in its own.
@@ -114,17 +116,28 @@ def without_sketches(proto: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
+def note_weights(proto: onnx.ModelProto, sketches: Mapping[str, Sketch]) -> None:
+    """Write the ``sketches`` of weights into the metadata of ``proto``, if there are any."""
+    note(proto, WEIGHTS, {name: sketch.to_json() for name, sketch in sorted(sketches.items())})
+
+
+def noted_weights(proto: onnx.ModelProto) -> dict[str, Sketch]:
+    """The sketches of weights that are not like others, by name."""
+    return {name: Sketch.from_json(held) for name, held in _noted(proto, WEIGHTS).items()}
+
+
 def noted_iterations(proto: onnx.ModelProto) -> dict[str, int]:
     """How often loops run whose condition decides, by the name of their first output."""
     return _noted(proto, ITERATIONS)
 
 
 def value_dependence(proto: onnx.ModelProto) -> dict[str, Any]:
-    """On what values the time of a brick depends, as facts by input; empty: on none.
+    """On what values the time of a brick depends, as facts by input or weight; empty: on none.
 
     Loops are listed by their first output, with how often they run.
     """
-    sketches = {name: sketch.to_json() for name, sketch in sketches_of(proto).items()}
+    noted = sketches_of(proto) | noted_weights(proto)
+    sketches = {name: sketch.to_json() for name, sketch in noted.items()}
     return sketches | {name: {"iterations": n} for name, n in noted_iterations(proto).items()}
 
 

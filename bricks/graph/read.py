@@ -27,7 +27,15 @@ from bricks.graph.digest import digest
 from bricks.graph.functions import inlined
 from bricks.graph.input_values import literal
 from bricks.graph.model import Model
-from bricks.graph.model_metadata import GIVEN, ITEMS, checked_type, note, plain
+from bricks.graph.model_metadata import (
+    GIVEN,
+    ITEMS,
+    checked_type,
+    note,
+    note_weights,
+    noted_weights,
+    plain,
+)
 from bricks.graph.payload import (
     PayloadError,
     all_tensors,
@@ -46,6 +54,7 @@ from bricks.graph.program import is_program
 from bricks.graph.program_file import checked_program
 from bricks.graph.shapes import make_concrete
 from bricks.graph.sizes import parse_shape
+from bricks.graph.sketch import Sketch
 from bricks.graph.sparse import make_dense
 from bricks.graph.steering import (
     MOST_CHANNELS,
@@ -57,6 +66,7 @@ from bricks.graph.steering import (
 )
 from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
+from bricks.graph.tiny_weights import tiny_weights
 from bricks.graph.topology import (
     all_nodes,
     check_attributes,
@@ -188,9 +198,11 @@ def _read(
         held = _given(proto.graph, values, given.name)
         types = {name: type_ for name, (_, type_) in held.items()}
         inputs, rebatched = make_concrete(proto.graph, batch, shapes, given.name, types)
+        noted = _noted_weights(proto)
         _note_inputs(proto, dict(inputs), {name: value for name, (value, _) in held.items()})
         _drop_shapes(proto.graph, changed=rebatched)
         _hold_steering_values(proto.graph, folder, given.name)
+        note_weights(proto, tiny_weights(proto.graph, folder, noted))
         key = digest(proto)
     except PayloadError as exc:
         raise ModelError(f"{given.name}: {exc}") from exc
@@ -249,6 +261,14 @@ def _note_inputs(
     containers = {n: t.to_json() for n, t in types.items() if isinstance(t, ContainerType)}
     note(proto, ITEMS, containers)
     note(proto, GIVEN, {name: plain(value, types[name]) for name, value in values.items()})
+
+
+def _noted_weights(proto: onnx.ModelProto) -> dict[str, Sketch]:
+    """What was noted of weights where their data were, as a suite keeps it."""
+    try:
+        return noted_weights(proto)
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise ModelError(f"what is noted of its weights cannot be read: {first_line(exc)}") from exc
 
 
 def _normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:

@@ -23,9 +23,10 @@ import numpy as np
 # distribution. COLUMNS: the distribution in each column of the last axis.
 SIGNS, SIZE, ZEROS, DISTINCT = "signs", "size", "zeros", "distinct"
 # LARGE: the distribution, where numbers are large. SELECTED: as ZEROS, but exactly, since what is
-# selected has to fit other values. DENSITY: as ZEROS, in orders of magnitude.
+# selected has to fit other values. DENSITY: as ZEROS, in orders of magnitude. DENORMALS: how many
+# are denormal.
 ORDER, QUANTILES, COLUMNS, LARGE = "order", "quantiles", "columns", "large"
-SELECTED, DENSITY = "selected", "density"
+SELECTED, DENSITY, DENORMALS = "selected", "density", "denormals"
 
 # The fields of a sketch that tell of a trait.
 _FIELDS = {
@@ -39,6 +40,7 @@ _FIELDS = {
     QUANTILES: ("quantiles", "nan"),
     COLUMNS: ("columns", "quantiles", "nan"),
     LARGE: ("quantiles",),
+    DENORMALS: ("denormals",),
 }
 
 # Shares at which quantiles are kept: the tails matter to thresholds.
@@ -58,6 +60,10 @@ _SIZE_STEP, _SMALLEST, _LARGEST = 1 / 4, -8, 4
 _SEVERAL = math.log(4)
 # Functions take longer beyond this size: their results round to another one, or to nothing.
 _LARGE = 8
+# What a sketch of signs alone does not tell.
+_BEYOND_SIGNS = (
+    "zeros", "nan", "distinct", "rises", "quantiles", "columns", "places", "denormals",
+)  # fmt: skip
 # How far values may be from random ones and still be called so.
 _ALIKE, _CHANCE = 0.1, 2.5
 
@@ -74,7 +80,7 @@ class Sketch:
     the same for each column of the last axis. ``nan`` is a share of elements. Boxes lie at a number
     of ``places``, those at one place being equal; their columns are those of centres and sizes,
     with rank correlations ``ties``, and they are written so, if they are ``centred``, or as two
-    corners.
+    corners. ``denormals`` is a share of elements.
     """
 
     negative: float | None = None
@@ -89,6 +95,7 @@ class Sketch:
     ties: tuple[float, ...] | None = None
     places: int | None = None
     centred: bool | None = None
+    denormals: float | None = None
 
     @classmethod
     def of(cls, values: np.ndarray, traits: Collection[str]) -> Sketch:
@@ -110,6 +117,9 @@ class Sketch:
         plain = flat[np.isfinite(flat)] if flat.dtype.kind == "f" else flat
         if {QUANTILES, COLUMNS, DISTINCT}.intersection(traits) and plain.size < flat.size:
             found["nan"] = _selected(1 - plain.size / flat.size)
+        if DENORMALS in traits and flat.dtype.kind == "f":
+            tiny = (flat != 0) & (np.abs(flat) < np.finfo(flat.dtype).smallest_normal)
+            found["denormals"] = _stepped(tiny.mean()) or None if tiny.size else None
         if DISTINCT in traits:
             found["distinct"] = _rounded_count(np.unique(plain).size, flat.size)
         if ORDER in traits and flat.size > 1:
@@ -132,8 +142,7 @@ class Sketch:
     def signs_alone(self) -> bool:
         """Whether it tells of signs, and at most of the size, and of nothing else."""
         return self.negative is not None and all(
-            getattr(self, name) is None
-            for name in ("zeros", "nan", "distinct", "rises", "quantiles", "columns", "places")
+            getattr(self, name) is None for name in _BEYOND_SIGNS
         )
 
     def of_traits(self, traits: Collection[str]) -> Sketch | None:
@@ -206,6 +215,10 @@ class Sketch:
             limits = np.iinfo(random.dtype)
             flat = np.clip(np.rint(flat), limits.min, limits.max)
         made = flat.astype(random.dtype)
+        if self.denormals:
+            smallest = np.finfo(made.dtype).smallest_normal
+            tiny = rng.random(count) < self.denormals
+            made[tiny] = rng.uniform(-0.9, 0.9, tiny.sum()).astype(made.dtype) * smallest
         if self.nan:
             made[rng.random(count) < self.nan] = np.nan
         return made.reshape(random.shape)

@@ -15,10 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import onnx
 import onnxruntime as ort
+from onnx import numpy_helper
 
 from bricks.backends.base import Executed
 from bricks.backends.onnxruntime.generating import GeneratingSession
@@ -49,7 +51,8 @@ from bricks.graph.decoder import Decoder
 from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import held_values, noted_sketches
+from bricks.graph.model_metadata import held_values, noted_sketches, noted_weights
+from bricks.graph.payload import is_referenced
 from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
@@ -131,6 +134,12 @@ class OnnxRuntimeBackend:
         """The executed graph together with its weights, for checking that bricks are exact."""
         optimized, arrays = save_with_weights(proto, weights, self._level)
         return self._described(optimized), arrays
+
+    def executed_weights(self, proto: onnx.ModelProto, *, key: str) -> dict[str, np.ndarray]:
+        """The weights of the executed graph, of the synthetic weights that :meth:`load` gives."""
+        optimized, arrays = save_with_weights(proto, self._synthesised(proto, key)[0], self._level)
+        small = (t for t in optimized.graph.initializer if not is_referenced(t))
+        return {**arrays, **{t.name: numpy_helper.to_array(t) for t in small}}
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
         """The contents of small values in one run on synthetic data."""
@@ -293,6 +302,9 @@ class OnnxRuntimeBackend:
             else self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
             for number, (name, type_) in enumerate(types.items())
         }
+        for name, sketch in noted_weights(proto).items():
+            if name in weights:
+                weights[name] = sketch.drawn(weights[name], crc32(f"{key}/{name}".encode()))
         for node in proto.graph.node:
             if node.op_type == _EXPONENTIAL and node.input[1] in weights:
                 scale = weights[node.input[1]]

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bricks.backends.base import Executed, ValueObserver
+from bricks.backends.base import Executed, ValueObserver, WeightObserver
 from bricks.graph.domains import Range, integer_ranges
 from bricks.graph.graph import Graph
 from bricks.graph.loops import conditional_loops, counter, counting, first_output
-from bricks.graph.payload import value_dtype
-from bricks.graph.sketch import SIGNS, Sketch
+from bricks.graph.model_metadata import noted_weights
+from bricks.graph.payload import store_inline, value_dtype
+from bricks.graph.sketch import DENORMALS, SIGNS, Sketch
 from bricks.graph.suppression import OPERATOR as SUPPRESSION
 from bricks.graph.suppression import suppression
 from bricks.graph.tensor import TensorType
@@ -57,7 +58,8 @@ def observed(
     the executed graph has are taken from a run of that.
     """
     graph = graph_of(executed.proto, executed.types)
-    wanted = _merged(_wanted(observer, graph))
+    weights = _denormal_weights(observer, model, graph, key)
+    wanted = _merged([*_wanted(observer, graph), *(_all_floats(graph) if weights else ())])
     loops = conditional_loops(graph.nodes)
     if not wanted and not loops:
         return Observed()
@@ -65,15 +67,52 @@ def observed(
     for each in wanted:
         if each.node.op_type == SUPPRESSION:
             names |= {name for name in each.node.input if name}
-    values = _values(observer, model, executed.proto, names, key)
+    values = _values(observer, model, _holding(executed.proto, weights), names, key)
     values |= _constants(graph, names - values.keys())
-    sketches: dict[str, Sketch] = {}
+    sketches = {name: Sketch.of(values, (DENORMALS,)) for name, values in weights.items()}
     for each in wanted:
         sketch = _sketch(each, graph, values)
         if sketch is not None:
             sketches[each.name] = sketch
     iterations = {first_output(loop): values[counter(loop)].size for loop in loops}
     return Observed(sketches, iterations)
+
+
+def _denormal_weights(
+    observer: Any, model: onnx.ModelProto, graph: Graph, key: str
+) -> dict[str, np.ndarray]:
+    """The weights of the executed graph that are denormal in part; none where no scale is tiny."""
+    if not noted_weights(model) or not hasattr(observer, "executed_weights"):
+        return {}
+    weighing: WeightObserver = observer
+    arrays = weighing.executed_weights(model, key=key)
+    floats = {n: values for n, values in arrays.items() if _float(graph, n)}
+    return {n: v for n, v in floats.items() if Sketch.of(v, (DENORMALS,)).denormals}
+
+
+def _all_floats(graph: Graph) -> Iterator[_Wanted]:
+    """All that nodes read of numbers that others compute: denormals pass from one to the next."""
+    for node in graph.nodes:
+        for name in node.input:
+            if name and name not in graph.initializers and _float(graph, name):
+                yield _Wanted(node, name, frozenset((DENORMALS,)))
+
+
+def _float(graph: Graph, name: str) -> bool:
+    type_ = graph.types.get(name)
+    return isinstance(type_, TensorType) and type_.dtype in ("FLOAT", "DOUBLE")
+
+
+def _holding(proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
+    """A copy of ``proto`` that holds these weights; itself without any."""
+    if not weights:
+        return proto
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for tensor in copy.graph.initializer:
+        if tensor.name in weights:
+            store_inline(tensor, weights[tensor.name])
+    return copy
 
 
 def _wanted(observer: ValueObserver, graph: Graph) -> Iterator[_Wanted]:

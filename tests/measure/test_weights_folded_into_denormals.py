@@ -1,0 +1,112 @@
+"""A tiny scale that the runtime folds into weights makes them denormal, in bricks too."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from factories import constant, model, node, save, value
+from onnx import helper
+from refusals import refused
+
+from bricks import Bench
+from bricks.decompose.plan import Brick
+from bricks.errors import ModelError
+from bricks.graph.model import Model
+from bricks.graph.model_metadata import WEIGHTS, noted_sketches, noted_weights
+from bricks.graph.read import read_model
+from bricks.graph.sketch import DENORMALS, Sketch
+from bricks.graph.view import parse_model
+from bricks.suite import pack_model, unpack_model
+
+
+def scaled(scales: np.ndarray) -> onnx.ModelProto:
+    """Two convolutions; the first is normalised, and multiplied by the ``scales``."""
+    channels = scales.size
+    rng = np.random.default_rng(0)
+    weights = [rng.uniform(0.1, 1, (channels, channels, 3, 3)) for _ in range(2)]
+    names = ("scale", "shift", "mean", "variance")
+    facts = (scales, np.zeros(channels), np.zeros(channels), np.ones(channels))
+    constants = [constant(f"w{i}", each, "FLOAT") for i, each in enumerate(weights)]
+    constants += [constant(n, each, "FLOAT") for n, each in zip(names, facts, strict=True)]
+    nodes = [
+        node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
+        node("BatchNormalization", ["a", *names], ["b"]),
+        node("Relu", ["b"], ["c"]),
+        node("Conv", ["c", "w1"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    shape = [1, channels, 6, 6]
+    return model(nodes, [value("x", shape)], [value("y", shape)], constants)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("cache"), threads=1) as made:
+        yield made
+
+
+def convolutions(bench: Bench, read: Model) -> list[Brick]:
+    """In order of execution."""
+    found = bench.decompose(read)
+    bricks = [found.bricks[occurrence.brick] for occurrence in found.plan.occurrences]
+    return [brick for brick in bricks if brick.operators[0].endswith("Conv")]
+
+
+def reads(bench: Bench, read: Model) -> list[dict[str, float]]:
+    """Of each convolution in order, the shares of denormals among what it reads, by port."""
+    protos = [parse_model(brick.model) for brick in convolutions(bench, read)]
+    noted = [noted_sketches(proto) | noted_weights(proto) for proto in protos]
+    return [{n: s.denormals for n, s in each.items() if s.denormals} for each in noted]
+
+
+@pytest.mark.parametrize("channels", [8, 32])  # with few channels, the scale is in the skeleton
+def test_a_tiny_scale_is_another_model_with_bricks_of_denormals(
+    bench: Bench, channels: int, tmp_path: Path
+) -> None:
+    paths = [save(scaled(np.full(channels, s)), tmp_path, f"{s}.onnx") for s in (1, 0.5, 1e-39)]
+    one, half, tiny = (bench.read(path) for path in paths)
+    assert one.digest == half.digest != tiny.digest
+    assert reads(bench, one) == [{}, {}]
+    first, second = reads(bench, tiny)
+    assert first["w0"] >= 0.5  # the runtime pads eight channels by zeros
+    assert second["i0"] >= 0.25
+    keys, others = ({brick.key for brick in convolutions(bench, each)} for each in (one, tiny))
+    assert not keys & others
+    assert bench.verify(tiny)["exact"]
+
+
+def test_the_share_of_tiny_channels_decides(bench: Bench, tmp_path: Path) -> None:
+    scales = np.where(np.arange(32) % 4, 1.0, 1e-39)
+    some = bench.read(save(scaled(scales), tmp_path, "some.onnx"))
+    assert reads(bench, some)[0]["w0"] == pytest.approx(0.25, abs=0.125)
+    few = bench.read(save(scaled(np.where(np.arange(32), 1.0, 1e-39)), tmp_path, "few.onnx"))
+    assert noted_weights(parse_model(few.skeleton)) == {}
+
+
+def test_a_suite_keeps_what_is_noted_of_weights(tmp_path: Path) -> None:
+    read = read_model(save(scaled(np.full(32, 1e-39)), tmp_path))
+    sent = unpack_model("suite", "model", read.digest, pack_model(read))
+    before, after = (noted_weights(parse_model(each.skeleton)) for each in (read, sent))
+    assert after == before
+    assert after
+
+
+@pytest.mark.parametrize("noted", ['{"scale": {"quantiles": ["x"]}}', '{"scale": {"log": 1}}', "x"])
+def test_notes_that_are_no_distribution_are_refused(noted: str, tmp_path: Path) -> None:
+    proto = scaled(np.ones(32))
+    path = save(proto, tmp_path, external="data")
+    (tmp_path / "data").unlink()
+    proto = onnx.load(path, load_external_data=False)
+    helper.set_model_props(proto, {WEIGHTS: noted})
+    path.write_bytes(proto.SerializeToString())
+    with refused(ModelError, "scale" if "quantiles" in noted else "weights"):
+        read_model(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_as_many_are_denormal_as_the_sketch_says(share: float) -> None:
+    random = np.random.default_rng(1).uniform(0.5, 1, 4000).astype(np.float32)
+    drawn = Sketch(denormals=share).drawn(random, 2)
+    assert (Sketch.of(drawn, (DENORMALS,)).denormals or 0) == pytest.approx(share, abs=0.07)
+    assert np.isfinite(drawn).all()
