@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bricks.decompose.stretches import stretches
 from bricks.errors import UsageError, nearest
 from bricks.graph.graph import Graph
 from bricks.graph.topology import used_values
@@ -69,7 +70,9 @@ def split(
     """
     if granularity.executed and groups is not None:
         return list(groups)
-    if granularity.layers is None or granularity.layers == 1:
+    if granularity.layers is None:
+        return stretches(graph)
+    if granularity.layers == 1:
         return [(i,) for i in range(len(graph.nodes))]
     return find_model_subgraphs(graph, granularity.layers)
 

@@ -18,6 +18,7 @@ from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, PhaseSha
 from bricks.estimate.schedule import Construction, length_s, longest_s, schedule
 from bricks.estimate.uncertainty import (
     AROUND_SHARE,
+    CACHED_NODES,
     OTHER_HOST_SHARE,
     HalfWidth,
     Source,
@@ -274,6 +275,8 @@ def recompose(
 
     gross_s = sum(map(abs, known.values()))
     weight_bound_s = sum(abs(known[key]) for key in plan.weight_bound)
+    long = {o.brick for o in plan.occurrences if o.nodes >= CACHED_NODES}
+    stretch_s = sum(abs(known[key]) for key in sorted(long))
     predicted_s = sum((abs(known[key]) for key in sorted(predicted)), 0.0)
     published_s = sum(abs(s) * found.published.get(key, 0.0) for key, s in known.items())
     interval = _sampled(found, counts)
@@ -290,8 +293,8 @@ def recompose(
             Source.PREDICTED: predictions.common_s(predicted_s),
             Source.OTHER_STATE: found.all_shared_s,
             Source.OTHER_HOST: OTHER_HOST_SHARE * published_s,
-            Source.RECOMPOSITION: cache_state_s(gross_s, weight_bound_s),
-            Source.CALLS: calls_s(sum(map(abs, counts.values())), overhead.median_s)
+            Source.RECOMPOSITION: cache_state_s(gross_s, weight_bound_s, stretch_s),
+            Source.CALLS: calls_s(_calls(plan, construction), overhead.median_s)
             + _around_uncertain_s(around),
         }
     )
@@ -314,6 +317,14 @@ def recompose(
         workers=1 if construction is None else construction.workers,
         phases=phases,
     )
+
+
+def _calls(plan: Plan, construction: Construction | None) -> int:
+    """How many calls the cost of one may be off in: each occurrence, with workers each node.
+
+    Workers hand each other nodes, and not stretches of them.
+    """
+    return sum(map(abs, plan.counts.values())) if construction is None else plan.nodes
 
 
 def _phases(

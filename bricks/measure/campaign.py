@@ -521,4 +521,4 @@ def _whole(job: Job) -> Walk:
     inputs, outputs = len(plan.inputs), len(plan.outputs)
     model, folder = job.model.skeleton, str(job.model.folder)
     walk = single(job.whole_key, model, inputs=inputs, outputs=outputs, folder=folder)
-    return along(walk, job.streams)
+    return along(walk, job.node_streams)

@@ -116,7 +116,7 @@ class Graphs:
             "profile",
             key=job.whole_key,
             model=pack(model.skeleton),
-            streams=list(job.streams),
+            streams=list(job.node_streams),
         )
         afresh, names = job.decomposition.plan, [""] * len(job.decomposition.plan.occurrences)
         if afresh.granularity == EXECUTED:

@@ -45,6 +45,13 @@ class Job:
         return whole_key(self.decomposition.plan, self.streams, self.workers)
 
     @property
+    def node_streams(self) -> tuple[int, ...]:
+        """The stream of each node that the runtime executes; a stretch of nodes stays together."""
+        of = self.decomposition.plan.occurrences
+        pairs = zip(self.streams, of, strict=True) if self.streams else ()
+        return tuple(stream for stream, occurrence in pairs for _ in range(occurrence.nodes))
+
+    @property
     def bricks(self) -> list[str]:
         """Keys of the bricks that are wanted."""
         keys = self.decomposition.plan.keys

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
+from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan, work_of
+from bricks.decompose.stretches import SHORTEST
 from bricks.graph.domains import integer_ranges
 from bricks.graph.model_metadata import SKETCHES, noted_sketches
 from bricks.graph.tensor import TensorType
@@ -40,6 +41,10 @@ _SITUATION = 8
 
 # Weights of fewer bytes stay in the caches anyway: places share them.
 _HEAVY_BYTES = 1 << 16
+
+# About what a session keeps of a node: a core's cache of 1 MiB holds a thousand of them, and not
+# six thousand.
+_NODE_BYTES = 192
 
 # A brick with fewer bytes of weights than that, and of activations than these, is run twice where
 # it is timed. Its data are in the caches in any case; but the session of a brick that runs once in
@@ -168,7 +173,7 @@ def walk_of(
     planned = plan.program is None
     layout = arrange(plan) if planned else Layout(tuple(range(len(plan.types))), 0)
     max_places = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
-    heavy = {k for k in max_places if bricks[k].numeric_weight_bytes >= _HEAVY_BYTES}
+    heavy = {k for k in max_places if _heavy(bricks[k])}
     timed = _timed(plan, max_places, heavy)
     overwritten = _overwritten(plan)
     needed = {*timed, *_leading(decomposition, timed, lead_in)}
@@ -200,16 +205,17 @@ def walk_of(
                 after=None if source is None else f"{plan.digest}/{source}",
                 position=i,
                 weight=timed.get(i, 1.0),
-                copy=copies.get((occurrence.brick, occurrence.weights or i), 0),
+                copy=copies.get((occurrence.brick, _own(occurrence, i)), 0),
                 long=_long(bricks[occurrence.brick]),
                 repeated=planned and i in timed and _light(bricks[occurrence.brick]),
             )
         )
     loads = tuple(
-        Load(k, bricks[k].model, optimize, copy, bricks[k].numeric_weight_bytes)
+        Load(k, bricks[k].model, optimize, copy, _read_once_bytes(bricks[k]))
         for k, copy in dict.fromkeys((step.key, step.copy) for step in steps)
     )
-    weight_bytes = decomposition.weight_bytes + decomposition.unseen_weight_bytes
+    sessions = sum(_session_bytes(bricks[o.brick]) for o in plan.occurrences)
+    weight_bytes = decomposition.weight_bytes + decomposition.unseen_weight_bytes + sessions
     return Walk(
         loads,
         tuple(steps),
@@ -280,8 +286,26 @@ def _long(brick: Brick) -> bool:
     return work_of(brick) > _LONG_WORK
 
 
+def _session_bytes(brick: Brick) -> int:
+    """What a session reads of its own in a run of a stretch, which of thousands of nodes is cold.
+
+    Other bricks are light, and run twice, or so heavy that it does not count.
+    """
+    return _NODE_BYTES * len(brick.operators) if len(brick.operators) >= SHORTEST else 0
+
+
+def _read_once_bytes(brick: Brick) -> int:
+    return brick.numeric_weight_bytes + _session_bytes(brick)
+
+
+def _heavy(brick: Brick) -> bool:
+    return brick.numeric_weight_bytes >= _HEAVY_BYTES or len(brick.operators) >= SHORTEST
+
+
 def _light(brick: Brick) -> bool:
     weights = brick.numeric_weight_bytes
+    if len(brick.operators) >= SHORTEST:
+        return False
     return weights < _HEAVY_BYTES and brick.bytes_moved - weights < _REPEATED_BYTES
 
 
@@ -355,13 +379,20 @@ def _copies(
     for places, own in ((timed, 1), (untimed, 0)):
         for i in sorted(places):
             occurrence = decomposition.plan.occurrences[i]
-            name = (occurrence.brick, occurrence.weights or i)
+            name = (occurrence.brick, _own(occurrence, i))
             brick = decomposition.bricks[occurrence.brick]
-            heavy = brick.numeric_weight_bytes >= _HEAVY_BYTES
-            if heavy and name not in copies:
+            if _heavy(brick) and name not in copies:
                 copies[name] = counts[occurrence.brick]
                 counts[occurrence.brick] += own
     return copies
+
+
+def _own(occurrence: Occurrence, position: int) -> tuple[int, ...] | int:
+    """What a session of its own is for: weights; or the place, where weights do not tell.
+
+    Of a stretch of nodes, the runtime keeps more than weights.
+    """
+    return position if occurrence.nodes >= SHORTEST else occurrence.weights or position
 
 
 def _overwritten(plan: Plan) -> dict[int, int]:

@@ -25,10 +25,10 @@ Rule = Callable[[Node, int], Sequence[int]]
 def workspace(brick: Brick, threads: int) -> tuple[int, ...] | None:
     """Sizes in bytes of what the kernel of ``brick`` takes on ``threads``; None where unknown."""
     (operator, *others) = brick.operators or ("",)
+    if NO_WORKSPACE.issuperset((operator, *others)):
+        return ()
     if others:
         return None
-    if operator in NO_WORKSPACE:
-        return ()
     rule = _RULES.get(operator)
     node = None if rule is None else node_of(brick)
     if rule is None or node is None:

@@ -18,6 +18,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from bricks.decompose.plan import Brick
+from bricks.decompose.stretches import SHORTEST
 from bricks.graph.containers import ValueType
 from bricks.graph.model_metadata import between_types, noted_weight_bytes
 from bricks.graph.program import is_call
@@ -70,6 +71,8 @@ _BROADCASTING = frozenset(
 )
 # Windows with more rows are not treated as windows; nothing is counted there.
 _MAX_ROWS = 1 << 16
+# A node of a stretch of tiny ones takes about a tenth of a call.
+_NODE_CALLS = 0.1
 _MODES = ("mode", "reduction", "coordinate_transformation_mode", "nearest_mode", "direction")
 
 
@@ -117,6 +120,12 @@ class BrickFeatures:
     pieces: float
     context_bytes: float | None = None
     context: Context = Context()
+
+    @property
+    def calls(self) -> float:
+        """Calls of the runtime that it takes as long as beside its work: one, and its nodes."""
+        nodes = self.operator.count("+") + 1
+        return 1.0 + _NODE_CALLS * nodes if nodes >= SHORTEST else 1.0
 
     def tag(self, name: str) -> str:
         """The tag of that name, one of those of its kind."""

@@ -109,7 +109,7 @@ def _parts(features: Sequence[BrickFeatures]) -> Array:
         far = min(1.0, max(0.0, (size - _CACHED) / (_UNCACHED - _CACHED)))
         values = t.read_bytes + t.written_bytes
         weights = t.weight_bytes * (1.0 - far), t.weight_bytes * far
-        rows.append((1.0, t.flops, values, *weights, t.pieces))
+        rows.append((t.calls, t.flops, values, *weights, t.pieces))
     return np.array(rows).reshape(-1, len(_START))
 
 

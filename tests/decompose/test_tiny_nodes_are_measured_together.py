@@ -1,0 +1,107 @@
+"""Nodes that take less than a call are bricks together where many follow each other."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from factories import constant, model, node, save, value
+
+from bricks import Bench
+from bricks.decompose.granularity import Granularity, split
+from bricks.estimate.uncertainty import cache_state_s
+from bricks.graph.read import read_model
+from bricks.graph.source import source_graph
+from bricks.measure.campaign import Conditions
+from bricks.measure.rounds import StopRule
+from bricks.measure.walk import walk_of
+from bricks.predict.features import extract_features
+
+ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
+
+
+def chain(length: int, width: int = 8, wide_at: int | None = None) -> onnx.ModelProto:
+    """Sums and products with numbers of their own; at ``wide_at``, of all rows of a table."""
+    names = ["x", *(f"v{i}" for i in range(1, length)), "y"]
+    nodes, constants = [], []
+    for i in range(length):
+        shape = (4096, width) if i == wide_at else (width,)
+        constants.append(constant(f"w{i}", np.full(shape, 0.5 + i / 1e4), "FLOAT"))
+        nodes.append(node("Mul" if i % 2 else "Add", [names[i], f"w{i}"], [names[i + 1]]))
+    if wide_at is not None:
+        nodes.insert(wide_at + 1, node("ReduceSum", [names[wide_at + 1]], ["sum"], keepdims=0))
+        nodes[wide_at + 2].input[0] = "sum"
+    return model(nodes, [value("x", [width])], [value("y", None)], constants)
+
+
+def lengths(proto: onnx.ModelProto, folder: Path) -> list[int]:
+    """The number of nodes in each brick of the executed graph, as if it were the source."""
+    graph = source_graph(read_model(save(proto, folder)))
+    return [len(part) for part in split(graph, Granularity(None))]
+
+
+def test_a_long_stretch_is_one_brick_and_a_short_one_is_not(tmp_path: Path) -> None:
+    assert lengths(chain(8), tmp_path) == [1] * 8
+    assert lengths(chain(100), tmp_path) == [100]
+    assert lengths(chain(5000), tmp_path) == [2048, 2048, 904]
+
+
+def test_large_values_end_a_stretch(tmp_path: Path) -> None:
+    assert lengths(chain(100, width=2048), tmp_path) == [1] * 100
+    assert lengths(chain(100, wide_at=40), tmp_path) == [40, 1, 1, 59]
+
+
+def test_nodes_whose_values_are_read_far_away_stay_apart(tmp_path: Path) -> None:
+    proto = chain(100)
+    outputs = [value(name, [8]) for node_ in proto.graph.node for name in node_.output]
+    del proto.graph.output[:]
+    proto.graph.output.extend(outputs)
+    assert lengths(proto, tmp_path) == [1] * 100
+
+
+def test_shapes_are_computed_by_single_nodes(tmp_path: Path) -> None:
+    names = ["x", *(f"v{i}" for i in range(1, 50)), "y"]
+    nodes = [node("Add", [a, "one"], [b]) for a, b in pairwise(names)]
+    shape = [value("x", [2], "INT64")], [value("y", [2], "INT64")]
+    assert lengths(model(nodes, *shape, [constant("one", [1])]), tmp_path) == [1] * 50
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("cache"), threads=1, conditions=ONCE) as made:
+        yield made
+
+
+def test_equal_stretches_are_one_brick_that_computes_what_the_model_does(
+    bench: Bench, tmp_path: Path
+) -> None:
+    read = bench.read(save(chain(4096), tmp_path))
+    found = bench.decompose(read)
+    assert [each.nodes for each in found.plan.occurrences] == [2048, 2048]
+    assert len(found.bricks) == 1
+    assert found.plan.nodes == 4096
+    assert bench.verify(read)["exact"]
+    assert bench.measure([read]).failures == ()
+
+
+def test_places_of_a_stretch_have_sessions_of_their_own_and_are_run_once(
+    bench: Bench, tmp_path: Path
+) -> None:
+    found = bench.decompose(bench.read(save(chain(4096), tmp_path)))
+    walk = walk_of(found, found.bricks.keys(), optimize=False)
+    assert len({step.load for step in walk.steps if step.timed}) == 2
+    assert not any(step.repeated for step in walk.steps)
+
+
+def test_what_is_predicted_grows_with_the_nodes(bench: Bench, tmp_path: Path) -> None:
+    few, many = (
+        bench.decompose(bench.read(save(chain(n), tmp_path, f"{n}.onnx"))) for n in (50, 2000)
+    )
+    calls = [extract_features(*found.bricks.values()).calls for found in (few, many)]
+    assert calls[1] > 20 * calls[0]
+
+
+def test_the_interval_of_long_stretches_is_wider() -> None:
+    assert cache_state_s(1.0, 0.0, 1.0) > cache_state_s(1.0, 0.0)
