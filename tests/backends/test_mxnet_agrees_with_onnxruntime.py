@@ -11,6 +11,7 @@ import mxnet_environment
 import numpy as np
 import onnx
 import pytest
+import runtime_environments
 from factories import constant, conv_net, model, node, save, value
 from refusals import refused
 
@@ -41,7 +42,7 @@ def runtime(request: pytest.FixtureRequest, python: Path) -> str:
 
 @pytest.mark.slow
 def test_operators_compute_what_onnx_says_or_are_refused(python: Path) -> None:
-    found = json.loads(mxnet_environment.run(python, "mxnet_cases.py").splitlines()[-1])
+    found = json.loads(runtime_environments.run(python, "mxnet_cases.py").splitlines()[-1])
     assert found["wrong"] == {}
     assert len(found["right"]) > 250
     assert all(found["refused"].values()), "each refusal has its reason"
@@ -59,7 +60,7 @@ def test_whole_models_agree(python: Path, runtime: str, name: str, tmp_path: Pat
     for interpreter, on in ((Path(sys.executable), "onnxruntime"), (python, runtime)):
         archive = tmp_path / f"{on}.npz"
         arguments = (on, tmp_path / "model.onnx", archive)
-        mxnet_environment.run(interpreter, "evaluating.py", *arguments)
+        runtime_environments.run(interpreter, "evaluating.py", *arguments)
         with np.load(archive) as arrays:
             outputs.append([arrays[key] for key in arrays.files])
     for expected, actual in zip(*outputs, strict=True):

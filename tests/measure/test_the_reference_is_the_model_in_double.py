@@ -11,6 +11,7 @@ from refusals import refused
 
 from bricks.errors import BackendError
 from bricks.graph.read import read_model
+from bricks.graph.reference_values import Reference
 from bricks.measure.worker.accuracy import (
     Runs,
     ValueDeviation,
@@ -19,7 +20,7 @@ from bricks.measure.worker.accuracy import (
     relative_error,
 )
 from bricks.measure.worker.model_data import ModelData, model_data
-from bricks.measure.worker.reference import Reference, in_double, write_reference
+from bricks.measure.worker.reference import in_double, write_reference
 
 
 def data_of(proto: onnx.ModelProto, folder: Path) -> ModelData:

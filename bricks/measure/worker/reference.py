@@ -7,9 +7,7 @@ computes with the same numbers. Must not know what is compared with it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import is_referenced
+from bricks.graph.reference_values import Reference
 from bricks.graph.topology import all_nodes, label, used_values
 from bricks.measure.worker.model_data import ModelData
 from bricks.measure.worker.reference_operators import DOMAIN, further_operators
@@ -47,40 +46,6 @@ _USUAL_ACTIVATIONS = {"GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "T
 
 # More bytes of values than this are not kept to compare them.
 MAX_BYTES = 1 << 31
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """Inputs and weights of a model as runtimes get them, and values in double, all by name.
-
-    ``values`` is empty where there is no reference.
-    """
-
-    inputs: Mapping[str, np.ndarray]
-    weights: Mapping[str, np.ndarray]
-    values: Mapping[str, np.ndarray]
-
-    def save(self, file: Path) -> None:
-        """Write it to ``file`` (.npz)."""
-        arrays: dict[str, Any] = {}
-        names: dict[str, list[str]] = {}
-        for role in ("inputs", "weights", "values"):
-            held: Mapping[str, np.ndarray] = getattr(self, role)
-            names[role] = list(held)
-            arrays |= {f"{role}{number}": each for number, each in enumerate(held.values())}
-        np.savez(file, names=np.frombuffer(json.dumps(names).encode(), np.uint8), **arrays)
-
-    @classmethod
-    def load(cls, file: Path) -> Reference:
-        """The inverse of :meth:`save`."""
-        with np.load(file, allow_pickle=False) as held:
-            names = json.loads(held["names"].tobytes())
-            return cls(
-                **{
-                    role: {name: held[f"{role}{number}"] for number, name in enumerate(of_role)}
-                    for role, of_role in names.items()
-                }
-            )
 
 
 def write_reference(data: ModelData, file: Path, *, every: bool) -> str | None:
