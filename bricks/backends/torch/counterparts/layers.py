@@ -1,0 +1,249 @@
+"""Counterparts of layers with weights, pools, normalisations and matrix products.
+
+See :mod:`bricks.backends.torch.counterparts`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from bricks.backends.torch.counterparts.node import Node, operator
+
+_CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+_MAXIMA = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_MEANS = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+_GLOBAL_MEANS = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+
+
+def _of_rank(n: Node, functions: dict[int, Callable[..., Any]], rank: int) -> Callable[..., Any]:
+    """PyTorch's function for so many spatial axes."""
+    if rank not in functions:
+        raise n.refused(f"{rank} spatial axes")
+    return functions[rank]
+
+
+def _window(n: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Strides, dilations, and padding at the beginning and the end of each spatial axis."""
+    rank = len(kernel)
+    strides = list(n.attribute("strides", [1] * rank))
+    dilations = list(n.attribute("dilations", [1] * rank))
+    auto = n.attribute("auto_pad", "NOTSET")
+    if auto == "NOTSET":
+        pads = list(n.attribute("pads", [0] * (2 * rank)))
+        return strides, dilations, pads[:rank], pads[rank:]
+    if auto == "VALID":
+        return strides, dilations, [0] * rank, [0] * rank
+    begin, end = [], []
+    spatial = n.tensor().shape[2:]
+    for size, k, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
+        needed = max(0, (-(-size // stride) - 1) * stride + dilation * (k - 1) + 1 - size)
+        less, more = needed // 2, needed - needed // 2
+        begin.append(less if auto == "SAME_UPPER" else more)
+        end.append(more if auto == "SAME_UPPER" else less)
+    return strides, dilations, begin, end
+
+
+def _padded(
+    x: torch.Tensor, begin: Sequence[int], end: Sequence[int], value: float
+) -> torch.Tensor:
+    """``x`` padded on its spatial axes: PyTorch's layers pad both ends alike."""
+    pairs = zip(reversed(begin), reversed(end), strict=True)
+    return F.pad(x, [size for pair in pairs for size in pair], value=value)
+
+
+@operator("Conv")
+def convolution(n: Node) -> torch.Tensor:
+    """A convolution; padding that differs at both ends is a call before it."""
+    x, w = n.tensor(0), n.tensor(1)
+    compute = _of_rank(n, _CONVOLUTIONS, x.ndim - 2)
+    strides, dilations, begin, end = _window(n, w.shape[2:])
+    if begin != end:
+        x, begin = _padded(x, begin, end, 0.0), [0] * len(begin)
+    found: torch.Tensor = compute(
+        x, w, n.optional(2), strides, begin, dilations, n.attribute("group", 1)
+    )
+    return found
+
+
+@operator("ConvTranspose")
+def transposed_convolution(n: Node) -> torch.Tensor:
+    """A transposed convolution, whose padding is the same at both ends."""
+    x, w = n.tensor(0), n.tensor(1)
+    kernel = w.shape[2:]
+    n.default_only(auto_pad="NOTSET")
+    if n.attribute("output_shape") is not None:
+        raise n.refused("output_shape")
+    strides, dilations, begin, end = _window(n, kernel)
+    # Cropping less at the end is the same as adding more there.
+    more = list(n.attribute("output_padding", [0] * len(kernel)))
+    more = [m + b - e for m, b, e in zip(more, begin, end, strict=True)]
+    if any(not 0 <= m < max(s, d) for m, s, d in zip(more, strides, dilations, strict=True)):
+        raise n.refused("padding that differs too much at both ends")
+    compute = _of_rank(n, _TRANSPOSED, x.ndim - 2)
+    group = n.attribute("group", 1)
+    found: torch.Tensor = compute(x, w, n.optional(2), strides, begin, more, group, dilations)
+    return found
+
+
+def _pool_window(n: Node) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+    """Kernel, strides, dilations and padding of a pool."""
+    kernel = list(n.attribute("kernel_shape"))
+    if n.attribute("ceil_mode", 0) and n.attribute("auto_pad", "NOTSET") != "NOTSET":
+        raise n.refused("ceil_mode and auto_pad")
+    strides, dilations, begin, end = _window(n, kernel)
+    if n.attribute("ceil_mode", 0) and begin != end:
+        raise n.refused("ceil_mode and padding that differs at both ends")
+    return kernel, strides, dilations, begin, end
+
+
+def _more_than_half(kernel: Sequence[int], begin: Sequence[int]) -> bool:
+    """Whether PyTorch's pools refuse such padding."""
+    return any(2 * b > k for k, b in zip(kernel, begin, strict=True))
+
+
+@operator("MaxPool")
+def greatest(n: Node) -> torch.Tensor:
+    """The greatest values; padding that differs at both ends is a call before it."""
+    if any(n.outputs[1:]):
+        raise n.refused("its indices as an output")
+    kernel, strides, dilations, begin, end = _pool_window(n)
+    x = n.tensor()
+    compute = _of_rank(n, _MAXIMA, x.ndim - 2)
+    if begin != end or _more_than_half(kernel, begin):
+        x, begin = _padded(x, begin, end, -math.inf), [0] * len(begin)
+    ceil = bool(n.attribute("ceil_mode", 0))
+    found: torch.Tensor = compute(x, kernel, strides, begin, dilations, ceil)
+    return found
+
+
+@operator("AveragePool")
+def mean(n: Node) -> torch.Tensor:
+    """The means, of what is padded too if ``count_include_pad`` says so."""
+    kernel, strides, dilations, begin, end = _pool_window(n)
+    if any(each != 1 for each in dilations):
+        raise n.refused("dilations")
+    counted = bool(n.attribute("count_include_pad", 0))
+    x = n.tensor()
+    compute = _of_rank(n, _MEANS, x.ndim - 2)
+    if begin != end or _more_than_half(kernel, begin):
+        if not counted:
+            raise n.refused("padding that differs at both ends and does not count")
+        x, begin = _padded(x, begin, end, 0.0), [0] * len(begin)
+    ceil = bool(n.attribute("ceil_mode", 0))
+    found: torch.Tensor = compute(x, kernel, strides, begin, ceil, counted)
+    return found
+
+
+@operator("GlobalAveragePool")
+def global_mean(n: Node) -> torch.Tensor:
+    """The mean of each channel."""
+    x = n.tensor()
+    found: torch.Tensor = _of_rank(n, _GLOBAL_MEANS, x.ndim - 2)(x, 1)
+    return found
+
+
+@operator("GlobalMaxPool")
+def global_maximum(n: Node) -> torch.Tensor:
+    """The greatest value of each channel."""
+    x = n.tensor()
+    return x.amax(tuple(range(2, x.ndim)), keepdim=True)
+
+
+@operator("MatMul")
+def product(n: Node) -> torch.Tensor:
+    """A product of matrices, or of stacks of them."""
+    return torch.matmul(n.tensor(0), n.tensor(1))
+
+
+@operator("Gemm")
+def sum_and_product(n: Node) -> torch.Tensor:
+    """A product of two matrices, and what is added to it."""
+    a, b = n.tensor(0), n.tensor(1)
+    a = a.t() if n.attribute("transA", 0) else a
+    b = b.t() if n.attribute("transB", 0) else b
+    alpha, beta = n.attribute("alpha", 1.0), n.attribute("beta", 1.0)
+    if not n.has(2):
+        found = torch.mm(a, b)
+        return found if alpha == 1 else found * alpha
+    return torch.addmm(n.tensor(2), a, b, beta=beta, alpha=alpha)
+
+
+@operator("Einsum")
+def einsum(n: Node) -> torch.Tensor:
+    """A sum of products, as its equation says."""
+    tensors = [n.tensor(k) for k in range(len(n.inputs))]
+    found: torch.Tensor = torch.einsum(n.attribute("equation"), *tensors)
+    return found
+
+
+@operator("BatchNormalization")
+def batch_normalization(n: Node) -> torch.Tensor:
+    """By the mean and variance that are given, as in inference."""
+    n.default_only(training_mode=0, spatial=1)
+    if any(n.outputs[1:]):
+        raise n.refused("statistics as outputs")
+    x, scale, bias, mean, variance = (n.tensor(k) for k in range(5))
+    return F.batch_norm(x, mean, variance, scale, bias, False, 0.0, n.attribute("epsilon", 1e-5))
+
+
+@operator("InstanceNormalization")
+def instance_normalization(n: Node) -> torch.Tensor:
+    """Each channel of each sample by itself."""
+    eps = n.attribute("epsilon", 1e-5)
+    return F.instance_norm(n.tensor(), weight=n.tensor(1), bias=n.tensor(2), eps=eps)
+
+
+@operator("LayerNormalization")
+def layer_normalization(n: Node) -> torch.Tensor:
+    """All axes from ``axis`` on together."""
+    x, scale, bias = n.tensor(0), n.tensor(1), n.optional(2)
+    if any(n.outputs[1:]):
+        raise n.refused("statistics as outputs")
+    shape = list(x.shape[n.attribute("axis", -1) :])
+    if any(list(each.shape) != shape for each in (scale, bias) if each is not None):
+        raise n.refused("a scale that is broadcast")
+    return F.layer_norm(x, shape, scale, bias, n.attribute("epsilon", 1e-5))
+
+
+@operator("RMSNormalization")
+def rms_normalization(n: Node) -> torch.Tensor:
+    """All axes from ``axis`` on together, by their root mean square."""
+    x, scale = n.tensor(0), n.tensor(1)
+    shape = list(x.shape[n.attribute("axis", -1) :])
+    if list(scale.shape) != shape:
+        raise n.refused("a scale that is broadcast")
+    return F.rms_norm(x, shape, scale, n.attribute("epsilon", 1e-5))
+
+
+@operator("GroupNormalization")
+def group_normalization(n: Node) -> torch.Tensor:
+    """Groups of channels together; before version 21 there was one scale for each group."""
+    if n.opset < 21:
+        raise n.refused("one scale for each group")
+    x, scale, bias = (n.tensor(k) for k in range(3))
+    return F.group_norm(x, n.attribute("num_groups"), scale, bias, n.attribute("epsilon", 1e-5))
+
+
+@operator("LpNormalization")
+def norm(n: Node) -> torch.Tensor:
+    """One axis, by its norm."""
+    return F.normalize(n.tensor(), n.attribute("p", 2), n.attribute("axis", -1))
+
+
+@operator("LRN")
+def local_response_normalization(n: Node) -> torch.Tensor:
+    """Each channel by its neighbours, as many before it as after it."""
+    size = n.attribute("size")
+    if size % 2 == 0:
+        raise n.refused("an even size")
+    alpha, beta, bias = (
+        n.attribute(name, default)
+        for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
+    return F.local_response_norm(n.tensor(), size, alpha, beta, bias)

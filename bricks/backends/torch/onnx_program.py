@@ -1,0 +1,172 @@
+"""An ONNX model as a program of PyTorch: its nodes' counterparts, called one after the other.
+
+The function here keeps the contract of :mod:`bricks.backends.torch.entry`, so that such a program
+is recorded, cut and measured as any other. Numbers that follow from shapes and constants are
+computed in the first step, and need no call in others. Must not know how it is recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import helper, numpy_helper
+
+from bricks.backends.torch.counterparts import OPERATORS, Node, Value
+from bricks.backends.torch.counterparts.node import no_counterpart
+from bricks.errors import BackendError, first_line
+from bricks.graph.payload import is_referenced
+from bricks.graph.reference_values import Reference
+from bricks.graph.topology import default_domain
+from bricks.graph.view import parse_model
+
+
+def onnx_program(model: str, data: str) -> dict[str, Any]:
+    """The program of the ONNX model in file ``model``, with inputs and weights of file ``data``.
+
+    ``data`` is a :class:`~bricks.graph.reference_values.Reference`. Raises :class:`BackendError`
+    for the first operator without a counterpart.
+    """
+    proto = parse_model(Path(model).read_bytes())
+    held = Reference.load(Path(data))
+    inputs = tuple(_tensor(held.inputs[info.name]) for info in proto.graph.input)
+    module = OnnxModule(proto, held.weights).eval()
+    with torch.no_grad():
+        module(*inputs)
+    return {"module": module, "inputs": inputs}
+
+
+class OnnxModule(torch.nn.Module):
+    """The nodes of ``proto`` in order; ``weights`` are those that it does not hold itself."""
+
+    def __init__(self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> None:
+        super().__init__()
+        self._inputs = [info.name for info in proto.graph.input]
+        self._outputs = [info.name for info in proto.graph.output]
+        # What is known without a call, by name.
+        self._fixed = {
+            tensor.name: numpy_helper.to_array(tensor)
+            for tensor in proto.graph.initializer
+            if not is_referenced(tensor)
+        }
+        self._steps = _steps(proto)
+        self._weights = {}
+        for number, (name, array) in enumerate(weights.items()):
+            self._weights[name] = f"weight{number}"
+            self.register_buffer(self._weights[name], _tensor(array))
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The outputs; a value is dropped once nothing reads it any more."""
+        values: dict[str, Value] = dict(zip(self._inputs, inputs, strict=True))
+        values |= {name: getattr(self, buffer) for name, buffer in self._weights.items()}
+        values |= self._fixed
+        reads = Counter(name for step in self._steps for name in step.reads)
+        reads.update(self._outputs)
+        for step in self._steps:
+            self._run(step, values)
+            for name in step.reads:
+                reads[name] -= 1
+                if not reads[name]:
+                    values.pop(name, None)
+        return tuple(self._step_tensor(values[name]) for name in self._outputs)
+
+    def _run(self, step: _Step, values: dict[str, Value]) -> None:
+        if all(name in self._fixed for name in step.makes):
+            return
+        given = [values[name] if name else None for name in step.node.input]
+        fixed = step.reads and all(isinstance(each, np.ndarray | None) for each in given)
+        found = step.fold(given) if fixed else step.compute(given)
+        for name, value in zip(step.node.output, found, strict=False):
+            if name and value is not None:
+                values[name] = value
+                if isinstance(value, np.ndarray):
+                    self._fixed[name] = value
+
+    @staticmethod
+    def _step_tensor(value: Value) -> torch.Tensor:
+        return _tensor(value) if isinstance(value, np.ndarray) else value
+
+
+class _Step:
+    """A node of the model with what is kept of it between steps of the program."""
+
+    def __init__(self, node: onnx.NodeProto, opset: int, read: set[str]) -> None:
+        self.node = node
+        self.reads = [name for name in node.input if name]
+        self.makes = [name for name in node.output if name]
+        self._opset = opset
+        self._kept: dict[Any, Any] = {}
+        self._attributes = {each.name: _attribute(each) for each in node.attribute}
+        self._wanted = [name in read for name in node.output]
+        self._compute = None if default_domain(node.domain) else OPERATORS.get(node.op_type)
+
+    def compute(self, given: Sequence[Value | None]) -> Sequence[Value | None]:
+        """What the node's counterpart gives."""
+        if self._compute is None:
+            raise no_counterpart(".".join(filter(None, (self.node.domain, self.node.op_type))))
+        node = Node(
+            self.node.op_type, self._attributes, given, self._wanted, self._opset,
+            self._constant, self._once,
+        )  # fmt: skip
+        try:
+            found = self._compute(node)
+        except (RuntimeError, IndexError, TypeError, ValueError) as exc:
+            raise BackendError(f"PyTorch cannot run {node.operator}: {first_line(exc)}") from exc
+        return found if isinstance(found, tuple | list) else [found]
+
+    def fold(self, given: Sequence[Value | None]) -> Sequence[Value | None]:
+        """What follows from fixed numbers alone, by onnx's own evaluator."""
+        from onnx.reference import ReferenceEvaluator
+
+        names = [(name, each) for name, each in zip(self.node.input, given, strict=True) if name]
+        graph = helper.make_graph(
+            [self.node], "fixed", [onnx.ValueInfoProto(name=name) for name, _ in names],
+            [onnx.ValueInfoProto(name=name) for name in self.makes],
+        )  # fmt: skip
+        opsets = [helper.make_opsetid("", self._opset)]
+        model = helper.make_model(graph, opset_imports=opsets)
+        found = iter(ReferenceEvaluator(model).run(None, dict(names)))
+        return [np.asarray(next(found)) if name else None for name in self.node.output]
+
+    def _constant(self, array: np.ndarray) -> torch.Tensor:
+        tensor: torch.Tensor = self._once(f"constant {id(array)}", lambda: _tensor(array))
+        return tensor
+
+    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
+        if name not in self._kept:
+            self._kept[name] = compute()
+        return self._kept[name]
+
+
+def _steps(proto: onnx.ModelProto) -> list[_Step]:
+    versions = {default_domain(entry.domain): entry.version for entry in proto.opset_import}
+    read = {name for node in proto.graph.node for name in node.input}
+    read.update(info.name for info in proto.graph.output)
+    return [_Step(node, versions.get("", 1), read) for node in proto.graph.node]
+
+
+def _attribute(attribute: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if attribute.type == onnx.AttributeProto.STRINGS:
+        return [each.decode() for each in value]
+    return list(value) if attribute.type in _LISTS else value
+
+
+_LISTS = (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS)
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    """A tensor of its own with these numbers."""
+    try:
+        return torch.from_numpy(np.array(array))
+    except TypeError as exc:
+        raise BackendError(f"values of type {array.dtype} cannot be handed to PyTorch") from exc
