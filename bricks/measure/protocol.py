@@ -30,7 +30,7 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     verify   name, folder, model, plan, bricks         → exact, max_abs_difference, …
     expect   name, folder, model, file, every          → reason, own_weights; writes file
     evaluate model, repeats, file?, tolerance?,        → outputs: [{output, shape, dtype, norms,
-             outputs?, gradients?                         reason, heat_map, variance_map}…],
+             outputs?, gradients?, names?                 reason, heat_map, variance_map}…],
                                                          repeats, distinct, max_variance,
                                                          parting, gradients?
     begin_training  entry, folder, options, seed       → identity

@@ -7,7 +7,7 @@ where operators come from, nor how results are shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Peaks
@@ -19,9 +19,11 @@ from bricks.graph.model import Model
 from bricks.graph.program import is_program
 from bricks.graph.source import source_graph
 from bricks.graph.view import graph_of, parse_model
+from bricks.operators.blocked_layout import Layout
 from bricks.operators.operator import Operator, bytes_of
 from bricks.operators.results import (
     Accuracy,
+    Form,
     Latency,
     Missing,
     OperatorComparison,
@@ -31,6 +33,7 @@ from bricks.operators.results import (
     Work,
 )
 from bricks.operators.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
+from bricks.operators.standard_form import standard_form
 from bricks.session.bench import Bench
 
 _UNKNOWN = Work(None, None)
@@ -64,13 +67,16 @@ def compare_operators(
 
 
 class _Comparison:
-    """One operator: its ONNX form and the reference of it are made once for all runtimes."""
+    """One operator: its forms in ONNX and their reference are made once for all runtimes."""
 
     def __init__(
         self, runtimes: Runtimes, explainers: dict[str, Explainer], operator: Operator
     ) -> None:
         self._runtimes, self._explainers, self._operator = runtimes, explainers, operator
-        self._model: Model | Missing | None = None
+        self._given: Model | Missing | None = None
+        # In standard operators, with the values that are blocked in the given form.
+        self._standard: Model | None = None
+        self._layouts: Mapping[str, Layout] = {}
         self._reference: ReferenceFile | Missing | None = None
         self._work = _UNKNOWN
 
@@ -88,29 +94,74 @@ class _Comparison:
         )
 
     def _read(self) -> None:
+        name = self._operator.name
         try:
-            self._model = self._runtimes.onnx_form(self._operator)
+            self._given = self._runtimes.onnx_form(self._operator)
         except FAILURES as error:
-            self._model = reason_of(error, self._operator.name)
+            self._given = reason_of(error, name)
             return
-        self._work = self._operator.work or work_of(self._model)
+        self._work = self._operator.work or work_of(self._given)
+        try:
+            found = standard_form(parse_model(self._given.skeleton))
+            if found is not None:
+                self._standard = self._runtimes.model_of(found.proto, name)
+                self._layouts = found.layouts
+                if self._work == _UNKNOWN:  # the shapes of what only one runtime knows are open
+                    self._work = work_of(self._standard)
+        except ModelError as error:
+            self._reference = Missing(f"no reference: {reason_of(error, name).reason}")
 
     def _run(self, bench: Bench) -> OperatorRun:
-        name, operator = Runtimes.name_of(bench), self._operator
+        name = Runtimes.name_of(bench)
         try:
-            self._runtimes.takes(bench, operator)
-            model = self._model
-            if self._runtimes.runs_programs(bench):
-                model = self._runtimes.program_form(operator, bench)
+            self._runtimes.takes(bench, self._operator)
+            form, model = self._form(bench)
         except FAILURES as error:
-            missing = reason_of(error, operator.name)
+            missing = reason_of(error, self._operator.name)
             return OperatorRun(name, missing, missing)
         if isinstance(model, Missing):
             return OperatorRun(name, model, model)
-        assert model is not None
         if self._work == _UNKNOWN:
             self._work = work_of(model)
-        return OperatorRun(name, self._latency(bench, model), self._accuracy(bench, model))
+        return OperatorRun(
+            name, self._latency(bench, model), self._accuracy(bench, form, model), form
+        )
+
+    def _form(self, bench: Bench) -> tuple[Form, Model | Missing]:
+        """What the runtime runs: the operator as it is given, or what computes the same."""
+        if self._runtimes.runs_programs(bench):
+            if self._operator.program is not None:
+                return Form.GIVEN, self._runtimes.program_form(self._operator, bench)
+            return Form.COUNTERPART, self._counterpart(bench)
+        assert self._given is not None
+        if self._standard is not None and not self._runs_given(bench):
+            return Form.STANDARD, self._standard
+        return Form.GIVEN, self._given
+
+    def _runs_given(self, bench: Bench) -> bool:
+        """Whether the runtime knows the operators of the given form."""
+        assert isinstance(self._given, Model)
+        try:
+            bench.decompose(self._given)
+        except FAILURES:
+            return False
+        return True
+
+    def _counterpart(self, bench: Bench) -> Model | Missing:
+        model = self._onnx
+        if isinstance(model, Missing):
+            return model
+        reference = self._referenced(model)
+        if isinstance(reference, Missing):
+            return reference
+        return self._runtimes.counterpart(bench, model, reference)
+
+    @property
+    def _onnx(self) -> Model | Missing:
+        """The form that has a reference: that in standard operators, if there is one."""
+        found = self._standard or self._given
+        assert found is not None
+        return found
 
     def _latency(self, bench: Bench, model: Model) -> Latency | Missing:
         try:
@@ -122,23 +173,38 @@ class _Comparison:
         peaks = self._explainers[Runtimes.name_of(bench)].peaks
         return latency_of(estimate, self._work, peaks)
 
-    def _accuracy(self, bench: Bench, model: Model) -> Accuracy | Missing:
+    def _accuracy(self, bench: Bench, form: Form, model: Model) -> Accuracy | Missing:
         try:
-            if is_program(parse_model(model.skeleton)):
+            if self._operator.program is not None and is_program(parse_model(model.skeleton)):
                 return self._runtimes.evaluate(bench, model, None, gradients=True).accuracy
-            if self._reference is None:
-                self._reference = self._referenced(model)
-            if isinstance(self._reference, Missing):
-                return self._reference
-            return self._runtimes.evaluate(bench, model, self._reference).accuracy
+            assert isinstance(self._onnx, Model)
+            reference = self._referenced(self._onnx)
+            if isinstance(reference, Missing):
+                return reference
+            return self._beside(bench, form, model, reference)
         except FAILURES as error:
             return reason_of(error, model.name)
 
-    def _referenced(self, model: Model) -> ReferenceFile | Missing:
+    def _beside(self, bench: Bench, form: Form, model: Model, reference: ReferenceFile) -> Accuracy:
+        if form is Form.COUNTERPART:
+            assert isinstance(self._onnx, Model)
+            names = self._runtimes.outputs_of(self._onnx)
+            return self._runtimes.evaluate(bench, model, reference, names=names).accuracy
+        if form is Form.STANDARD or not self._layouts:
+            return self._runtimes.evaluate(bench, model, reference).accuracy
+        arranged = self._runtimes.in_blocks(bench, reference, self._layouts)
         try:
-            return self._runtimes.reference(model)
-        except FAILURES as error:
-            return reason_of(error, model.name)
+            return self._runtimes.evaluate(bench, model, arranged).accuracy
+        finally:
+            arranged.file.unlink()
+
+    def _referenced(self, model: Model) -> ReferenceFile | Missing:
+        if self._reference is None:
+            try:
+                self._reference = self._runtimes.reference(model)
+            except FAILURES as error:
+                self._reference = reason_of(error, model.name)
+        return self._reference
 
 
 def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> Latency:

@@ -30,6 +30,8 @@ from bricks.operators.runtimes import FAILURES, ReferenceFile, Runtimes, reason_
 from bricks.samples.error_norms import ErrorNorms, error_norms, heat_map
 from bricks.session.bench import Bench
 
+_NOT_ONE_BY_ONE = Missing("values of a program are not compared one by one")
+
 
 def compare_networks(
     models: Iterable[Model],
@@ -67,12 +69,11 @@ def _program(runtimes: Runtimes, model: Model) -> NetworkResult:
             lacking = Missing(f"{name} runs ONNX models, and {model.name} is a PyTorch program")
             runs.append(NetworkRun(name, lacking, lacking))
             continue
-        nothing = Missing("values of a program are not compared one by one")
         try:
             evaluated = runtimes.evaluate(bench, model, None, gradients=kind == TRAINING)
-            runs.append(NetworkRun(name, evaluated.accuracy, nothing))
+            runs.append(NetworkRun(name, evaluated.accuracy, _NOT_ONE_BY_ONE))
         except FAILURES as error:
-            runs.append(NetworkRun(name, reason_of(error, model.name), nothing))
+            runs.append(NetworkRun(name, reason_of(error, model.name), _NOT_ONE_BY_ONE))
     own = True if any(not isinstance(run.accuracy, Missing) for run in runs) else None
     return NetworkResult(model.name, kind, own, tuple(runs), ())
 
@@ -89,10 +90,9 @@ def _network(runtimes: Runtimes, model: Model, tolerance: float | None) -> Netwo
     for bench in runtimes.benches:
         name, outputs = Runtimes.name_of(bench), runtimes.new_file(".npz")
         if Runtimes.runs_programs(bench):
-            lacking = Missing(f"{name} runs PyTorch programs, and {model.name} is an ONNX model")
-            runs.append(NetworkRun(name, lacking, lacking))
-            continue
-        runs.append(_run(runtimes, bench, model, reference, outputs, tolerance))
+            runs.append(_counterpart(runtimes, bench, model, reference, outputs))
+        else:
+            runs.append(_run(runtimes, bench, model, reference, outputs, tolerance))
         if not isinstance(runs[-1].accuracy, Missing):
             files[name] = outputs
     pairs = [
@@ -121,6 +121,21 @@ def _run(
         missing = reason_of(error, model.name)
         return NetworkRun(name, missing, missing)
     return NetworkRun(name, evaluated.accuracy, _parting(evaluated.facts["parting"], reference))
+
+
+def _counterpart(
+    runtimes: Runtimes, bench: Bench, model: Model, reference: ReferenceFile, outputs: Path
+) -> NetworkRun:
+    """The model as the calls of a program that are its operators' counterparts."""
+    name = Runtimes.name_of(bench)
+    try:
+        program = runtimes.counterpart(bench, model, reference)
+        names = runtimes.outputs_of(model)
+        evaluated = runtimes.evaluate(bench, program, reference, names=names, outputs=str(outputs))
+    except FAILURES as error:
+        missing = reason_of(error, model.name)
+        return NetworkRun(name, missing, missing)
+    return NetworkRun(name, evaluated.accuracy, _NOT_ONE_BY_ONE)
 
 
 def _parting(facts: dict[str, Any] | None, reference: ReferenceFile) -> Parting | Missing:

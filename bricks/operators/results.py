@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import Any
 
 from bricks.analysis.explanation import Peaks
@@ -165,13 +166,26 @@ class Latency:
     bound: str | None
 
 
+class Form(Enum):
+    """What a runtime ran of an operator.
+
+    The operator as it is given; the standard ONNX operators that it stands for, in the plain
+    layout; or PyTorch's counterparts of these.
+    """
+
+    GIVEN = "given"
+    STANDARD = "standard"
+    COUNTERPART = "counterpart"
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorRun:
-    """An operator with one runtime."""
+    """An operator with one runtime, in one ``form``."""
 
     runtime: str
     latency: Latency | Missing
     accuracy: Accuracy | Missing
+    form: Form = Form.GIVEN
 
     @property
     def ran(self) -> bool:
@@ -185,6 +199,7 @@ class OperatorRun:
         facts = dict.fromkeys(names) if isinstance(latency, Missing) else asdict(latency)
         return {
             "runtime": self.runtime,
+            "form": self.form.value,
             **facts,
             "accuracy": None if isinstance(accuracy, Missing) else accuracy.to_json(),
             "accuracy_error": accuracy.reason if isinstance(accuracy, Missing) else None,

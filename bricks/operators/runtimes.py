@@ -9,11 +9,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from bricks import backends
@@ -21,11 +22,14 @@ from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.graph.model import Model
 from bricks.graph.program import is_program
 from bricks.graph.read import read_model
+from bricks.graph.reference_values import Reference
 from bricks.graph.view import parse_model
 from bricks.measure.allowance import MAX_S
 from bricks.measure.graphs import Graphs
 from bricks.measure.protocol import pack
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.measure.worker.accuracy import outputs_in
+from bricks.operators.blocked_layout import Layout, block_of, blocked, layout_probe
 from bricks.operators.operator import Operator
 from bricks.operators.results import Accuracy, GradientCheck, Gradients, Missing, accuracy_of
 from bricks.session.bench import Bench
@@ -34,6 +38,9 @@ from bricks.system import available_memory_bytes
 
 ONNX_REFERENCE = "onnx's reference evaluator in double precision"
 PROGRAM_REFERENCE = "the same program in double precision"
+
+# The function that makes a program of an ONNX model.
+_COUNTERPART = "bricks.backends.torch.onnx_program:onnx_program"
 
 # Errors that concern one model with one runtime; all others end the comparison.
 FAILURES = (BackendError, ModelError, WorkerError)
@@ -77,6 +84,7 @@ class Runtimes:
         )
         self._references = Graphs(self._opened.enter_context(Supervisor(settings)), MAX_S)
         self._recorders: dict[str, ProgramRecorder] = {}
+        self._blocks: dict[str, int] = {}
         self._numbers = count()
 
     def __enter__(self) -> Runtimes:
@@ -97,35 +105,57 @@ class Runtimes:
 
     def takes(self, bench: Bench, operator: Operator) -> None:
         """Raise :class:`BackendError` if the operator has no form that the runtime runs."""
-        name = self.name_of(bench)
-        if self.runs_programs(bench) and operator.program is None:
-            raise BackendError(f"{name} runs PyTorch programs, and {operator.name} is none")
         if not self.runs_programs(bench) and operator.onnx is None:
-            raise BackendError(f"{name} runs ONNX models, and {operator.name} is a program")
+            name = self.name_of(bench)
+            raise BackendError(f"{name} runs ONNX models, and this is a PyTorch program")
 
     def onnx_form(self, operator: Operator) -> Model:
         """The operator's ONNX form, read; ModelError if it cannot be."""
         assert operator.onnx is not None, "ask takes() first"
         form = operator.onnx
         if isinstance(form, onnx.ModelProto):
-            path = self.new_file(".onnx")
-            path.write_bytes(form.SerializeToString())
-            form = path
+            form = self._written(form)
         return read_model(form, name=operator.name, values=operator.values)
+
+    def model_of(self, proto: onnx.ModelProto, name: str) -> Model:
+        """The model called ``name`` that ``proto`` is; its weights may be missing."""
+        return read_model(self._written(proto), name=name)
+
+    def _written(self, proto: onnx.ModelProto) -> Path:
+        path = self.new_file(".onnx")
+        path.write_bytes(proto.SerializeToString())
+        return path
 
     def program_form(self, operator: Operator, bench: Bench) -> Model:
         """The operator's program, recorded with the runtime of ``bench``."""
-        form, name = operator.program, self.name_of(bench)
-        assert form is not None, "ask takes() first"
+        form = operator.program
+        assert form is not None, "it has a program"
+        return self._recorder(bench).record(
+            form.entry, form.options, name=operator.name, folder=form.folder
+        )
+
+    def counterpart(self, bench: Bench, model: Model, data: ReferenceFile) -> Model:
+        """A program of the calls that compute an ONNX model with these data, recorded.
+
+        Raises :class:`WorkerError` for the first operator that has no counterpart there.
+        """
+        file = self.new_file(".onnx")
+        file.write_bytes(model.skeleton)
+        options = {"model": str(file), "data": str(data.file)}
+        try:
+            return self._recorder(bench).record(_COUNTERPART, options, name=model.name)
+        except WorkerError as error:
+            raise WorkerError(str(error).removeprefix(f"{_COUNTERPART}: ")) from error
+
+    def _recorder(self, bench: Bench) -> ProgramRecorder:
+        name = self.name_of(bench)
         if name not in self._recorders:
             self._recorders[name] = self._opened.enter_context(
                 ProgramRecorder(
                     runtime=name, threads=bench.runtime.threads, seed=bench.options.seed
                 )
             )
-        return self._recorders[name].record(
-            form.entry, form.options, name=operator.name, folder=form.folder
-        )
+        return self._recorders[name]
 
     def new_file(self, suffix: str) -> Path:
         """The name of a file that does not exist yet, and goes with this object."""
@@ -145,6 +175,43 @@ class Runtimes:
         values = ONNX_REFERENCE if reason is None else Missing(f"no reference: {reason}")
         return ReferenceFile(file, facts["own_weights"], values)
 
+    def in_blocks(
+        self, bench: Bench, reference: ReferenceFile, layouts: Mapping[str, Layout]
+    ) -> ReferenceFile:
+        """The same data with the values of ``layouts`` in the blocked layout of ``bench``.
+
+        Raises :class:`ModelError` where channels do not fill the blocks that it has on this host.
+        """
+        block = self._block(bench)
+        plain = Reference.load(reference.file)
+
+        def arranged(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {
+                name: blocked(array, layouts[name], block) if name in layouts else array
+                for name, array in arrays.items()
+            }
+
+        file = self.new_file(".npz")
+        Reference(*map(arranged, (plain.inputs, plain.weights, plain.values))).save(file)
+        return replace(reference, file=file)
+
+    def _block(self, bench: Bench) -> int:
+        """How many channels the runtime of ``bench`` keeps together, as it shows."""
+        name = self.name_of(bench)
+        if name not in self._blocks:
+            proto, inputs = layout_probe()
+            data, outputs = self.new_file(".npz"), self.new_file(".npz")
+            Reference(inputs, {}, {}).save(data)
+            model = self.model_of(proto, "the blocked layout")
+            bench.evaluate(model, repeats=1, file=str(data), outputs=str(outputs))
+            self._blocks[name] = block_of(next(outputs_in(outputs)))
+        return self._blocks[name]
+
+    @staticmethod
+    def outputs_of(model: Model) -> list[str]:
+        """The names of a model's outputs."""
+        return [info.name for info in parse_model(model.skeleton).graph.output]
+
     def evaluate(
         self,
         bench: Bench,
@@ -154,18 +221,18 @@ class Runtimes:
         gradients: bool = False,
         **fields: Any,
     ) -> Evaluated:
-        """Evaluate ``model`` beside its ``reference``; a recorded program has its own.
+        """Evaluate ``model`` beside its ``reference``; without one, a program has its own.
 
         With ``gradients``, those of a program are held against finite differences. ``fields`` are
         further ones of the worker's request. Raises one of :data:`FAILURES`.
         """
-        if is_program(parse_model(model.skeleton)):
+        if reference is None:
+            assert is_program(parse_model(model.skeleton)), "an ONNX model has a reference"
             facts = bench.evaluate(model, repeats=self.repeats, gradients=gradients)
             why = facts["reason"]
             values = PROGRAM_REFERENCE if why is None else Missing(f"no reference: {why}")
             checked = _gradients(facts.get("gradients"))
             return Evaluated(accuracy_of(facts, values, checked), facts)
-        assert reference is not None, "an ONNX model has a reference"
         facts = bench.evaluate(model, repeats=self.repeats, file=str(reference.file), **fields)
         none = Missing(f"{self.name_of(bench)} computes no gradients of ONNX models")
         return Evaluated(accuracy_of(facts, reference.values, none), facts)

@@ -14,6 +14,7 @@ from rich.text import Text
 from bricks.errors import printable
 from bricks.operators.results import (
     Accuracy,
+    Form,
     Gradients,
     Latency,
     Missing,
@@ -33,18 +34,30 @@ _NONE = "–"
 
 
 def operator_table(found: OperatorComparison) -> Table:
-    """A row for each operator and runtime that ran it."""
-    table = _table("operator", "runtime")
-    for name in (
+    """A row for each operator and runtime that ran it; a column for what any of them has."""
+    ran = [(result.name, run) for result in found.operators for run in result.runs if run.ran]
+    heads = (
         "latency", "±", "GFLOP/s", "GB/s", "of peak", "L2 error", "L∞ error", "results", "gradient",
-    ):  # fmt: skip
-        table.add_column(name, justify="right", no_wrap=True)
-    for result in found.operators:
-        for run in result.runs:
-            if run.ran:
-                table.add_row(
-                    Text(printable(result.name)), Text(printable(run.runtime)), *_cells(run)
-                )
+    )  # fmt: skip
+    return _filled(
+        ("operator", "runtime"),
+        heads,
+        [((name, run.runtime), _cells(run)) for name, run in ran],
+    )
+
+
+def _filled(
+    names: Sequence[str],
+    heads: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Sequence[str]]],
+) -> Table:
+    """A table of rows of texts, under ``names``, and of cells, without columns of dashes alone."""
+    kept = [k for k in range(len(heads)) if any(cells[k] != _NONE for _, cells in rows)]
+    table = _table(*names)
+    for k in kept:
+        table.add_column(heads[k], justify="right", no_wrap=True)
+    for texts, cells in rows:
+        table.add_row(*(Text(printable(text)) for text in texts), *(cells[k] for k in kept))
     return table
 
 
@@ -99,16 +112,35 @@ def _giga(value: float | None) -> str:
     return _NONE if value is None else f"{value / 1e9:.3g}"
 
 
+# What a form other than the given one is; and how many operators a line names.
+_FORMS = {
+    Form.STANDARD: "ran the standard operators that these stand for, in the plain layout",
+    Form.COUNTERPART: "ran its counterparts of ONNX's operators",
+}
+_MOST_NAMES = 3
+
+
 def operator_lines(found: OperatorComparison) -> list[str]:
-    """What is missing, and why; equal reasons of several operators are one line."""
+    """What ran in another form, and what is missing and why; one line for equal reasons."""
     lines: dict[str, list[str]] = {}
     for result in found.operators:
         for run in result.runs:
-            for reason in _reasons(run):
+            for reason in (*_form(run), *_reasons(run)):
                 # A reason that names the operator's node would be another one for each operator.
                 lines.setdefault(f"{run.runtime}: {reason}", []).append(result.name)
-    told = [f"{reason} ({', '.join(map(printable, names))})" for reason, names in lines.items()]
+    told = [f"{reason} ({_some(names)})" for reason, names in lines.items()]
     return ["", *told] if told else []
+
+
+def _form(run: OperatorRun) -> list[str]:
+    return [_FORMS[run.form]] if run.ran and run.form in _FORMS else []
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few of many names, and how many more there are."""
+    more = len(names) - _MOST_NAMES
+    first = ", ".join(map(printable, names[:_MOST_NAMES] if more > 1 else names))
+    return f"{first} and {more} more" if more > 1 else first
 
 
 def _reasons(run: OperatorRun) -> list[str]:
@@ -142,9 +174,7 @@ def _accuracy_reasons(accuracy: Accuracy) -> list[str]:
 
 def network_table(found: Sequence[NetworkResult]) -> Table:
     """A row for each model and runtime that ran it: the output with the greatest error."""
-    table = _table("model", "runtime", "worst output")
-    for name in ("L1 error", "L2 error", "L∞ error", "results", "gradient"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for result in found:
         for run in result.runs:
             if isinstance(run.accuracy, Missing):
@@ -153,11 +183,10 @@ def network_table(found: Sequence[NetworkResult]) -> Table:
             name = _NONE if worst is None else worst.output
             norms = None if worst is None else worst.norms
             l1 = _error(norms.l1_relative, norms.l1) if isinstance(norms, ErrorNorms) else _NONE
-            cells = (result.name, run.runtime, name)
-            table.add_row(
-                *(Text(printable(each)) for each in cells), l1, *_accuracy_cells(run.accuracy)
-            )
-    return table
+            cells = (l1, *_accuracy_cells(run.accuracy))
+            rows.append(((result.name, run.runtime, name), cells))
+    heads = ("L1 error", "L2 error", "L∞ error", "results", "gradient")
+    return _filled(("model", "runtime", "worst output"), heads, rows)
 
 
 def network_lines(found: Sequence[NetworkResult]) -> list[str]:
@@ -245,7 +274,7 @@ def _of_page(result: OperatorResult) -> dict[str, Any]:
             {
                 "runtime": run.runtime,
                 "cells": _cells(run),
-                "reasons": _reasons(run),
+                "reasons": [*_form(run), *_reasons(run)],
                 "map": _map(run),
             }
             for run in result.runs

@@ -44,8 +44,8 @@ def test_operators_tell_their_facts_as_json_and_as_a_page(here: Here, tanh: Path
     assert (operator["operator"], operator["flops"], operator["bytes"]) == ("tanh", 64, 512)
     run = only(operator["runtimes"])
     assert run.keys() == {
-        "runtime", "latency_s", "low_s", "high_s", "flops_per_s", "bytes_per_s", "peak_share",
-        "bound", "accuracy", "accuracy_error", "error",
+        "runtime", "form", "latency_s", "low_s", "high_s", "flops_per_s", "bytes_per_s",
+        "peak_share", "bound", "accuracy", "accuracy_error", "error",
     }  # fmt: skip
     assert run["low_s"] <= run["latency_s"] <= run["high_s"]
     accuracy = run["accuracy"]
@@ -95,12 +95,16 @@ def test_the_exit_status_is_1_only_where_nothing_ran(
 @pytest.mark.slow
 def test_what_one_runtime_cannot_run_another_may(here: Here, tanh: Path) -> None:
     torch_environment.python()
-    done = here("operators", tanh, runtime="torch")
+    shrink = save(chain("Shrink"), tanh.parent, "shrink.onnx")
+    done = here("operators", shrink, runtime="torch")
     assert done.status == 1
-    assert done.complaint == ("nothing ran: torch runs PyTorch programs, and tanh is none")
-    done = here("operators", tanh, "--runtime", "torch")
+    assert done.complaint == "nothing ran: no counterpart of Shrink in PyTorch is known"
+    done = here("operators", shrink, "--runtime", "torch")
     assert done.status == 0
-    assert "torch: not measured: torch runs PyTorch programs, and tanh is none (tanh)" in done.out
+    assert "torch: not measured: no counterpart of Shrink in PyTorch is known (shrink)" in done.out
+    done = here("operators", tanh, runtime="torch")
+    assert done.status == 0
+    assert "torch: ran its counterparts of ONNX's operators (tanh)" in done.out
 
 
 def test_a_mistyped_word_is_met_with_the_nearest(here: Here) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch_environment
-from factories import constant, conv_net, mlp, model, node, save, value
+from commands import chain
+from factories import constant, conv_net, model, node, save, value
 from torch_environment import program
 
 from bricks import Bench
@@ -189,13 +190,31 @@ def test_a_model_without_a_reference_is_still_compared_over_runtimes(
     assert pair.outputs[0].norms.l2_relative == pytest.approx(0.01, rel=1e-3)
 
 
-def test_a_runtime_of_programs_is_named_for_a_model_and_the_other_way_round(
+def test_an_onnx_model_is_computed_by_its_counterparts_in_pytorch(
     bench: Bench, torch_bench: Bench, tmp_path: Path
 ) -> None:
-    found = compared([bench, torch_bench], save(mlp(), tmp_path))
-    assert found.runs[1].accuracy == Missing(
-        "torch runs PyTorch programs, and model is an ONNX model"
-    )
+    found = compared([bench, torch_bench], save(conv_net(), tmp_path))
+    onnx_run, torch_run = found.runs
+    assert l2(torch_run) < 1e-5
+    names = [[output.output for output in accuracy(run).outputs] for run in found.runs]
+    assert names == [["scores"], ["scores"]]
+    assert accuracy(torch_run).reference == accuracy(onnx_run).reference
+    (pair,) = found.pairs
+    assert (pair.one, pair.other) == ("onnxruntime", "torch")
+    assert isinstance(pair.outputs[0].norms, ErrorNorms)
+    assert pair.outputs[0].norms.l2_relative is not None
+    assert pair.outputs[0].norms.l2_relative < 1e-5
+
+
+def test_a_model_with_an_operator_that_pytorch_lacks_is_one_gap(
+    bench: Bench, torch_bench: Bench, tmp_path: Path
+) -> None:
+    found = compared([bench, torch_bench], save(chain("Relu", "Shrink"), tmp_path))
+    assert found.runs[1].accuracy == Missing("no counterpart of Shrink in PyTorch is known")
+    assert l2(found.runs[0]) < 1e-5
+
+
+def test_a_program_is_no_onnx_model(bench: Bench, torch_bench: Bench) -> None:
     read = torch_bench.read(program("convolutions"), name="net")
     (found,) = compare_networks([read], [bench, torch_bench], repeats=1)
     assert found.runs[0].accuracy == Missing(

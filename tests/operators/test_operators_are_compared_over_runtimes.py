@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import mxnet_environment
+import onnx
 import pytest
 import torch_environment
-from factories import one_node, save, value
+from factories import model, node, one_node, save, value
 from systems import know_peaks
 from tiers import slow_but
 
@@ -33,6 +34,7 @@ from bricks.operators.deepbench import (
 from bricks.operators.operator import Operator
 from bricks.operators.results import (
     Accuracy,
+    Form,
     Gradients,
     Latency,
     Missing,
@@ -40,7 +42,10 @@ from bricks.operators.results import (
     OperatorRun,
     Work,
 )
+from bricks.report.operators import operator_lines
 from bricks.samples.error_norms import ErrorNorms
+
+NCHWC = "com.microsoft.nchwc"
 
 QUICK = Conditions(rule=StopRule(precision=0.5, min_rounds=2, max_rounds=3))
 SMALL = ("conv_1x3x108x108_64x3x3_s2", "gemm_64x1x1216", "vanilla_64x1x96", "gru_512x1x1")
@@ -63,6 +68,15 @@ def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Bench]]:
 def onnxruntime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     cache = tmp_path_factory.mktemp("onnxruntime") / "cache"
     with Bench(cache, runtime="onnxruntime", threads=1, conditions=QUICK) as bench:
+        know_peaks(bench)
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def torch_bench(benches: list[Bench], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """Beside that of the slow tests, which measures its peaks; both record with one process."""
+    cache = tmp_path_factory.mktemp("torch") / "cache"
+    with Bench(cache, runtime="torch", threads=1, conditions=QUICK) as bench:
         know_peaks(bench)
         yield bench
 
@@ -134,19 +148,71 @@ def test_gradients_of_programs_agree_with_finite_differences(results: list[Opera
         assert of_onnx == Missing("onnxruntime computes no gradients of ONNX models")
 
 
-def test_a_runtime_without_the_operators_form_is_named(
-    onnxruntime: Bench, benches: list[Bench]
-) -> None:
-    both = [onnxruntime, benches[1]]
-    in_onnx = replace(PRODUCT, name="model", program=None)
-    (result,) = compare_operators([in_onnx], both, repeats=1).operators
-    lacking = Missing("torch runs PyTorch programs, and model is none")
-    assert runs(result)["torch"] == OperatorRun("torch", lacking, lacking)
-    assert runs(result)["onnxruntime"].ran
+def test_a_runtime_without_the_operators_form_is_named(onnxruntime: Bench) -> None:
     in_torch = replace(PRODUCT, name="program", onnx=None)
-    (result,) = compare_operators([in_torch], both[:1], repeats=1).operators
-    lacking = Missing("onnxruntime runs ONNX models, and program is a program")
+    (result,) = compare_operators([in_torch], [onnxruntime], repeats=1).operators
+    lacking = Missing("onnxruntime runs ONNX models, and this is a PyTorch program")
     assert runs(result)["onnxruntime"] == OperatorRun("onnxruntime", lacking, lacking)
+
+
+@pytest.mark.slow
+def test_an_onnx_operator_is_measured_and_evaluated_as_its_counterpart(
+    onnxruntime: Bench, torch_bench: Bench
+) -> None:
+    in_onnx = replace(PRODUCT, program=None)
+    (result,) = compare_operators([in_onnx], [onnxruntime, torch_bench], repeats=2).operators
+    assert [run.form for run in result.runs] == [Form.GIVEN, Form.COUNTERPART]
+    for run in result.runs:
+        has_latency_rates_and_accuracy(run)
+    found = [accuracy(run) for run in result.runs]
+    assert found[0].reference == found[1].reference
+    assert found[1].outputs[0].output == found[0].outputs[0].output
+    assert found[0].outputs[0].heat_map != found[1].outputs[0].heat_map  # computed by others
+
+
+def test_operators_without_a_counterpart_are_one_line(torch_bench: Bench) -> None:
+    lacking = [
+        Operator(
+            f"shrink{size}", "a test",
+            onnx=one_node("Shrink", [value("x", [size])], [value("y", [size])]),
+        )
+        for size in (5, 6)
+    ]  # fmt: skip
+    comparison = compare_operators(lacking, [torch_bench], repeats=1)
+    assert not any(run.ran for result in comparison.operators for run in result.runs)
+    (line,) = filter(None, operator_lines(comparison))
+    assert "Shrink" in line
+    assert line.endswith("(shrink5, shrink6)")
+
+
+def blocked_convolution() -> Operator:
+    """Of 64 channels, which every block divides."""
+    shapes = {"x": [1, 64, 8, 8], "w": [64, 64, 3, 3], "z": [1, 64, 6, 6], "y": [1, 64, 6, 6]}
+    infos = {name: value(name, shape) for name, shape in shapes.items()}
+    weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=shapes["w"])
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="weights")
+    own = node("Conv", ["x", "w", "", "z"], ["y"], domain=NCHWC, activation="Relu")
+    proto = model([own], [infos["x"], infos["z"]], [infos["y"]], [weight], domains=[NCHWC])
+    return Operator("blocked", "a test", onnx=proto)
+
+
+def test_a_blocked_convolution_has_a_reference_in_its_layout(onnxruntime: Bench) -> None:
+    (result,) = compare_operators([blocked_convolution()], [onnxruntime], repeats=2).operators
+    (run,) = result.runs
+    assert run.form is Form.GIVEN
+    has_latency_rates_and_accuracy(run)
+
+
+@pytest.mark.slow
+def test_a_blocked_convolution_is_compared_in_the_plain_layout(
+    onnxruntime: Bench, torch_bench: Bench
+) -> None:
+    chosen = [blocked_convolution()]
+    (result,) = compare_operators(chosen, [onnxruntime, torch_bench], repeats=2).operators
+    assert [run.form for run in result.runs] == [Form.GIVEN, Form.COUNTERPART]
+    for run in result.runs:
+        has_latency_rates_and_accuracy(run)
 
 
 @pytest.mark.slow

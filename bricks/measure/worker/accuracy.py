@@ -18,8 +18,8 @@ import onnx
 from bricks.backends.base import Backend
 from bricks.backends.programs import InDouble
 from bricks.errors import BackendError, BricksError, WorkerError
+from bricks.graph.reference_values import Reference
 from bricks.graph.topology import label
-from bricks.measure.worker.reference import Reference
 from bricks.measure.worker.verify import TOLERANCE
 from bricks.samples.error_norms import (
     ErrorNorms,
@@ -119,12 +119,39 @@ def evaluate_model(
         runs.add(dict(zip(names, map(_tensor, names, found), strict=True)))
     facts = {**_compared(runs, reference.values), "parting": None}
     if outputs is not None:
-        held: Facts = {f"value{k}": runs.first[name] for k, name in enumerate(names)}
-        np.savez(outputs, **held)
+        _save(outputs, runs)
     further = [name for name in reference.values if name not in names]
     if further:
         facts["parting"] = _parting(backend, proto, reference, further, tolerance)
     return facts
+
+
+def _save(file: Path, runs: Runs) -> None:
+    """Write the outputs of the first run, for :func:`outputs_in`."""
+    held: Facts = {f"value{number}": array for number, array in enumerate(runs.first.values())}
+    np.savez(file, **held)
+
+
+def evaluate_counterpart(
+    backend: InDouble,
+    proto: onnx.ModelProto,
+    reference: Reference,
+    names: Sequence[str],
+    *,
+    repeats: int,
+    outputs: Path | None = None,
+) -> Facts:
+    """As :func:`evaluate_model`, of a recorded program that computes what an ONNX model does.
+
+    ``names`` are those of the model's outputs, in the order of the program's.
+    """
+    step = backend.in_double(proto)
+    runs = Runs()
+    for _ in range(repeats):
+        runs.add(dict(zip(names, step.run().values(), strict=True)))
+    if outputs is not None:
+        _save(outputs, runs)
+    return {**_compared(runs, reference.values), "parting": None}
 
 
 def evaluate_program(

@@ -15,11 +15,16 @@ from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, WorkerError
 from bricks.graph.model import Model
 from bricks.graph.program import is_program
+from bricks.graph.reference_values import Reference
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol import unpack
-from bricks.measure.worker.accuracy import evaluate_model, evaluate_program
+from bricks.measure.worker.accuracy import (
+    evaluate_counterpart,
+    evaluate_model,
+    evaluate_program,
+)
 from bricks.measure.worker.model_data import model_data
-from bricks.measure.worker.reference import Reference, write_reference
+from bricks.measure.worker.reference import write_reference
 from bricks.measure.worker.verify import verify_model, verify_program
 
 Facts = dict[str, Any]
@@ -66,14 +71,24 @@ class EvaluationRequests:
         tolerance: float | None = None,
         outputs: str | None = None,
         gradients: bool = False,
+        names: list[str] | None = None,
     ) -> Facts:
-        """What the runtime computes, beside the reference in ``file`` or the program in double."""
+        """What the runtime computes, beside the reference in ``file`` or the program in double.
+
+        ``names`` are those of the outputs of the ONNX model that a program computes.
+        """
+        into = None if outputs is None else Path(outputs)
         proto = parse_model(unpack(model))
         if is_program(proto):
             backend: Any = self._backend()
             if not hasattr(backend, "in_double"):
                 raise BackendError(f"{self._name()} has no step in double to compare with")
             programs: InDouble = backend
+            if file is not None and names is not None:
+                held = Reference.load(Path(file))
+                return evaluate_counterpart(
+                    programs, proto, held, names, repeats=repeats, outputs=into
+                )
             return evaluate_program(programs, proto, repeats=repeats, gradients=gradients)
         if file is None:
             raise WorkerError("an ONNX model is evaluated with the data of its reference")
@@ -83,7 +98,7 @@ class EvaluationRequests:
             Reference.load(Path(file)),
             repeats=repeats,
             tolerance=tolerance,
-            outputs=None if outputs is None else Path(outputs),
+            outputs=into,
         )
 
 
