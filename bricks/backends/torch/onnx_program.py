@@ -130,7 +130,10 @@ class _Step:
         )  # fmt: skip
         opsets = [helper.make_opsetid("", self._opset)]
         model = helper.make_model(graph, opset_imports=opsets)
-        found = iter(ReferenceEvaluator(model).run(None, dict(names)))
+        try:
+            found = iter(ReferenceEvaluator(model).run(None, dict(names)))
+        except Exception as exc:  # the evaluator's errors have no common base class
+            raise no_counterpart(self.node.op_type, f"these numbers ({first_line(exc)})") from exc
         return [np.asarray(next(found)) if name else None for name in self.node.output]
 
     def _constant(self, array: np.ndarray) -> torch.Tensor:
