@@ -173,10 +173,10 @@ def test_runtimes_are_compared_with_as_many_threads(here: Here, net: Path) -> No
 
 
 def test_what_was_not_measured_elsewhere_is_predicted(here: Here, tmp_path: Path) -> None:
-    many = save(mlp(widths=range(4, 36)), tmp_path, "many.onnx")
+    many = save(mlp(widths=range(64, 96)), tmp_path, "many.onnx")
     for runtime, latency_s in RUNTIMES.items():
         know_on(THERE, here.cache, many, latency_s, runtime=runtime, threads=1)
-    path = save(mlp(widths=range(40, 44)), tmp_path, "other.onnx")
+    path = save(mlp(widths=range(100, 104)), tmp_path, "other.onnx")
     words = ("advise", path, *BOTH, "--system", "there", "--json")
     (other,) = here(*words, runtime=None).json["models"]
     assert [each["measured_share"] for each in other["runtimes"]] == [0, 0]
@@ -312,7 +312,7 @@ def test_a_table_without_any_answer_is_not_begun(
 def test_a_model_that_nobody_measured_in_a_runtime_that_is_not_here_is_named(
     empty: Here, tmp_path: Path
 ) -> None:
-    other = save(mlp(widths=range(40, 44)), tmp_path, "other.onnx")
+    other = save(mlp(widths=range(100, 104)), tmp_path, "other.onnx")
     with on(THERE):
         done = empty("advise", other, *BOTH, "--threads", 1, "--json", runtime=None)
     assert done.status == 1

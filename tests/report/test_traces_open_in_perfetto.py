@@ -283,7 +283,7 @@ def test_names_from_models_arrive_as_they_are_and_printable(tmp_path: Path) -> N
 
 
 def test_a_node_takes_less_than_a_kilobyte(tmp_path: Path) -> None:
-    proto = chain(*["Tanh", "Sigmoid"] * 100)
+    proto = chain(*["Tanh", "Sigmoid"] * 100, width=4096)
     for i, each in enumerate(proto.graph.node):
         each.name = f"/encoder/layer.{i % 12}/attention/self/query/{each.op_type}_{i}"
     text = trace_text(traced(proto, tmp_path))
