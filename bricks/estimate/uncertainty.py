@@ -34,7 +34,8 @@ STRETCH_SHARE = 0.12
 CACHED_NODES = 1 << 10
 
 # The spread between physical hosts of one kind, as half the width of an interval that holds 95 % of
-# them, relative to latencies that another host measured. See docs/published.md.
+# them, relative to latencies that another host measured. It was chosen before it was compared on 14
+# models (docs/measuring.md).
 OTHER_HOST_SHARE = 0.08
 
 # The last is for recorded programs: what Python and the engine do around a call is not the same

@@ -141,15 +141,17 @@ def predicted(model: str, share: float | None) -> list[str]:
 def measured_text(own: float | None, others: float | None) -> str:
     """The shares of an estimate that are measured, and by whom: ``62 % own, 30 % others``.
 
-    The rest is predicted. No part looks like none, and no incomplete share like all.
+    The rest is predicted.
     """
     if own is None:
         return "–"
     shares = {"own": round(own, 6), "others": round(others or 0.0, 6)}
-    return ", ".join(f"{_part(share)} {whose}" for whose, share in shares.items() if share) or "0 %"
+    told = [f"{share_text(share)} {whose}" for whose, share in shares.items() if share]
+    return ", ".join(told) or "0 %"
 
 
-def _part(share: float) -> str:
+def share_text(share: float) -> str:
+    """A share of an estimate; no part looks like none, and no incomplete one like all."""
     if share < 0.005:
         return "<1 %"
     return ">99 %" if 0.995 <= share < 1 else percent(share, 0)

@@ -14,7 +14,7 @@ from bricks.errors import printable
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.uncertainty import Source
 from bricks.estimate.wide import Remedy, WideInterval, wide_interval
-from bricks.report.tables import other_state, percent, predicted
+from bricks.report.tables import other_state, percent, predicted, share_text
 
 # Up to this many wide intervals have a line each; of more, those with the same reason share one.
 FEW = 3
@@ -95,7 +95,7 @@ def _published(shown: ShownEstimate) -> list[str]:
     command = shown.command(Remedy.MEASURE if lacking else Remedy.MEASURE_AGAIN, words)
     why = "" if lacking else ", because own ones are too uncertain"
     return [
-        f"{printable(shown.title)}: {percent(share)} of the estimate is from measurements that"
+        f"{printable(shown.title)}: {share_text(share)} of the estimate is from measurements that"
         f" others published of hosts of this kind{why}. To measure these bricks here: {command}"
     ]
 
