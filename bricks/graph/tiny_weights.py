@@ -21,9 +21,10 @@ from bricks.errors import ModelError
 from bricks.graph.payload import (
     PayloadError,
     is_referenced,
+    locate,
     read_inline,
     read_referenced,
-    type_of,
+    reference,
 )
 from bricks.graph.sketch import QUANTILES, SHARES, Sketch
 
@@ -31,7 +32,7 @@ from bricks.graph.sketch import QUANTILES, SHARES, Sketch
 _TINY = 2.0**-96
 # Fewer of all are not noted.
 _LEAST_SHARE = 1 / 16
-_DTYPES = ("FLOAT", "DOUBLE")
+_DTYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 _MOST_CHANNELS = 1 << 14
 
 
@@ -64,11 +65,18 @@ def _one_for_each_channel(
     graph: onnx.GraphProto, folder: Path
 ) -> Iterator[tuple[str, np.ndarray | None]]:
     """Weights with one number a channel, by name; None where the data are missing."""
+    missing: dict[str, bool] = {}  # files: most weights of a model are in one
     for tensor in graph.initializer:
-        type_ = type_of(tensor)
-        fits = len(type_.shape) == 1 and 1 < type_.elements <= _MOST_CHANNELS
-        if not fits or type_.dtype not in _DTYPES:
+        if tensor.data_type not in _DTYPES or len(tensor.dims) != 1:
+            continue
+        if not 1 < tensor.dims[0] <= _MOST_CHANNELS:
             continue
         with suppress(PayloadError):  # whoever needs the values says what is wrong
-            inside = not is_referenced(tensor)
-            yield tensor.name, read_inline(tensor) if inside else read_referenced(folder, tensor)
+            if not is_referenced(tensor):
+                yield tensor.name, read_inline(tensor)
+                continue
+            location = reference(tensor).location
+            if location not in missing:
+                missing[location] = locate(folder, location) is None
+            absent = missing[location]
+            yield tensor.name, None if absent else read_referenced(folder, tensor)
