@@ -201,7 +201,7 @@ class WeightObserver(Protocol):
     """
 
     def executed_weights(self, proto: onnx.ModelProto, *, key: str) -> Mapping[str, np.ndarray]:
-        """The weights of the executed graph by name, of the weights that :meth:`load` gives."""
+        """The weights of the executed graph by name, as :meth:`Backend.load` gives them."""
         ...
 
 

@@ -79,8 +79,7 @@ def disturbance(of: Sampling) -> list[str]:
     if of.foreign_cores is not None and of.foreign_cores >= NOTABLE_CORES:
         lines.append(
             f"Other processes kept {of.foreign_cores:.1f} cores busy meanwhile: latencies are"
-            " higher than on a quiet host, and uneven. The cache keeps them; give another --cache"
-            " to start anew."
+            " higher than on a quiet host, and uneven. Take further rounds when it is: --again."
         )
     return lines
 

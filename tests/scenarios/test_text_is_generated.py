@@ -226,7 +226,7 @@ def test_text_is_really_generated_beside_what_is_predicted(small: Path, tmp_path
     assert sorted(checked.steps_s) == [8, 9, 10, 11, 12]
     assert all(taken > 0 for taken in (*checked.steps_s.values(), checked.step_s, checked.ttft_s))
     assert result.generation.step_s > 0
-    assert result.prompt.measured_share == 1.0
+    assert result.prompt.provenance.measured_share == 1.0
 
 
 @pytest.mark.slow

@@ -163,7 +163,9 @@ def _type(graph: Graph, proto: onnx.NodeProto, name: str) -> TensorType:
             f"MXNet cannot run {label(proto)}: the shape of '{name}' is not known"
             " ahead; choose --runtime onnxruntime"
         )
-    if not type_.elements:
+    # Empty roi and scales of a Resize stand for absent ones.
+    absent = proto.op_type == "Resize" and name in graph.initializers
+    if not type_.elements and not absent:
         raise BackendError(
             f"MXNet cannot run {label(proto)}: '{name}' has a dimension of 0, which MXNet takes for"
             " an unknown one; choose --runtime onnxruntime"
