@@ -13,11 +13,8 @@ from bricks.decompose.plan import Plan
 from bricks.estimate.recompose import Results
 from bricks.estimate.uncertainty import OTHER_HOST_SHARE
 from bricks.predict.prediction import Prediction
-from bricks.samples.measurement import Measurement, round_spread
+from bricks.samples.measurement import UNSURE_SHARE, Measurement, round_spread
 from bricks.samples.statistics import NORMAL_95, Spread
-
-# Half of an interval that is wider than this, relative to the latency, tells of a disturbed host.
-UNSURE_SHARE = 0.3
 
 # How much hosts of one kind differ, as a standard deviation of the logarithm of latencies.
 OTHER_HOST_SD = OTHER_HOST_SHARE / NORMAL_95

@@ -6,6 +6,7 @@ data. Must not know those uses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,11 @@ def with_own_weights(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
     size_bytes = sum(t.size_bytes for t in without_values(proto).values() if t.dtype != "STRING")
     if size_bytes > _MOST_BYTES or not has_own_weights(model):
         return proto
-    weights = own_weights(model)
+    return holding(proto, own_weights(model))
+
+
+def holding(proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
+    """A copy of ``proto`` that holds the values of these weights, by name."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for tensor in copy.graph.initializer:

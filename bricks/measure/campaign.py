@@ -40,7 +40,14 @@ from bricks.measure.walk import Walk, along, single, walk_of
 from bricks.measure.walk_samples import WalkSamples
 from bricks.samples.call_overhead import PROBES, probes_of
 from bricks.samples.machine_state import same_state
-from bricks.samples.measurement import ENOUGH, Failure, Measurement, common_state, round_spread
+from bricks.samples.measurement import (
+    ENOUGH,
+    UNSURE_SHARE,
+    Failure,
+    Measurement,
+    common_state,
+    round_spread,
+)
 from bricks.samples.sampling import Sampling
 from bricks.samples.state_correction import StateCorrection
 from bricks.samples.state_model import StateModel
@@ -57,9 +64,8 @@ _LOADING = 0.25
 # How often stale bricks of a batch are measured again, at most.
 _MAX_REPEATS = 2
 
-# How often bricks of which too little is sure are measured again, at most, and the share of a
-# model's latency that their intervals leave open then.
-_MAX_RETRIES, _UNSURE = 3, 0.3
+# How often bricks of which too little is sure are measured again, at most.
+_MAX_RETRIES = 3
 
 # The share of a model's latency that corrections between machine states may leave open, at most.
 _MAX_OPEN = 0.2
@@ -288,8 +294,8 @@ class Campaign:
             known = {key: round_spread(m) for key, m in self._known([*counts]).items()}
             total_s = sum(abs(counts[key]) * each.median_s for key, each in known.items())
             parts = (counts[key] * each.median_s * each.relative for key, each in known.items())
-            if math.hypot(*parts) > _UNSURE * total_s:
-                found |= {key for key, each in known.items() if each.relative > _UNSURE}
+            if math.hypot(*parts) > UNSURE_SHARE * total_s:
+                found |= {key for key, each in known.items() if each.relative > UNSURE_SHARE}
         return found
 
     @staticmethod

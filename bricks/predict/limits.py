@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bricks.predict.features import CONVOLUTION, PRODUCT, BrickFeatures
+from bricks.predict.roofline import UNCACHED
 
 Array = np.ndarray
 
@@ -22,8 +23,6 @@ Array = np.ndarray
 ENOUGH = 300
 # Smaller bricks are left out: the timer's error and the caches decide how fast they seem.
 _LEAST_FLOPS, _LEAST_BYTES = 1e7, 2.0**20
-# A model's working set exceeds every cache from this size in bytes on.
-_UNCACHED_BYTES = 2.0**26
 # Other operators may hold weights that a run does not read: branches, experts, tables.
 _READ_ALL = frozenset({CONVOLUTION, PRODUCT})
 
@@ -65,7 +64,7 @@ def _works(features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
 
 
 def _uncached(features: BrickFeatures) -> bool:
-    far = features.context.working_set_bytes >= _UNCACHED_BYTES
+    far = features.context.working_set_bytes >= 2.0**UNCACHED
     return far and features.kind in _READ_ALL
 
 

@@ -24,7 +24,7 @@ _START: Array = np.log([3e-6, 2e-11, 1e-10, 3e-11, 1e-10, 1e-9])
 # A model's working set counts as cached up to the first of these sizes in bytes, and as uncached
 # from the second on; in between, in proportion. As logarithms to base 2. Of a few pairs that were
 # tried, these predicted both halves of the zoo's families best.
-_CACHED, _UNCACHED = 21.0, 26.0
+_CACHED, UNCACHED = 21.0, 26.0
 
 # The prior width of factors (a standard deviation of their logarithms), for all bricks and for
 # those of an operator; and the error of a brick's latency that remains in any case.
@@ -106,7 +106,7 @@ def _parts(features: Sequence[BrickFeatures]) -> Array:
     rows = []
     for t in features:
         size = math.log2(max(1.0, t.context.working_set_bytes))
-        far = min(1.0, max(0.0, (size - _CACHED) / (_UNCACHED - _CACHED)))
+        far = min(1.0, max(0.0, (size - _CACHED) / (UNCACHED - _CACHED)))
         values = t.read_bytes + t.written_bytes
         weights = t.weight_bytes * (1.0 - far), t.weight_bytes * far
         rows.append((t.calls, t.flops, values, *weights, t.pieces))

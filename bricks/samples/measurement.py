@@ -19,6 +19,9 @@ PROTOCOL = 4
 # an estimate should have.
 DISTURBED_SHARE = 0.02
 
+# Half of an interval that is wider than this, relative to the latency, tells of a disturbed host.
+UNSURE_SHARE = 0.3
+
 # Fewer rounds than this are too few to draw conclusions from, if there are others.
 ENOUGH = 2
 

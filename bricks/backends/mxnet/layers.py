@@ -5,31 +5,10 @@ See :mod:`bricks.backends.mxnet.operators`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import mxnet as mx
 
 from bricks.backends.mxnet.node import MIN, Node, Symbol, of_rank, operator
-
-
-def _window(n: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Strides, dilations, and padding at the beginning and end of each axis."""
-    rank = len(kernel)
-    strides = list(n.attribute("strides", [1] * rank))
-    dilations = list(n.attribute("dilations", [1] * rank))
-    auto = n.attribute("auto_pad", "NOTSET")
-    if auto == "NOTSET":
-        pads = list(n.attribute("pads", [0] * (2 * rank)))
-        return strides, dilations, pads[:rank], pads[rank:]
-    if auto == "VALID":
-        return strides, dilations, [0] * rank, [0] * rank
-    begin, end = [], []
-    for size, k, stride, dilation in zip(n.shape()[2:], kernel, strides, dilations, strict=True):
-        needed = max(0, (-(-size // stride) - 1) * stride + dilation * (k - 1) + 1 - size)
-        less, more = needed // 2, needed - needed // 2
-        begin.append(less if auto == "SAME_UPPER" else more)
-        end.append(more if auto == "SAME_UPPER" else less)
-    return strides, dilations, begin, end
+from bricks.backends.windows import window_of
 
 
 def _padded(n: Node, data: Symbol, begin: list[int], end: list[int], value: float) -> Symbol:
@@ -45,7 +24,7 @@ def _padded(n: Node, data: Symbol, begin: list[int], end: list[int], value: floa
 def conv(n: Node) -> Symbol:
     """A convolution; asymmetric padding becomes a separate layer."""
     kernel = n.shape(1)[2:]
-    strides, dilations, begin, end = _window(n, kernel)
+    strides, dilations, begin, end = window_of(n.attribute, n.shape()[2:], kernel)
     data = n.symbols[0]
     if begin != end:
         data, begin = _padded(n, data, begin, end, 0.0), [0] * len(begin)
@@ -70,7 +49,7 @@ def conv_transpose(n: Node) -> Symbol:
     kernel = n.shape(1)[2:]
     if n.attribute("output_shape") is not None or n.attribute("auto_pad", "NOTSET") != "NOTSET":
         raise n.refused("its padding follows from its output's shape")
-    strides, dilations, begin, end = _window(n, kernel)
+    strides, dilations, begin, end = window_of(n.attribute, n.shape()[2:], kernel)
     adjust = list(n.attribute("output_padding", [0] * len(kernel)))
     # Cropping less at the end is the same as adding more there.
     adjust = [a + b - e for a, b, e in zip(adjust, begin, end, strict=True)]
@@ -97,7 +76,7 @@ def conv_transpose(n: Node) -> Symbol:
 def pool(n: Node) -> Symbol:
     """Pooling over a window."""
     kernel = list(n.attribute("kernel_shape"))
-    strides, dilations, begin, end = _window(n, kernel)
+    strides, dilations, begin, end = window_of(n.attribute, n.shape()[2:], kernel)
     if any(d != 1 for d in dilations) or len(n.outputs) > 1:
         raise n.refused("it has no dilated pooling, and no indices of maxima")
     largest = n.proto.op_type == "MaxPool"

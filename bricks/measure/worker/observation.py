@@ -18,13 +18,14 @@ from bricks.graph.domains import Range, integer_ranges
 from bricks.graph.graph import Graph
 from bricks.graph.loops import conditional_loops, counter, counting, first_output
 from bricks.graph.model_metadata import noted_weights
-from bricks.graph.payload import store_inline, value_dtype
+from bricks.graph.payload import value_dtype
 from bricks.graph.sketch import DENORMALS, SIGNS, Sketch
 from bricks.graph.suppression import OPERATOR as SUPPRESSION
 from bricks.graph.suppression import suppression
 from bricks.graph.tensor import TensorType
 from bricks.graph.value_dependence import dependent_inputs
 from bricks.graph.view import graph_of
+from bricks.graph.weights import holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ def observed(
     for each in wanted:
         if each.node.op_type == SUPPRESSION:
             names |= {name for name in each.node.input if name}
-    values = _values(observer, model, _holding(executed.proto, weights), names, key)
+    held = holding(executed.proto, weights) if weights else executed.proto
+    values = _values(observer, model, held, names, key)
     values |= _constants(graph, names - values.keys())
     sketches = {name: Sketch.of(values, (DENORMALS,)) for name, values in weights.items()}
     for each in wanted:
@@ -101,18 +103,6 @@ def _all_floats(graph: Graph) -> Iterator[_Wanted]:
 def _float(graph: Graph, name: str) -> bool:
     type_ = graph.types.get(name)
     return isinstance(type_, TensorType) and type_.dtype in ("FLOAT", "DOUBLE")
-
-
-def _holding(proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
-    """A copy of ``proto`` that holds these weights; itself without any."""
-    if not weights:
-        return proto
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    for tensor in copy.graph.initializer:
-        if tensor.name in weights:
-            store_inline(tensor, weights[tensor.name])
-    return copy
 
 
 def _wanted(observer: ValueObserver, graph: Graph) -> Iterator[_Wanted]:

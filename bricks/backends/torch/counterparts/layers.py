@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from bricks.backends.torch.counterparts.node import Node, operator
+from bricks.backends.windows import window_of
 
 _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -28,27 +29,6 @@ def _of_rank(n: Node, functions: dict[int, Callable[..., Any]], rank: int) -> Ca
     return functions[rank]
 
 
-def _window(n: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Strides, dilations, and padding at the beginning and the end of each spatial axis."""
-    rank = len(kernel)
-    strides = list(n.attribute("strides", [1] * rank))
-    dilations = list(n.attribute("dilations", [1] * rank))
-    auto = n.attribute("auto_pad", "NOTSET")
-    if auto == "NOTSET":
-        pads = list(n.attribute("pads", [0] * (2 * rank)))
-        return strides, dilations, pads[:rank], pads[rank:]
-    if auto == "VALID":
-        return strides, dilations, [0] * rank, [0] * rank
-    begin, end = [], []
-    spatial = n.tensor().shape[2:]
-    for size, k, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
-        needed = max(0, (-(-size // stride) - 1) * stride + dilation * (k - 1) + 1 - size)
-        less, more = needed // 2, needed - needed // 2
-        begin.append(less if auto == "SAME_UPPER" else more)
-        end.append(more if auto == "SAME_UPPER" else less)
-    return strides, dilations, begin, end
-
-
 def _padded(
     x: torch.Tensor, begin: Sequence[int], end: Sequence[int], value: float
 ) -> torch.Tensor:
@@ -62,7 +42,7 @@ def convolution(n: Node) -> torch.Tensor:
     """A convolution; padding that differs at both ends is a call before it."""
     x, w = n.tensor(0), n.tensor(1)
     compute = _of_rank(n, _CONVOLUTIONS, x.ndim - 2)
-    strides, dilations, begin, end = _window(n, w.shape[2:])
+    strides, dilations, begin, end = window_of(n.attribute, n.tensor().shape[2:], w.shape[2:])
     if begin != end:
         x, begin = _padded(x, begin, end, 0.0), [0] * len(begin)
     found: torch.Tensor = compute(
@@ -79,7 +59,7 @@ def transposed_convolution(n: Node) -> torch.Tensor:
     n.default_only(auto_pad="NOTSET")
     if n.attribute("output_shape") is not None:
         raise n.refused("output_shape")
-    strides, dilations, begin, end = _window(n, kernel)
+    strides, dilations, begin, end = window_of(n.attribute, n.tensor().shape[2:], kernel)
     # Cropping less at the end is the same as adding more there.
     more = list(n.attribute("output_padding", [0] * len(kernel)))
     more = [m + b - e for m, b, e in zip(more, begin, end, strict=True)]
@@ -96,7 +76,7 @@ def _pool_window(n: Node) -> tuple[list[int], list[int], list[int], list[int], l
     kernel = list(n.attribute("kernel_shape"))
     if n.attribute("ceil_mode", 0) and n.attribute("auto_pad", "NOTSET") != "NOTSET":
         raise n.refused("ceil_mode and auto_pad")
-    strides, dilations, begin, end = _window(n, kernel)
+    strides, dilations, begin, end = window_of(n.attribute, n.tensor().shape[2:], kernel)
     if n.attribute("ceil_mode", 0) and begin != end:
         raise n.refused("ceil_mode and padding that differs at both ends")
     return kernel, strides, dilations, begin, end
