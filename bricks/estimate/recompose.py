@@ -47,6 +47,7 @@ from bricks.samples.statistics import (
     Spread,
     half_width,
     pooled_deviation,
+    skew_share,
     spread,
 )
 
@@ -152,10 +153,10 @@ def latencies(
     published = {key: 1.0 for key, m in parts.items() if m.published}
     for key in parts.keys() & predictions.prior.keys():
         spreads[key], published[key] = predictions.prior[key].beside(spreads[key])
-    means = predictions.factors({key: counts[key] for key in predicted})
     for key in predicted:
-        own = replace(factors[key], middle=factors[key].middle * means[key], shared_sd=0.0)
+        own = replace(factors[key], shared_sd=0.0)
         spreads[key] = _translated(predictions.of[key].spread(), own)
+    spreads = _added_up(spreads, counts, parts, predictions, state_s)
     shared_s = {
         key: NORMAL_95 * factor.shared_sd * spreads[key].median_s
         for key, factor in factors.items()
@@ -234,11 +235,14 @@ def recompose(
     probes' call cost is subtracted from each brick. ``construction`` says how occurrences run in
     parallel; if None, they run one after another.
 
+    Bricks vary by themselves, so that their medians do not add up to the median of a run: each
+    counts with what one of many runs takes (:func:`bricks.samples.statistics.skew_share`).
+
     The sampling errors of different bricks are independent, and so is most of the error of their
-    corrections between machine states: they add up as squares do. Errors common to all bricks add
-    up linearly: the cost of a call, the common errors of predictions and of corrections, and the
-    error of recomposing itself. Measurements of bricks
-    do not show how occurrences that run in parallel affect each other (caches, memory, clock): so a
+    corrections between machine states: they add up as squares do. So do the errors that all bricks
+    have in common, which have causes of their own: those of predictions, of corrections, of other
+    hosts, and of recomposing itself, with the cost of calls in it. Measurements of bricks do not
+    show how occurrences that run in parallel affect each other (caches, memory, clock): so a
     parallel estimate's interval reaches from the bound that no schedule can beat to the latency
     without any overlap.
     """
@@ -286,20 +290,22 @@ def recompose(
         total = length_s(schedule(plan, construction, middles))
     around = {phase: cost_around(results, phase, a) for phase, a in around_of(plan).items()}
     phases = _phases(plan, middles, around)
-    total += sum(each.around_s for each in phases)
-    interval = interval.shifted(sum(each.around_s for each in phases))
-    interval = interval.widened(
+    around_s = sum(each.around_s for each in phases)
+    estimate_s = overhead.median_s + max(0.0, total + around_s)
+    calls = _calls(plan, construction)
+    errors = (
+        {Source.PREDICTED: predictions.common_s(predicted_s)},
+        {Source.OTHER_STATE: found.all_shared_s},
+        {Source.OTHER_HOST: OTHER_HOST_SHARE * published_s},
         {
-            Source.PREDICTED: predictions.common_s(predicted_s),
-            Source.OTHER_STATE: found.all_shared_s,
-            Source.OTHER_HOST: OTHER_HOST_SHARE * published_s,
             Source.RECOMPOSITION: cache_state_s(gross_s, weight_bound_s, stretch_s),
-            Source.CALLS: calls_s(_calls(plan, construction), overhead.median_s)
+            Source.CALLS: calls_s(calls, overhead.median_s)
+            + _call_uncertain_s(found, counts)
             + _around_uncertain_s(around),
-        }
+        },
     )
-    estimate_s = overhead.median_s + max(0.0, total)
-    interval = interval.positive(estimate_s)
+    middle_s = estimate_s if construction is None else None
+    interval = interval.shifted(around_s).widened(middle_s, errors).positive(estimate_s)
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
@@ -391,21 +397,36 @@ class _Interval:
         low_s = middle_s / 2 * math.exp(1.0 - 2.0 * below_s / middle_s) if middle_s else 0.0
         return _Interval(low_s, self.high_s, self.uncertainty.scaled_to((self.high_s - low_s) / 2))
 
-    def widened(self, parts_s: Mapping[Source, float]) -> _Interval:
-        """Wider on both sides by these parts."""
-        more_s = sum(parts_s.values())
-        low_s, high_s = self.low_s - more_s, self.high_s + more_s
-        mine_s = self.uncertainty.by_source
-        every = Uncertainty.of({s: mine_s[s] + parts_s.get(s, 0.0) for s in Source})
-        return _Interval(low_s, high_s, every.scaled_to((high_s - low_s) / 2))
+    def widened(
+        self, middle_s: float | None, errors: Sequence[Mapping[Source, float]]
+    ) -> _Interval:
+        """Wider around ``middle_s`` by independent errors, the parts of each by source in seconds.
+
+        Errors add up as squares do, also to what the interval has; the parts of one add up. None:
+        the interval lies between bounds, each of which is off by the errors.
+        """
+        squares = {s: part_s * self.half_s for s, part_s in self.uncertainty.by_source.items()}
+        for parts_s in errors:
+            error_s = sum(parts_s.values())
+            for source, part_s in parts_s.items():
+                squares[source] += part_s * error_s
+        more_s = math.sqrt(sum(sum(parts_s.values()) ** 2 for parts_s in errors))
+        if middle_s is None:
+            low_s, high_s = self.low_s - more_s, self.high_s + more_s
+        else:
+            low_s = middle_s - math.hypot(middle_s - self.low_s, more_s)
+            high_s = middle_s + math.hypot(self.high_s - middle_s, more_s)
+        return _Interval(low_s, high_s, Uncertainty.of(squares).scaled_to((high_s - low_s) / 2))
+
+    @property
+    def half_s(self) -> float:
+        """Half its width."""
+        return (self.high_s - self.low_s) / 2
 
 
 def _sampled(found: Latencies, counts: Mapping[str, int]) -> _Interval:
     """What samples and predictions say, if all bricks run one after another."""
     spreads, net, call, middles = found.spreads, found.net_s, found.call, found.middles_s
-
-    def all_s(call_s: float) -> float:
-        return call_s + sum(n * net(spreads[key].median_s, call_s) for key, n in counts.items())
 
     below, above = HalfWidth(), HalfWidth()
     for key, s in spreads.items():
@@ -414,12 +435,21 @@ def _sampled(found: Latencies, counts: Mapping[str, int]) -> _Interval:
         for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
             width.add(source, abs(n) * one_s)
     middle_s = call.median_s + sum((counts[key] * m for key, m in middles.items()), 0.0)
-    ends_s = (all_s(call.low_s), all_s(call.high_s), middle_s)
     below_s, above_s = below.by_source, above.by_source
     parts = {s: (below_s[s] + above_s[s]) / 2 for s in Source}
-    parts[Source.CALLS] += (max(ends_s) - min(ends_s)) / 2
-    low_s, high_s = min(ends_s) - below.total_s, max(ends_s) + above.total_s
-    return _Interval(low_s, high_s, Uncertainty.of(parts))
+    return _Interval(middle_s - below.total_s, middle_s + above.total_s, Uncertainty.of(parts))
+
+
+def _call_uncertain_s(found: Latencies, counts: Mapping[str, int]) -> float:
+    """Half the width that follows from how well the cost of a call is known."""
+
+    def all_s(call_s: float) -> float:
+        nets = (n * found.net_s(found.spreads[k].median_s, call_s) for k, n in counts.items())
+        return call_s + sum(nets)
+
+    call = found.call
+    ends_s = [all_s(call_s) for call_s in (call.low_s, call.median_s, call.high_s)]
+    return (max(ends_s) - min(ends_s)) / 2
 
 
 def _parallel(
@@ -442,6 +472,25 @@ def _parallel(
     workers_s = min(max(0.0, exact_s), (high_s - low_s) / 2)
     others = sequential.uncertainty.scaled_to((high_s - low_s) / 2 - workers_s)
     return _Interval(low_s, high_s, replace(others, workers_s=workers_s))
+
+
+def _added_up(
+    spreads: Mapping[str, Spread],
+    counts: Mapping[str, int],
+    parts: Mapping[str, Measurement],
+    predictions: Predictions,
+    state_s: float | None,
+) -> dict[str, Spread]:
+    """``spreads`` such that their medians add up to the median of a run of the whole."""
+    runs = {key: m.runs(state_s) for key, m in parts.items()}
+    means = {k: runs[k].mean if k in runs else predictions.of[k].mean for k in spreads}
+    share = skew_share(
+        runs[key].term(found.median_s, counts[key])
+        if key in runs
+        else predictions.of[key].term(counts[key])
+        for key, found in spreads.items()
+    )
+    return {k: _translated(s, Factor(1.0 + share * (means[k] - 1.0))) for k, s in spreads.items()}
 
 
 def _spreads(

@@ -50,7 +50,10 @@ class StatesSeen:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Latencies in seconds by key, and the machine state of each; ``states`` are references."""
+    """What one of many runs takes, in seconds by key, and the machine state of each.
+
+    ``states`` are latencies of the reference workload in seconds.
+    """
 
     latency_s: Mapping[str, float]
     states: Mapping[str, float | None]
@@ -62,7 +65,7 @@ class Observations:
             key: preferred_s if m.known_in(preferred_s) else None for key, m in measured.items()
         }
         return cls(
-            {key: m.latency_s(used[key]) for key, m in measured.items()},
+            {key: m.mean_s(used[key]) for key, m in measured.items()},
             {key: m.used_state_s(used[key]) for key, m in measured.items()},
         )
 

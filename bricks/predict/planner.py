@@ -34,6 +34,9 @@ Array = np.ndarray
 # Models are brought to this fraction of the goal, so that none stays just above it.
 _BELOW = 0.8
 
+# No model may be more uncertain than so many times the goal, which most of them meet.
+_WORST = 2.5
+
 
 @dataclass(frozen=True, slots=True)
 class Belief:
@@ -83,13 +86,18 @@ class Planner:
     def meets(self, goal: float, slack: float = 1.0) -> bool:
         """Whether 9 of 10 models are known to this relative deviation, or ``slack`` times it.
 
-        The last few models would cost most. Every kernel must also have a measured brick.
+        The last few models would cost most: they are known to a multiple of it. Every kernel must
+        also have a measured brick.
         """
         strange = any(kind.strange for kind in self._kinds)
-        return not strange and self._typical(0.9) <= goal * slack
+        return not strange and self._aim(goal * slack) is None
 
-    def _typical(self, share: float) -> float:
-        return float(np.quantile(self.deviations(), share, method="lower"))
+    def _aim(self, goal: float) -> float | None:
+        """The deviation to which uncertain models must come next; None once ``goal`` is met."""
+        deviations = self.deviations()
+        if float(np.quantile(deviations, 0.9, method="lower")) > goal:
+            return goal
+        return _WORST * goal if deviations.max(initial=0.0) > _WORST * goal else None
 
     def choose(
         self, goal: float, *, least: int = 0, most: int | None = None, max_s: float = math.inf
@@ -120,7 +128,7 @@ class Planner:
                 taken += 1
         aim, open_models, wanted = -1.0, np.zeros(0, bool), np.zeros(0)
         while taken < least or not self.meets(goal):
-            before, aim = (aim, open_models), 0.0 if self.meets(goal) else goal
+            before, aim = (aim, open_models), self._aim(goal) or 0.0
             open_models = self._variances > max(aim**2, 1e-9)
             # Recomputed only when a further model is known well enough, which is often enough.
             if before[0] != aim or not np.array_equal(before[1], open_models):

@@ -84,8 +84,8 @@ class Field:
         kernels = frozenset(t.kernel for t in features)
         return cls(params, roofline, process, {"": 1.0}, kernels)
 
-    def predict(self, features: Sequence[BrickFeatures]) -> tuple[Array, Array, Array]:
-        """Logarithms of latencies, their standard deviations, and those of independent errors."""
+    def predict(self, features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
+        """Logarithms of latencies, and their standard deviations."""
         roof_s = self.roofline.seconds(features)
         at = feature_matrix(features, roof_s, self.params)
         found, variances = self.process.predict(at)
@@ -93,8 +93,7 @@ class Field:
         noise = noise_of(self.params, np.exp(logs))
         scale = np.array([self.scales.get(t.kernel, self.scales[""]) for t in features])
         least = [0.0 if t.kernel in self.kernels else _STRANGE_SD for t in features]
-        sds = np.maximum(scale * np.sqrt(variances + noise), least)
-        return logs, sds, scale * np.sqrt(noise)
+        return logs, np.maximum(scale * np.sqrt(variances + noise), least)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
         """Errors and variances of the bricks at the positions of each group, predicted without it.
@@ -142,9 +141,9 @@ class Predictor:
             for begin in range(0, len(keys), STRIPE):
                 some = keys[begin : begin + STRIPE]
                 mine = [features[key] for key in some]
-                logs, *sds = self._predict(kind, mine)
+                logs, sds = self._predict(kind, mine)
                 least_s = self.limits.least_s(mine)
-                columns = np.maximum(logs, np.log(np.maximum(least_s, _NOTHING_S))), *sds, least_s
+                columns = np.maximum(logs, np.log(np.maximum(least_s, _NOTHING_S))), sds, least_s
                 for key, log, *rest in zip(some, *columns, strict=True):
                     found[key] = Prediction(math.exp(log), *map(float, rest))
         return {key: found[key] for key in features}
@@ -154,11 +153,11 @@ class Predictor:
         field = self.fields.get(features.kind)
         return 1.0 if field is None else field.scales.get(features.kernel, field.scales[""])
 
-    def _predict(self, kind: str, features: Sequence[BrickFeatures]) -> tuple[Array, Array, Array]:
+    def _predict(self, kind: str, features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
         if kind in self.fields:
             return self.fields[kind].predict(features)
         logs = np.log(self.general.seconds(features))
-        return logs, np.full(len(features), _STRANGE_SD), np.zeros(len(features))
+        return logs, np.full(len(features), _STRANGE_SD)
 
 
 def learn(

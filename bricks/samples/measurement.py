@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
-from bricks.samples.statistics import Spread, median, spread
+from bricks.samples.statistics import Spread, Term, median, pooled_variance, spread
 
 # Increment this when samples from before and after a change must not be mixed.
 PROTOCOL = 4
@@ -24,6 +24,9 @@ UNSURE_SHARE = 0.3
 
 # Fewer rounds than this are too few to draw conclusions from, if there are others.
 ENOUGH = 2
+
+# A single run counts as at most so many times the median run: what it takes beyond was chance.
+_MOST_OF_A_RUN = 3.0
 
 
 @dataclass(frozen=True)  # without slots: what follows from the samples is asked for many times
@@ -128,6 +131,14 @@ class Measurement:
         """The median over the rounds in use: the samples of one round are not independent."""
         return self._used(state_s).latency_s
 
+    def runs(self, state_s: float | None = None) -> RunVariation:
+        """How single runs of the rounds in use vary around :meth:`latency_s`."""
+        return self._used(state_s).runs
+
+    def mean_s(self, state_s: float | None = None) -> float:
+        """What one of many runs adds to their sum; see :class:`RunVariation`."""
+        return self.latency_s(state_s) * self.runs(state_s).mean
+
     @cached_property
     def _used_by_state(self) -> dict[float | None, _Used]:
         return {}
@@ -154,6 +165,25 @@ class Measurement:
         return len(rounds) >= min(ENOUGH, len(self.quiet_rounds))
 
 
+@dataclass(frozen=True, slots=True)
+class RunVariation:
+    """How single runs vary, each on its own: their mean and variance, relative to the median.
+
+    In a sum of many runs each counts with its mean; of a single run the median is what it takes.
+    What changes from round to round is the machine, so that all bricks of a run have it in common:
+    it is left out, since the medians of such latencies do add up.
+    """
+
+    mean: float
+    variance: float
+
+    def term(self, latency_s: float, runs: int) -> Term:
+        """So many independent runs, whose median is ``latency_s``, as a term of a sum."""
+        gap_s = latency_s * (self.mean - 1.0)
+        variance = abs(runs) * self.variance * latency_s**2
+        return Term(runs * latency_s, runs * (latency_s + gap_s), variance, gap_s)
+
+
 @dataclass(frozen=True)  # without slots, as rounds
 class _Used:
     """The rounds of a measurement that count in some state."""
@@ -163,6 +193,17 @@ class _Used:
     @cached_property
     def latency_s(self) -> float:
         return median([r.latency_s for r in self.rounds])
+
+    @cached_property
+    def runs(self) -> RunVariation:
+        samples = [s for r in self.rounds for s in r.samples]
+        most_s = _MOST_OF_A_RUN * median(samples)
+        rounds = [[min(s, most_s) for s in r.samples] for r in self.rounds]
+        counted = [s for each in rounds for s in each]
+        own, every = pooled_variance(rounds), pooled_variance([counted])
+        share = min(1.0, own / every) if every > 0 else 1.0
+        more_s = share * (sum(counted) / len(counted) - self.latency_s)
+        return RunVariation(1.0 + more_s / self.latency_s, own / self.latency_s**2)
 
     @cached_property
     def state_s(self) -> float | None:

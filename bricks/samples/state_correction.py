@@ -86,9 +86,9 @@ class StateCorrection:
             for r in used
         ]
 
-    def latency_s(self, measurement: Measurement) -> float:
-        """Its latency in that state, in seconds."""
-        return median(self.rounds_s(measurement))
+    def mean_s(self, measurement: Measurement) -> float:
+        """What one of many runs of it takes in that state, in seconds."""
+        return median(self.rounds_s(measurement)) * measurement.runs(self._state_s).mean
 
     def factor(self, measurement: Measurement) -> Factor:
         """The correction from the state in which most of a measurement's rounds were taken."""

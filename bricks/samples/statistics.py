@@ -84,10 +84,53 @@ def relative_deviation(values: Sequence[float]) -> float | None:
     return (max(few) - min(few)) / _RANGES[len(few)] / middle
 
 
+def pooled_variance(series: Iterable[Sequence[float]]) -> float:
+    """The variance within each of several series, pooled over all; 0 where none has two values."""
+    squares, freedom = 0.0, 0
+    for values in series:
+        mean = sum(values) / len(values)
+        squares += sum((value - mean) ** 2 for value in values)
+        freedom += len(values) - 1
+    return squares / freedom if freedom else 0.0
+
+
 def pooled_deviation(kinds: Iterable[Sequence[float]]) -> float:
     """The median relative deviation over many series; 0 where none has two values."""
     found = [d for values in kinds if (d := relative_deviation(values)) is not None]
     return median(found) if found else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A random term of a sum, in seconds; it may be a sum itself, of equal runs.
+
+    ``medians_s`` is what the medians of its runs add up to, ``mean_s`` its mean, and ``gap_s`` how
+    far its median is below the mean.
+    """
+
+    medians_s: float
+    mean_s: float
+    variance: float
+    gap_s: float
+
+
+def skew_share(terms: Iterable[Term]) -> float:
+    """How much of the way from its medians to its means the median of a sum of terms is.
+
+    A long run now and then lifts the mean of a term above its median. In a sum of many, such runs
+    are always among them, so that the median of the sum nears its mean (1); a single run keeps its
+    median (0). To first order a median is a sixth of the third cumulant, divided by the variance,
+    below the mean (Cornish and Fisher, *Moments and cumulants in the specification of
+    distributions*, 1938), and cumulants of independent terms add up: so the gap of a sum is the
+    mean of its terms' gaps, weighed by their variances.
+    """
+    found = list(terms)
+    way_s = sum(t.mean_s - t.medians_s for t in found)
+    variance = sum(t.variance for t in found)
+    if way_s <= 0 or variance == 0:
+        return 1.0
+    gap_s = sum(t.gap_s * t.variance for t in found) / variance
+    return min(1.0, max(0.0, 1.0 - gap_s / way_s))
 
 
 @lru_cache(maxsize=4096)

@@ -359,7 +359,7 @@ class LatencyModel:
             changed = not all(m.known_in(self._state_s) for m in every)
             states = self.states(self._known) if changed else None
             self._correction = StateCorrection(every, self._state_s, states)
-        return self._correction.latency_s(measured)
+        return self._correction.mean_s(measured)
 
     def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
         """The features of each of ``keys``, in the model of whose work it is the largest share."""

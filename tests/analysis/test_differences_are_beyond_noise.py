@@ -261,7 +261,7 @@ def test_what_is_predicted_is_marked_and_proves_nothing() -> None:
     (model,) = found.models
     assert model.ratio.ratio == pytest.approx(3, rel=0.01)
     assert model.ratio.high / model.ratio.low > 5
-    assert model.predicted_share == pytest.approx(5 / 6, rel=0.01)
+    assert model.predicted_share == pytest.approx(5 / 6, rel=0.03)  # of its mean, which is longer
     assert [b.brick for b in found.bricks] == ["a"]
     assert [c.predicted for c in model.contributions] == [True, False]
     assert found.unproven(0.5) == [model]

