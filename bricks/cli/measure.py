@@ -71,7 +71,7 @@ def measure(
         failed = _failed(bench, done)
         # Not done.unfinished: that also counts the probes of the call overhead, which are not
         # bricks.
-        settled = bench.store.results(bench.target.key, sorted(needed)).keys()
+        settled = bench.store.settled(bench.target.key, sorted(needed))
         missing = len(needed - settled) - done.predicted_bricks
     errors = [row["error"] for row in rows if row["error"] is not None]
     errors += failed

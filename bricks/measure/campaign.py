@@ -246,7 +246,7 @@ class Campaign:
 
     def _missing(self, keys: Sequence[str]) -> set[str]:
         unique = list(dict.fromkeys(keys))
-        return set(unique) - self._store.results(self._target, unique).keys()
+        return set(unique) - self._store.settled(self._target, unique)
 
     def _state_now(self) -> float:
         answer = self._supervisor.ask_afresh("reference", timeout_s=self._conditions.timeout_s)

@@ -122,7 +122,7 @@ class CollectiveCampaign:
         kinds = (False, True) if computing else (False,)
         every = [_Sampled(of, kind) for of in sorted(set(wanted)) for kind in kinds]
         keys = [key for each in every for key in each.keys]
-        settled = self._store.results(self._target, keys)
+        settled = self._store.settled(self._target, keys)
         open_ = [each for each in every if any(key not in settled for key in each.keys)]
         missing = [key for each in open_ for key in each.keys if key not in settled]
         claims = self._store.claim(self._target, missing, self._owner) if missing else []
@@ -142,7 +142,7 @@ class CollectiveCampaign:
         finally:
             self._keep()
             self._store.release(self._target, sorted(claimed), self._owner)
-        done = set(self._store.results(self._target, sorted(claimed))) - set(left_out)
+        done = self._store.settled(self._target, sorted(claimed)) - set(left_out)
         return CollectivesMeasured(
             tuple(sorted(done)), tuple(sorted(settled)), tuple(sorted(left_out))
         )
@@ -202,7 +202,7 @@ class CollectiveCampaign:
         while self._unkept:
             walk = {key: rounds.pop(0) for key, rounds in self._unkept.items()}
             self._unkept = {key: rounds for key, rounds in self._unkept.items() if rounds}
-            open_ = set(walk) - set(self._store.results(self._target, sorted(walk)))
+            open_ = set(walk) - self._store.settled(self._target, sorted(walk))
             self._store.append_rounds(
                 self._target, {key: walk[key] for key in sorted(open_)}, self._owner
             )
@@ -210,7 +210,7 @@ class CollectiveCampaign:
 
     def _settle(self, each: _Sampled) -> None:
         self._keep()
-        settled = self._store.results(self._target, each.keys)
+        settled = self._store.settled(self._target, each.keys)
         for key, aspect in zip(each.keys, each.aspects, strict=True):
             if key in settled:
                 continue

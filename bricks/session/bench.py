@@ -330,7 +330,7 @@ class Bench:
         jobs += [self._lone_job(self._by_itself(brick)) for brick in alone]
         result = self._campaigns.measure(jobs)
         keys = {key for job in jobs for key in job.keys}
-        found = self.store.results(self.target.key, sorted(keys))
+        settled = self.store.settled(self.target.key, sorted(keys))
         return Measured(
             models=len(jobs) - len(alone),
             occurrences=sum(
@@ -338,8 +338,8 @@ class Bench:
             ),
             bricks=len(keys),
             new_bricks=len(set().union(*result.measured.values()) & keys),
-            predicted_bricks=len(keys - found.keys() - result.unfinished),
-            failures=tuple(r for r in found.values() if isinstance(r, Failure)),
+            predicted_bricks=len(keys - settled - result.unfinished),
+            failures=tuple(self.store.failures(self.target.key, sorted(keys))),
             unfinished=len(result.unfinished),
             wall_s=time.perf_counter() - started,
             **result.sampling_fields,
@@ -413,7 +413,7 @@ class Bench:
         elsewhere = target.key != self.target.key
         plan = self.plan(model, target=target)
         measure = measure and not elsewhere
-        estimator = self._measured_estimator if measure else self._estimator
+        estimator = self._estimator_for(plan, target, measure=measure)
         results = estimator.results(needed_by(plan), target)
         resolved = results.keys() >= set(needed_by(plan))
         if self.options.retry and any(isinstance(r, Failure) for r in results.values()):
@@ -428,8 +428,18 @@ class Bench:
     ) -> Estimate | IncompleteEstimate:
         """The latency of ``plan``, as :meth:`predict` tells it without measuring."""
         target = self.target if target is None else target
-        results = self._estimator.results(needed_by(plan), target)
-        return self._estimator.basis(plan, results, target).estimate()
+        estimator = self._estimator_for(plan, target)
+        results = estimator.results(needed_by(plan), target)
+        return estimator.basis(plan, results, target).estimate()
+
+    def _estimator_for(self, plan: Plan, target: Target, *, measure: bool = False) -> Estimator:
+        """The estimator of ``plan``: others' measurements are read where this host's lack some."""
+        here = target.key == self.target.key and self._measured_estimator is not self._estimator
+        if not here or measure:
+            return self._measured_estimator if measure else self._estimator
+        keys = set(needed_by(plan))
+        measured = keys == self.store.settled(target.key, sorted(keys))
+        return self._measured_estimator if measured else self._estimator
 
     def recomposed(
         self, plan: Plan, *, target: Target | None = None

@@ -69,7 +69,8 @@ class Campaigns:
         """Measure for ``jobs`` all missing bricks, or as many as the effort needs."""
         budget_s = self._budget_s()
         whole = any(job.whole for job in jobs)
-        if not jobs or (self._effort.complete and (whole or budget_s is None)):
+        unplanned = self._effort.complete and (whole or budget_s is None)
+        if unplanned or not self._missing(jobs):
             return self.measure_all(jobs, budget_s)
         # Here: measuring everything needs no planning, and should not import it.
         from bricks.session.adaptive import AdaptiveMeasurement
@@ -80,6 +81,11 @@ class Campaigns:
         if adaptive.untried:
             self._supervisor.awaken()  # while the first stage is planned
         return adaptive.run(self.measure_all)
+
+    def _missing(self, jobs: Sequence[Job]) -> set[str]:
+        """The bricks of ``jobs`` among which an effort or a budget has to choose."""
+        bricks = {key for job in jobs for key in job.bricks}
+        return bricks - self._store.settled(self._target.key, sorted(bricks))
 
     def _budget_s(self) -> float | None:
         """What is left of the budget, in seconds, but always enough for a round; None: no limit."""

@@ -273,6 +273,26 @@ def release(connection: Connection, target_key: str, keys: Sequence[str], owner:
         connection.execute(change.values(owner_token=NOBODY))
 
 
+def settled(connection: Connection, target_key: str, keys: Sequence[str]) -> set[str]:
+    """Those of ``keys`` that are measured or have failed; their rounds are not read."""
+    found: set[str] = set()
+    for chunk in chunks(keys):
+        among = _among(target_key, chunk), measurements.c.state != OPEN
+        query = select(measurements.c.brick_key).where(*among)
+        found.update(connection.execute(query).scalars())
+    return found
+
+
+def failures(connection: Connection, target_key: str, keys: Sequence[str]) -> list[Failure]:
+    """The failures among ``keys``, in the order given; no rounds are read."""
+    found: dict[str, Failure] = {}
+    for chunk in chunks(keys):
+        query = select(measurements.c.brick_key, measurements.c.reason)
+        query = query.where(_among(target_key, chunk), measurements.c.state == FAILED)
+        found.update((key, Failure(key, why or "")) for key, why in connection.execute(query))
+    return [found[key] for key in dict.fromkeys(keys) if key in found]
+
+
 def results(
     connection: Connection, target_key: str, keys: Sequence[str]
 ) -> dict[str, Measurement | Failure]:
