@@ -33,10 +33,10 @@ EFFORTS = {
     "quick": "measure less, predict more",
 }
 COLLECTIVES = {
-    "all_reduce": "the sum over all ranks, on each of them",
+    "all-reduce": "the sum over all ranks, on each of them",
     "broadcast": "the tensor of the first rank, on each of them",
-    "all_gather": "a part from each rank, on each of them",
-    "reduce_scatter": "the sum over all ranks, a part on each of them",
+    "all-gather": "a part from each rank, on each of them",
+    "reduce-scatter": "the sum over all ranks, a part on each of them",
 }
 LISTS = {
     "deepbench": "a selection of DeepBench's convolutions, matrix products and recurrent layers",

@@ -30,6 +30,9 @@ _PLAIN = re.compile(r"~?[\w./%+,@-]+", re.ASCII)
 _DATABASE = "bricks.sqlite"
 _NAMES = "SELECT coalesce(given_name, name), key FROM systems"
 
+# The kind of such programs in the zoo; see graph/program_phases.py.
+_TRAINING_STEP = "training step"
+
 _MODEL_FILES = (".onnx", ".zip")
 
 
@@ -67,6 +70,12 @@ def _workloads(context: typer.Context) -> list[str]:
     return list(trainings())
 
 
+def _training_steps(context: typer.Context) -> list[str]:
+    from bricks.zoo import programs
+
+    return [entry.name for entry in programs() if entry.kind == _TRAINING_STEP]
+
+
 def _frameworks(context: typer.Context) -> list[str]:
     from bricks.zoo import entries
 
@@ -99,6 +108,7 @@ zoo_frameworks = names(_frameworks)
 zoo_recipes = names(_recipes)
 systems = names(_systems)
 workloads = names(_workloads)
+training_steps = names(_training_steps)
 
 
 def models(context: typer.Context, incomplete: str) -> list[str]:

@@ -58,6 +58,9 @@ Operations = Annotated[
         show_default="all",
     ),
 ]
+Again = Annotated[
+    bool, typer.Option("--again", help="Measure further rounds of what is measured already.")
+]
 MaxBytes = Annotated[int, typer.Option(metavar="N", min=1024, help="The largest tensor, in bytes.")]
 BackendName = Annotated[
     str, typer.Option(metavar="NAME", help="What communicates: gloo, or nccl between GPUs.")
@@ -79,6 +82,7 @@ def measure(
     operation: Operations = None,
     max_bytes: MaxBytes = 256 << 20,
     backend: BackendName = "gloo",
+    again: Again = False,
     json: Json = False,
     cache: Cache = CACHE,
 ) -> None:
@@ -92,7 +96,7 @@ def measure(
     if sum((bandwidth is not None, loopback, scheduler is not None)) > 1:
         raise UsageError("a network is one: give --bandwidth, --loopback or --scheduler")
     wanted: dict[str, Any] = _wanted(operation, max_bytes)
-    wanted |= {"ranks": ranks, "backend": backend, "computing": computing}
+    wanted |= {"ranks": ranks, "backend": backend, "computing": computing, "again": again}
     with Store.open(cache) as store, terminal_progress() as progress:
         if scheduler is not None:
             done = _on_hosts(store, name, scheduler, progress, **wanted)
@@ -100,14 +104,30 @@ def measure(
             done = _locally(store, name, bandwidth, progress, **wanted)
         found = _called(store, name)
     facts = {**_facts(found), **_done(done)}
-    for key in done.done.left_out:
-        remark(f"{key} would take too long, and was left out")
+    _remark_left_out(done)
     if json:
         print_json(facts)
         return
-    new, known = len(done.done.new), len(done.done.known)
-    show(f"{name}: {new} series are new, {known} were known.")
+    show(f"{name}: {_counted(done)}.")
     _show_network(facts)
+
+
+def _remark_left_out(done: NetworkMeasured) -> None:
+    from bricks.network.collective import Collective
+
+    for key in done.done.left_out:
+        of = Collective.of(key)
+        remark(f"{key if of is None else of.title} would take too long, and was left out")
+
+
+def _counted(done: NetworkMeasured) -> str:
+    """What became of all series, in words; and what to do where none was measured."""
+    new, known, again = len(done.done.new), len(done.done.known), len(done.done.again)
+    if again:
+        return f"{new} series are new, {again} have further rounds"
+    if not new and known:
+        return f"all {known} series were known: --again measures further rounds of them"
+    return f"{new} series are new, {known} were known"
 
 
 @app.command("list")
@@ -156,11 +176,11 @@ def show_network(
 
 
 def _wanted(operations: list[str] | None, max_bytes: int) -> dict[str, Any]:
-    from bricks.network.collective import OPERATIONS
+    from bricks.network.collective import OPERATIONS, operation_of
     from bricks.session.networks import SIZES
 
     return {
-        "operations": tuple(operations or OPERATIONS),
+        "operations": tuple(map(operation_of, operations or OPERATIONS)),
         "sizes": tuple(size for size in SIZES if size <= max_bytes),
     }
 
@@ -217,6 +237,7 @@ def _done(done: NetworkMeasured) -> dict[str, Any]:
         "new": list(done.done.new),
         "known": list(done.done.known),
         "left_out": list(done.done.left_out),
+        "again": list(done.done.again),
     }
 
 

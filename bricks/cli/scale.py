@@ -21,7 +21,7 @@ from bricks.cli.options import (
     Timeout,
     open_bench,
 )
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.predict import NoMeasure
 from bricks.cli.quantities import bytes_per_s_of, seconds_of, whole_numbers_of
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bricks.scale.scale import Check
     from bricks.scale.scaling import DataParallelTraining
     from bricks.scale.strategies import Strategy
+    from bricks.session.bench import Bench
     from bricks.system import Target
 
 # Further ranks are beyond what anybody can check.
@@ -51,13 +52,20 @@ STRATEGIES: Mapping[str, str] = {
     "parameter-server": "one server, synchronously",
 }
 
+# What each of them sends.
+COLLECTIVES: Mapping[str, Sequence[str]] = {
+    "ddp": ("all_reduce", "broadcast"),
+    "horovod": ("all_reduce",),
+    "parameter-server": ("all_gather",),
+}
+
 _NETWORK = "Network"
 
 Workload = Annotated[
     str,
     typer.Argument(
         metavar="WORKLOAD",
-        autocompletion=completion.workloads,
+        autocompletion=completion.training_steps,
         help="FILE.py:FUNCTION, module:FUNCTION, or a training step of the zoo.",
     ),
 ]
@@ -132,7 +140,8 @@ CheckedRanks = Annotated[
         min=2,
         max=MAX_RANKS,
         metavar="N",
-        help="Also run real steps of DDP on N ranks.",
+        help="Also run real steps of DDP on N ranks, each with one thread; without a network, over"
+        " this host's loopback, which is measured first.",
         show_default=False,
     ),
 ]
@@ -193,27 +202,34 @@ def scale(
 
     counts = whole_numbers_of("--ranks", ranks, MAX_RANKS, "numbers of ranks")
     strategies = _strategies(strategy or ["ddp"], bucket_cap_mb)
+    _refuse_no_program(workload)
     if strong and batch is None:
         raise UsageError("--strong divides a batch: add --batch N")
     if out is not None:
         check_page(out)
     options = Measuring(
-        models=[workload], json=json, cache=cache, batch=batch, runtime=runtime, threads=threads,
+        models=[workload], json=json, cache=cache, batch=batch, runtime=runtime,
+        threads=1 if threads is None and check is not None else threads,
         seed=seed, precision=precision, timeout=timeout, quiet=quiet, verbose=verbose,
     )  # fmt: skip
-    training = DataParallelTraining(
-        strategies[0], _network(network, bandwidth, latency, cache), 1, divided=strong,
-        accumulate=accumulate, straggler=straggler, samples_per_epoch=samples_per_epoch,
-    )  # fmt: skip
+    here = check is not None and network is bandwidth is latency is None
+    joined = None if here else _network(network, bandwidth, latency, cache)
     if check is not None:
         counts = sorted({*counts, check})
-        _refuse_check(training, runtime)
+        _refuse_check(joined, strategies[0], runtime)
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench, system)
         warn_of_crowding(target, 1)
         checks: dict[int, Check] = {}
         if check is not None:
             _refuse_other_ranks(bench.target, target)
+        if joined is None:
+            joined = _loopback(bench, options, check or 1, strategies, measure=not no_measure)
+        training = DataParallelTraining(
+            strategies[0], joined, 1, divided=strong, accumulate=accumulate, straggler=straggler,
+            samples_per_epoch=samples_per_epoch,
+        )  # fmt: skip
+        if check is not None:
             checks[check] = _real_steps(workload, training, bucket_cap_mb, seed, bench.progress)
         results = scale_training(
             bench, workload, training, counts, strategies=strategies, batch=batch, target=target,
@@ -232,6 +248,17 @@ def scale(
     finish([*(row["error"] for row in facts["ranks"] if row["error"] is not None), *errors])
 
 
+def _refuse_no_program(workload: str) -> None:
+    """What is mistyped is no function: say so before anything is run."""
+    from bricks.graph.program_phases import TRAINING
+    from bricks.zoo import is_entry, programs
+
+    known = [each.name for each in programs() if each.kind == TRAINING]
+    if workload not in known and not is_entry(workload):
+        meant = suggestion(workload, known, "give FILE.py:FUNCTION or one of")
+        raise UsageError(f"no training step is called {workload!r}: {meant}")
+
+
 def _network(name: str | None, bandwidth: str | None, latency: str | None, cache: str) -> Network:
     """The network that options name."""
     if name is not None:
@@ -240,7 +267,8 @@ def _network(name: str | None, bandwidth: str | None, latency: str | None, cache
         return _measured_network(name, cache)
     if bandwidth is None or latency is None:
         raise UsageError(
-            "no network is given: add --bandwidth 10Gbit --latency 50us, or --network NAME"
+            "no network is given: add --bandwidth 10Gbit --latency 50us, or --network NAME, or"
+            " --check N for this host's loopback"
         )
     from bricks.network.times import StatedNetwork
 
@@ -258,16 +286,51 @@ def _measured_network(name: str, cache: str) -> Network:
         return network_called(store, name)
 
 
-def _refuse_check(training: DataParallelTraining, runtime: str) -> None:
+def _loopback(
+    bench: Bench, options: Measuring, check: int, strategies: Sequence[Strategy], *, measure: bool
+) -> Network:
+    """This host's loopback between the ranks to check, measured as far as it is not known."""
+    from bricks.session.networks import loopback_network
+
+    def announce(name: str) -> None:
+        if not measure:
+            raise UsageError(
+                f"this host's loopback between {check} ranks is not measured yet: leave out"
+                " --no-measure"
+            )
+        _refuse_program(options, bench)
+        remark(
+            f"no network is given: measuring this host's loopback between {check} ranks first,"
+            f" once, as network {name!r}"
+        )
+
+    return loopback_network(
+        bench.store, check, sorted({of for each in strategies for of in COLLECTIVES[each.name]}),
+        announce=announce, progress=bench.progress,
+    )  # fmt: skip
+
+
+def _refuse_program(options: Measuring, bench: Bench) -> None:
+    """An error of the program comes before networks are measured, which takes longer."""
+    from bricks.session.programs import read_program
+
+    (workload,) = options.models
+    read_program(
+        workload, runtime=options.runtime, threads=bench.runtime.threads, seed=options.seed,
+        batch=options.batch,
+    )  # fmt: skip
+
+
+def _refuse_check(network: Network | None, strategy: Strategy, runtime: str) -> None:
     """Real steps need a network that can be set up, and are those of DDP around plain modules."""
     from bricks.network.times import MeasuredNetwork
 
-    if not isinstance(training.network, MeasuredNetwork):
+    if network is not None and not isinstance(network, MeasuredNetwork):
         raise UsageError(
-            "--check runs real steps on a network that was measured: add --network NAME in place of"
-            " --bandwidth and --latency ('bricks network measure NAME')"
+            "--check runs real steps on a network that was measured: leave out --bandwidth and"
+            " --latency for this host's loopback, or give --network NAME"
         )
-    if training.strategy.name != "ddp":
+    if strategy.name != "ddp":
         raise UsageError("--check runs real steps of DDP: give --strategy ddp first")
     if runtime != PROGRAMS_RUNTIME:
         raise UsageError(
@@ -282,7 +345,7 @@ def _refuse_other_ranks(here: Target, target: Target) -> None:
             f"--check runs real steps on this host, not on {target.system.name}: leave out --system"
         )
     if target.runtime.threads != 1:
-        raise UsageError("--check gives each rank one thread: add --threads 1")
+        raise UsageError("--check gives each rank one thread: give --threads 1")
 
 
 def _real_steps(

@@ -27,6 +27,7 @@ def measure_between_hosts(
     sizes: Sequence[int],
     computing: bool,
     progress: Progress,
+    again: bool = False,
 ) -> NetworkMeasured:
     """Measure collectives between hosts of ``cluster``, a rank on each, as the network ``name``.
 
@@ -47,5 +48,6 @@ def measure_between_hosts(
         version = workers.facts[0]["version"]
         return measure_on(
             store, workers, network, store.named(workers.systems[0]), f"{backend} {version}",
-            operations=operations, sizes=sizes, computing=computing, progress=progress,
+            operations=operations, sizes=sizes, computing=computing, again=again,
+            progress=progress,
         )  # fmt: skip

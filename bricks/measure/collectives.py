@@ -42,11 +42,15 @@ _KEEP_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class CollectivesMeasured:
-    """What was measured: new keys, keys that were known, sizes that would take too long."""
+    """What was measured: new keys, keys that were known, sizes that would take too long.
+
+    ``again`` are those of the known keys that have further rounds.
+    """
 
     new: tuple[str, ...]
     known: tuple[str, ...]
     left_out: tuple[str, ...]
+    again: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -112,10 +116,14 @@ class CollectiveCampaign:
         self._owner = Owner.current()
         self._kept_s = 0.0
         self._unkept: dict[str, list[tuple[Round, float]]] = {}
+        self._again: frozenset[str] = frozenset()
 
-    def run(self, wanted: Sequence[Collective], *, computing: bool) -> CollectivesMeasured:
+    def run(
+        self, wanted: Sequence[Collective], *, computing: bool, again: bool = False
+    ) -> CollectivesMeasured:
         """Measure what is not known of ``wanted``; with ``computing``, beside computing too.
 
+        With ``again``, what is measured already gets further rounds, as many as if it were new.
         Raises :class:`~bricks.errors.WorkerError` if a rank fails; all rounds until then are kept.
         """
         self._store.refuse_damage()
@@ -128,6 +136,9 @@ class CollectiveCampaign:
         claims = self._store.claim(self._target, missing, self._owner) if missing else []
         claimed = {claim.key: claim for claim in claims}
         mine = [each for each in open_ if all(k in claimed or k in settled for k in each.keys)]
+        if again:
+            mine += [each for each in every if each not in open_]
+            self._again = frozenset(key for each in mine for key in each.keys if key in settled)
         for each in mine:  # rounds of an interrupted run count
             claim = claimed.get(each.keys[0])
             taken = () if claim is None else claim.rounds
@@ -144,7 +155,10 @@ class CollectiveCampaign:
             self._store.release(self._target, sorted(claimed), self._owner)
         done = self._store.settled(self._target, sorted(claimed)) - set(left_out)
         return CollectivesMeasured(
-            tuple(sorted(done)), tuple(sorted(settled)), tuple(sorted(left_out))
+            tuple(sorted(done)),
+            tuple(sorted(settled)),
+            tuple(sorted(left_out)),
+            tuple(sorted(self._again.difference(left_out))),
         )
 
     def _sample(self, mine: Sequence[_Sampled], claimed: object) -> list[str]:
@@ -159,8 +173,7 @@ class CollectiveCampaign:
                     left_out += each.keys
                     continue
                 of = each.of
-                what = f"{of.operation} of {of.num_bytes} bytes between {of.ranks} ranks"
-                self._progress(what, 1 - len(active) / total)
+                self._progress(of.title, 1 - len(active) / total)
                 self._round(each)
             deviation = pooled_deviation([each.times for each in active])
             for each in list(active):
@@ -202,10 +215,11 @@ class CollectiveCampaign:
         while self._unkept:
             walk = {key: rounds.pop(0) for key, rounds in self._unkept.items()}
             self._unkept = {key: rounds for key, rounds in self._unkept.items() if rounds}
-            open_ = set(walk) - self._store.settled(self._target, sorted(walk))
-            self._store.append_rounds(
-                self._target, {key: walk[key] for key in sorted(open_)}, self._owner
-            )
+            settled = self._store.settled(self._target, sorted(walk))
+            new = {key: walk[key] for key in sorted(walk.keys() - settled)}
+            self._store.append_rounds(self._target, new, self._owner)
+            more = {key: walk[key] for key in sorted(settled & self._again)}
+            self._store.supplement(self._target, more)
         self._kept_s = time.monotonic()
 
     def _settle(self, each: _Sampled) -> None:

@@ -10,12 +10,32 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bricks.errors import UsageError, suggestion
+
 # Of NCCL's and MPI's operations, those that data-parallel trainings use.
 ALL_REDUCE, BROADCAST = "all_reduce", "broadcast"
 ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 OPERATIONS = (ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER)
 
 PREFIX = "c1-"
+
+
+def written(operation: str) -> str:
+    """An operation as people write it: ``all-reduce``."""
+    return operation.replace("_", "-")
+
+
+def operation_of(text: str) -> str:
+    """The operation that ``text`` names, as people write it or as it is in keys.
+
+    Raises :class:`~bricks.errors.UsageError` if there is none.
+    """
+    found = {written(operation): operation for operation in OPERATIONS}
+    name = written(text.strip().lower())
+    if name not in found:
+        raise UsageError(f"there is no collective {text!r}: {suggestion(name, found)}")
+    return found[name]
+
 
 _KEY = re.compile(rf"{PREFIX}([a-z_]+)-([0-9]+)-([0-9]+)-([a-z]+)")
 
@@ -47,6 +67,13 @@ class Collective:
     num_bytes: int
     ranks: int
     aspect: Aspect = Aspect.ALONE
+
+    @property
+    def title(self) -> str:
+        """What it is, for people: ``all-reduce of 1024 bytes between 2 ranks``."""
+        beside = "" if self.aspect is Aspect.ALONE else " beside computing"
+        named = f"{written(self.operation)} of {self.num_bytes} bytes"
+        return f"{named} between {self.ranks} ranks{beside}"
 
     @property
     def key(self) -> str:

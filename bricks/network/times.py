@@ -22,6 +22,7 @@ from bricks.network.collective import (
     REDUCE_SCATTER,
     Aspect,
     Collective,
+    written,
 )
 from bricks.network.fit import Fit, fit
 from bricks.network.formulas import steps, volume
@@ -190,8 +191,8 @@ class MeasuredNetwork:
             return _shared(self.time(operation, num_bytes, ranks, computing=False))
         if not known:
             raise UsageError(
-                f"no {operation} was measured on network {self.name}: run 'bricks network measure"
-                f" {self.name} --operation {operation}'"
+                f"no {written(operation)} was measured on network {self.name}: run 'bricks network"
+                f" measure {self.name} --operation {written(operation)}'"
             )
         if num_bytes in known.get(ranks, {}):
             found = self.measured(operation, num_bytes, ranks, aspect)

@@ -6,9 +6,10 @@ not know how ranks of other hosts are reached, nor how anything is shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from bricks.measure.collectives import CollectiveCampaign, CollectivesMeasured, 
 from bricks.measure.namespaces import namespaces
 from bricks.measure.ranks import LocalRanks, RankPlace, Ranks, loopback
 from bricks.measure.supervisor import WorkerSettings
-from bricks.network.collective import OPERATIONS, Collective
+from bricks.network.collective import BESIDE, OPERATIONS, Aspect, Collective, operation_of
 from bricks.network.times import MeasuredNetwork
 from bricks.store import Store
 from bricks.system import Runtime, System, Target, fingerprint, logical_cpus
+from bricks.system.interface import interface_facts
 from bricks.system.network import NetworkFingerprint
 
 # Powers of four, from the gradients of one layer to those of a large model.
@@ -112,6 +114,7 @@ def measure_locally(
     operations: Sequence[str] = OPERATIONS,
     sizes: Sequence[int] = SIZES,
     computing: bool = False,
+    again: bool = False,
     progress: Progress = lambda what, share: None,
 ) -> NetworkMeasured:
     """Measure collectives between ranks on this host, as the network ``name``.
@@ -128,14 +131,74 @@ def measure_locally(
             "interface", [{"name": place.interface} for place in places], timeout_s=_TIMEOUT_S
         )
         system = store.named(fingerprint())
-        network = network_of(
-            name, facts, [system] * ranks,
-            same_host=True, cores_per_rank=min(1.0, len(logical_cpus()) / ranks),
-        )  # fmt: skip
         return measure_on(
-            store, workers, network, system, f"{backend} {version}", operations=operations,
-            sizes=sizes, computing=computing, progress=progress,
+            store, workers, _on_this_host(name, facts, system), system, f"{backend} {version}",
+            operations=operations, sizes=sizes, computing=computing, again=again,
+            progress=progress,
         )  # fmt: skip
+
+
+def _on_this_host(name: str, facts: Sequence[dict[str, Any]], system: System) -> NetworkFingerprint:
+    """The network between ranks here; ``facts`` are of the interface of each."""
+    ranks = len(facts)
+    cores = min(1.0, len(logical_cpus()) / ranks)
+    return network_of(name, facts, [system] * ranks, same_host=True, cores_per_rank=cores)
+
+
+# Gradients in one message are rarely larger; what is, is extrapolated.
+CHECKED_SIZES = SIZES[:-1]
+
+
+def loopback_network(
+    store: Store,
+    ranks: int,
+    operations: Sequence[str],
+    *,
+    backend: str = "gloo",
+    sizes: Sequence[int] = CHECKED_SIZES,
+    announce: Callable[[str], None] = lambda name: None,
+    progress: Progress = lambda what, share: None,
+) -> MeasuredNetwork:
+    """This host's loopback between ``ranks``: ``operations`` on it, alone and beside computing.
+
+    What is known of it under any name is not measured again. Before anything is measured,
+    ``announce`` is called with the network's name. Raises the errors of :func:`measure_on`.
+    """
+    refuse("loopback", ranks, operations, sizes)
+    version = collectives_settings(backend)[1]
+    system = store.named(fingerprint())
+    facts = [interface_facts(place.interface) for place in loopback(ranks)]
+    network = _called_as_known(store, _on_this_host("loopback", facts, system), ranks)
+    target = _target(network, system, f"{backend} {version}")
+    keys = [key for of in _wanted(operations, sizes, ranks) for key in _aspects(of)]
+    if set(keys) - store.settled(target.key, keys):
+        announce(network.name)
+        measure_locally(
+            store, network.name, ranks=ranks, backend=backend, operations=operations, sizes=sizes,
+            computing=True, progress=progress,
+        )  # fmt: skip
+    return network_called(store, network.name)
+
+
+def _called_as_known(store: Store, network: NetworkFingerprint, ranks: int) -> NetworkFingerprint:
+    """``network`` under the name that it is known by, or one that no other network has."""
+    names = {known.key: known.name for known, _ in store.network_targets()}
+    if network.key in names:
+        return replace(network, name=names[network.key])
+    others = set(names.values())
+    free = (name for name in _names(network.name, ranks) if name not in others)
+    return replace(network, name=next(free))
+
+
+def _names(name: str, ranks: int) -> Iterator[str]:
+    yield name
+    for number in count(ranks):
+        yield f"{name}-{number}"
+
+
+def _aspects(of: Collective) -> list[str]:
+    """The keys of what is measured of a collective, alone and beside computing."""
+    return [replace(of, aspect=aspect).key for aspect in (Aspect.ALONE, *BESIDE)]
 
 
 def network_of(
@@ -178,26 +241,35 @@ def measure_on(
     sizes: Sequence[int],
     computing: bool,
     progress: Progress,
+    again: bool = False,
 ) -> NetworkMeasured:
     """Measure what the cache lacks of collectives between ``ranks``.
 
-    ``backend`` is its name and version; ``system`` is that of the first rank. Raises
+    With ``again``, also further rounds of what it has. ``backend`` is its name and version;
+    ``system`` is that of the first rank. Raises
     :class:`UsageError` if the name is that of another network, or the network has another name, and
     :class:`~bricks.errors.WorkerError` if a rank fails: all rounds until then are kept.
     """
     _refuse_other_name(store, network)
-    named, version = backend.split()
-    runtime = Runtime(named, version, "CPU", 1, "none", network=network.key)
-    target = Target(system, runtime)
+    target = _target(network, system, backend)
     store.save_network(network)
     store.save_target(target)
-    wanted = [
-        Collective(operation, num_bytes, ranks.count)
-        for operation in operations
-        for num_bytes in sizes
-    ]
-    campaign = CollectiveCampaign(store, ranks, target.key, progress, exclusive=named != "fake")
-    return NetworkMeasured(network, target, campaign.run(wanted, computing=computing))
+    wanted = _wanted(operations, sizes, ranks.count)
+    exclusive = target.runtime.backend != "fake"
+    campaign = CollectiveCampaign(store, ranks, target.key, progress, exclusive=exclusive)
+    done = campaign.run(wanted, computing=computing, again=again)
+    return NetworkMeasured(network, target, done)
+
+
+def _target(network: NetworkFingerprint, system: System, backend: str) -> Target:
+    """The target of collectives; ``backend`` is its name and version."""
+    named, version = backend.split()
+    return Target(system, Runtime(named, version, "CPU", 1, "none", network=network.key))
+
+
+def _wanted(operations: Sequence[str], sizes: Sequence[int], ranks: int) -> list[Collective]:
+    named = map(operation_of, operations)
+    return [Collective(operation, size, ranks) for operation in named for size in sizes]
 
 
 def _refuse_other_name(store: Store, network: NetworkFingerprint) -> None:
@@ -213,7 +285,8 @@ def _refuse_other_name(store: Store, network: NetworkFingerprint) -> None:
         if known.key == network.key and known.name != network.name:
             raise UsageError(
                 f"this network is known as {known.name!r}: run 'bricks network measure"
-                f" {known.name}'"
+                f" {known.name}' with the same options, which measures what is missing, and with"
+                " --again further rounds of all"
             )
 
 
@@ -224,9 +297,7 @@ def refuse(name: str, ranks: int, operations: Sequence[str], sizes: Sequence[int
     if not MIN_RANKS <= ranks <= MAX_RANKS:
         raise UsageError(f"{ranks} ranks cannot communicate: give {MIN_RANKS} to {MAX_RANKS}")
     for operation in operations:
-        if operation not in OPERATIONS:
-            meant = suggestion(operation, OPERATIONS)
-            raise UsageError(f"there is no collective {operation!r}: {meant}")
+        operation_of(operation)
     if not sizes or min(sizes) < 1:
         raise UsageError("there is no size to measure: give larger ones")
 

@@ -85,7 +85,8 @@ def test_a_network_that_was_altered_is_noticed(here: Here, measure: Measure) -> 
 def test_a_name_stands_for_one_network(here: Here, measure: Measure) -> None:
     json_of(measure("lab", "--operation", "broadcast", "--json"))
     done = measure("other", "--operation", "broadcast")
-    assert (done.status, done.complaint.split(":")[0]) == (2, "this network is known as 'lab'")
+    assert done.status == 2 and "'lab'" in done.complaint
+    assert "'bricks network measure lab'" in done.complaint and "--again" in done.complaint
     with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
         connection.execute("UPDATE networks SET name = 'there', key = 'n1-0', identity = '{}'")
         connection.execute("UPDATE targets SET runtime = json_set(runtime, '$.network', 'n1-0')")
@@ -93,12 +94,35 @@ def test_a_name_stands_for_one_network(here: Here, measure: Measure) -> None:
     assert done.status == 2 and "another network is called 'there'" in done.complaint
 
 
+def test_further_rounds_are_measured_where_they_are_asked_for(measure: Measure) -> None:
+    words = ("lab", "--operation", "all-reduce", "--computing")
+    first = json_of(measure(*words, "--json"))
+    assert first["again"] == []
+    told = measure(*words)
+    assert told.status == 0
+    assert "all 16 series were known" in told.out and "--again" in told.out
+    more = json_of(measure(*words, "--again", "--json"))
+    assert (more["new"], more["again"]) == ([], first["new"])
+    counts = [{p["num_bytes"]: p["rounds"] for p in f["points"]} for f in first["fits"]]
+    for fit, before in zip(more["fits"], counts, strict=True):
+        assert all(point["rounds"] >= before[point["num_bytes"]] + 8 for point in fit["points"])
+    wider = json_of(measure("lab", "--again", "--json"))
+    assert set(wider["again"]) < set(first["new"]) and len(wider["new"]) == 3 * 4
+
+
+@pytest.mark.parametrize("written", ["reduce-scatter", "reduce_scatter", "Reduce-Scatter"])
+def test_operations_are_taken_as_they_are_printed(measure: Measure, written: str) -> None:
+    done = json_of(measure("lab", "--operation", written, "--json"))
+    assert done["operations"] == ["reduce_scatter"]
+
+
 def test_what_cannot_be_measured_is_one_line(here: Here, tmp_path: Path) -> None:
     for line, status, *facts in (
         ("show lab", 1, str(tmp_path / "none")),
         ("measure lab --backend nccl", 1, "nccl"),
         ("measure lab --backend mpi", 2, "'mpi'"),
-        ("measure lab --operation gather", 2, "did you mean all_gather?"),
+        ("measure lab --operation gather", 2, "did you mean all-gather?"),
+        ("measure lab --operation shuffle", 2, "all-reduce, broadcast, all-gather, reduce-scatter"),
         ("measure lab --ranks 65", 2, "65 ranks"),
         ("measure lab --bandwidth fast", 2, "'fast'"),
         ("measure lab --loopback --bandwidth 1Gbit", 2, "--loopback", "--bandwidth"),

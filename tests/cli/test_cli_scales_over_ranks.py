@@ -6,8 +6,9 @@ The prediction itself is held by ``tests/scale``; here its step is made up, but 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,20 @@ from commands import CommandResult, Here
 from torch_environment import program
 
 from bricks import Bench
+from bricks.cli.scale import COLLECTIVES, STRATEGIES
+from bricks.network.times import CollectiveTime, Slowdown, StatedNetwork
 from bricks.scale.buckets import Gradient
 from bricks.scale.copies import SIZES, CopyTimes, Seconds, TimesBySize
 from bricks.scale.result import ScaleFailure, ScaleResult
 from bricks.scale.scaling import DataParallelTraining, Scaling
-from bricks.scale.strategies import Strategy
+from bricks.scale.strategies import (
+    DistributedDataParallel,
+    Horovod,
+    ParameterServer,
+    Strategy,
+)
 from bricks.scale.training_step import TrainingStep
+from bricks.session.networks import loopback_network
 from bricks.store import Store
 
 NETWORK = ("--bandwidth", "1Gbit", "--latency", "50us")
@@ -43,6 +52,9 @@ BATCH = 4
 GRADIENTS = (Gradient("last", 1 << 20, "float32"), Gradient("first", 1 << 22, "float32"))
 STEP = TrainingStep(2e-3, 4e-3, 1e-3, GRADIENTS, (1e-3, 4e-3), {"float32": 4096}, 0.9, 1.2)
 COPY_S = TimesBySize(SIZES, tuple(Seconds(*(r * 1e-10 * s for r in (1, 0.8, 1.3))) for s in SIZES))
+NAMED: Mapping[str, Strategy] = {
+    each.name: each for each in (DistributedDataParallel(None), Horovod(), ParameterServer())
+}
 COPIES = CopyTimes(COPY_S, Seconds(0.0, 0.0, 1e-3), COPY_S)
 
 
@@ -64,6 +76,25 @@ def made_up(
         shown = (workload, bench.target, training.network.name, strategy.name)
         results.append(ScaleResult(*shown, tuple(points), None, max(ranks)))
     return tuple(results)
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A network that notes the operations that it is asked for."""
+
+    network: StatedNetwork
+    operations: set[str]
+    name: str = "noted"
+    cores_per_rank: float = 1.0
+
+    def time(
+        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
+    ) -> CollectiveTime:
+        self.operations.add(operation)
+        return self.network.time(operation, num_bytes, ranks, computing=computing)
+
+    def slowdown(self, ranks: int) -> Slowdown:
+        return self.network.slowdown(ranks)
 
 
 def hold(done: CommandResult, trace: Path, page: Path) -> None:
@@ -127,10 +158,12 @@ def test_what_makes_no_sense_is_one_line(here: Here) -> None:
     with Store.open(here.cache):
         pass  # there is a cache, and no network in it
     for words, *facts in (
-        ((*NETWORK, "--check", "2"), "--check", "--network NAME"),
+        ((*NETWORK, "--check", "2"), "leave out --bandwidth and --latency", "--network NAME"),
         ((*NETWORK, "--check", "2", "--strategy", "horovod"), "--check", "--network NAME"),
+        (("--check", "2", "--strategy", "horovod"), "--check", "--strategy ddp"),
+        (("--check", "2"), "--check", "--runtime"),
         (("--network", "lan"), "'lan'"),
-        ((), "--bandwidth", "--latency", "--network NAME"),
+        ((), "--bandwidth", "--latency", "--network NAME", "--check N"),
         (("--bandwidth", "10Gbit"), "--latency", "--network NAME"),
         (("--bandwidth", "10Gb", "--latency", "1ms"), "--bandwidth '10Gb'"),
         (("--bandwidth", "0Gbit", "--latency", "1ms"), "--bandwidth '0Gbit'"),
@@ -145,6 +178,46 @@ def test_what_makes_no_sense_is_one_line(here: Here) -> None:
         done = here("scale", "train.py:step", *words)
         assert done.status == 2, words
         assert all(fact in done.complaint for fact in facts), done.complaint
+
+
+def test_a_mistyped_program_is_met_with_the_nearest(here: Here) -> None:
+    for word, *facts in (
+        ("torch_resnet44_trainin", "did you mean torch_resnet44_training?"),
+        ("squeezenet", "FILE.py:FUNCTION", "torch_bert_training"),
+    ):
+        done = here.plain("scale", word, "--check", 2, "--cache", here.cache)
+        assert done.status == 2
+        assert all(fact in done.complaint for fact in (repr(word), *facts)), done.complaint
+
+
+def test_each_strategy_has_the_collectives_that_it_sends() -> None:
+    assert COLLECTIVES.keys() == STRATEGIES.keys()
+    for name, operations in COLLECTIVES.items():
+        sent: set[str] = set()
+        network = Noted(StatedNetwork(1e9, 1e-5), sent)
+        training = DataParallelTraining(NAMED[name], network, BATCH)
+        Scaling(training, {BATCH: STEP}, COPIES).point(4)
+        assert sent == set(operations)
+
+
+def test_a_check_without_a_network_measures_the_loopback_once(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch_environment.python()
+    quick = partial(loopback_network, backend="fake", sizes=(1024, 4096))
+    monkeypatch.setattr("bricks.session.networks.loopback_network", quick)
+    monkeypatch.setattr("bricks.scale.scale.scale_training", made_up)
+    words = ("scale", "torch_lstm_training", "--check", 2, "--ranks", 1, "--cache", here.cache)
+    done = here.plain(*words, "--no-measure")
+    assert (done.status, "--no-measure" in done.complaint) == (2, True)
+    done = here.plain(*words, "--json")
+    assert (done.status, "'loopback'" in done.complaint) == (0, True)
+    assert (done.json["network"], done.json["runtime"]["threads"]) == ("loopback", 1)
+    assert [row["ranks"] for row in done.json["ranks"]] == [1, 2]
+    for more in ((), ("--no-measure",)):
+        again = here.plain(*words, *more, "--json")
+        assert (again.status, again.err) == (0, "")
+        assert again.json["network"] == "loopback"
 
 
 Scale = Callable[..., CommandResult]
