@@ -18,7 +18,9 @@ from commands import CommandResult, Here
 from torch_environment import program
 
 from bricks import Bench
+from bricks.cli import completion
 from bricks.cli.scale import COLLECTIVES, STRATEGIES
+from bricks.graph.program_phases import TRAINING
 from bricks.network.times import CollectiveTime, Slowdown, StatedNetwork
 from bricks.scale.buckets import Gradient
 from bricks.scale.copies import SIZES, CopyTimes, Seconds, TimesBySize
@@ -33,6 +35,7 @@ from bricks.scale.strategies import (
 from bricks.scale.training_step import TrainingStep
 from bricks.session.networks import loopback_network
 from bricks.store import Store
+from bricks.zoo import programs
 
 NETWORK = ("--bandwidth", "1Gbit", "--latency", "50us")
 BOTH = ("--strategy", "ddp", "--strategy", "parameter-server")
@@ -188,6 +191,13 @@ def test_a_mistyped_program_is_met_with_the_nearest(here: Here) -> None:
         done = here.plain("scale", word, "--check", 2, "--cache", here.cache)
         assert done.status == 2
         assert all(fact in done.complaint for fact in (repr(word), *facts)), done.complaint
+
+
+def test_training_steps_of_the_zoo_are_completed() -> None:
+    nothing: Any = None
+    offered = completion.training_steps(nothing, "")
+    assert offered == sorted(each.name for each in programs() if each.kind == TRAINING)
+    assert "torch_resnet44_training" in offered
 
 
 def test_each_strategy_has_the_collectives_that_it_sends() -> None:
