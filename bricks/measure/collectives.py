@@ -138,7 +138,9 @@ class CollectiveCampaign:
         mine = [each for each in open_ if all(k in claimed or k in settled for k in each.keys)]
         if again:
             mine += [each for each in every if each not in open_]
-            self._again = frozenset(key for each in mine for key in each.keys if key in settled)
+            failed = {failure.key for failure in self._store.failures(self._target, keys)}
+            known = settled - failed
+            self._again = frozenset(key for each in mine for key in each.keys if key in known)
         for each in mine:  # rounds of an interrupted run count
             claim = claimed.get(each.keys[0])
             taken = () if claim is None else claim.rounds
