@@ -25,8 +25,9 @@ UNSURE_SHARE = 0.3
 # Fewer rounds than this are too few to draw conclusions from, if there are others.
 ENOUGH = 2
 
-# A single run counts as at most so many times the median run: what it takes beyond was chance.
-_MOST_OF_A_RUN = 3.0
+# A single run counts as at most so many times the latency: what is beyond was a first run, or other
+# processes'. Fewer samples do not show how runs vary.
+_MOST_OF_A_RUN, _ENOUGH_SAMPLES = 1.5, 6
 
 
 @dataclass(frozen=True)  # without slots: what follows from the samples is asked for many times
@@ -196,10 +197,11 @@ class _Used:
 
     @cached_property
     def runs(self) -> RunVariation:
-        samples = [s for r in self.rounds for s in r.samples]
-        most_s = _MOST_OF_A_RUN * median(samples)
+        most_s = _MOST_OF_A_RUN * self.latency_s
         rounds = [[min(s, most_s) for s in r.samples] for r in self.rounds]
         counted = [s for each in rounds for s in each]
+        if len(counted) < _ENOUGH_SAMPLES:
+            return RunVariation(1.0, 0.0)
         own, every = pooled_variance(rounds), pooled_variance([counted])
         share = min(1.0, own / every) if every > 0 else 1.0
         more_s = share * (sum(counted) / len(counted) - self.latency_s)

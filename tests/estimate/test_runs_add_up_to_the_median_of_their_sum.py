@@ -10,8 +10,8 @@ from bricks.samples.statistics import Term, skew_share
 
 
 def skewed(rng: np.random.Generator, runs: int) -> np.ndarray:
-    """Seconds of runs, one in four of which takes half as long again."""
-    return np.where(rng.random(runs) < 0.25, 1.5, 1.0) * rng.normal(1e-3, 2e-5, runs)
+    """Seconds of runs, one in four of which takes a third longer."""
+    return np.where(rng.random(runs) < 0.25, 1.33, 1.0) * rng.normal(1e-3, 2e-5, runs)
 
 
 def sum_s(term: Term) -> float:
@@ -30,7 +30,7 @@ def test_many_runs_take_their_mean(occurrences: int) -> None:
     term = brick.runs().term(brick.latency_s(), occurrences)
     told_s = sum_s(term)
     assert told_s == pytest.approx(float(np.median(whole_s)), rel=0.01)
-    assert occurrences * brick.latency_s() < 0.95 * told_s  # what adding up medians would say
+    assert occurrences * brick.latency_s() < 0.97 * told_s  # what adding up medians would say
 
 
 def test_a_single_run_takes_its_median() -> None:
