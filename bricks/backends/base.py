@@ -61,9 +61,10 @@ class Executed:
     executes as one, in a valid execution order: for runtimes whose fused nodes ONNX cannot
     represent. None: each node by itself. ``layouts`` are the runtime's names of the layouts of
     values that are not in ONNX's; such a brick alone gets its inputs, and leaves its outputs, in
-    these. ``notes`` are sentences about the graph for its user.
-    ``rewritten_bytes`` are those of the weights that the runtime rewrites while it loads the model,
-    before they get their final form; None: unknown.
+    these. ``other_kernels`` are, by its first node, the kernels of a group that the runtime would
+    run as others alone: it is no measurable brick. ``notes`` are sentences about the graph for its
+    user. ``rewritten_bytes`` are those of the weights that the runtime rewrites while it loads the
+    model, before they get their final form; None: unknown.
     """
 
     proto: onnx.ModelProto
@@ -72,6 +73,7 @@ class Executed:
     observed: Sequence[str] = ()
     groups: Sequence[tuple[int, ...]] | None = None
     layouts: Mapping[str, str] = field(default_factory=dict)
+    other_kernels: Mapping[int, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     rewritten_bytes: int | None = None
 

@@ -31,6 +31,7 @@ def build(
     *,
     groups: Sequence[tuple[int, ...]] | None = None,
     layouts: Mapping[str, str] | None = None,
+    other_kernels: Mapping[int, Sequence[str]] | None = None,
     in_place: Mapping[str, str] | None = None,
     steering: Mapping[str, Sequence[float]] | None = None,
     sketches: Mapping[str, Sketch] | None = None,
@@ -43,10 +44,12 @@ def build(
 
     ``groups`` are the nodes, by position, that the runtime executes as one. ``layouts`` maps a
     value to the layout that it has there, if that is not ONNX's, and ``in_place`` to the value
-    whose memory it reuses. ``steering`` maps the name of a steering value to its contents in this
-    model, ``sketches`` that of a value to its sketch where an operator's time depends on it, and
-    ``iterations`` the first output of a loop to how often it runs. ``assumed`` holds the plan's
-    notes on types that depend on data. ``rewritten_bytes`` is the plan's field of that name.
+    whose memory it reuses. ``other_kernels`` maps the first node of a group that the runtime would
+    run as other kernels alone to its kernels in the model. ``steering`` maps the name of a steering
+    value to its contents in this model, ``sketches`` that of a value to its sketch where an
+    operator's time depends on it, and ``iterations`` the first output of a loop to how often it
+    runs. ``assumed`` holds the plan's notes on types that depend on data, and on what is not
+    measured. ``rewritten_bytes`` is the plan's field of that name.
     ``started`` is when the work on this model began (``time.perf_counter()``), for the wall time
     that is recorded.
     """
@@ -57,6 +60,7 @@ def build(
         sketches=sketches,
         iterations=iterations,
         layouts=layouts,
+        other_kernels=other_kernels,
         context=granularity.executed,
     )
     shared = in_place or {}

@@ -28,6 +28,8 @@ What counts:
   whether the brick finds its weights in a cache, and so how long it takes;
 * of an input or output that its runtime keeps in another layout than ONNX's: that layout, by the
   runtime's name (also listed in ``metadata_props``);
+* of a brick that its runtime would run as other kernels alone: its kernels in the model (also
+  listed in ``metadata_props``). It cannot be measured, unlike the same nodes elsewhere;
 * of an input whose values decide how long an operator takes: a sketch of what it reads in its model
   (see ``graph.sketch``; also listed in ``metadata_props``), as far as it is not what bricks read
   anyway; and of a loop whose condition decides: how often it runs;
@@ -89,6 +91,7 @@ from bricks.graph.model_metadata import (
     STEERING,
     note,
     note_between,
+    note_other_kernels,
     note_sketches,
     note_weights,
 )
@@ -165,7 +168,8 @@ class Cutter:
     ``steering`` holds, by name, the flattened contents of computed steering values, ``sketches``
     what is known of values that the time of a node depends on (see ``graph.sketch``),
     ``iterations`` how often loops run, by the name of their first output, and
-    ``layouts`` those of values that a runtime keeps in another layout than ONNX's. With
+    ``layouts`` those of values that a runtime keeps in another layout than ONNX's.
+    ``other_kernels`` are, by its first node, those of a piece that runs as others alone. With
     ``context``, bricks that are bound by reading their weights count the size of the graph's.
     Raises ``ModelError`` for initializers in subgraphs.
     """
@@ -178,6 +182,7 @@ class Cutter:
         sketches: Mapping[str, Sketch] | None = None,
         iterations: Mapping[str, int] | None = None,
         layouts: Mapping[str, str] | None = None,
+        other_kernels: Mapping[int, Sequence[str]] | None = None,
         context: bool = False,
     ) -> None:
         for node in graph.nodes:
@@ -187,6 +192,7 @@ class Cutter:
         self._sketches = sketches or {}
         self._iterations = iterations or {}
         self._layouts = layouts or {}
+        self._other_kernels = other_kernels or {}
         self._context = context_of(graph) if context else None
         self._visits_left = ALL_VISITS
         self._values = {name: tuple(held) for name, held in (steering or {}).items()}
@@ -222,6 +228,7 @@ class Cutter:
         note(model, ITERATIONS, {writer.names[n]: k for n, k in self._repeated(protos)})
         ends = {*writer.met["i"], *writer.outputs}.intersection(self._layouts)
         note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))
+        note_other_kernels(model, self._other_kernels.get(chosen[0], ()))
         if self._context is not None and weight_bound(weights, work):
             note(model, CONTEXT, self._context)
         brick = Brick(

@@ -231,7 +231,7 @@ def recompose(
     corrected as ``states`` says (see :mod:`bricks.samples.state_model`), or if None, by what
     ``plan``'s own bricks show. A brick that was never measured counts
     with its latency in ``predictions``; one with a prior there, with that and its measurement; one
-    that failed is a gap. ``in_walk_call_factor`` times the
+    that failed is a gap, unless it is unmeasurable and predicted. ``in_walk_call_factor`` times the
     probes' call cost is subtracted from each brick. ``construction`` says how occurrences run in
     parallel; if None, they run one after another.
 
@@ -370,7 +370,8 @@ def _predicted_parts(
     plan: Plan, results: Results, predictions: Predictions
 ) -> dict[str, Measurement]:
     """The predicted bricks, in the form of measurements."""
-    found = (plan.counts.keys() & predictions.of.keys()) - results.keys()
+    tried = results.keys() - predictions.unmeasurable
+    found = (plan.counts.keys() & predictions.of.keys()) - tried
     return {key: predictions.of[key].measurement(key, predictions.state_s) for key in sorted(found)}
 
 

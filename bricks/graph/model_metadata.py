@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ WEIGHTS = "bricks.weights"
 ITERATIONS = "bricks.iterations"
 # The layouts of a brick's inputs and outputs, by name, where a runtime keeps them in its own.
 LAYOUTS = "bricks.layouts"
+# The kernels that a brick is in its model, where its runtime would run others for it alone.
+OTHER_KERNELS, _IN_MODEL = "bricks.other_kernels", "in_model"
 # Key of what is known about the model that a brick is from.
 CONTEXT = "bricks.context"
 # The one fact about it: the logarithm to base 2, rounded down, of the bytes of its weights.
@@ -144,6 +146,17 @@ def value_dependence(proto: onnx.ModelProto) -> dict[str, Any]:
 def noted_layouts(proto: onnx.ModelProto) -> dict[str, str]:
     """The layouts of inputs and outputs that a runtime keeps in its own, by name."""
     return _noted(proto, LAYOUTS)
+
+
+def note_other_kernels(proto: onnx.ModelProto, in_model: Sequence[str]) -> None:
+    """Write down the kernels of a brick ``in_model``, if it runs as others alone."""
+    note(proto, OTHER_KERNELS, {_IN_MODEL: list(in_model)} if in_model else {})
+
+
+def noted_other_kernels(proto: onnx.ModelProto) -> list[str]:
+    """The kernels of a brick in its model, if it runs as others alone; else none."""
+    kernels: list[str] = _noted(proto, OTHER_KERNELS).get(_IN_MODEL, [])
+    return kernels
 
 
 def noted_weight_bytes(proto: onnx.ModelProto) -> float | None:

@@ -49,6 +49,7 @@ class _Cuttable:
     observed: frozenset[str]
     groups: Sequence[tuple[int, ...]] | None
     layouts: Mapping[str, str]
+    other_kernels: Mapping[int, Sequence[str]]
     notes: Sequence[str]
     sketches: Mapping[str, Sketch]
     iterations: Mapping[str, int]
@@ -79,6 +80,7 @@ class Graphs:
             granularity,
             groups=found.groups,
             layouts=found.layouts,
+            other_kernels=found.other_kernels,
             in_place=found.in_place,
             steering=self._steering_values(model, found),
             sketches=found.sketches,
@@ -204,6 +206,7 @@ def _cuttable(
         observed=frozenset(answer["observed"]),
         groups=groups,
         layouts=answer.get("layouts", {}),
+        other_kernels=dict(answer.get("other_kernels", ())),
         notes=answer.get("notes", ()),
         sketches={n: Sketch.from_json(s) for n, s in answer.get("sketches", {}).items()},
         iterations=answer.get("iterations", {}),

@@ -70,12 +70,14 @@ class Predictions:
     ``bias`` is relative to the predicted part of the model. Predictions are for the machine state
     ``state_s``; None if that is not known. ``prior`` is what was known of bricks
     whose own measurements are too uncertain to stand alone: both count, each by its certainty.
+    ``unmeasurable`` are predicted bricks that no runtime measures: that one failed says nothing.
     """
 
     of: Mapping[str, Prediction] = field(default_factory=dict)
     bias: float = 0.0
     state_s: float | None = None
     prior: Mapping[str, Prediction] = field(default_factory=dict)
+    unmeasurable: frozenset[str] = frozenset()
 
     def common_s(self, predicted_s: float) -> float:
         """Half the width, in seconds, that the common error adds to the interval of this much."""

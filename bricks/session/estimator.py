@@ -84,8 +84,11 @@ class Estimator:
     def predictions(
         self, keys: Sequence[str], results: Results, target: Target, plan: Plan | None = None
     ) -> Predictions:
-        """Predictions for those ``keys`` that were not tried; of ``plan``, if they are of one."""
-        if all(key in results for key in keys):
+        """Predictions for those ``keys`` that were not tried, or never can be.
+
+        ``keys`` are of ``plan``, if they are of one.
+        """
+        if all(isinstance(results.get(key), Measurement) for key in keys):
             return Predictions()  # return early: searching the whole cache takes a while
         latency_model = self._informed(target)
         if plan is not None:

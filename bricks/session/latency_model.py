@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
 from bricks.estimate.prior import OTHER_HOST_SD
+from bricks.graph.model_metadata import noted_other_kernels
+from bricks.graph.view import parse_model
 from bricks.measure.state_panel import learn_states
 from bricks.predict.defaults import MIN
 from bricks.predict.prediction import Predictions
@@ -141,10 +143,13 @@ class LatencyModel:
     def predictions(self, keys: Collection[str], state_s: float | None = None) -> Predictions:
         """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
-        They are for the machine state ``state_s`` if enough is measured in it, and else, as by
-        default, for the state in which most is measured.
+        And for unmeasurable ones, which are other kernels alone. They are for
+        the machine state ``state_s`` if enough is measured in it, and else, as by default, for the
+        state in which most is measured.
         """
-        wanted = sorted(set(keys) - self.resolved(keys))
+        unresolved = set(keys) - self.resolved(keys)
+        unmeasurable = self._unmeasurable(keys)
+        wanted = sorted(unresolved | unmeasurable)
         predictor = (self.learned() or self.borrowed()) if wanted else None
         if predictor is None:
             return Predictions()
@@ -162,7 +167,12 @@ class LatencyModel:
                 self._predicted[key, every[key]] = prediction
         predicted = {key: self._predicted[key, t] for key, t in features.items()}
         bias = math.hypot(predictor.bias, OTHER_HOST_SD) if self._elsewhere else predictor.bias
-        return Predictions(predicted, bias, state_s)
+        return Predictions(predicted, bias, state_s, unmeasurable=unmeasurable)
+
+    def _unmeasurable(self, keys: Collection[str]) -> frozenset[str]:
+        """Those of ``keys`` that failed since they run as other kernels alone."""
+        failed = self._load([key for key in keys if key in self._failed])
+        return frozenset(k for k, b in failed.items() if noted_other_kernels(parse_model(b.model)))
 
     def predictions_in(
         self, state_s: float | None, keys: Collection[str], predictions: Predictions

@@ -11,10 +11,10 @@ from factories import constant, model, node, save, value
 from quantising import quantise
 from refusals import refused
 
-from bricks import BackendError, Bench, WorkerError
+from bricks import BackendError, Bench, IncompleteEstimate, WorkerError
 from bricks.backends import describe
 from bricks.decompose.plan import Decomposition
-from bricks.graph.model_metadata import noted_layouts
+from bricks.graph.model_metadata import noted_layouts, noted_other_kernels
 from bricks.graph.view import parse_model
 from bricks.measure.worker.verify import within_tolerance
 
@@ -165,6 +165,81 @@ def masked() -> onnx.ModelProto:
     )
 
 
+def normalised(scale: onnx.TensorProto, shift: onnx.TensorProto) -> onnx.ModelProto:
+    """Two normalisations with these parameters; three nodes read the result of the first."""
+    return model(
+        [
+            node("MatMul", ["x", "w0"], ["a"]),
+            node("LayerNormalization", ["a", "scale", "shift"], ["b"]),
+            node("MatMul", ["b", "w1"], ["c"]),
+            node("Sigmoid", ["c"], ["d"]),
+            node("MatMul", ["b", "w2"], ["e"]),
+            node("Mul", ["d", "e"], ["f"]),
+            node("MatMul", ["f", "w3"], ["g"]),
+            node("Add", ["g", "b"], ["h"]),
+            node("LayerNormalization", ["h", "scale", "shift"], ["y"]),
+        ],
+        [value("x", [32, 64])],
+        [value("y", [32, 64])],
+        [*(weight(f"w{n}", 64, 64) for n in range(4)), scale, shift],
+    )
+
+
+def recurrent() -> onnx.ModelProto:
+    """Two recurrent layers; nobody reads what the second makes at each step."""
+    layer = {"hidden_size": 32, "linear_before_reset": 1}
+    return model(
+        [
+            node("Transpose", ["x"], ["a"], perm=[1, 0, 2]),
+            node("GRU", ["a", "w0", "r0", "b0", "", "h0"], ["b", "s0"], **layer),
+            node("Transpose", ["b"], ["c"], perm=[0, 2, 1, 3]),
+            node("Reshape", ["c", "shape"], ["d"]),
+            node("GRU", ["d", "w1", "r1", "b1", "", "h1"], ["unread", "s1"], **layer),
+            node("Concat", ["s0", "s1"], ["s"], axis=0),
+            node("Gather", ["s", "last"], ["t"], axis=0),
+            node("Gemm", ["t", "w2", "b2"], ["y"]),
+        ],
+        [value("x", [8, 12, 16])],
+        [value("y", [8, 24])],
+        [
+            *(weight(f"w{n}", 1, 96, width) for n, width in enumerate((16, 32))),
+            *(weight(f"r{n}", 1, 96, 32) for n in range(2)),
+            *(weight(f"b{n}", 1, 192) for n in range(2)),
+            *(weight(f"h{n}", 1, 8, 32) for n in range(2)),
+            weight("w2", 32, 24),
+            weight("b2", 24),
+            constant("shape", [12, 8, 32]),
+            constant("last", 1),
+        ],
+    )
+
+
+def shared_product(width: int = 64) -> onnx.ModelProto:
+    """Two products that OpenVINO merges, since their weights happen to be equal, and two more.
+
+    The last is of this width.
+    """
+    same = weight("w", 12, 12)
+    again = onnx.TensorProto()
+    again.CopyFrom(same)
+    again.name = "v"
+    return model(
+        [
+            node("MatMul", ["x", "w0"], ["a"]),
+            node("LpNormalization", ["a"], ["b"]),
+            node("MatMul", ["b", "w"], ["c"]),
+            node("MatMul", ["b", "v"], ["d"]),
+            node("Sigmoid", ["d"], ["e"]),
+            node("Mul", ["c", "e"], ["f"]),
+            node("LpNormalization", ["f"], ["g"]),
+            node("MatMul", ["g", "w1"], ["y"]),
+        ],
+        [value("x", [64, 64])],
+        [value("y", [64, width])],
+        [weight("w0", 64, 12), same, again, weight("w1", 12, width)],
+    )
+
+
 def decomposed(bench: Bench, proto: onnx.ModelProto, folder: Path) -> Decomposition:
     read = bench.read(save(proto, folder, "model.onnx"))
     result = bench.verify(read)
@@ -228,6 +303,62 @@ def test_a_mask_that_several_read_is_computed_once(bench: Bench, tmp_path: Path)
     assert {"And", "Where", "Add"} <= set(found[0])
     assert sum("Where" in names for names in found) == 1
     assert len(found) > 2
+
+
+def test_scales_of_ones_are_part_of_a_brick(bench: Bench, tmp_path: Path) -> None:
+    """OpenVINO drops them, so a normalisation alone would be another kernel with random ones."""
+    ones, zeros = (
+        constant(n, of(64), "FLOAT") for n, of in (("scale", np.ones), ("shift", np.zeros))
+    )
+    found = operators(decomposed(bench, normalised(ones, zeros), tmp_path))
+    numbers = {"ConstantOfShape", "LayerNormalization"}
+    # A brick of its own, though the kernel has no name of the node.
+    assert sum(set(names) == numbers for names in found) == 2
+    assert len(found) == 8
+
+
+def test_other_scales_are_weights(bench: Bench, tmp_path: Path) -> None:
+    made = normalised(weight("scale", 64), weight("shift", 64))
+    made.graph.node[-1].output[0] = made.graph.output[0].name = (
+        "other"  # values tell no models apart
+    )
+    found = operators(decomposed(bench, made, tmp_path))
+    assert ("LayerNormalization",) in found
+    assert not any("ConstantOfShape" in names for names in found)
+
+
+def test_an_output_that_nobody_reads_is_none(bench: Bench, tmp_path: Path) -> None:
+    made = decomposed(bench, recurrent(), tmp_path)
+    assert made.plan.assumed == ()
+    assert {name for names in operators(made) for name in names} >= {"GRU", "Gemm"}
+
+
+def test_what_no_neighbours_help_is_a_named_gap(bench: Bench, tmp_path: Path) -> None:
+    read = bench.read(save(shared_product(), tmp_path, "shared.onnx"))
+    (said,) = bench.decompose(read).plan.assumed
+    assert "not measured" in said and "MatMul_c" in said
+    measured = bench.measure([read])
+    found = bench.predict(read)
+    assert isinstance(found, IncompleteEstimate)
+    (gap,) = found.gaps
+    assert [failure.key for failure in measured.failures] == [gap.brick]
+    assert "other kernels" in gap.reason and "MatMul" in gap.reason
+    assert 0 < found.coverage < 1 and found.measured_s > 0
+    assert gap.brick not in {share.brick for share in found.shares}
+
+
+def test_a_gap_is_another_brick_than_the_same_nodes_where_they_can_be_measured(
+    bench: Bench, tmp_path: Path
+) -> None:
+    other = shared_product(width=32)  # values alone do not tell models apart
+    next(t for t in other.graph.initializer if t.name == "v").CopyFrom(weight("v", 12, 12))
+    gap, whole = (
+        bench.decompose(bench.read(save(proto, tmp_path, f"{n}.onnx")))
+        for n, proto in enumerate((shared_product(), other))
+    )
+    assert whole.plan.assumed == ()
+    told = {key for key, b in gap.bricks.items() if noted_other_kernels(parse_model(b.model))}
+    assert len(told) == 1 and told.isdisjoint(whole.bricks)
 
 
 @pytest.mark.slow

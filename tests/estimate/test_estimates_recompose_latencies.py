@@ -177,6 +177,18 @@ def test_a_measurement_or_a_failure_counts_more_than_a_prediction() -> None:
     assert [gap.reason for gap in failed.gaps] == ["it crashed"]
 
 
+def test_what_no_runtime_can_measure_counts_as_it_is_predicted() -> None:
+    failing = results({"a": 2e-3, "b": "other kernels"})
+    predictions = Predictions({"b": Prediction(5e-3, 0.1)}, unmeasurable=frozenset("b"))
+    found = recompose(CHAIN, failing, predictions=predictions)
+    assert isinstance(found, Estimate)
+    assert found.predicted_share == pytest.approx(5 / 9)
+    assert found.high_s > 4e-3 + 5e-3 * math.exp(1.9 * 0.1)
+    alone = recompose(CHAIN, failing, predictions=Predictions(unmeasurable=frozenset("b")))
+    assert isinstance(alone, IncompleteEstimate)
+    assert [gap.reason for gap in alone.gaps] == ["other kernels"]
+
+
 def test_what_samples_leave_open_of_many_bricks_adds_up_as_squares_do() -> None:
     keys = "abcdefghijklmnop"
     many = plan([(key, [i], [i + 1]) for i, key in enumerate(keys)])

@@ -10,6 +10,9 @@ from commands import chain
 from factories import save
 
 from bricks import Bench, Model
+from bricks.decompose.build import build
+from bricks.decompose.granularity import Granularity
+from bricks.graph.source import source_graph
 from bricks.predict.defaults import MIN
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Round
@@ -70,3 +73,22 @@ def test_together_or_one_by_one_predictions_are_the_same(tmp_path: Path) -> None
         for key, prediction in alone.items():
             assert found[key].latency_s == pytest.approx(prediction.latency_s)
             assert found[key].log_sd == pytest.approx(prediction.log_sd)
+
+
+def test_what_failed_is_predicted_only_if_nothing_can_measure_it(tmp_path: Path) -> None:
+    with Bench(tmp_path / "cache", runtime="fake", threads=1, published=False) as bench:
+        *known, new = read(bench, tmp_path)
+        measured(bench, known, FAST)
+        kernels = {0: ["another kernel"]}
+        made = build(new, source_graph(new), Granularity(None), other_kernels=kernels)
+        unmeasurable, crashed, *_ = made.plan.keys
+        assert unmeasurable not in bench.decompose(new).bricks
+        latency_model = bench.latency_model()
+        latency_model.add_model(made)
+        owner = Owner.current()
+        bench.store.claim(bench.target.key, [unmeasurable, crashed], owner)
+        for key in (unmeasurable, crashed):
+            bench.store.fail(bench.target.key, key, "no measurement", owner)
+        found = latency_model.predictions(made.plan.keys)
+    assert found.unmeasurable == {unmeasurable}
+    assert unmeasurable in found.of and crashed not in found.of

@@ -11,7 +11,7 @@ Must not know plans or the store.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,14 @@ from bricks.backends.openvino.around import measured
 from bricks.backends.openvino.batch import kernels_of_each
 from bricks.backends.openvino.bfloat16 import BFLOAT16, stored_in_bfloat16
 from bricks.backends.openvino.compiling import Compiler
-from bricks.backends.openvino.execution import Kernel, kernels, named
-from bricks.backends.openvino.folding import folded, proto_of, uniform, with_numbers
+from bricks.backends.openvino.execution import MADE_CONSTANTS, Kernel, kernels, named
+from bricks.backends.openvino.folding import (
+    as_compiled,
+    folded,
+    proto_of,
+    uniform,
+    with_numbers,
+)
 from bricks.backends.openvino.grouping import Execution, Group
 from bricks.backends.openvino.integers import (
     dequantised_by_reader,
@@ -37,7 +43,7 @@ from bricks.backends.openvino.integers import (
 from bricks.backends.openvino.joint import Joint, LoadedBrick, PlacedBrick
 from bricks.backends.openvino.loaded import Ends, LoadedModel
 from bricks.backends.openvino.precision import as_float32, in_float32
-from bricks.backends.openvino.settling import settled
+from bricks.backends.openvino.settling import Cut, settled
 from bricks.backends.openvino.wrapping import moved, moved_back, wrapped
 from bricks.decompose.identity import Cutter, is_brick
 from bricks.errors import BackendError
@@ -45,10 +51,16 @@ from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges, steering_values
 from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import natural, noted_layouts, steered_inputs
+from bricks.graph.model_metadata import (
+    natural,
+    noted_layouts,
+    noted_other_kernels,
+    steered_inputs,
+)
 from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
+from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model, upstream, without_values
 
 # Bricks are compiled together until their weights take so many bytes.
@@ -94,7 +106,15 @@ class OpenvinoBackend:
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
     ) -> LoadedModel | LoadedBrick:
-        """A model with synthetic weights and inputs; ``streams`` are not supported."""
+        """A model with synthetic weights and inputs; ``streams`` are not supported.
+
+        Raises :class:`BackendError` for a brick that would run as other kernels than in its model.
+        """
+        if in_model := noted_other_kernels(proto):
+            raise BackendError(
+                f"OpenVINO runs other kernels for {_operators(proto.graph.node)} alone than in the"
+                f" model, where they are {', '.join(dict.fromkeys(in_model))}"
+            )
         weights, makers = self._synthesised(proto, graph_of(proto), key)
         model, ends, _ = self._wrapped(proto, weights, makers)
         if is_brick(proto):
@@ -175,6 +195,32 @@ class OpenvinoBackend:
             first = self._kernels(proto_of(graph, proto), graph, values)
             graph = dequantised_by_reader(graph, passed_as_numbers(graph, first))
         graph = with_numbers(graph, uniform(graph, told))
+        cut = self._cut(graph, proto, values)
+        closer = as_compiled(graph, cut.nodes_of_differing())
+        if closer is not None:
+            other = self._cut(closer, proto, values)
+            cut = min(cut, other, key=lambda each: len(each.differing))
+        execution = cut.execution
+        found = settled(execution, cut.groups, cut.alone)
+        executed = Executed(
+            cut.proto,
+            execution.graph.types,
+            grouping.in_place(execution),
+            observed,
+            found.groups,
+            cut.layouts,
+            found.other_kernels,
+            [
+                f"not measured, since OpenVINO runs other kernels for them alone: {_listed(nodes)}"
+                for group in found.groups
+                if group[0] in found.other_kernels
+                for nodes in [[execution.graph.nodes[i] for i in group]]
+            ],
+        )
+        return executed, values
+
+    def _cut(self, graph: Graph, proto: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> Cut:
+        """``graph``, of whose weights these ``values`` are known, as OpenVINO executes it."""
         found = proto_of(graph, proto)
         executed = self._kernels(found, graph, values)
         if self._compiler.precision == BFLOAT16:
@@ -192,9 +238,7 @@ class OpenvinoBackend:
             known.update(zip(new, self._alone([*new.values()]), strict=True))
             return [known[brick.key] for brick in bricks]
 
-        groups = settled(execution, grouping.groups(execution), alone)
-        in_place = grouping.in_place(execution)
-        return Executed(found, graph.types, in_place, observed, groups, layouts), values
+        return Cut.of(found, execution, layouts, alone)
 
     def _computed(
         self, model: onnx.ModelProto, given: Mapping[str, np.ndarray]
@@ -287,6 +331,18 @@ def _tensor_type(types: Mapping[str, ValueType], name: str) -> TensorType:
             f"OpenVINO takes tensors alone: '{name}' is none; choose another --runtime"
         )
     return type_
+
+
+def _operators(nodes: Iterable[onnx.NodeProto]) -> str:
+    """Their operators in order, without those that make constants."""
+    found = dict.fromkeys(node.op_type for node in nodes)
+    return ", ".join(name for name in found if name not in MADE_CONSTANTS)
+
+
+def _listed(nodes: Sequence[onnx.NodeProto]) -> str:
+    """How messages name ``nodes``: the first, and the operators of all."""
+    first = next((node for node in nodes if node.op_type not in MADE_CONSTANTS), nodes[0])
+    return label(first) if len(nodes) == 1 else f"{_operators(nodes)} from {label(first)} on"
 
 
 def _dtype(array: np.ndarray) -> str:

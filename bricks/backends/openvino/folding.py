@@ -143,8 +143,42 @@ def uniform(graph: Graph, values: Mapping[str, np.ndarray]) -> dict[str, np.ndar
         for name in node.input[1:]
         if name in graph.initializers and not is_referenced(graph.initializers[name])
     }
+    return _filled(graph, known | dict(values))
+
+
+def as_compiled(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> Graph | None:
+    """``graph`` with more of what OpenVINO sees in it around ``nodes``; None if there is none.
+
+    It drops a scale of ones and an addition of zeros, so weights that are known and uniform are
+    numbers. And an output that nobody reads is none.
+    """
+    names = {name for node in nodes for name in used_values(node)}
+    held = {name: graph.initializers[name] for name in names if name in graph.initializers}
+    known = {n: numpy_helper.to_array(t) for n, t in held.items() if not is_referenced(t)}
+    read = {name for node in graph.nodes for name in used_values(node)}.union(graph.outputs)
+    unread = {name for node in nodes for name in node.output if name} - read
+    weights = _filled(graph, known)
+    if not weights and not unread:
+        return None
+    return _without_outputs(with_numbers(graph, weights), unread)
+
+
+def _without_outputs(graph: Graph, unread: set[str]) -> Graph:
+    """``graph`` without the outputs ``unread``, except where they are all of a node's."""
+    nodes = []
+    for node in graph.nodes:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        if not unread.issuperset(filter(None, node.output)):
+            copy.output[:] = ["" if name in unread else name for name in node.output]
+        nodes.append(copy)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _filled(graph: Graph, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those of ``values`` that do not count, and whose elements are equal."""
     found = {}
-    for name, array in (known | dict(values)).items():
+    for name, array in values.items():
         type_ = graph.types.get(name)
         if (
             isinstance(type_, TensorType)

@@ -33,6 +33,9 @@ _MERGED = frozenset(("Mul", "Div"))
 _CAST = "Cast"
 _PASSING = frozenset(("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Add", "Mul", "Div", _CAST))
 
+# What is left of a normalisation that scales and shifts nothing, under a name of OpenVINO's own.
+_NORMALISING, _NORMALISATION = "MVN", "Normalization"
+
 # A convolution to whose result another value is added in place.
 _CONVOLUTION = "Convolution"
 _OVERWRITING = frozenset(("MVN", "NormalizeL2"))
@@ -42,8 +45,9 @@ _OVERWRITING = frozenset(("MVN", "NormalizeL2"))
 class Execution:
     """A graph and the kernels that execute it; ``owner`` has the kernel's node, by its number.
 
-    Kernels that OpenVINO adds belong to the node whose inputs they prepare, or else to the one
-    whose results they convert. Inputs, outputs and constants have no owner.
+    A normalisation owns the kernel that is left of it. Other kernels that OpenVINO adds belong to
+    the node whose inputs they prepare, or else to the one whose results they convert. Inputs,
+    outputs and constants have no owner.
     """
 
     graph: Graph
@@ -58,6 +62,7 @@ class Execution:
             for n, k in enumerate(kernels)
             if k.positions and not k.constant and k.kind not in ("Input", "Output")
         }
+        owner |= _nameless(graph, kernels, owner)
         for n in reversed(range(len(kernels))):  # from what reads to what is read
             for source, _ in kernels[n].sources:
                 if n in owner and source not in owner and _added(kernels[source]):
@@ -78,7 +83,7 @@ class Execution:
         ]
 
 
-def groups(execution: Execution) -> list[Group]:
+def groups_of(execution: Execution) -> list[Group]:
     """The groups of all nodes, in an order in which they can run."""
     graph, kernels, owner = execution.graph, execution.kernels, execution.owner
     joined: nx.Graph[int] = nx.Graph()
@@ -87,7 +92,7 @@ def groups(execution: Execution) -> list[Group]:
         if n in owner:
             nx.add_path(joined, sorted(kernel.positions))
             nx.add_path(joined, [owner[n], *(owner[m] for m in _viewed(kernels, n) if m in owner)])
-    executed = {position for n in owner for position in kernels[n].positions}
+    executed = {position for n in owner for position in kernels[n].positions or (owner[n],)}
     for i, j in _vanishing(graph, executed):
         joined.add_edge(i, j)
     return ordered(execution, [tuple(sorted(g)) for g in nx.connected_components(joined)])
@@ -175,6 +180,27 @@ def makers_of(graph: Graph) -> dict[str, int]:
 
 def _added(kernel: Kernel) -> bool:
     return not kernel.constant and kernel.kind not in ("Input", "Parameter", "Output", "Result")
+
+
+def _nameless(graph: Graph, kernels: Sequence[Kernel], owner: Mapping[int, int]) -> dict[int, int]:
+    """The normalisations of which only a kernel without a name of theirs is left, by its number."""
+    executed = {position for n in owner for position in kernels[n].positions}
+    left = [
+        (i, set(node.input[:1]))
+        for i, node in enumerate(graph.nodes)
+        if node.op_type.endswith(_NORMALISATION) and i not in executed
+    ]
+    found: dict[int, int] = {}
+    for n, kernel in enumerate(kernels):
+        if kernel.kind == _NORMALISING and n not in owner:
+            before = [found.get(m, owner.get(m)) for m, _ in kernel.sources]
+            whole = {i for m, _ in kernel.sources for i in kernels[m].positions}.union(
+                i for i in before if i is not None
+            )
+            made = {name for i in whole for name in graph.nodes[i].output}
+            reading = (i for i, read in left if i not in found.values() and read & made)
+            found.update((n, i) for i in [*reading][:1])
+    return found
 
 
 def _viewed(kernels: Sequence[Kernel], n: int) -> Iterator[int]:

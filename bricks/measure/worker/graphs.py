@@ -60,6 +60,7 @@ class GraphRequests:
             "observed": list(executed.observed),
             "groups": None if executed.groups is None else list(map(list, executed.groups)),
             "layouts": dict(executed.layouts),
+            "other_kernels": [[i, list(each)] for i, each in executed.other_kernels.items()],
             "notes": list(executed.notes),
             **seen.to_json(),
             "rewritten_bytes": executed.rewritten_bytes,

@@ -76,17 +76,27 @@ def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, brick
     cut = Granularity.parse(plan.granularity)
     groups: Sequence[tuple[int, ...]] | None = None
     layouts: Mapping[str, str] = {}
+    other_kernels: Mapping[int, Sequence[str]] = {}
     if cut.executed:
         executed, arrays = backend.materialised(proto, weights)
         proto, graph = executed.proto, graph_of(executed.proto, executed.types)
         groups, layouts = executed.groups, executed.layouts
+        other_kernels = executed.other_kernels
     else:
         (graph, _), arrays = source_of(backend, model, proto), weights
     names = steering_values(graph)
     steering = backend.values(proto, names) if names else {}
-    cutter = Cutter(graph, steering=steering, layouts=layouts)
+    cutter = Cutter(graph, steering=steering, layouts=layouts, other_kernels=other_kernels)
     pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, groups)]
-    again = build(model, graph, cut, groups=groups, layouts=layouts, steering=steering).plan
+    again = build(
+        model,
+        graph,
+        cut,
+        groups=groups,
+        layouts=layouts,
+        other_kernels=other_kernels,
+        steering=steering,
+    ).plan
     plan = _fitting(plan, again, pieces)
     random = random_values(graph)
     read = _read_beside(graph, random) if groups is None else []
