@@ -84,7 +84,8 @@ class Estimate:
     ``critical_path_s`` is the longest chain of occurrences that depend on each other: no schedule
     can beat it. ``other_state_share`` is the share of the latency that comes from bricks measured
     only in another machine state, ``predicted_share`` that of unmeasured bricks,
-    ``published_share`` that of bricks that only others measured; ``coverage`` is the share of the
+    ``published_share`` that of bricks that only others measured; ``unmeasurable`` are predicted
+    bricks that never can be measured; ``coverage`` is the share of the
     occurrences whose brick is measured. ``uncertainty`` is half the interval's width by its
     sources. ``phases`` are those of a recorded program. With several ``workers`` the
     interval spans from the bound that no schedule can beat to the latency without any overlap;
@@ -106,6 +107,7 @@ class Estimate:
     workers: int = 1
     phases: tuple[PhaseShare, ...] = ()
     published_share: float = 0.0
+    unmeasurable: frozenset[str] = frozenset()
 
     @property
     def measured_share(self) -> float:

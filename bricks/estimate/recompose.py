@@ -322,6 +322,7 @@ def recompose(
         uncertainty=interval.uncertainty,
         workers=1 if construction is None else construction.workers,
         phases=phases,
+        unmeasurable=predictions.unmeasurable & predicted,
     )
 
 

@@ -59,7 +59,8 @@ class WideInterval:
 def wide_interval(estimate: Estimate) -> WideInterval | None:
     """Why the interval of ``estimate`` is wide; None if it is not.
 
-    The remedy is that of the largest reason that has one.
+    The remedy is that of the largest reason that has one: bricks that are predicted since they are
+    unmeasurable have none.
     """
     parts_s = estimate.uncertainty.by_source
     total_s = sum(parts_s.values())
@@ -68,5 +69,9 @@ def wide_interval(estimate: Estimate) -> WideInterval | None:
     shares = sorted(((s / total_s, source) for source, s in parts_s.items()), reverse=True)
     first, *others = (Reason(source, share) for share, source in shares)
     reasons = (first, *(reason for reason in others if reason.share >= NAMED_SHARE))
-    remedies = [_REMEDIES[reason.source] for reason in reasons if reason.source in _REMEDIES]
+    known = _REMEDIES
+    predicted = {each.brick for each in estimate.shares if each.predicted}
+    if estimate.unmeasurable and predicted <= estimate.unmeasurable:
+        known = {source: remedy for source, remedy in known.items() if source != Source.PREDICTED}
+    remedies = [known[reason.source] for reason in reasons if reason.source in known]
     return WideInterval(reasons, remedies[0] if remedies else Remedy.NOTHING)

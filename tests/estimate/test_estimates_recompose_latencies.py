@@ -12,6 +12,7 @@ from bricks.decompose.plan import Occurrence
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
 from bricks.estimate.recompose import critical_path, recompose
 from bricks.estimate.uncertainty import composition_s
+from bricks.estimate.wide import Remedy, wide_interval
 from bricks.predict.prediction import Prediction, Predictions
 
 CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
@@ -179,11 +180,13 @@ def test_a_measurement_or_a_failure_counts_more_than_a_prediction() -> None:
 
 def test_what_no_runtime_can_measure_counts_as_it_is_predicted() -> None:
     failing = results({"a": 2e-3, "b": "other kernels"})
-    predictions = Predictions({"b": Prediction(5e-3, 0.1)}, unmeasurable=frozenset("b"))
+    predictions = Predictions({"b": Prediction(5e-3, 0.4)}, unmeasurable=frozenset("b"))
     found = recompose(CHAIN, failing, predictions=predictions)
     assert isinstance(found, Estimate)
     assert found.predicted_share == pytest.approx(5 / 9)
-    assert found.high_s > 4e-3 + 5e-3 * math.exp(1.9 * 0.1)
+    assert found.high_s > 4e-3 + 5e-3 * math.exp(1.9 * 0.4)
+    wide = wide_interval(found)
+    assert wide is not None and wide.remedy is Remedy.NOTHING
     alone = recompose(CHAIN, failing, predictions=Predictions(unmeasurable=frozenset("b")))
     assert isinstance(alone, IncompleteEstimate)
     assert [gap.reason for gap in alone.gaps] == ["other kernels"]
