@@ -34,11 +34,11 @@ class Collectives(Protocol):
         ...
 
 
-class SynchronisedStep(Protocol):
-    """A step of a training in this rank, alone and with the gradients of all ranks."""
+class DistributedStep(Protocol):
+    """A step of a training in this rank, by itself or with the gradients of all ranks."""
 
-    def time(self, passes: int, delay_s: float) -> Mapping[str, Any]:
-        """``solo_s`` and ``synchronised_s`` of so many passes, in turn."""
+    def time(self, steps: int, delay_s: float) -> float:
+        """Seconds of a step, over so many that follow one another, each longer by ``delay_s``."""
         ...
 
     def buckets(self) -> Sequence[Mapping[str, Any]]:
@@ -57,15 +57,19 @@ class Communicator(Protocol):
         """This process as a rank, which has yet to join the others."""
         ...
 
-    def synchronised_step(
+    def distributed_step(
         self,
         entry: str,
         folder: str,
         options: Mapping[str, Any],
         seed: int,
         *,
+        synchronised: bool,
         bucket_cap_mb: float | None,
         accumulation: int,
-    ) -> SynchronisedStep:
-        """The program as a data-parallel training of all ranks; it has joined them."""
+    ) -> DistributedStep:
+        """The program as a training of this rank, which has joined the others.
+
+        If ``synchronised``, it is data-parallel; else ranks do the same without communicating.
+        """
         ...

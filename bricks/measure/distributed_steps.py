@@ -2,14 +2,16 @@
 
 Each rank is a process that torchrun starts, as users start theirs, with a core of its own; ranks
 talk on loopback or between network namespaces. There is a torchrun for each rank, since the ranks
-of one share a namespace. Must not know what is predicted of the steps.
+of one share a namespace. Solo steps run in processes of their own, which wait meanwhile: so a rank
+holds one program, as a user's does. Must not know what is predicted of the steps.
 """
 
 from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +22,17 @@ from bricks.measure.ranks import LocalRanks, RankPlace
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerSettings
 from bricks.measure.timing_lock import WAITING, timing_lock
-from bricks.samples.statistics import Spread, median, spread
+from bricks.samples.statistics import Spread, spread
 
-# Rounds are of a solo and a synchronised step each; every one of them may be disturbed.
+# Rounds are of solo steps and as many synchronised ones; every one of them may be disturbed.
 RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=40, passes=1)
 
 # Making a program and warming it up may take this long, and a step at most that long.
 _BEGIN_TIMEOUT_S, _STEP_TIMEOUT_S = 600.0, 300.0
+
+# Steps follow one another for about so long, since what wakes the ranks is not part of any; no more
+# than so many.
+_BLOCK_S, _MAX_STEPS = 0.3, 64
 
 # Torchrun meets at a port: another process may take it before torchrun does.
 _PORT_TRIES = 3
@@ -48,8 +54,8 @@ class Bucket:
 class DistributedSteps:
     """Steps of a program on several ranks, in seconds: ``rounds`` of (solo, synchronised).
 
-    A round's times are means over ranks, which all begin a step at once. ``buckets`` are in the
-    order in which they were reduced; ``bucket_bytes`` are DDP's own list of their sizes.
+    A round's times are means over ranks, and over steps that follow one another. ``buckets`` are in
+    the order in which they were reduced; ``bucket_bytes`` are DDP's own list of their sizes.
     DDP also sends the module's buffers (of normalisation, say) from the first rank to the others
     before each step: ``broadcast_bytes`` has those of each such broadcast.
     ``unused`` are parameters that the loss does not depend on: DDP then looks for them in each
@@ -75,7 +81,7 @@ class DistributedSteps:
 
     @property
     def exposed(self) -> Spread:
-        """How much longer a synchronised step takes than the solo step before it."""
+        """How much longer a synchronised step takes than the solo steps before it."""
         return spread([synchronised - solo for solo, synchronised in self.rounds])
 
 
@@ -103,19 +109,35 @@ def measure_steps(
     begin = {
         **program, "seed": seed, "bucket_cap_mb": bucket_cap_mb, "accumulation": accumulation,
     }  # fmt: skip
-    with timing_lock(lambda: progress(WAITING, 0.0)):
-        for attempt in range(_PORT_TRIES):
-            with _launched(info, places) as ranks:
-                try:
-                    ranks.join()
-                except WorkerError as error:
-                    if _TAKEN not in str(error).lower() or attempt == _PORT_TRIES - 1:
-                        raise
-                    continue
-                progress(f"{program['entry']}: beginning on {len(places)} ranks", 0.0)
-                ranks.ask("begin_steps", timeout_s=_BEGIN_TIMEOUT_S, **begin)
-                return _sampled(ranks, rule, delays_s, str(program["entry"]), progress)
-    raise AssertionError("unreachable")
+    entry = str(program["entry"])
+    with (
+        timing_lock(lambda: progress(WAITING, 0.0)),
+        _joined(info, places) as solo,
+        _joined(info, places) as synchronised,
+    ):
+        progress(f"{entry}: beginning on {len(places)} ranks", 0.0)
+        for ranks in (solo, synchronised):
+            together = ranks is synchronised
+            ranks.ask("begin_steps", timeout_s=_BEGIN_TIMEOUT_S, synchronised=together, **begin)
+        return _sampled(solo, synchronised, rule, delays_s, entry, progress)
+
+
+@contextmanager
+def _joined(info: BackendInfo, places: Sequence[RankPlace]) -> Iterator[LocalRanks]:
+    """Ranks that torchrun has started, and that have met."""
+    for attempt in range(_PORT_TRIES):
+        ranks = _launched(info, places)
+        try:
+            ranks.join()
+        except BaseException as error:
+            ranks.close()
+            again = isinstance(error, WorkerError) and _TAKEN in str(error).lower()
+            if not again or attempt == _PORT_TRIES - 1:
+                raise
+        else:
+            with ranks:
+                yield ranks
+            return
 
 
 def _launched(info: BackendInfo, places: Sequence[RankPlace]) -> LocalRanks:
@@ -143,20 +165,38 @@ def _free_port(place: RankPlace) -> int:
 
 
 def _sampled(
-    ranks: LocalRanks,
+    solo: LocalRanks,
+    synchronised: LocalRanks,
     rule: StopRule,
     delays_s: Sequence[float],
     entry: str,
     progress: Callable[[str, float], None],
 ) -> DistributedSteps:
     """Rounds until the synchronised step is known well enough, and then the buckets."""
-    delays = [*delays_s, *[0.0] * (ranks.count - len(delays_s))]
-    fields = [{"passes": rule.passes, "delay_s": delay_s} for delay_s in delays]
+    delays = [*delays_s, *[0.0] * (solo.count - len(delays_s))]
+    steps = _steps(max(_step_s(solo, 1, delays), _step_s(synchronised, 1, delays)))
     rounds: list[tuple[float, float]] = []
     while not rounds or not rule.met([both for _, both in rounds], 1.0, 0.0):
-        progress(f"{entry}: steps of {ranks.count} ranks", len(rounds) / rule.max_rounds)
-        answers = ranks.ask_each("time_steps", fields, timeout_s=_STEP_TIMEOUT_S)
-        rounds.append((_mean(answers, "solo_s"), _mean(answers, "synchronised_s")))
+        progress(f"{entry}: steps of {solo.count} ranks", len(rounds) / rule.max_rounds)
+        alone_s = _step_s(solo, steps, [0.0] * solo.count)
+        rounds.append((alone_s, _step_s(synchronised, steps, delays)))
+    return _told(synchronised, rounds)
+
+
+def _steps(step_s: float) -> int:
+    """How many steps of so many seconds are timed at a time."""
+    return max(1, min(_MAX_STEPS, round(_BLOCK_S / step_s)))
+
+
+def _step_s(ranks: LocalRanks, steps: int, delays_s: Sequence[float]) -> float:
+    """Seconds of a step, the mean over ranks."""
+    fields = [{"steps": steps, "delay_s": delay_s} for delay_s in delays_s]
+    answers = ranks.ask_each("time_steps", fields, timeout_s=_STEP_TIMEOUT_S)
+    return sum(float(answer["step_s"]) for answer in answers) / len(answers)
+
+
+def _told(ranks: LocalRanks, rounds: Sequence[tuple[float, float]]) -> DistributedSteps:
+    """The rounds, and what DDP says of its buckets."""
     told = ranks.ask("bucket_order", timeout_s=_STEP_TIMEOUT_S)[0]
     buckets = tuple(
         Bucket(each["index"], each["size_bytes"], tuple(each["parameters"]))
@@ -164,9 +204,3 @@ def _sampled(
     )
     sizes = tuple(told["bucket_bytes"]), tuple(told["broadcast_bytes"])
     return DistributedSteps(ranks.count, tuple(rounds), buckets, *sizes, tuple(told["unused"]))
-
-
-def _mean(answers: Sequence[Mapping[str, Any]], name: str) -> float:
-    """The mean over ranks of the median over passes."""
-    medians = [median(answer[name]) for answer in answers]
-    return sum(medians) / len(medians)

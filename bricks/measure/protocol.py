@@ -49,8 +49,9 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
                computing
     leave_group {}                                     → {}
     begin_steps entry, folder, options, seed,          → {}
-               bucket_cap_mb, accumulation
-    time_steps passes, delay_s                         → solo_s, synchronised_s: [seconds…]
+               synchronised, bucket_cap_mb,
+               accumulation
+    time_steps steps, delay_s                          → step_s
     bucket_order {}                                    → buckets: [{index, size_bytes,
                                                          parameters}…], bucket_bytes,
                                                          broadcast_bytes, unused

@@ -170,26 +170,27 @@ class TorchBackend:
 
         return TorchCollectives()
 
-    def synchronised_step(
+    def distributed_step(
         self,
         entry: str,
         folder: str,
         options: Mapping[str, Any],
         seed: int,
         *,
+        synchronised: bool,
         bucket_cap_mb: float | None,
         accumulation: int,
     ) -> DistributedStep:
-        """The user's program under DDP; see :mod:`bricks.backends.torch.distributed_step`."""
+        """The user's program in a rank; see :mod:`bricks.backends.torch.distributed_step`."""
         from bricks.backends.torch.distributed_step import DistributedStep
 
-        where = folder or str(zoo_folder())
-
-        def make() -> Program:
-            torch.manual_seed(seed)
-            return program(entry, where, options)
-
-        return DistributedStep(make, bucket_cap_mb=bucket_cap_mb, accumulation=accumulation)
+        torch.manual_seed(seed)
+        return DistributedStep(
+            program(entry, folder or str(zoo_folder()), options),
+            synchronised=synchronised,
+            bucket_cap_mb=bucket_cap_mb,
+            accumulation=accumulation,
+        )
 
     def _trainable(self, entry: str, folder: str, options: Mapping[str, Any], seed: int) -> Program:
         where = folder or str(zoo_folder())

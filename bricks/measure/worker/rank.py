@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bricks.backends.base import Backend
-from bricks.backends.ranks import Collectives, Communicator, SynchronisedStep
+from bricks.backends.ranks import Collectives, Communicator, DistributedStep
 from bricks.errors import BackendError, WorkerError
 from bricks.system.interface import interface_facts
 
@@ -24,7 +24,7 @@ class RankRequests:
     def __init__(self, backend: Callable[[], Backend]) -> None:
         self._backend = backend
         self._group: Collectives | None = None
-        self._step: SynchronisedStep | None = None
+        self._step: DistributedStep | None = None
 
     @property
     def _communicator(self) -> Communicator:
@@ -83,22 +83,24 @@ class RankRequests:
         folder: str,
         options: dict[str, Any],
         seed: int,
+        synchronised: bool,
         bucket_cap_mb: float | None,
         accumulation: int,
     ) -> Facts:
         """Make the program that all ranks train."""
-        if not hasattr(self._backend(), "synchronised_step"):
+        if not hasattr(self._backend(), "distributed_step"):
             raise BackendError("this runtime has no data-parallel training: choose torch")
         self._step = None
         gc.collect()
-        self._step = self._communicator.synchronised_step(
-            entry, folder, options, seed, bucket_cap_mb=bucket_cap_mb, accumulation=accumulation
-        )
+        self._step = self._communicator.distributed_step(
+            entry, folder, options, seed,
+            synchronised=synchronised, bucket_cap_mb=bucket_cap_mb, accumulation=accumulation,
+        )  # fmt: skip
         return {}
 
-    def do_time_steps(self, passes: int, delay_s: float) -> Facts:
-        """Seconds of solo and synchronised steps."""
-        return dict(self._begun.time(passes, delay_s))
+    def do_time_steps(self, steps: int, delay_s: float) -> Facts:
+        """Seconds of a step."""
+        return {"step_s": self._begun.time(steps, delay_s)}
 
     def do_bucket_order(self) -> Facts:
         """The buckets, in the order of their reduction; no step can be timed afterwards."""
@@ -106,7 +108,7 @@ class RankRequests:
         return {"buckets": list(self._begun.buckets()), **facts}
 
     @property
-    def _begun(self) -> SynchronisedStep:
+    def _begun(self) -> DistributedStep:
         if self._step is None:
             raise WorkerError("no data-parallel training was begun")
         return self._step
