@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from page_parts import put
@@ -244,19 +245,20 @@ def steps_table(every: Sequence[Facts]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     if not rows:
         return "\n".join(lines)
-    off = [abs(each["step_s"] / each["measured_step_s"] - 1) for each in rows]
-    inside = [each["low_s"] <= each["measured_step_s"] <= each["high_s"] for each in rows]
     errors = [f"- {each['workload']}, {each['network']}: {each['error']}" for each in every
               if "error" in each]  # fmt: skip
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"{_where(rows)}: {len(rows)} pairs, median"
-            f" error {percent(median(off))}, worst {percent(max(off))}, {sum(inside)} of"
-            f" {len(inside)} inside the interval.",
-            *errors,
-        ]
+    return "\n".join([*lines, "", f"{_where(rows)}: {_summed_up(rows)}.", *errors])
+
+
+def _summed_up(rows: Sequence[Facts]) -> str:
+    """How far predicted steps are from measured ones, over all rows, and in which direction."""
+    ratios = [each["step_s"] / each["measured_step_s"] for each in rows]
+    off = [abs(ratio - 1) for ratio in ratios]
+    inside = [each["low_s"] <= each["measured_step_s"] <= each["high_s"] for each in rows]
+    return (
+        f"{len(rows)} pairs, median error {percent(median(off))}, worst {percent(max(off))},"
+        f" geometric mean of the ratios {geometric_mean(ratios):.3f}, {sum(inside)} of"
+        f" {len(inside)} inside the interval"
     )
 
 
@@ -279,7 +281,8 @@ def harder_table(rows: Sequence[Facts]) -> str:
             seconds(each["measured_step_s"]), f"{each['step_s'] / each['measured_step_s']:.3f}",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(told)} |")
-    return "\n".join([*lines, "", f"{_where(rows)}."] if rows else lines)
+    known = [each for each in rows if "error" not in each]
+    return "\n".join([*lines, "", f"{_where(rows)}: {_summed_up(known)}."] if known else lines)
 
 
 def _where(rows: Sequence[Facts]) -> str:
