@@ -22,7 +22,7 @@ from page_parts import put
 
 from bricks.cli.quantities import bytes_per_s_of
 from bricks.network.collective import ALL_REDUCE, Aspect
-from bricks.network.fit import fit
+from bricks.network.interpolation import interpolated
 from bricks.network.times import MeasuredNetwork
 from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median
@@ -95,13 +95,14 @@ def _points(network: MeasuredNetwork, aspect: Aspect) -> dict[str, list[float]]:
 
 
 def errors(points: Mapping[int, float]) -> list[float]:
-    """Predicted over measured, minus one, of each size that is left out of the fit.
+    """Predicted over measured, minus one, of each size that is left out.
 
     ``points`` are seconds by size; each second one is left out, and not the first or the last.
     """
     ordered = sorted(points)
     left_out = ordered[1:-1:2]
-    kept = fit([(size, points[size]) for size in ordered if size not in left_out])
+    kept = interpolated([(size, points[size]) for size in ordered if size not in left_out])
+    assert kept is not None, "too few sizes were measured"
     return [kept.time_s(size) / points[size] - 1 for size in left_out]
 
 

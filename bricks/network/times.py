@@ -26,6 +26,7 @@ from bricks.network.collective import (
 )
 from bricks.network.fit import Fit, fit
 from bricks.network.formulas import steps, volume
+from bricks.network.interpolation import interpolated
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.statistics import (
     MIN_RANKED,
@@ -199,7 +200,7 @@ class MeasuredNetwork:
             return CollectiveTime(found.median_s, found.low_s, found.high_s, MEASURED)
         if ranks in known:
             of = self.fit(operation, ranks, aspect)
-            seconds, deviation = _fitted(of, num_bytes)
+            seconds, deviation = self._beside(operation, num_bytes, ranks, aspect)
             origin = FITTED if of.covers(num_bytes) else EXTRAPOLATED
             return _within(seconds, deviation, origin)
         return self._by_formula(operation, num_bytes, ranks, aspect)
@@ -244,6 +245,21 @@ class MeasuredNetwork:
             points = [(num_bytes, median(values)) for num_bytes, values in of.items()]
             self._fits[operation, ranks, aspect] = fit(points)
         return self._fits[operation, ranks, aspect]
+
+    def _beside(
+        self, operation: str, num_bytes: int, ranks: int, aspect: Aspect
+    ) -> tuple[float, float]:
+        """The time in seconds of a size that was not measured, and its relative deviation.
+
+        It follows from the measured sizes beside it; below all of them, or where there are few, it
+        is that of the fit.
+        """
+        sizes = self.series(operation, aspect)[ranks]
+        between = interpolated([(size, median(taken)) for size, taken in sizes.items()])
+        if between is None or num_bytes < min(sizes):
+            return _fitted(self.fit(operation, ranks, aspect), num_bytes)
+        beyond = _PER_DOUBLED_SIZE * max(0.0, math.log2(num_bytes / max(sizes)))
+        return between.time_s(num_bytes), math.hypot(between.deviation_at(num_bytes), beyond)
 
     def _by_formula(
         self, operation: str, num_bytes: int, ranks: int, aspect: Aspect

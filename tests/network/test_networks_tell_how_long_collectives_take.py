@@ -60,7 +60,7 @@ def test_a_measured_size_is_told_as_it_was_measured() -> None:
     assert found.seconds == line(1e-4, 1e9)(SIZES[3])
 
 
-def test_sizes_between_and_beyond_follow_the_fit_and_are_less_certain() -> None:
+def test_sizes_between_and_beyond_are_on_the_line_of_those_beside_them_and_less_certain() -> None:
     truth = line(1e-4, 1e9)
     lan = network(measured(truth))
     between = lan.time("all_reduce", 300_000, 2, computing=False)
@@ -101,6 +101,22 @@ def test_sizes_that_leave_the_caches_are_fitted_by_lines_that_begin_below_zero()
             for size in (1 << 23, 1 << 26, 1 << 29)
         ]
         assert times == sorted(times) and times[0] > 0
+
+
+def test_what_bends_far_from_a_size_does_not_move_it() -> None:
+    """Messages that leave the caches take longer; smaller ones, and larger ones, are not moved."""
+
+    def truth(num_bytes: int) -> float:
+        return max(line(1e-4, 2e9)(num_bytes), line(-8e-3, 2e8)(num_bytes))
+
+    lan = network(measured(truth))
+    for size in (3_000, 100_000, 900_000, 8_000_000, 40_000_000, 200_000_000):
+        found = lan.time("all_reduce", size, 2, computing=False)
+        assert found.seconds == pytest.approx(truth(size), rel=1e-6)
+    bent = lan.time("all_reduce", 3_000_000, 2, computing=False)
+    assert bent.low_s <= truth(3_000_000) <= bent.high_s
+    straight = lan.time("all_reduce", 8_000, 2, computing=False)
+    assert bent.high_s / bent.low_s > straight.high_s / straight.low_s
 
 
 def test_between_two_pieces_either_may_be_right() -> None:
