@@ -1,9 +1,9 @@
 """Predicts a training step on several ranks, with intervals, from a rank's own step and a network.
 
 A figure is computed for the most likely latencies, and again with each source of error at both ends
-of its interval: what a rank computes, the network, the cores that it takes, copies. Within a source
-errors are common to all of its parts, so these move together; sources are independent, so their
-deviations add up as squares. Must not know bricks, nor how results are shown.
+of its interval: what a rank computes, how much that varies, the network, the cores that it takes,
+copies. Within a source errors are common to all of its parts, so these move together; sources are
+independent, so their deviations add up as squares. Must not know bricks, nor how results are shown.
 """
 
 from __future__ import annotations
@@ -17,8 +17,18 @@ from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
 from bricks.scale.copies import CopyTimes
 from bricks.scale.result import CheckedStep, Origins, ScalePoint
 from bricks.scale.simulation import Action, Simulated, Work, simulate
-from bricks.scale.strategies import AROUND, COPYING, Costs, Schedule, Strategy, slowed, solo
+from bricks.scale.strategies import (
+    AROUND,
+    COPYING,
+    SLOWEST,
+    Costs,
+    Schedule,
+    Strategy,
+    slowed,
+    solo,
+)
 from bricks.scale.training_step import TrainingStep
+from bricks.scale.unevenness import slowest
 
 # A further rank pays if it adds at least this share of the samples/s of a rank by itself.
 MIN_GAIN = 0.5
@@ -59,11 +69,12 @@ class _Case:
     network: str = "seconds"
     slowdown: str = "seconds"
     copies: str = "seconds"
+    unevenness: str = "seconds"
 
     @classmethod
     def ends(cls) -> Iterable[tuple[str, _Case]]:
         """Each source by name, with everything else as it is most likely."""
-        for source in ("compute", "network", "slowdown", "copies"):
+        for source in ("compute", "network", "slowdown", "copies", "unevenness"):
             for end in ("low_s", "high_s"):
                 yield source, replace(cls(), **{source: end})
 
@@ -187,6 +198,8 @@ class Scaling:
         lanes = [self._sharing(schedule)]
         if training.straggler > 1:
             lanes.insert(0, self._sharing(schedule, training.straggler))
+        else:  # a straggler is the slowest in any case
+            lanes = [(*lanes[0], Work(SLOWEST, self._waiting_s(ranks, case)))]
         slowdown = training.network.slowdown(ranks)
         ratio = {"seconds": slowdown.ratio, "low_s": slowdown.low, "high_s": slowdown.high}
         simulated = simulate(lanes, schedule.order, max(1.0, ratio[case.slowdown]))
@@ -199,6 +212,13 @@ class Scaling:
             copying_s=copying_s,
             origins=frozenset(costs.origins),
         )
+
+    def _waiting_s(self, ranks: int, case: _Case) -> float:
+        """How long ranks wait for the slowest one, on average over steps."""
+        training = self.training
+        uneven = self.steps[training.share(ranks)].unevenness.repeated(training.accumulate)
+        deviation_s = uneven.together_s if case.unevenness == "high_s" else uneven.apart_s
+        return slowest(ranks) * deviation_s / training.network.cores_per_rank
 
     def _origins(self, ranks: int, run: _Run) -> Origins:
         step = self.steps[self.training.share(ranks)]

@@ -19,6 +19,7 @@ from bricks.scale.simulation import Action, Await, HandOver, InOrder, Order, Tra
 from bricks.scale.training_step import TrainingStep
 
 COPYING, ACCUMULATING, AROUND = "copying gradients", "accumulating gradients", "DDP itself"
+SLOWEST = "waiting for the slowest rank"
 
 
 @dataclass(slots=True)

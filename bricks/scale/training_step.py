@@ -21,6 +21,7 @@ from bricks.graph.program_phases import BACKWARD, OPTIMIZER, TRAINING
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
 from bricks.scale.buckets import Gradient
+from bricks.scale.unevenness import EVEN, Unevenness, unevenness
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class TrainingStep:
 
     ``gradients`` are in the order in which they become ready, ``ready_s`` after the backward pass
     began. ``buffers_bytes`` are those of the module's buffers by type. ``low_ratio`` and
-    ``high_ratio`` are the ends of the step's interval relative to it.
+    ``high_ratio`` are the ends of the step's interval relative to it. ``unevenness`` is how much it
+    varies from one time to the next.
     """
 
     forward_s: float
@@ -41,6 +43,7 @@ class TrainingStep:
     low_ratio: float = 1.0
     high_ratio: float = 1.0
     provenance: Provenance = MEASURED
+    unevenness: Unevenness = EVEN
 
     @property
     def seconds(self) -> float:
@@ -60,6 +63,7 @@ class TrainingStep:
             backward_s=ratio * self.backward_s,
             optimizer_s=ratio * self.optimizer_s,
             ready_s=tuple(ratio * each for each in self.ready_s),
+            unevenness=self.unevenness.times(ratio),
         )
 
 
@@ -89,6 +93,7 @@ def training_step(model: Model, basis: Basis, estimate: Estimate) -> TrainingSte
         low_ratio=estimate.low_s / whole_s if whole_s else 1.0,
         high_ratio=estimate.high_s / whole_s if whole_s else 1.0,
         provenance=estimate.provenance,
+        unevenness=unevenness(plan.counts, basis.results),
     )
 
 

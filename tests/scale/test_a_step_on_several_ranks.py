@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bricks.network.times import MEASURED, CollectiveTime, Slowdown, StatedNetwork
+from bricks.samples.measurement import Failure, Measurement, Round
 from bricks.scale.buckets import Gradient, assign, bucket_limits
 from bricks.scale.copies import (
     PROGRAMS,
@@ -23,6 +24,7 @@ from bricks.scale.scaling import DataParallelTraining, Scaling
 from bricks.scale.simulation import Await, HandOver, InOrder, Transfer, Work, simulate
 from bricks.scale.strategies import DistributedDataParallel, Horovod, ParameterServer, Strategy
 from bricks.scale.training_step import TrainingStep
+from bricks.scale.unevenness import Unevenness, unevenness
 
 ALL: list[Strategy] = [DistributedDataParallel(), Horovod(), ParameterServer()]
 
@@ -188,6 +190,36 @@ def test_a_straggler_is_waited_for() -> None:
     slow, others = point.simulated.ranks
     assert "waiting" not in {span.kind for span in slow if span.end_s - span.begin_s > 1e-3}
     assert "waiting" in {span.kind for span in others if span.end_s - span.begin_s > 1e-3}
+
+
+def test_ranks_wait_for_the_slowest_of_them() -> None:
+    network = StatedNetwork(bandwidth=1e12, latency_s=1e-9)
+    uneven = replace(a_step(), unevenness=Unevenness(1e-3, 8e-3))
+    for ranks, deviations in ((2, 0.5642), (4, 1.0294), (16, 1.7660)):  # of order statistics
+        even, waiting = (
+            scaling(step, network, ALL[0]).point(ranks).step_s for step in (a_step(), uneven)
+        )
+        assert waiting.value - even.value == pytest.approx(deviations * 1e-3, rel=0.05)
+        assert waiting.high - even.value > 6 * (waiting.value - even.value)
+        assert waiting.low == pytest.approx(even.low + waiting.value - even.value)
+    alone = scaling(uneven, network, ALL[0]).point(1).step_s
+    assert alone.value == pytest.approx(a_step().seconds)
+    slow = [scaling(s, network, ALL[0], straggler=1.5).point(4) for s in (a_step(), uneven)]
+    assert slow[0].step_s == slow[1].step_s
+
+
+def test_a_step_is_as_uneven_as_its_bricks() -> None:
+    """Two occurrences of one brick that varies by 3 µs, and one of another that varies by 4 µs."""
+
+    def varying(key: str, by_s: float) -> Measurement:
+        half_s = by_s / math.sqrt(2)
+        rounds = tuple(Round((drift - half_s, drift + half_s)) for drift in (1e-3, 2e-3))
+        return Measurement(key, rounds, 1.0)
+
+    results = {"a": varying("a", 3e-6), "b": varying("b", 4e-6), "c": Failure("c", "why")}
+    found = unevenness({"a": 2, "b": 1, "c": 5, "unknown": 1}, results)
+    assert found.apart_s == pytest.approx(math.sqrt(2 * 9 + 16) * 1e-6)
+    assert found.together_s == pytest.approx(10e-6)
 
 
 def test_accumulating_spares_communication() -> None:
