@@ -5,9 +5,11 @@ Writes docs/scenarios.md (its figures) and benchmarks/results/scenarios.json.
     .venv/bin/python benchmarks/scenarios.py            # all that lacks
     .venv/bin/python benchmarks/scenarios.py served     # real queries only
 
-``served``: MLPerf LoadGen asks models that a worker serves, in series before and after their bricks
-are measured, in a cache of their own. ``here``: models of the zoo on this host, with batches up to
-64. ``curves``: for some of them, whole models of several sizes of a batch beside predictions.
+``loaded``: models at 60 % of what they can answer, asked by MLPerf LoadGen, and the time in the
+worker beside latencies. ``served``: the same at more rates, and with batches; in series before and
+after their bricks are measured, in a cache of their own. ``here``: models of the zoo on this host,
+with batches up to 64. ``curves``: for some of them, whole models of several sizes of a batch beside
+predictions.
 ``published``: the same models on systems that were measured elsewhere. Each model is kept at
 once; the next call goes on with what lacks. Run nothing else meanwhile.
 """
@@ -29,6 +31,7 @@ from page_parts import put
 
 from bricks import Bench, BricksError, ComparisonFailure, Target
 from bricks.errors import printable
+from bricks.estimate.figure import Figure
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent, seconds
@@ -43,8 +46,8 @@ RAW = ROOT / "benchmarks" / "results" / "scenarios.json"
 PAGE = ROOT / "docs" / "scenarios.md"
 CACHE = ROOT / "cache" / "scenarios"
 
-SERVED, HERE, CURVES, PUBLISHED = "served", "here", "curves", "published"
-PARTS = (SERVED, HERE, CURVES, PUBLISHED)
+LOADED, SERVED, HERE, CURVES, PUBLISHED = "loaded", "served", "here", "curves", "published"
+PARTS = (LOADED, SERVED, HERE, CURVES, PUBLISHED)
 
 MODELS = (
     "albert", "alexnet", "beit", "bert_mini", "convnext", "deit_small", "densenet121", "distilbert",
@@ -60,6 +63,15 @@ ASKED = (
     "squeezenet", "bert_mini", "shufflenet", "levit", "gluon_resnet18_v1",
     "mobilenet_v2", "efficientnet_b0", "mobilevit", "t5_encoder", "resnet26",
 )  # fmt: skip
+
+# Served at this share of their throughput, one sample at a time.
+LOADED_MODELS = (
+    "mobilenet_v1", "shufflenet", "efficientnet_b0", "regnet_y", "levit", "mobilenet_v2",
+    "resnet18", "squeezenet", "bert_mini", "vit_tiny",
+)  # fmt: skip
+LOADED_SHARE = 0.6
+# Samples that tell the throughput: offline, all are there at once.
+THROUGHPUT_SAMPLES = 100
 
 # Throughput by the size of a batch is measured for these too.
 CURVED = ("shufflenet", "bert_mini", "resnet18", "vit_tiny", "regnet_y", "wav2vec2")
@@ -94,7 +106,13 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(words)
     found = json.loads(arguments.raw.read_text("utf-8")) if arguments.raw.exists() else {}
     begun = time.monotonic()
-    measures = {SERVED: _served, HERE: _here, CURVES: _curves, PUBLISHED: _published}
+    measures = {
+        LOADED: _loaded,
+        SERVED: _served,
+        HERE: _here,
+        CURVES: _curves,
+        PUBLISHED: _published,
+    }
     if strange := set(arguments.parts) - measures.keys():
         parser.error(f"there is no part {strange.pop()}: give {', '.join(measures)}")
     for part in () if arguments.pages else arguments.parts or measures:
@@ -128,6 +146,25 @@ def _lacking(
 
 def _short(value: float | None, digits: int = 5) -> float | None:
     return None if value is None else float(f"{value:.{digits}g}")
+
+
+def _loaded(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
+    """Real queries at a share of the throughput beside predictions, one thread, an instance."""
+    for name in _lacking(arguments, rows, LOADED_MODELS, 1):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Bench(folder, runtime=arguments.runtime, threads=1, published=False) as bench,
+            ExitStack() as opened,
+        ):
+            whole = ScenarioLoad(ScenarioKind.OFFLINE)
+            offline = ServedScenario(bench, name, whole, Serving(), queries=2 * THROUGHPUT_SAMPLES)
+            opened.enter_context(offline).serve()
+            qps = _short(LOADED_SHARE * offline.real["throughput"], 4)
+            load = ScenarioLoad(ScenarioKind.SERVER, qps)
+            served = ServedScenario(bench, name, load, Serving(), queries=2 * arguments.queries)
+            opened.enter_context(served).serve(load.qps)
+            found = _compared(served.checked(predict_scenario(bench, name, load, Serving())))
+            yield {"model": name, "threads": 1, "system": bench.target.system.name, **found}
 
 
 def _served(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
@@ -185,27 +222,31 @@ def _compared(result: ScenarioResult) -> Row:
     """The figures of a scenario: predicted with its interval, for the same arrivals, and real."""
     checked = result.checked
     assert checked is not None
-    figures = {**result.latencies, "throughput": result.throughput, "max_qps": result.max_qps}
+    figures: dict[str, Figure | None] = {
+        **result.latencies, "throughput": result.throughput, "max_qps": result.max_qps,
+    }  # fmt: skip
     return {
         "qps": result.load.qps,
         "samples": checked.samples,
         "batch_cost_s": _short(checked.serving.batch_s),
         "transport_s": _short(checked.serving.transport_s),
-        "asleep_batch_s": _short(checked.serving.asleep_batch_s),
-        "asleep_transport_s": _short(checked.serving.asleep_transport_s),
         "figures": {
             name: {
                 "real": _short(real),
                 "expected": _short(checked.expected[name]),
-                "predicted": [
-                    _short(end) if np.isfinite(end) else None
-                    for end in (figure.value, figure.low, figure.high)
-                ],
+                **_interval(figures.get(name)),
             }
             for name, real in checked.figures.items()
-            if (figure := figures.get(name)) is not None
         },
     }
+
+
+def _interval(figure: Figure | None) -> Row:
+    """What was predicted for any arrivals; nothing of a figure that has no interval."""
+    if figure is None:
+        return {}
+    ends = (figure.value, figure.low, figure.high)
+    return {"predicted": [_short(end) if np.isfinite(end) else None for end in ends]}
 
 
 def _here(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
@@ -308,7 +349,8 @@ def _figure(result: ScenarioResult, name: str) -> list[float | None]:
 
 def _write(found: dict[str, Any], page: Path) -> None:
     tables: dict[str, Callable[[Sequence[Row]], list[str]]] = {
-        SERVED: _served_lines, HERE: _lines, CURVES: _curve_lines, PUBLISHED: _lines,
+        LOADED: _loaded_lines, SERVED: _served_lines, HERE: _lines, CURVES: _curve_lines,
+        PUBLISHED: _lines,
     }  # fmt: skip
     there = [part for part in PARTS if part in found]
     put(page, __file__, {part: "\n".join(tables[part](found[part])) for part in there})
@@ -332,13 +374,35 @@ def _served_lines(rows: Sequence[Row]) -> list[str]:
             ratios += [_ratio(rate, "p50_s"), _ratio(rate, "p99_s")]
         ratios.append(_ratio(row["highest"], "max_qps"))
         for column, ratio in zip(columns, ratios, strict=True):
-            column += [] if ratio is None else [abs(ratio - 1)]
+            column += [] if ratio is None else [ratio]
         cells = " | ".join("–" if ratio is None else f"{ratio:.3f}" for ratio in ratios)
         lines.append(f"| {row['model']} | {row['max_batch']} | {cells} |")
+    return [*lines, *(f"| **{title}** |  | {cells} |" for title, cells in _summaries(columns))]
+
+
+def _summaries(columns: Sequence[Sequence[float]]) -> Iterator[tuple[str, str]]:
+    """What columns of ratios come to: errors, and the factor by which they are off together."""
     for title, of in (("median error", np.median), ("largest error", np.max)):
-        cells = " | ".join(percent(float(of(column))) if column else "–" for column in columns)
-        lines.append(f"| **{title}** |  | {cells} |")
-    return lines
+        errors = (of(np.abs(np.asarray(column) - 1)) if column else None for column in columns)
+        yield title, " | ".join("–" if e is None else percent(float(e)) for e in errors)
+    means = (float(np.exp(np.mean(np.log(column)))) if column else None for column in columns)
+    yield "geometric mean", " | ".join("–" if mean is None else f"{mean:.3f}" for mean in means)
+
+
+def _loaded_lines(rows: Sequence[Row]) -> list[str]:
+    """Each model's predictions at a share of its throughput, relative to what was served."""
+    names = ("worker_p50_s", "worker_counted_s", "p50_s", "p90_s", "p99_s")
+    lines = [
+        f"| {rows[0]['system']} | queries/s | in the worker: p50 | p99 | latency: p50 | p90 |"
+        " p99 |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    found = [[_ratio(row, name) or 0.0 for name in names] for row in rows]
+    for row, ratios in zip(rows, found, strict=True):
+        cells = " | ".join(f"{ratio:.3f}" for ratio in ratios)
+        lines.append(f"| {row['model']} | {row['qps']:g} | {cells} |")
+    columns = list(zip(*found, strict=True))
+    return [*lines, *(f"| **{title}** |  | {cells} |" for title, cells in _summaries(columns))]
 
 
 def _ratio(row: Row, name: str) -> float | None:

@@ -355,7 +355,6 @@ def scenario(
                     shapes=shapes, values=values,
                 )
             )  # fmt: skip
-            serving = served.serving
             if load.kind != "server" or load.qps is not None:
                 served.serve(load.qps)
         result = predict_scenario(

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _NAMES = ("p50_s", "p90_s", "p99_s", "p999_s", "trimmed_mean_s", "counted_s")
 
+# What a batch takes in the worker, without those that it waits for.
+_IN_WORKER = ("worker_p50_s", "worker_counted_s")
+
 
 def facts_of(result: ScenarioResult) -> dict[str, Any]:
     """What ``--json`` prints of a scenario; a figure that is not there, or has no end, is None."""
@@ -41,8 +44,6 @@ def facts_of(result: ScenarioResult) -> dict[str, Any]:
         "request_cost_s": serving.request_s,
         "batch_cost_s": serving.batch_s,
         "transport_s": serving.transport_s,
-        "asleep_batch_cost_s": serving.asleep_batch_s,
-        "asleep_transport_s": serving.asleep_transport_s,
         "falls_asleep_s": _finite(result.times.waking.falls_asleep_s),
         "wakes_s": _finite(result.times.waking.wakes_s),
         **{key: end for name, told in figures.items() for key, end in ends(name, told).items()},
@@ -68,7 +69,7 @@ def facts_of(result: ScenarioResult) -> dict[str, Any]:
 
 def _checked_facts(checked: CheckedScenario) -> dict[str, Any]:
     """What was served, under the names of the prediction; ``expected`` is for the same arrivals."""
-    names = (*_NAMES, "throughput", "max_qps")
+    names = (*_NAMES, "throughput", "max_qps", *_IN_WORKER)
     return {
         **{name: checked.figures.get(name) for name in names},
         "expected": {name: checked.expected.get(name) for name in names},

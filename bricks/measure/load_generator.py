@@ -2,23 +2,29 @@
 
 ``python -m bricks.measure.load_generator`` reads settings as JSON from standard input, connects to
 the server, and prints what LoadGen has found as JSON. A process of its own, because LoadGen logs
-into files, and what it takes must not be taken from the server's interpreter. Must not know models.
+into files, and what it takes must not be taken from the server's interpreter. Without LoadGen, it
+asks at random times by itself. Must not know models.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import socket
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bricks.measure.worker.serving import NUMBER
+
+# The scenario that needs no LoadGen: single samples at the times of a Poisson process.
+POISSON = "Poisson"
 
 # Samples that LoadGen chooses from: all are alike here.
 _SAMPLES = 1024
@@ -28,7 +34,29 @@ _RESULT = re.compile(r'"key": "(result_\w[^"]*)", "value": ("[^"]*"|[^,]+),')
 
 def main() -> None:
     """Run one test."""
-    print(json.dumps(run(json.load(sys.stdin)), allow_nan=False))
+    settings = json.load(sys.stdin)
+    asked = ask_at_random if settings["scenario"] == POISSON else run
+    print(json.dumps(asked(settings), allow_nan=False))
+
+
+def ask_at_random(settings: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of ``queries`` that come at ``qps`` a second, at random times of a ``seed``."""
+    rng, numbers = random.Random(settings["seed"]), range(settings["queries"])
+    answered = threading.Semaphore(0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(settings["socket"])
+        client = _Client(connection, lambda served: answered.release(len(served)))
+        receiver = client.receiving()
+        due_s = time.perf_counter()
+        for number in numbers:
+            due_s += rng.expovariate(settings["qps"])
+            time.sleep(max(0.0, due_s - time.perf_counter()))
+            client.send([number])
+        for _ in numbers:
+            answered.acquire()
+        connection.shutdown(socket.SHUT_WR)
+        receiver.join()
+    return client.seconds()
 
 
 def run(settings: dict[str, Any]) -> dict[str, Any]:
@@ -54,9 +82,12 @@ def run(settings: dict[str, Any]) -> dict[str, Any]:
     test.multi_stream_samples_per_query = settings["samples"]
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(settings["socket"])
-        client = _Client(connection, loadgen)
-        receiver = threading.Thread(target=client.receive, daemon=True)
-        receiver.start()
+        response = loadgen.QuerySampleResponse
+        client = _Client(
+            connection,
+            lambda numbers: loadgen.QuerySamplesComplete([response(n, 0, 0) for n in numbers]),
+        )
+        receiver = client.receiving()
         system = loadgen.ConstructSUT(client.issue, lambda: None)
         library = loadgen.ConstructQSL(_SAMPLES, _SAMPLES, lambda _: None, lambda _: None)
         with tempfile.TemporaryDirectory() as folder:
@@ -75,30 +106,38 @@ def run(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Client:
-    """Sends the samples that LoadGen issues, and tells it which are served."""
+    """Sends samples, and tells ``served`` the numbers of those that are served."""
 
-    def __init__(self, connection: socket.socket, loadgen: Any) -> None:
-        self._connection, self._loadgen = connection, loadgen
+    def __init__(self, connection: socket.socket, served: Callable[[list[int]], object]) -> None:
+        self._connection, self._served = connection, served
         self._queries: list[tuple[float, list[int]]] = []
         self._served_s: dict[int, float] = {}
 
     def issue(self, samples: Any) -> None:
-        """Send the samples of a query."""
-        numbers = [sample.id for sample in samples]
+        """Send the samples of a query of LoadGen's."""
+        self.send([sample.id for sample in samples])
+
+    def receiving(self) -> threading.Thread:
+        """A thread that receives answers until the server leaves."""
+        thread = threading.Thread(target=self.receive, daemon=True)
+        thread.start()
+        return thread
+
+    def send(self, numbers: list[int]) -> None:
+        """Send the samples of a query, by their numbers."""
         self._queries.append((time.perf_counter(), numbers))
         self._connection.sendall(b"".join(map(NUMBER.pack, numbers)))
 
     def receive(self) -> None:
-        """Tell LoadGen what is served, until the server leaves."""
+        """Tell which samples are served, until the server leaves."""
         rest = b""
         while data := self._connection.recv(1 << 16):
             data = rest + data
             whole = len(data) - len(data) % NUMBER.size
             rest, now_s = data[whole:], time.perf_counter()
             numbers = [number for (number,) in NUMBER.iter_unpack(data[:whole])]
-            response = self._loadgen.QuerySampleResponse
-            self._loadgen.QuerySamplesComplete([response(n, 0, 0) for n in numbers])
             self._served_s |= dict.fromkeys(numbers, now_s)
+            self._served(numbers)
         if len(self._served_s) < sum(len(numbers) for _, numbers in self._queries):
             # LoadGen would wait for the others without end.
             print("the server left before it had answered all", file=sys.stderr, flush=True)

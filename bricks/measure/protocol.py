@@ -19,8 +19,9 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
     place    place, id, inputs, outputs, repeated?     → {}
     walk     steps: [[place, timed]…], passes,         → samples: [[seconds…] per step],
              announce, eviction_bytes?,                   reference_s, reference_end_s,
-             region_bytes?, memory?                       waited_share, eviction_short,
-                                                         apart: [number of step…]
+             region_bytes?, memory?, served_at?           waited_share, eviction_short,
+                                                         apart: [number of step…],
+                                                         idle_s: [seconds… per pass]
     reference {}                                       → reference_s
     unload   {}                                        → {}
     profile  key, model, streams?                      → runs_s, typical, nodes: [[name, operator,
@@ -56,9 +57,8 @@ request is being worked on, ``{"at": N}`` lines may come first: step N is about 
                                                          parameters}…], bucket_bytes,
                                                          broadcast_bytes, unused
     load_served models: [[size, model]…], instances    → {}
-    time_after_pauses size, long_s, pauses_s, repeats  → waking: [[seconds…]…], paused: the same
-    serve    path, max_batch, wait_s, instances,       → batches: [[size, run_s, occupied_s]…]
-             empty
+    serve    path, max_batch, wait_s, instances,       → batches: [[size, run_s, occupied_s,
+             stand_in_s: [seconds of each size…]          idle_s, here_s: [of each sample…]]…]
 
 Models travel as base64 of their bytes, without weights. This module must not know how a request is
 answered.

@@ -21,6 +21,9 @@ from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied, Work
 from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
 from bricks.measure.walk_samples import WalkSamples, by_key
 
+# A worker that serves and says nothing for so long hangs.
+_SERVED_S = 300.0
+
 
 class WorkerLost(WorkerDied):
     """The worker in which everything was loaded is gone, and the request is not the cause."""
@@ -126,6 +129,20 @@ class Sampler:
                 answer["waited_share"],
                 answer["reference_end_s"],
             )
+
+    def served(
+        self, name: str, path: str, ready: Callable[[int], None]
+    ) -> tuple[WalkSamples, list[float]]:
+        """Passes of a walk that are asked for at the socket ``path``, and idle seconds before each.
+
+        ``ready`` is called while whoever asks is awaited. Raises :class:`WorkerError` where that
+        fails; the walk has been run before, so its steps are known to run.
+        """
+        steps = self.steps(name)
+        answer = self._run(
+            name, steps, 0, timeout_s=_SERVED_S, on_step=ready, announce=False, served_at=path
+        )
+        return WalkSamples(by_key(steps, answer["samples"])), answer["idle_s"]
 
     def _runs(self, key: str) -> bool:
         return key not in self.failures and key not in self.out_of_memory
@@ -306,7 +323,9 @@ class Sampler:
                     self._setup()
                 steps = self.steps(name)
                 started = time.perf_counter()
-                self._run(name, steps, passes, timeout_s=self._timeout_s, on_step=on_step)
+                self._run(
+                    name, steps, passes, timeout_s=self._timeout_s, on_step=on_step, announce=True
+                )
             except WorkerError as error:
                 if at >= 0:
                     self._blame(steps[at].key, error)
@@ -329,6 +348,8 @@ class Sampler:
         *,
         timeout_s: float,
         on_step: Callable[[int], None] | None = None,
+        announce: bool = False,
+        served_at: str | None = None,
     ) -> dict[str, Any]:
         return self._ask(
             "walk",
@@ -338,8 +359,9 @@ class Sampler:
             memory=self._walks[name].memory_events(steps),
             eviction_bytes=self._walks[name].eviction_bytes(steps),
             passes=passes,
-            announce=on_step is not None,
+            announce=announce,
             region_bytes=self._walks[name].region_bytes,
+            served_at=served_at,
         )
 
     def _ask(self, op: str, **fields: Any) -> dict[str, Any]:

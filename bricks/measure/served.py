@@ -11,23 +11,31 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+from bricks.decompose.plan import Decomposition
 from bricks.errors import UsageError, WorkerError
 from bricks.graph.model import Model
+from bricks.measure.conditions import Conditions
+from bricks.measure.load_generator import POISSON
 from bricks.measure.protocol import pack
+from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor
+from bricks.measure.walk import walk_of
+from bricks.measure.walk_samples import WalkSamples
 
 # Making a session may take this long; a server that says nothing for so long hangs.
 _LOAD_TIMEOUT_S, _SILENT_S = 300.0, 300.0
 
 _MODULE = "mlperf_loadgen"
+_WALK = "served"
+
+Answer = TypeVar("Answer")
 
 # Characters of what a load generator said before it failed.
 _MAX_REASON = 300
@@ -44,7 +52,7 @@ def refuse_without_loadgen() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """What LoadGen asks: ``count`` queries of a ``scenario`` in its own spelling.
+    """What LoadGen asks: ``count`` queries of a ``scenario`` in its own spelling, or ``POISSON``.
 
     ``qps`` is the rate of the server scenario, ``samples`` those of a query of MultiStream,
     ``bound_s`` and ``percentile`` the bound that LoadGen judges by, ``seed`` that of the arrivals.
@@ -70,11 +78,18 @@ class Batching:
 
 @dataclass(frozen=True, slots=True)
 class ServedBatch:
-    """A batch: its size, what the model took of it, and how long its instance was occupied."""
+    """A batch: its size, what the model took of it, and how long its instance was occupied.
+
+    That is from when the instance was free and the batch was there, until it is answered. Before,
+    the instance had nothing to do for ``idle_s``. ``here_s`` are the seconds of each sample from
+    its arrival until it is answered.
+    """
 
     size: int
     run_s: float
     occupied_s: float
+    idle_s: float
+    here_s: Sequence[float] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +97,8 @@ class ServedQueries:
     """A series of real queries.
 
     ``issued_s`` and ``latencies_s`` are those of each query, as the client has seen them, in
-    seconds; ``summary`` is LoadGen's own, under its names; ``batches`` those that were run.
+    seconds; ``summary`` is LoadGen's own, under its names; ``batches`` those that were run, in the
+    order in which samples arrived.
     """
 
     issued_s: Sequence[float] = field(repr=False)
@@ -119,58 +135,115 @@ class ServedModel:
             instances=self._batching.instances,
         )
 
-    def time_after_pauses(
-        self, size: int, long_s: float, pauses_s: Sequence[float], repeats: int
-    ) -> tuple[list[float], dict[float, float]]:
-        """Median seconds of batches of ``size``, of several after a pause of ``long_s``.
+    def serve(self, queries: Queries, *, stand_in_s: Sequence[float] = ()) -> ServedQueries:
+        """Serve ``queries``; memory is read in place of running a model for ``stand_in_s``.
 
-        And of one after each of ``pauses_s``, before which the processor was busy for long.
-        """
-        answer = self._worker.ask(
-            "time_after_pauses", timeout_s=_SILENT_S, size=size, long_s=long_s,
-            pauses_s=list(pauses_s), repeats=repeats,
-        )  # fmt: skip
-        waking_s = [median(taken) for taken in zip(*answer["waking"], strict=True)]
-        paused_s = [median(taken) for taken in answer["paused"]]
-        return waking_s, dict(zip(pauses_s, paused_s, strict=True))
-
-    def serve(self, queries: Queries, *, empty: bool = False) -> ServedQueries:
-        """Serve ``queries``; with ``empty`` memory is read in place of running a model.
-
+        These are the seconds of a batch of each size, from one sample on; empty: the model is run.
         Raises :class:`~bricks.errors.WorkerError` if the server or the load generator fails.
         """
-        path = str(Path(self._folder.name) / "socket")
-        asking: list[subprocess.Popen[str]] = []
-
-        def ready(_: int) -> None:
-            if not asking:
-                asking.append(_start(queries, path))
-            elif asking[0].poll() is not None:
-                _leave(path)  # in its place, so that the server waits for nobody
-
-        batching = self._batching
-        try:
-            answer = self._worker.ask(
+        path, batching = str(Path(self._folder.name) / "socket"), self._batching
+        answer, found = driven(
+            queries,
+            path,
+            lambda ready: self._worker.ask(
                 "serve", timeout_s=_SILENT_S, on_step=ready, path=path,
                 max_batch=batching.max_batch, wait_s=batching.timeout_s,
-                instances=batching.instances, empty=empty,
-            )  # fmt: skip
-            out, said = asking[0].communicate(timeout=_SILENT_S)
-        except BaseException:
-            for process in asking:
-                process.kill()
-                with suppress(subprocess.TimeoutExpired):
-                    process.communicate(timeout=10)
-            raise
-        if asking[0].returncode != 0:
-            lines = [line for line in said.strip().splitlines() if line]
-            reason = lines[-1][:_MAX_REASON] if lines else f"exit status {asking[0].returncode}"
-            raise WorkerError(f"the load generator failed: {reason}")
-        found = json.loads(out)
+                instances=batching.instances, stand_in_s=list(stand_in_s),
+            ),
+        )  # fmt: skip
         issued_s, latencies_s = found.pop("issued_s"), found.pop("latencies_s")
-        return ServedQueries(
-            issued_s, latencies_s, found, [ServedBatch(*batch) for batch in answer["batches"]]
+        batches = [ServedBatch(*batch) for batch in answer["batches"]]
+        return ServedQueries(issued_s, latencies_s, found, batches)
+
+
+class ServedWalk:
+    """The bricks of a model in the place of the model that a server runs; a context manager.
+
+    So they meet pauses, threads and sockets as it would. ``worker`` is closed at the end.
+    """
+
+    def __init__(
+        self, worker: Supervisor, decomposition: Decomposition, conditions: Conditions
+    ) -> None:
+        plan, self._worker = decomposition.plan, worker
+        self._counts = plan.counts
+        walk = walk_of(
+            decomposition,
+            plan.keys,
+            optimize=plan.granularity != "executed",
+            max_eviction_bytes=conditions.max_eviction_bytes,
         )
+        self._sampler = Sampler(worker, {_WALK: walk}, timeout_s=conditions.timeout_s)
+
+    def __enter__(self) -> ServedWalk:
+        self._sampler.prepare()
+        self._sampler.walk(_WALK, 1)  # a brick that does not run is left out from now on
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._worker.close()
+
+    def passes(self, qps: float, count: int, seed: int) -> tuple[list[float], list[float]]:
+        """Seconds of ``count`` passes that are asked for at random times, ``qps`` a second.
+
+        Of each, the idle seconds before it, and those of all occurrences of its bricks. Raises
+        :class:`~bricks.errors.WorkerError` if the server or whoever asks fails.
+        """
+        with tempfile.TemporaryDirectory(prefix="bricks-served-") as folder:
+            path = str(Path(folder) / "socket")
+            queries = Queries(POISSON, count, qps, seed=seed)
+            (taken, idle_s), _ = driven(
+                queries, path, lambda ready: self._sampler.served(_WALK, path, ready)
+            )
+        return idle_s, self._whole_s(taken)
+
+    def looped(self, count: int) -> list[float]:
+        """Seconds of ``count`` passes one after another, without a server."""
+        return self._whole_s(self._sampler.walk(_WALK, count))
+
+    def _whole_s(self, taken: WalkSamples) -> list[float]:
+        """Seconds of all occurrences in each pass."""
+        if not taken.samples:
+            raise WorkerError("none of the model's bricks runs in a server")
+        columns = [[self._counts[key] * s for s in of] for key, of in taken.samples.items()]
+        return [sum(each) for each in zip(*columns, strict=True)]
+
+
+def driven(
+    queries: Queries, path: str, serve: Callable[[Callable[[int], None]], Answer]
+) -> tuple[Answer, dict[str, Any]]:
+    """What ``serve`` returns and what the load generator found that asked at ``path`` meanwhile.
+
+    ``serve`` calls what it gets as long as it awaits the load generator.
+    """
+    asking: list[subprocess.Popen[str]] = []
+
+    def ready(_: int) -> None:
+        if not asking:
+            asking.append(_start(queries, path))
+        elif asking[0].poll() is not None:
+            _leave(path)  # in its place, so that the server waits for nobody
+
+    try:
+        answer = serve(ready)
+        out, said = asking[0].communicate(timeout=_SILENT_S)
+    except BaseException:
+        for process in asking:
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=10)
+        raise
+    if asking[0].returncode != 0:
+        lines = [line for line in said.strip().splitlines() if line]
+        reason = lines[-1][:_MAX_REASON] if lines else f"exit status {asking[0].returncode}"
+        raise WorkerError(f"the load generator failed: {reason}")
+    found: dict[str, Any] = json.loads(out)
+    return answer, found
 
 
 def _leave(path: str) -> None:

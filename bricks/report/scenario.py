@@ -151,6 +151,15 @@ def _answer(facts: Row) -> Iterator[str]:
             yield f"The bound of {bound} {kept[facts['keeps_slo']]}."
     checked = facts["checked"]
     if checked:
+        told = checked["expected"]
+        ends = (
+            (f"{title} {seconds(checked[key])} ({seconds(told[key])} predicted)")
+            for title, key in (
+                ("in the median", "worker_p50_s"),
+                (f"at the {facts['percentile']:g}th percentile", "worker_counted_s"),
+            )
+        )
+        yield f"In the worker, without the queue, a batch takes {', '.join(ends)}."
         yield (
             f"Served: {_count(checked['samples'], 'real sample')} that MLPerf LoadGen asked for,"
             f" {number(checked['mean_batch'], 1)} samples a batch. So asked: what is predicted for"

@@ -25,7 +25,7 @@ from bricks.measure.served import (
     ServedQueries,
     refuse_without_loadgen,
 )
-from bricks.scenarios.outcome import expected_latencies_s, expected_throughput, keeps_bound
+from bricks.scenarios.outcome import expected, keeps_bound, scenario_of
 from bricks.scenarios.predict import read_sizes
 from bricks.scenarios.result import PERCENTILES, CheckedScenario, ScenarioResult
 from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
@@ -48,9 +48,10 @@ _BEYOND = 20
 _MIN_QUERIES, _MAX_QUERIES = 200, 100_000
 # They are served before and after bricks are measured.
 _SERIES = 2
-# Queries to a server that runs no model: in a stream, and so rare that the processor sleeps.
-_EMPTY_QUERIES = 150
-_RARE_QUERIES, _RARE_QPS = 30, 10.0
+# Queries to a server that runs no model: in a stream, and at the rate that is checked.
+_EMPTY_QUERIES, _RATED_QUERIES = 150, 300
+# Their arrivals are not those of the real ones.
+_OWN_SEED = 1000
 # The highest rate is looked for within these factors of the one predicted, in steps of halves.
 _RATES = (0.7, 1.3)
 _RATE_STEPS = 5
@@ -104,9 +105,9 @@ class ServedScenario:
         sizes = range(1, serving.max_batch + 1)
         self._opened = ExitStack()
         batching = Batching(serving.max_batch, serving.timeout_s, serving.instances)
+        self.serving = serving
         self._served = self._opened.enter_context(ServedModel(bench.worker(), batching))
         try:
-            self.serving = self._with_costs(serving)
             self._served.load(read_sizes(bench, name, list(sizes), shapes, values))
         except BaseException:
             self._opened.close()
@@ -124,27 +125,47 @@ class ServedScenario:
     ) -> None:
         self._opened.close()
 
-    def _with_costs(self, serving: Serving) -> Serving:
-        """``serving`` with what the server itself takes for a sample, a batch and on the way."""
+    def _with_costs(self, result: ScenarioResult) -> Serving:
+        """``serving`` with what the server itself takes for a sample, a batch and on the way.
+
+        In the server scenario it is asked at the same rate, and kept busy for as long as a model.
+        """
         self._bench.progress("measuring the server itself", 0.0)
+        serving, sizes = self.serving, range(1, self.serving.max_batch + 1)
         with self._bench.timing():
-            lone = self._served.serve(Queries("SingleStream", _EMPTY_QUERIES), empty=True)
-            rare = self._served.serve(Queries("Server", _RARE_QUERIES, qps=_RARE_QPS), empty=True)
-            several = Queries("MultiStream", _EMPTY_QUERIES, samples=serving.max_batch)
-            full = self._served.serve(several, empty=True) if serving.max_batch > 1 else lone
-        one_s, asleep_one_s, request_s = _own_s(lone, 1), _own_s(rare, 1), 0.0
-        if serving.max_batch > 1:
-            largest = max(batch.size for batch in full.batches)
-            request_s = max(0.0, (_own_s(full, largest) - one_s) / max(1, largest - 1))
-        way_s = max(0.0, _way_s(lone))
+            alone = self._empty(Queries("SingleStream", _EMPTY_QUERIES), [0.0] * len(sizes))
+            request_s = self._request_s(alone)
+            if result.load.qps is None:
+                batch_s = max(0.0, _own_s(alone, request_s))
+                return replace(
+                    serving, request_s=request_s, batch_s=batch_s, transport_s=_way_s(alone)
+                )
+            rated = Queries("Server", _RATED_QUERIES, result.load.qps, seed=_OWN_SEED)
+            found = self._empty(rated, [result.times.latency(size).value for size in sizes])
+        ways_s = _ways_s(found)
         return replace(
             serving,
             request_s=request_s,
-            batch_s=max(0.0, one_s - request_s),
-            transport_s=way_s,
-            asleep_batch_s=max(0.0, asleep_one_s - one_s),
-            asleep_transport_s=max(0.0, _way_s(rare) - way_s),
+            batch_s=max(0.0, _own_s(found, request_s)),
+            batches_s=_owns_s(found, request_s),
+            transport_s=max(0.0, float(np.median(ways_s))),
+            transports_s=ways_s,
         )
+
+    def _empty(self, queries: Queries, stand_in_s: Sequence[float]) -> ServedQueries:
+        return self._served.serve(queries, stand_in_s=stand_in_s)
+
+    def _request_s(self, alone: ServedQueries) -> float:
+        """What a further sample in a batch takes."""
+        largest = self.serving.max_batch
+        if largest == 1:
+            return 0.0
+        several = Queries("MultiStream", _EMPTY_QUERIES, samples=largest)
+        full = self._empty(several, [0.0] * largest)
+        largest = max(batch.size for batch in full.batches)
+        batches = [batch for batch in full.batches if batch.size == largest]
+        more_s = _own_s(replace(full, batches=batches), 0.0) - _own_s(alone, 0.0)
+        return max(0.0, more_s / max(1, largest - 1))
 
     def serve(self, qps: float | None = None) -> None:
         """Serve half of the queries, at ``qps`` in the server scenario."""
@@ -158,7 +179,20 @@ class ServedScenario:
     @property
     def real(self) -> dict[str, float]:
         """The figures of the series so far; see :class:`CheckedScenario`."""
-        return _means([_real(each, self._load) for each in self._series])
+        return _means(
+            [
+                _real(each, self._load) | self._in_worker([b.occupied_s for b in each.batches])
+                for each in self._series
+            ]
+        )
+
+    def _in_worker(self, occupied_s: Sequence[float] | np.ndarray) -> dict[str, float]:
+        """What batches take in the worker, without those that they wait for."""
+        counted = self._load.counted_percentile
+        return {
+            "worker_p50_s": float(np.median(occupied_s)),
+            "worker_counted_s": float(np.percentile(occupied_s, counted)),
+        }
 
     def _asked(self, qps: float | None, count: int, number: int) -> Queries:
         load = self._load
@@ -175,8 +209,15 @@ class ServedScenario:
     def checked(self, result: ScenarioResult) -> ScenarioResult:
         """``result`` with what queries showed, after those that are left were served.
 
-        Where there is a bound, the highest rate that keeps it is looked for too.
+        It is predicted anew with what the server itself takes. Where there is a bound, the highest
+        rate that keeps it is looked for too.
         """
+        if result.load.kind is not ScenarioKind.SERVER or result.load.qps is not None:
+            self.serving = self._with_costs(result)
+            result = scenario_of(
+                result.model, result.target, result.times, self._load, self.serving,
+                seed=self._bench.options.seed,
+            )  # fmt: skip
         if self._load.kind is ScenarioKind.SERVER and result.load.qps is None:
             nothing = "nothing was served, since no rate is predicted to keep the bound"
             return replace(result, warnings=[*result.warnings, nothing])
@@ -204,15 +245,17 @@ class ServedScenario:
     def _expected(self, series: ServedQueries, times: ServiceTimes) -> dict[str, float]:
         """The figures of ``series`` as predicted for its own arrivals."""
         if self._load.kind is ScenarioKind.OFFLINE:
-            samples = sum(batch.size for batch in series.batches)
-            return {"throughput": expected_throughput(times, self.serving, samples)}
-        latencies_s = expected_latencies_s(times, self._load, self.serving, series.issued_s)
-        rate = {}
+            at_once = [0.0] * sum(batch.size for batch in series.batches)
+            run = expected(times, self._load, self.serving, at_once)
+            return {"throughput": run.samples / run.span_s, **self._in_worker(run.occupied_s)}
+        run = expected(times, self._load, self.serving, series.issued_s)
+        latencies_s, rate = run.latencies_s, dict[str, float]()
         if self._load.kind is ScenarioKind.SERVER:
             last_s = float(np.max(np.asarray(series.issued_s) + latencies_s))
             rate = {"throughput": len(latencies_s) / last_s}
         return {
             **rate,
+            **self._in_worker(run.occupied_s),
             **{name: float(np.percentile(latencies_s, p)) for name, p in PERCENTILES.items()},
             "counted_s": float(np.percentile(latencies_s, self._load.counted_percentile)),
             "trimmed_mean_s": float(trim_mean(latencies_s, 0.1)),
@@ -235,26 +278,40 @@ class ServedScenario:
 
         def expectedly(qps: float) -> bool:
             issued_s = [unit / qps for unit in units]
-            latencies_s = expected_latencies_s(times, self._load, self.serving, issued_s)
-            return keeps_bound(latencies_s, 0, self._load)
+            run = expected(times, self._load, self.serving, issued_s)
+            return keeps_bound(run.latencies_s, 0, self._load)
 
         real = _last(really, low, high, _RATE_STEPS)
         told = _last(expectedly, low, high, 2 * _RATE_STEPS)
         return None if real is None or told is None else (real, told)
 
 
-def _own_s(series: ServedQueries, size: int) -> float:
-    """What a batch of ``size`` takes of an instance, besides what it runs."""
-    return median(b.occupied_s - b.run_s for b in series.batches if b.size == size)
+def _own_s(series: ServedQueries, request_s: float) -> float:
+    """What a batch takes of an instance, besides what it runs and ``request_s`` for each sample."""
+    return float(trim_mean(_owns_s(series, request_s), 0.1))
+
+
+def _owns_s(series: ServedQueries, request_s: float) -> list[float]:
+    return [b.occupied_s - b.run_s - request_s * b.size for b in series.batches]
 
 
 def _way_s(series: ServedQueries) -> float:
-    """What a query and its answer take besides the batch, as LoadGen has it.
-
-    It counts from when a query should have been issued, so what LoadGen is late is part of it.
-    """
+    """What a query and its answer take besides the batch, as LoadGen has it, in a stream."""
     latency_s = 1e-9 * series.summary["result_50.00_percentile_latency_ns"]
-    return float(latency_s - median(batch.occupied_s for batch in series.batches))
+    return max(0.0, float(latency_s - median(batch.occupied_s for batch in series.batches)))
+
+
+def _ways_s(series: ServedQueries) -> list[float]:
+    """What each query and its answer take besides their time in the server.
+
+    LoadGen counts from when a query should have been issued, so what it is late is part of it: all
+    of them are as late as they are in the mean. Some seconds are a little below 0, as an answer may
+    arrive before the server goes on.
+    """
+    here_s = [s for batch in series.batches for s in batch.here_s]
+    late_s = 1e-9 * series.summary["result_mean_latency_ns"] - float(np.mean(series.latencies_s))
+    ways_s = np.asarray(series.latencies_s) - np.asarray(here_s) + max(0.0, late_s)
+    return [*map(float, ways_s)]
 
 
 def _real(series: ServedQueries, load: ScenarioLoad) -> dict[str, float]:

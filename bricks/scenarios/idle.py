@@ -7,14 +7,11 @@ the processor lowers its clocks and powers down parts. Must not know how that is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import least_squares
-
-# A pause after which a processor sleeps, in seconds.
-LONG_S = 0.1
 
 # Time constants are looked for within these bounds, in seconds.
 _SHORTEST_S, _LONGEST_S = 1e-3, 1.0
@@ -44,62 +41,67 @@ AWAKE = Waking(math.inf, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class PausedRuns:
-    """Median seconds of runs around pauses.
+class ServedRuns:
+    """Runs of a server in order: the idle seconds before each, and the seconds that it took.
 
-    ``waking_s`` are those of runs one after another, the first of which came after :data:`LONG_S`
-    seconds without work; ``paused_s`` those of single runs of an awake processor after the pauses
-    that are their keys, in seconds.
+    ``looped_s`` are those of runs one after another, without a server.
     """
 
-    waking_s: Sequence[float]
-    paused_s: Mapping[float, float]
+    idle_s: Sequence[float]
+    taken_s: Sequence[float]
+    looped_s: Sequence[float]
 
 
-def fitted_waking(runs: PausedRuns) -> tuple[Waking, float]:
-    """The time constants that fit ``runs`` best, and by how much sleep lengthens such a run.
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """How runs in a server differ from runs one after another.
 
-    That share is relative to a run of an awake processor.
+    A run of an awake processor takes ``factor`` times as long in the median, and sleep lengthens it
+    by ``asleep_share``. ``spread`` has single runs relative to that: shape ``(runs,)``.
     """
-    measured = np.asarray([*runs.waking_s, *runs.paused_s.values()])
-    awake_s = float(min(runs.waking_s[-1], measured.min()))
 
-    def told(parameters: np.ndarray) -> np.ndarray:
-        base_s, share, *logs = parameters
-        waking = Waking(*map(math.exp, logs))
-        return np.asarray(_told(runs, waking, float(base_s), float(share)))
+    waking: Waking
+    factor: float
+    asleep_share: float
+    spread: np.ndarray = field(repr=False)
 
-    first = [awake_s, max(0.01, measured.max() / awake_s - 1), math.log(0.02), math.log(0.01)]
+
+def fitted_state(runs: ServedRuns, waking: Waking | None = None) -> ServerState:
+    """The state that fits ``runs`` best; ``waking`` where it is known."""
+    measured_s = np.asarray(runs.taken_s)
+    median_s = float(np.median(measured_s))
     log_bounds = math.log(_SHORTEST_S), math.log(_LONGEST_S)
-    bounds = (
-        [0.5 * awake_s, 0.0, log_bounds[0], log_bounds[0]],
-        [1.5 * awake_s, 10.0, log_bounds[1], log_bounds[1]],
-    )
-    found = least_squares(
-        lambda p: told(p) / measured - 1, first, bounds=bounds, loss="soft_l1", f_scale=0.02
-    ).x
-    return Waking(math.exp(found[2]), math.exp(found[3])), float(found[1])
+    free = [] if waking else [math.log(0.02), math.log(0.01)]
 
+    def told_s(parameters: Sequence[float]) -> np.ndarray:
+        base_s, share, *logs = map(float, parameters)
+        return np.asarray(_told(runs, waking or Waking(*map(math.exp, logs)), base_s, share))
 
-def fitted_share(runs: PausedRuns, waking: Waking) -> float:
-    """By how much sleep lengthens such a run, where the time constants are known."""
-    measured = np.asarray([*runs.waking_s, *runs.paused_s.values()])
-    awake_s = float(min(runs.waking_s[-1], measured.min()))
     found = least_squares(
-        lambda p: np.asarray(_told(runs, waking, p[0], p[1])) / measured - 1,
-        [awake_s, 0.1],
-        bounds=([0.5 * awake_s, 0.0], [1.5 * awake_s, 10.0]),
+        lambda parameters: told_s(parameters) / measured_s - 1,
+        [median_s, 0.1, *free],
+        bounds=(
+            [0.5 * median_s, 0.0, *(log_bounds[0] for _ in free)],
+            [1.5 * median_s, 10.0, *(log_bounds[1] for _ in free)],
+        ),
         loss="soft_l1",
         f_scale=0.02,
     ).x
-    return float(found[1])
+    off = measured_s / told_s(found)
+    middle = float(np.median(off))
+    return ServerState(
+        waking or Waking(*map(math.exp, found[2:])),
+        float(found[0]) * middle / float(np.median(runs.looped_s)),
+        float(found[1]),
+        off / middle,
+    )
 
 
-def _told(runs: PausedRuns, waking: Waking, awake_s: float, share: float) -> list[float]:
-    """The seconds of ``runs`` as the model has them."""
-    found, sleep = [], waking.after_idling(0.0, LONG_S)
-    for _ in runs.waking_s:
+def _told(runs: ServedRuns, waking: Waking, awake_s: float, share: float) -> list[float]:
+    """The seconds of ``runs`` as the model has them; the processor is awake before the first."""
+    found, sleep = [], 0.0
+    for idle_s, taken_s in zip(runs.idle_s, runs.taken_s, strict=True):
+        sleep = waking.after_idling(sleep, idle_s)
         found.append(awake_s * (1 + share * sleep))
-        sleep = waking.after_work(sleep, found[-1])
-    pauses = (waking.after_idling(0.0, pause_s) for pause_s in runs.paused_s)
-    return [*found, *(awake_s * (1 + share * sleep) for sleep in pauses)]
+        sleep = waking.after_work(sleep, taken_s)
+    return found

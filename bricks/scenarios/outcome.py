@@ -108,25 +108,19 @@ def poisson_s(qps: float, count: int, seed: int) -> list[float]:
     return arrivals
 
 
-def expected_latencies_s(
+def expected(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, issued_s: Sequence[float]
-) -> np.ndarray:
-    """The latencies of queries that came at ``issued_s``, from the first on."""
+) -> Served:
+    """How queries that came at ``issued_s`` are served; offline, single samples."""
     sample = times.sampler(serving, "value", seed=0)
     match load.kind:
         case ScenarioKind.SERVER:
-            return serve(issued_s, serving, sample, times.waking).latencies_s
+            return serve(issued_s, serving, sample, times.waking)
         case ScenarioKind.MULTI_STREAM:
-            return serve_in_turn(len(issued_s), load.samples, serving, sample).latencies_s
-    return serve_in_turn(len(issued_s), 1, serving, sample).latencies_s
-
-
-def expected_throughput(times: ServiceTimes, serving: Serving, samples: int) -> float:
-    """Samples a second of so many that are all there at once."""
-    run = serve(
-        [0.0] * samples, replace(serving, timeout_s=0.0), times.sampler(serving, "value", seed=0)
-    )
-    return run.samples / run.span_s
+            return serve_in_turn(len(issued_s), load.samples, serving, sample)
+        case ScenarioKind.OFFLINE:
+            return serve([0.0] * len(issued_s), replace(serving, timeout_s=0.0), sample)
+    return serve_in_turn(len(issued_s), 1, serving, sample)
 
 
 def _rate_qps(load: ScenarioLoad) -> float | None:

@@ -7,21 +7,12 @@ shown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from bricks import backends
 from bricks.errors import UsageError
 from bricks.graph.model import Model
-from bricks.measure.served import Batching, ServedModel
-from bricks.scenarios.idle import (
-    AWAKE,
-    LONG_S,
-    PausedRuns,
-    Waking,
-    fitted_share,
-    fitted_waking,
-)
+from bricks.scenarios.idle import AWAKE, ServedRuns, fitted_state
 from bricks.scenarios.outcome import scenario_of
 from bricks.scenarios.result import ScenarioResult
 from bricks.scenarios.run import run_latency
@@ -30,9 +21,14 @@ from bricks.scenarios.service import BatchLatency, ServiceTimes, batch_sizes
 from bricks.session.bench import Bench
 from bricks.system import Target
 
-# Pauses before a run, in seconds, and how often each is tried.
-_PAUSES_S = (3e-3, 1e-2, 3e-2)
-_REPEATS = 11
+# Bricks are served in place of the model for so long, or so often at least and at most. At half
+# of what a server can answer, pauses of all lengths that matter come between runs.
+_SERVING_S, _FEWEST_PASSES, _MOST_PASSES = 8.0, 80, 400
+_UTILISATION = 0.5
+# At a lower rate than this, pauses are so long that a processor sleeps.
+_RARE_QPS = 10.0
+# Bricks run in a server and without one in so many turns; without one, so often in each.
+_TURNS, _LOOPED_PASSES = 4, 10
 # A processor wakes within some ten milliseconds: a run that takes longer than this hardly notices.
 _LONG_RUN_S = 0.1
 
@@ -63,12 +59,9 @@ def predict_scenario(
     if measure:
         bench.measure(models.values())
     batches = [_batch(bench, size, model, target, measure) for size, model in models.items()]
-    waking = AWAKE
+    times = ServiceTimes(batches)
     if measure and load.kind is ScenarioKind.SERVER:
-        latencies_s = {batch.size: batch.seconds.value for batch in batches}
-        waking, asleep = measured_waking(bench, models, latencies_s)
-        batches = [replace(batch, asleep_share=asleep[batch.size]) for batch in batches]
-    times = ServiceTimes(batches, waking)
+        times = in_server(bench, models, times, load.qps)
     return scenario_of(name, target, times, load, serving, seed=bench.options.seed)
 
 
@@ -89,32 +82,42 @@ def service_times(
     return ServiceTimes(list(batches))
 
 
-def measured_waking(
-    bench: Bench, models: Mapping[int, Model], latencies_s: Mapping[int, float]
-) -> tuple[Waking, dict[int, float]]:
-    """How the processor sleeps, and how much longer whole ``models`` run on one that does.
+def in_server(
+    bench: Bench, models: Mapping[int, Model], times: ServiceTimes, qps: float | None = None
+) -> ServiceTimes:
+    """``times`` of ``models``, by the size of their batch, as a server has them.
 
-    Models are by the size of their batch, from 1 on, as are the ``latencies_s`` that are expected
-    of them. They are run for it, because bricks are measured one after another, and models differ
-    in how much sleep costs them; those that take long hardly notice it, and are left out. The
-    result is not stored.
+    The bricks of each are run by a server that is asked at random times, ``qps`` a second or at
+    half of what it can answer, in turn with runs one after another. So bricks meet pauses, threads
+    and whoever asks; runs that take long hardly notice, and stay as they are. The result is not
+    stored.
     """
-    asleep = dict.fromkeys(models, 0.0)
-    short = {size: model for size, model in models.items() if latencies_s[size] <= _LONG_RUN_S}
-    if 1 not in short or not backends.describe(bench.runtime.backend).timed:
-        return AWAKE, asleep
-    bench.progress("measuring runs after pauses", 0.0)
-    with bench.timing(), ServedModel(bench.worker(), Batching(max(short), 0.0, 1)) as served:
-        served.load(short)
-        found = {
-            size: PausedRuns(*served.time_after_pauses(size, LONG_S, _PAUSES_S, _REPEATS))
-            for size in short
-        }
-    waking, asleep[1] = fitted_waking(found[1])
-    for size, runs in found.items():
-        if size > 1:
-            asleep[size] = fitted_share(runs, waking)
-    return waking, asleep
+    short = [batch for batch in times.batches if batch.seconds.value <= _LONG_RUN_S]
+    if not backends.describe(bench.runtime.backend).timed:
+        short = []
+    waking, found = None, {}
+    for done, batch in enumerate(short):
+        bench.progress("measuring bricks in a server", done / len(short))
+        most_qps = _UTILISATION / batch.seconds.value
+        rate_qps = min(max(qps or most_qps, _RARE_QPS), most_qps)
+        runs = _served_runs(bench, models[batch.size], rate_qps)
+        found[batch.size] = state = fitted_state(runs, waking)
+        waking = state.waking
+    batches = [batch.in_state(found.get(batch.size)) for batch in times.batches]
+    return ServiceTimes(batches, waking or AWAKE)
+
+
+def _served_runs(bench: Bench, model: Model, qps: float) -> ServedRuns:
+    """The bricks of ``model``, run by a server that is asked ``qps`` times a second."""
+    count = min(_MOST_PASSES, max(_FEWEST_PASSES, int(_SERVING_S * qps))) // _TURNS
+    idle_s, taken_s, looped_s = list[float](), list[float](), list[float]()
+    with bench.timing(), bench.served_walk(model) as served:
+        for turn in range(_TURNS):
+            looped_s += served.looped(_LOOPED_PASSES)
+            found = served.passes(qps, count, seed=_TURNS * bench.options.seed + turn)
+            idle_s += found[0]
+            taken_s += found[1]
+    return ServedRuns(idle_s, taken_s, looped_s)
 
 
 def refuse_crowding(target: Target, serving: Serving) -> None:

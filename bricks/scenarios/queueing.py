@@ -27,16 +27,22 @@ class Served:
 
     ``latencies_s`` are those of the samples that were served, in order of their arrival (of
     queries, in the multi-stream scenario); ``dropped`` is the number of others. ``batches`` are the
-    sizes of the batches. ``busy_s`` is the time of all instances together, ``span_s`` the time from
-    the first arrival until all is served, and ``samples`` the number of samples served.
+    sizes of the batches, and ``occupied_s`` the seconds that each keeps its instance. ``span_s`` is
+    the time from the first arrival until all is served, and ``samples`` the number of samples
+    served.
     """
 
     latencies_s: np.ndarray
     dropped: int
     batches: np.ndarray
-    busy_s: float
+    occupied_s: np.ndarray
     span_s: float
     samples: int
+
+    @property
+    def busy_s(self) -> float:
+        """The time of all instances together."""
+        return float(self.occupied_s.sum())
 
 
 def serve(
@@ -59,7 +65,8 @@ def serve(
     served: list[int] = []
     ends: list[float] = []
     sizes: list[int] = []
-    busy_s, end_s, at = 0.0, 0.0, 0
+    occupied: list[float] = []
+    at = 0
     while waiting or at < count:
         if not waiting:
             waiting.append(at)
@@ -84,19 +91,19 @@ def serve(
         taken_s = batch_s(size, len(sizes), sleep)
         end_s = begin_s + taken_s
         heapq.heapreplace(free, (end_s, waking.after_work(sleep, taken_s), instance))
-        on_the_way_s = serving.transport_s + sleep * serving.asleep_transport_s
         for _ in range(size):
             served.append(waiting.popleft())
-            ends.append(end_s + on_the_way_s)
+            ends.append(end_s)
         sizes.append(size)
-        busy_s += taken_s
-    latencies_s = np.asarray(ends) - np.asarray(arrivals_s)[served]
+        occupied.append(taken_s)
+    waited_s = np.asarray(ends) - np.asarray(arrivals_s)[served]
+    latencies_s = waited_s + serving.on_the_way_s(len(ends))
     last_s = max(end for end, _, _ in free) if count else 0.0
     return Served(
         latencies_s,
         count - len(served),
         np.asarray(sizes, dtype=int),
-        busy_s,
+        np.asarray(occupied),
         last_s - (arrivals_s[0] if count else 0.0),
         len(served),
     )
@@ -107,8 +114,7 @@ def serve_in_turn(queries: int, samples: int, serving: Serving, batch_s: BatchSe
 
     All samples of a query are there at once, so instances wait for none.
     """
-    latencies, sizes = [], list[int]()
-    busy_s = 0.0
+    latencies, sizes, occupied = [], list[int](), list[float]()
     for _ in range(queries):
         free = [0.0] * serving.instances
         left = samples
@@ -117,10 +123,15 @@ def serve_in_turn(queries: int, samples: int, serving: Serving, batch_s: BatchSe
             taken_s = batch_s(size, len(sizes), 0.0)
             heapq.heapreplace(free, free[0] + taken_s)
             sizes.append(size)
-            busy_s += taken_s
+            occupied.append(taken_s)
             left -= size
-        latencies.append(max(free) + serving.transport_s)
-    found = np.asarray(latencies)
+        latencies.append(max(free))
+    found = np.asarray(latencies) + serving.on_the_way_s(queries)
     return Served(
-        found, 0, np.asarray(sizes, dtype=int), busy_s, float(found.sum()), queries * samples
+        found,
+        0,
+        np.asarray(sizes, dtype=int),
+        np.asarray(occupied),
+        float(found.sum()),
+        queries * samples,
     )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+import numpy as np
+
 from bricks.errors import UsageError
 
 # A batch larger than this would be a mistake.
@@ -79,6 +81,10 @@ class ScenarioLoad:
         return _PERCENTILES[self.kind] if self.percentile is None else self.percentile
 
 
+def _drawn(of: Sequence[float], count: int) -> np.ndarray:
+    return np.random.default_rng(0).choice(np.asarray(of), count)
+
+
 def _refuse_trace(arrivals_s: Sequence[float]) -> None:
     for before, after in pairwise(arrivals_s):
         if after < before:
@@ -98,9 +104,8 @@ class Serving:
     waits, up to ``max_batch``; if that is less, it waits until the first of them has waited for
     ``timeout_s``. Samples that arrive while ``max_queue`` others wait are dropped (None: none is).
     Besides running the model, a batch costs the server ``batch_s``, and each sample ``request_s``.
-    A query and its answer are on the way for ``transport_s``, which keep no instance busy. On a
-    processor that sleeps, a batch costs ``asleep_batch_s`` more, and the way takes
-    ``asleep_transport_s`` more.
+    A query and its answer are on the way for ``transport_s``, which keep no instance busy; or, of
+    those in ``transports_s``, for one drawn for each query. Likewise ``batches_s`` for batches.
     """
 
     max_batch: int = 1
@@ -110,8 +115,16 @@ class Serving:
     request_s: float = 0.0
     batch_s: float = 0.0
     transport_s: float = 0.0
-    asleep_batch_s: float = 0.0
-    asleep_transport_s: float = 0.0
+    transports_s: Sequence[float] = ()
+    batches_s: Sequence[float] = ()
+
+    def on_the_way_s(self, queries: int) -> np.ndarray:
+        """How long each of ``queries`` and its answer are on the way: shape ``(queries,)``."""
+        return _drawn(self.transports_s or [self.transport_s], queries)
+
+    def own_batches_s(self, batches: int) -> np.ndarray:
+        """What each of ``batches`` costs besides the model: shape ``(batches,)``."""
+        return _drawn(self.batches_s or [self.batch_s], batches)
 
     def __post_init__(self) -> None:
         """Raise :class:`UsageError` for what makes no sense together."""

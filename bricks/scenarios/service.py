@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from bricks.estimate.estimate import MEASURED, Provenance
 from bricks.estimate.figure import Figure
-from bricks.scenarios.idle import AWAKE, Waking
+from bricks.scenarios.idle import AWAKE, ServerState, Waking
 from bricks.scenarios.queueing import BatchSeconds
 from bricks.scenarios.scenario import Serving
+
+_ENDS = ("value", "low", "high")
 
 
 def batch_sizes(most: int) -> list[int]:
@@ -38,6 +40,17 @@ class BatchLatency:
     factors: np.ndarray = field(repr=False)
     provenance: Provenance = MEASURED
     asleep_share: float | None = None
+
+    def in_state(self, state: ServerState | None) -> BatchLatency:
+        """The same batch as a server has it; None: in a server it takes as long."""
+        if state is None:
+            return replace(self, asleep_share=0.0)
+        return replace(
+            self,
+            seconds=Figure(*(state.factor * end_of(self.seconds, end) for end in _ENDS)),
+            factors=np.random.default_rng(0).choice(state.spread, len(self.factors)),
+            asleep_share=state.asleep_share,
+        )
 
     @property
     def throughput(self) -> Figure:
@@ -89,7 +102,8 @@ class ServiceTimes:
         """
         sizes = range(1, serving.max_batch + 1)
         middles = [0.0, *(end_of(self.latency(size), end) for size in sizes)]
-        costs = [0.0, *(serving.batch_s + size * serving.request_s for size in sizes)]
+        own_s: list[float] = serving.own_batches_s(1 << 16).tolist()
+        costs = [0.0, *(size * serving.request_s for size in sizes)]
         at = [0, *(bisect_left(self._sizes, size) for size in sizes)]
         factors: list[list[float]] = [batch.factors.tolist() for batch in self.batches]
         asleep = [batch.asleep_share or 0.0 for batch in self.batches]
@@ -100,7 +114,7 @@ class ServiceTimes:
         def batch_s(size: int, number: int, sleep: float) -> float:
             place = at[size]
             factor: float = factors[place][luck[number & mask]] * (1 + asleep[place] * sleep)
-            return middles[size] * factor + costs[size] + sleep * serving.asleep_batch_s
+            return middles[size] * factor + costs[size] + own_s[number & mask]
 
         return batch_s
 

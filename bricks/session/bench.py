@@ -37,6 +37,7 @@ from bricks.measure.graphs import Decomposer, Graphs
 from bricks.measure.jobs import Job
 from bricks.measure.protocol import pack
 from bricks.measure.rounds import StopRule
+from bricks.measure.served import ServedWalk
 from bricks.measure.supervisor import Freed, Supervisor, WorkerSettings
 from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.samples.call_overhead import needed_by
@@ -513,6 +514,10 @@ class Bench:
     def worker(self) -> Supervisor:
         """A worker of its own for this bench's runtime, for what is neither brick nor model."""
         return Supervisor(self._settings)
+
+    def served_walk(self, model: Model) -> ServedWalk:
+        """A server, in a worker of its own, that runs the model's bricks in place of the model."""
+        return ServedWalk(self.worker(), self.decompose(model), self._conditions)
 
     @contextmanager
     def timing(self) -> Iterator[None]:

@@ -75,7 +75,7 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
     "scenario": (
         "model system runtime scenario qps arrivals samples_per_query slo_s percentile max_batch"
         " batch_timeout_s instances max_queue request_cost_s batch_cost_s transport_s"
-        " asleep_batch_cost_s asleep_transport_s falls_asleep_s wakes_s mean_batch saturated"
+        " falls_asleep_s wakes_s mean_batch saturated"
         " keeps_slo warnings best_batch interpolation_error batches checked "
         + " ".join(
             f"{figure} {figure}_low {figure}_high"

@@ -19,6 +19,9 @@ from bricks.measure.served import Batching, Queries, ServedModel
 
 Scenario = Callable[..., CommandResult]
 
+# A stand-in for batches of up to four that reads its memory once.
+EMPTY = [0.0] * 4
+
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -53,7 +56,7 @@ def test_every_sample_is_answered_and_loadgen_judges(served: ServedModel, scenar
 
 def test_the_same_seed_asks_at_the_same_times(served: ServedModel) -> None:
     first, again, other = (
-        np.array(served.serve(Queries("Server", 30, qps=60.0, seed=seed), empty=True).issued_s)
+        np.array(served.serve(Queries("Server", 30, 60.0, seed=seed), stand_in_s=EMPTY).issued_s)
         for seed in (1, 1, 2)
     )
     # A busy host may be late with some, and LoadGen makes up for it with the next.
@@ -62,15 +65,54 @@ def test_the_same_seed_asks_at_the_same_times(served: ServedModel) -> None:
 
 
 def test_a_server_without_a_model_reads_memory_in_its_place(served: ServedModel) -> None:
-    found = served.serve(Queries("SingleStream", 30), empty=True)
+    found = served.serve(Queries("SingleStream", 30), stand_in_s=EMPTY)
     assert all(0 < batch.run_s < batch.occupied_s for batch in found.batches)
 
 
-def test_runs_are_timed_after_pauses(served: ServedModel) -> None:
-    waking_s, paused_s = served.time_after_pauses(4, 0.02, [0.001, 0.01], 3)
-    assert len(waking_s) > 1
-    assert paused_s.keys() == {0.001, 0.01}
-    assert min(*waking_s, *paused_s.values()) > 0
+def test_a_stand_in_keeps_the_server_busy_for_as_long_as_it_is_told(served: ServedModel) -> None:
+    found = served.serve(Queries("Server", 30, 100.0), stand_in_s=[0.002, 0.003, 0.004, 0.005])
+    assert all(batch.run_s >= 0.001 * (batch.size + 1) for batch in found.batches)
+
+
+def test_what_a_batch_waits_for_does_not_occupy_its_instance(served: ServedModel) -> None:
+    found = served.serve(Queries("Offline", 40), stand_in_s=[0.002] * 4)
+    longest_s = max(max(batch.here_s) for batch in found.batches)
+    assert longest_s > 4 * np.median([batch.occupied_s for batch in found.batches])
+    assert all(len(batch.here_s) == batch.size for batch in found.batches)
+    assert all(batch.idle_s >= 0 for batch in found.batches)
+
+
+def test_batches_are_told_in_the_order_in_which_they_were_taken(path: Path) -> None:
+    """Of two instances, one gets a long batch of four, and the other short ones of what is left."""
+    with (
+        Bench(path.with_name("cache"), threads=1) as bench,
+        ServedModel(bench.worker(), Batching(4, 0.0, 2)) as model,
+    ):
+        stand_in_s = [0.0, 0.0, 0.0, 0.1]
+        found = model.serve(Queries("MultiStream", 3, samples=5), stand_in_s=stand_in_s)
+    sizes = [batch.size for batch in found.batches]
+    long = [number for number, batch in enumerate(found.batches) if batch.size == 4]
+    assert sum(sizes) == 15
+    assert all(number + 1 < len(sizes) and sizes[number + 1] < 4 for number in long)
+
+
+def test_samples_are_told_in_the_order_in_which_they_came(served: ServedModel) -> None:
+    found = served.serve(Queries("Server", 60, 400.0))
+    here_s = np.concatenate([batch.here_s for batch in found.batches])
+    assert len(here_s) == len(found.latencies_s)
+    # The client sees what is on the way besides, but may have an answer before the server goes on.
+    sent_s = [batch.occupied_s - batch.run_s for batch in found.batches for _ in batch.here_s]
+    assert (here_s - sent_s < found.latencies_s).all()
+
+
+def test_bricks_are_served_in_place_of_their_model(path: Path) -> None:
+    with Bench(path.with_name("cache"), threads=1) as bench:
+        model = bench.read(str(path), batch=2)
+        with bench.served_walk(model) as walk:
+            idle_s, taken_s = walk.passes(qps=200.0, count=25, seed=1)
+    assert len(idle_s) == len(taken_s) == 25
+    assert min(taken_s) > 0
+    assert max(idle_s) > 0
 
 
 def test_a_load_generator_that_fails_is_named(
@@ -106,6 +148,9 @@ def test_the_command_shows_what_was_served(here: Here, path: Path) -> None:
     for name in ("p50_s", "p99_s", "counted_s", "trimmed_mean_s", "throughput"):
         assert checked[name] > 0
         assert checked["expected"][name] > 0
+    for name in ("worker_p50_s", "worker_counted_s"):
+        assert 0 < checked[name] <= checked["counted_s"]
+        assert checked["expected"][name] > 0
     assert checked["samples"] == 60
     assert [each["result_query_count"] for each in checked["loadgen"]] == [30, 30]
     # On a busy host all that the server takes may look like a sample's own.
@@ -115,6 +160,7 @@ def test_the_command_shows_what_was_served(here: Here, path: Path) -> None:
     shown = here.plain(*words, "--scenario", "offline", "--queries", 40)
     assert shown.status == 0
     assert "Served: 40 real samples that MLPerf LoadGen asked for" in shown.out
+    assert "In the worker, without the queue, a batch takes in the median" in shown.out
 
 
 @pytest.mark.slow

@@ -37,27 +37,27 @@ _AWAITED_S = 0.5
 _ANNOUNCE_S = 2.0
 _RECEIVED_BYTES = 1 << 16
 
-# Runs one after another that are timed after a long pause.
-_WAKING_RUNS = 6
-# A processor that was busy for so many seconds is awake.
-_AWAKE_S = 0.05
-
 # Runs a batch once; its latency in seconds.
 Run = Callable[[], float]
+# The size of a batch, what its run took, how long its instance was occupied with it, for how long
+# that had nothing to do before, and how long each sample was here; all but the size in seconds.
+Batch = tuple[int, float, float, float, list[float]]
 
 
 # A stand-in for a model reads so much: what the server runs is as cold after it as after a model.
 _STAND_IN_BYTES = 8 << 20
 
 
-def _stand_in() -> Run:
-    """Reads memory in place of a model: what the server takes besides is its own."""
+def _stand_in(least_s: float) -> Run:
+    """Reads memory in place of a model, for ``least_s`` seconds or a little longer."""
     data = np.ones(_STAND_IN_BYTES // 8)
 
     def run() -> float:
-        began_s = time.perf_counter()
-        data.sum()
-        return time.perf_counter() - began_s
+        began_s, taken_s = time.perf_counter(), 0.0
+        while not taken_s or taken_s < least_s:
+            data.sum()
+            taken_s = time.perf_counter() - began_s
+        return taken_s
 
     return run
 
@@ -86,41 +86,45 @@ class ServingRequests:
             self._instances.append(runs)
         return {}
 
-    def do_time_after_pauses(
-        self, size: int, long_s: float, pauses_s: list[float], repeats: int
-    ) -> Facts:
-        """Seconds of batches of a size: ``waking`` of several after a long pause, by repetition.
-
-        ``paused`` of one after each of ``pauses_s``, before which the processor was busy.
-        """
-        run = self._instances[0][size]
-        waking, paused = [], [list[float]() for _ in pauses_s]
-        for number in range(repeats):
-            self._say({"at": number})
-            time.sleep(long_s)
-            waking.append([run() for _ in range(_WAKING_RUNS)])
-            for pause_s, taken in zip(pauses_s, paused, strict=True):
-                awake_s = time.monotonic() + _AWAKE_S
-                while time.monotonic() < awake_s:
-                    run()
-                time.sleep(pause_s)
-                taken.append(run())
-        return {"waking": waking, "paused": paused}
-
     def do_serve(
-        self, path: str, max_batch: int, wait_s: float, instances: int, empty: bool
+        self, path: str, max_batch: int, wait_s: float, instances: int, stand_in_s: list[float]
     ) -> Facts:
-        """Serve until the load generator leaves; all batches as [size, run_s, occupied_s].
+        """Serve until the load generator leaves; batches as :data:`Batch`.
 
-        Listens on a Unix socket at ``path``, and says so. With ``empty`` no model is run,
-        but memory is read in its place.
+        Listens on a Unix socket at ``path``, and says so. Where ``stand_in_s`` has the seconds of a
+        batch of each size, memory is read for so long, and no model is run.
         """
-        if empty:
-            runs = [dict.fromkeys(range(1, max_batch + 1), _stand_in()) for _ in range(instances)]
+        if stand_in_s:
+            sizes = range(1, max_batch + 1)
+            runs = [
+                {size: _stand_in(seconds) for size, seconds in zip(sizes, stand_in_s, strict=True)}
+                for _ in range(instances)
+            ]
         else:
             runs = self._instances
         if len(runs) != instances:
             raise WorkerError(f"{len(runs)} instances are loaded, and {instances} are to serve")
+        return {"batches": self._served(path, runs, max_batch, wait_s)}
+
+    def serve_passes(
+        self, path: str, one_pass: Callable[[], list[float]]
+    ) -> tuple[list[list[float]], list[float]]:
+        """Run a pass for each sample that arrives at ``path``; what all took, and idle seconds.
+
+        The seconds are those before each pass in which there was nothing to run.
+        """
+        taken: list[list[float]] = []
+
+        def run() -> float:
+            taken.append(one_pass())
+            return sum(taken[-1])
+
+        batches = self._served(path, [{1: run}], 1, 0.0)
+        return taken, [idle_s for *_, idle_s, _ in batches]
+
+    def _served(
+        self, path: str, runs: list[dict[int, Run]], max_batch: int, wait_s: float
+    ) -> list[Batch]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
             listening.bind(path)
             try:
@@ -133,7 +137,7 @@ class ServingRequests:
             server = _Server(connection, runs, max_batch, wait_s)
             gc.disable()
             try:
-                return {"batches": server.serve(self._say)}
+                return server.serve(self._say)
             finally:
                 gc.enable()
 
@@ -165,9 +169,10 @@ class _Server:
         self._sending = threading.Lock()
         self._ended = False
         self._failure: BaseException | None = None
-        self._batches: list[tuple[int, float, float]] = []
+        self._batches: dict[int, Batch] = {}  # by the number in the order in which they are taken
+        self._taken = 0
 
-    def serve(self, say: Callable[[Facts], None]) -> list[tuple[int, float, float]]:
+    def serve(self, say: Callable[[Facts], None]) -> list[Batch]:
         """Serve until the other side leaves."""
         threads = [
             threading.Thread(target=self._guarded, args=(runs,), daemon=True)
@@ -183,7 +188,7 @@ class _Server:
             thread.join()
         if self._failure is not None:
             raise WorkerError(f"a batch failed: {self._failure}") from self._failure
-        return self._batches
+        return [batch for _, batch in sorted(self._batches.items())]
 
     def _receive(self, say: Callable[[Facts], None]) -> None:
         """Queue what arrives until there is no more."""
@@ -211,25 +216,37 @@ class _Server:
             self._connection.shutdown(socket.SHUT_RDWR)  # so that nobody waits for answers
 
     def _instance(self, runs: dict[int, Run]) -> None:
-        while taken := self._take():
-            began_s = time.perf_counter()
+        free_s = time.perf_counter()
+        while batch := self._take():
+            number, due_s, taken = batch
             run_s = runs[len(taken)]()
             with self._sending:
-                self._connection.sendall(b"".join(taken))
-            self._batches.append((len(taken), run_s, time.perf_counter() - began_s))
+                self._connection.sendall(b"".join(sample for _, sample in taken))
+            # What it takes to hand a batch over keeps the instance from the next one too.
+            idle_s = max(0.0, due_s - free_s)
+            begun_s, free_s = free_s + idle_s, time.perf_counter()
+            here_s = [free_s - arrived_s for arrived_s, _ in taken]
+            self._batches[number] = (len(taken), run_s, free_s - begun_s, idle_s, here_s)
 
-    def _take(self) -> list[bytes]:
-        """The next batch; empty at the end."""
+    def _take(self) -> tuple[int, float, list[tuple[float, bytes]]] | None:
+        """The next batch: its number, from when on a free instance was to run it, and its samples.
+
+        None at the end.
+        """
         with self._changed:
             while True:
                 while not self._waiting and not self._ended:
                     self._changed.wait()
                 if self._ended:
-                    return []
-                until_s = self._waiting[0][0] + self._timeout_s
-                left_s = until_s - time.perf_counter()
+                    return None
+                due_s = self._waiting[0][0] + self._timeout_s
+                left_s = due_s - time.perf_counter()
                 if len(self._waiting) >= self._max_batch or left_s <= 0:
                     break
                 self._changed.wait(left_s)
-            size = min(self._max_batch, len(self._waiting))
-            return [self._waiting.popleft()[1] for _ in range(size)]
+            taken = [
+                self._waiting.popleft() for _ in range(min(self._max_batch, len(self._waiting)))
+            ]
+            last_s = taken[-1][0] if len(taken) == self._max_batch else due_s
+            self._taken += 1
+            return self._taken, min(due_s, last_s), taken

@@ -88,12 +88,13 @@ class Worker:
         self._threads = self._workers = 1
         self._parallel: set[str] = set()  # ids and places whose nodes run along streams
         self._warmth = Warmth()
+        self._serving = ServingRequests(lambda: self.backend, say)
         self._requests = (
             GraphRequests(lambda: self.backend, lambda: self._name, lambda: self._timing),
             EvaluationRequests(lambda: self.backend, lambda: self._name, lambda: self._seed),
             TrainingRequests(lambda: self.backend, say),
             RankRequests(lambda: self.backend),
-            ServingRequests(lambda: self.backend, say),
+            self._serving,
             GenerationRequests(lambda: self.backend, lambda: self._name),
         )
         self._seed = 0
@@ -265,8 +266,11 @@ class Worker:
         eviction_bytes: int = 0,
         region_bytes: int | None = None,
         memory: list[list[Event]] | None = None,
+        served_at: str | None = None,
     ) -> dict[str, Any]:
         """Run the steps in order: passes to warm up, then ``passes`` that count.
+
+        Or those that are asked for over the socket at ``served_at``, until whoever asks leaves.
 
         They use the first ``region_bytes`` of the region; None: all of it. Steps that are not
         announced are known to run. For them, the reference workload is timed before (unless the
@@ -312,9 +316,12 @@ class Worker:
         else:
             self._warmth.warm_up(steps, silent)
         gc.disable()
-        waiting = Waiting()
+        waiting, idle_s = Waiting(), list[float]()
         try:
-            taken = [one_pass() for _ in range(passes)]
+            if served_at is None:
+                taken = [one_pass() for _ in range(passes)]
+            else:
+                taken, idle_s = self._serving.serve_passes(served_at, one_pass)
         finally:
             gc.enable()
         # More threads than processors wait for each other, and not for other processes; latencies
@@ -339,6 +346,7 @@ class Worker:
             "waited_share": waited_share,
             "eviction_short": not whole,
             "apart": [n for n, place in enumerate(places) if joint and place in joint.apart],
+            "idle_s": idle_s,
         }
 
     def _at_once(self, joint: JointSteps, places: Sequence[str]) -> list[float]:
