@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,6 @@ from bricks.measure.protocol import pack
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.walk import walk_of
-from bricks.measure.walk_samples import WalkSamples
 
 # Making a session may take this long; a server that says nothing for so long hangs.
 _LOAD_TIMEOUT_S, _SILENT_S = 300.0, 300.0
@@ -36,6 +36,9 @@ _MODULE = "mlperf_loadgen"
 _WALK = "served"
 
 Answer = TypeVar("Answer")
+
+# Seconds by brick, one for each pass.
+Samples = Mapping[str, Sequence[float]]
 
 # Characters of what a load generator said before it failed.
 _MAX_REASON = 300
@@ -166,7 +169,6 @@ class ServedWalk:
         self, worker: Supervisor, decomposition: Decomposition, conditions: Conditions
     ) -> None:
         plan, self._worker = decomposition.plan, worker
-        self._counts = plan.counts
         walk = walk_of(
             decomposition,
             plan.keys,
@@ -188,10 +190,15 @@ class ServedWalk:
     ) -> None:
         self._worker.close()
 
-    def passes(self, qps: float, count: int, seed: int) -> tuple[list[float], list[float]]:
-        """Seconds of ``count`` passes that are asked for at random times, ``qps`` a second.
+    @property
+    def places(self) -> Counter[str]:
+        """At how many occurrences each brick is timed in a pass."""
+        return Counter(step.key for step in self._sampler.steps(_WALK) if step.timed)
 
-        Of each, the idle seconds before it, and those of all occurrences of its bricks. Raises
+    def passes(self, qps: float, count: int, seed: int) -> tuple[list[float], Samples]:
+        """``count`` passes that are asked for at random times, ``qps`` a second.
+
+        The idle seconds before each, and seconds of each brick, the mean of those in a pass. Raises
         :class:`~bricks.errors.WorkerError` if the server or whoever asks fails.
         """
         with tempfile.TemporaryDirectory(prefix="bricks-served-") as folder:
@@ -200,18 +207,11 @@ class ServedWalk:
             (taken, idle_s), _ = driven(
                 queries, path, lambda ready: self._sampler.served(_WALK, path, ready)
             )
-        return idle_s, self._whole_s(taken)
+        return idle_s, taken.samples
 
-    def looped(self, count: int) -> list[float]:
-        """Seconds of ``count`` passes one after another, without a server."""
-        return self._whole_s(self._sampler.walk(_WALK, count))
-
-    def _whole_s(self, taken: WalkSamples) -> list[float]:
-        """Seconds of all occurrences in each pass."""
-        if not taken.samples:
-            raise WorkerError("none of the model's bricks runs in a server")
-        columns = [[self._counts[key] * s for s in of] for key, of in taken.samples.items()]
-        return [sum(each) for each in zip(*columns, strict=True)]
+    def looped(self, count: int) -> Samples:
+        """``count`` passes one after another, without a server: seconds of each brick."""
+        return self._sampler.walk(_WALK, count).samples
 
 
 def driven(

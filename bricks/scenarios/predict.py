@@ -6,18 +6,21 @@ shown.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bricks import backends
-from bricks.errors import UsageError
+from bricks.errors import UsageError, WorkerError
 from bricks.graph.model import Model
+from bricks.measure.served import Samples
 from bricks.scenarios.idle import AWAKE, ServedRuns, fitted_state
 from bricks.scenarios.outcome import scenario_of
 from bricks.scenarios.result import ScenarioResult
 from bricks.scenarios.run import run_latency
 from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.scenarios.service import BatchLatency, ServiceTimes, batch_sizes
+from bricks.scenarios.spread import single_runs_s
 from bricks.session.bench import Bench
 from bricks.system import Target
 
@@ -31,6 +34,8 @@ _RARE_QPS = 10.0
 _TURNS, _LOOPED_PASSES = 4, 10
 # A processor wakes within some ten milliseconds: a run that takes longer than this hardly notices.
 _LONG_RUN_S = 0.1
+
+_Collected = defaultdict[str, list[float]]
 
 
 def predict_scenario(
@@ -110,14 +115,25 @@ def in_server(
 def _served_runs(bench: Bench, model: Model, qps: float) -> ServedRuns:
     """The bricks of ``model``, run by a server that is asked ``qps`` times a second."""
     count = min(_MOST_PASSES, max(_FEWEST_PASSES, int(_SERVING_S * qps))) // _TURNS
-    idle_s, taken_s, looped_s = list[float](), list[float](), list[float]()
+    counts = bench.decompose(model).plan.counts
+    idle_s, taken, looped = list[float](), _Collected(list), _Collected(list)
     with bench.timing(), bench.served_walk(model) as served:
         for turn in range(_TURNS):
-            looped_s += served.looped(_LOOPED_PASSES)
+            _collect(served.looped(_LOOPED_PASSES), looped)
             found = served.passes(qps, count, seed=_TURNS * bench.options.seed + turn)
             idle_s += found[0]
-            taken_s += found[1]
-    return ServedRuns(idle_s, taken_s, looped_s)
+            _collect(found[1], taken)
+        places = served.places
+    runs_s = (single_runs_s(each, counts, places).tolist() for each in (taken, looped))
+    return ServedRuns(idle_s, *runs_s)
+
+
+def _collect(samples: Samples, to: _Collected) -> None:
+    """Add the seconds of further passes to those that there are."""
+    if not samples:
+        raise WorkerError("none of the model's bricks runs in a server")
+    for key, seconds in samples.items():
+        to[key] += seconds
 
 
 def refuse_crowding(target: Target, serving: Serving) -> None:

@@ -5,6 +5,8 @@ A percentile under load depends on the whole distribution, outliers included. Mu
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from bricks.estimate.estimate import Estimate
@@ -46,6 +48,41 @@ def run_factors(basis: Basis, estimate: Estimate, *, seed: int = 0) -> np.ndarra
     return np.asarray(total / np.median(total))
 
 
+def single_runs_s(
+    samples: Mapping[str, Sequence[float]],
+    counts: Mapping[str, int],
+    places: Mapping[str, int],
+    *,
+    seed: int = 0,
+) -> np.ndarray:
+    """Seconds of whole runs from passes over their bricks: shape ``(passes,)``.
+
+    ``samples`` are a brick's seconds in each pass, the mean over its ``places``; it occurs
+    ``counts`` times in a run. What a pass has in common, its bricks' median, is kept. What is a
+    brick's own is drawn for each occurrence: an interruption lengthens one of them, and not all
+    those that a place stands for.
+    """
+    rng, keys = np.random.default_rng(seed), list(samples)
+    taken_s = np.asarray([samples[key] for key in keys])
+    medians_s = np.median(taken_s, axis=1, keepdims=True)
+    relative = taken_s / medians_s
+    whole_s = medians_s[:, 0] * [counts[key] for key in keys]
+    common = _weighted_medians(relative, np.abs(whole_s))
+    total_s = np.zeros(relative.shape[1])
+    for number, key in enumerate(keys):
+        draws = max(1, round(abs(counts[key]) / places[key]))
+        total_s += whole_s[number] * _mean_of(relative[number] / common, draws, rng, len(common))
+    return np.asarray(common * total_s)
+
+
+def _weighted_medians(of: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The weighted median of each column of ``of``: shape ``(columns,)``."""
+    order = np.argsort(of, axis=0)
+    reached = np.cumsum(weights[order], axis=0) >= weights.sum() / 2
+    middles = np.take_along_axis(order, reached.argmax(axis=0)[np.newaxis], axis=0)
+    return np.asarray(np.take_along_axis(of, middles, axis=0)[0])
+
+
 def _rounds(measurement: Measurement) -> list[Round]:
     """The rounds of the machine state that counts, also those that others disturbed."""
     state_s = measurement.used_state_s()
@@ -57,10 +94,12 @@ def _rounds(measurement: Measurement) -> list[Round]:
 _AT_ONCE = 64
 
 
-def _mean_of(own: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """The mean of ``count`` draws from ``own``, ``DRAWS`` times."""
-    total = np.zeros(DRAWS)
+def _mean_of(
+    own: np.ndarray, count: int, rng: np.random.Generator, draws: int = DRAWS
+) -> np.ndarray:
+    """The mean of ``count`` draws from ``own``, ``draws`` times."""
+    total = np.zeros(draws)
     for begin in range(0, count, _AT_ONCE):
-        size = (min(_AT_ONCE, count - begin), DRAWS)
+        size = (min(_AT_ONCE, count - begin), draws)
         total += own[rng.integers(0, len(own), size)].sum(axis=0)
     return np.asarray(total / count)

@@ -109,9 +109,11 @@ def test_bricks_are_served_in_place_of_their_model(path: Path) -> None:
     with Bench(path.with_name("cache"), threads=1) as bench:
         model = bench.read(str(path), batch=2)
         with bench.served_walk(model) as walk:
-            idle_s, taken_s = walk.passes(qps=200.0, count=25, seed=1)
-    assert len(idle_s) == len(taken_s) == 25
-    assert min(taken_s) > 0
+            idle_s, samples = walk.passes(qps=200.0, count=25, seed=1)
+            places = walk.places
+    assert samples.keys() == places.keys()
+    assert {len(idle_s), *map(len, samples.values())} == {25}
+    assert min(map(min, samples.values())) > 0
     assert max(idle_s) > 0
 
 

@@ -12,7 +12,7 @@ from bricks import Bench
 from bricks.estimate.estimate import Estimate
 from bricks.estimate.recompose import Basis
 from bricks.samples.measurement import Measurement, Round
-from bricks.scenarios.spread import run_factors
+from bricks.scenarios.spread import run_factors, single_runs_s
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +64,22 @@ def test_the_same_seed_draws_the_same_runs(basis: tuple[Basis, Estimate]) -> Non
     of, estimate = basis
     first, again = (run_factors(of, estimate, seed=4) for _ in range(2))
     assert (first == again).all()
+
+
+def test_an_interruption_lengthens_one_occurrence_and_not_all_that_its_place_stands_for() -> None:
+    """Nine occurrences, timed at one: a run is interrupted nine times as often, by a ninth each."""
+    rng = np.random.default_rng(1)
+    seconds = np.where(rng.random(4000) < 0.01, 3e-3, 1e-3)
+    counts, places = {"a": 9, "b": 9}, {"a": 1, "b": 1}
+    other = np.full(4000, 1e-3)
+    found = single_runs_s({"a": seconds, "b": other}, counts, places)
+    assert found.mean() == pytest.approx(9 * seconds.mean() + 9e-3, rel=0.01)
+    assert np.mean(found > 19e-3) == pytest.approx(1 - 0.99**9, rel=0.2)
+    assert np.percentile(found, 99) < 9 * 3e-3
+
+
+def test_what_slows_all_bricks_of_a_pass_slows_the_run() -> None:
+    slow = np.where(np.arange(400) % 10 == 0, 2e-3, 1e-3)
+    keys = ("a", "b", "c")
+    found = single_runs_s(dict.fromkeys(keys, slow), dict.fromkeys(keys, 5), dict.fromkeys(keys, 2))
+    assert found == pytest.approx(15 * slow)
