@@ -67,7 +67,7 @@ ASKED = (
 # Served at this share of their throughput, one sample at a time.
 LOADED_MODELS = (
     "mobilenet_v1", "shufflenet", "efficientnet_b0", "regnet_y", "levit", "mobilenet_v2",
-    "resnet18", "squeezenet", "bert_mini", "vit_tiny",
+    "wav2vec2", "t5_encoder", "electra_small", "gluon_mobilenet10",
 )  # fmt: skip
 LOADED_SHARE = 0.6
 # Samples that tell the throughput: offline, all are there at once.
