@@ -99,7 +99,7 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
     "cache publish": (
         "folder bytes file sha256 system targets about left_out", {"targets": "key runtime"}
     ),
-    "network measure": (f"{NETWORK} fits slowdowns new known left_out", FITS),
+    "network measure": (f"{NETWORK} fits slowdowns new known again left_out", FITS),
     "network list": ("networks", {"networks": NETWORK}),
     "network show": (f"{NETWORK} fits slowdowns", FITS),
     "zoo list": (

@@ -79,7 +79,7 @@ def in_two_states(folder: Path, **options: Any) -> Path:
     """
     both = save(chain(*ONES, *OTHERS), folder, "both.onnx")
     ones = save(chain(*ONES), folder, "ones.onnx")
-    states = [Round((2e-5,), state_s) for state_s in (1e-4, 8e-4)]
+    states = [Round((2e-5,), state_s) for state_s in (1e-4, 4e-3)]
     given(folder / "cache", both, lambda i: [states[i >= len(ONES)]] * 8, 2e-7, **options)
     with bricks.Bench(folder / "cache", runtime="fake", **options) as bench:
         bench.decompose(bench.read(ones))
