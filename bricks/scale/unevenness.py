@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import NormalDist
 
 from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.statistics import pooled_variance
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,8 @@ def unevenness(
 
 
 def _square(found: Measurement) -> float:
-    """The variance between samples that follow one another; 0 where no round has two."""
-    pairs = [pair for taken in found.rounds for pair in pairwise(taken.samples)]
-    return sum((a - b) ** 2 / 2 for a, b in pairs) / len(pairs) if pairs else 0.0
+    """The variance between samples that follow one another."""
+    return pooled_variance(taken.samples for taken in found.rounds)
 
 
 def slowest(ranks: int) -> float:
