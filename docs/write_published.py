@@ -51,8 +51,9 @@ Written by `docs/write_published.py` from the index that `bricks cache publish` 
 is the share of rounds in which other work delayed the threads or the machine changed
 its speed; such rounds do not count. *Noise* is the median difference between two halves of the runs
 of one model. *Inside* is the share of models whose run lies in the interval of their estimate.
-Every model was run whole beside its bricks, and errors are |estimate / run - 1|. Other pages name
-systems as this one does, and one that published nothing: {unpublished}. MXNet lacks
+Every model was run whole beside its bricks; errors are |estimate / run - 1|, and the geometric mean
+is that of estimate / run. Other pages name systems as this one does, and one that published
+nothing: {unpublished}. MXNet lacks
 operators of 16 of the zoo's models (`bricks cache publish --runtime mxnet` names them), and
 OpenVINO refuses one. Of the others those are published that were measured whole: in OpenVINO these
 are most of the models that take less than 60 ms with one thread, and in MXNet those without an
@@ -90,9 +91,9 @@ def page(entries: Sequence[Entry]) -> str:
     """The text of the page."""
     head = (
         "| system | processor | runtime | threads | measured | bricks | models | disturbed | noise"
-        " | median error | 95th percentile | worst | inside |"
+        " | median error | 95th percentile | worst | geometric mean | inside |"
     )
-    rule = "|---|---|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    rule = "|---|---|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     rows = [row for entry in entries for row in _rows(entry)]
     system = entries[0].targets[0].system.name if entries else "NAME"
     table = "\n".join([head, rule, *rows]) if rows else "No system yet."
@@ -116,9 +117,11 @@ def _rows(entry: Entry) -> list[str]:
                 f"{100 * facts[name]:.1f} %"
                 for name in (
                     "disturbed_share", "noise_floor", "median_abs_error", "p95_abs_error",
-                    "max_abs_error", "interval_hit_rate",
+                    "max_abs_error",
                 )
             ),
+            f"{facts['geomean_ratio']:.3f}",
+            f"{100 * facts['interval_hit_rate']:.1f} %",
         ]  # fmt: skip
         found.append(f"| {' | '.join(cells)} |")
     return found

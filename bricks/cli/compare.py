@@ -126,7 +126,8 @@ def _show(result: Comparison, rows: list[dict[str, Any]], shown: Sequence[ShownE
         "",
         f"{summary.bricks} bricks stand for {summary.occurrences} occurrences in"
         f" {summary.models} models. Error: median {percent(summary.median_abs_error)},"
-        f" worst {percent(summary.max_abs_error)}; noise {percent(summary.noise_floor)}.",
+        f" worst {percent(summary.max_abs_error)}, geometric mean of ratios"
+        f" {number(summary.geomean_ratio, 3)}; noise {percent(summary.noise_floor)}.",
         f"Running each model once takes {number(summary.speedup_latency)} times as long as each"
         f" brick once; measuring the models took {number(summary.speedup_wall)} times as long as"
         f" measuring the bricks ({seconds(summary.models_wall_s)} against"

@@ -96,7 +96,8 @@ def _line(threads: int, backend: str, facts: dict[str, Any]) -> str:
     return (
         f"  {backend}, {threads} {'thread' if threads == 1 else 'threads'}: {facts['models']}"
         f" models, {facts['bricks']} bricks; estimates beside runs: median error"
-        f" {facts['median_abs_error']:.1%}, largest {facts['max_abs_error']:.1%}"
+        f" {facts['median_abs_error']:.1%}, largest {facts['max_abs_error']:.1%},"
+        f" geometric mean of ratios {facts['geomean_ratio']:.3f}"
     )
 
 

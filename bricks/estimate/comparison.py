@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 from bricks.decompose.plan import Plan
 from bricks.estimate.estimate import Estimate, IncompleteEstimate
@@ -91,7 +92,6 @@ def summarise(
     models_wall_s = reading_s + sum(m.wall_s for m in wholes.values())
     repeats = [r for m in wholes.values() if (r := repeat_error(m)) is not None]
     hits = [row.estimate.low_s <= row.measured.median_s <= row.estimate.high_s for row in rows]
-    logs = [math.log(row.ratio) for row in rows]
     return Summary(
         models=len(rows),
         occurrences=sum(len(row.plan.occurrences) for row in rows),
@@ -99,7 +99,7 @@ def summarise(
         median_abs_error=median(errors) if errors else None,
         p95_abs_error=_quantile(errors, 0.95),
         max_abs_error=errors[-1] if errors else None,
-        geomean_ratio=math.exp(sum(logs) / len(logs)) if logs else None,
+        geomean_ratio=geometric_mean(row.ratio for row in rows) if rows else None,
         interval_hit_rate=sum(hits) / len(hits) if hits else None,
         noise_floor=median(repeats) if repeats else None,
         speedup_latency=whole_s / unique_s if unique_s else None,

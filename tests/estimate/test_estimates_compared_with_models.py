@@ -39,10 +39,19 @@ def test_the_summary_is_what_its_names_say() -> None:
     assert (summary.models, summary.occurrences, summary.bricks) == (1, 3, 2)
 
 
+def test_the_mean_of_ratios_shows_a_lean_that_errors_hide() -> None:
+    (high, found), (low, _) = (compared(s, {"a": 2e-3, "b": 5e-3}) for s in (8e-3, 10e-3))
+    times = {PLAN.digest: 0.25}
+    summary = summarise([high, low], found, decompose_s=times, read_s=times)
+    assert high.ratio > 1 > low.ratio
+    assert summary.geomean_ratio == pytest.approx((high.ratio * low.ratio) ** 0.5)
+
+
 def test_no_models_make_no_figures() -> None:
     summary = summarise([], {}, decompose_s={}, read_s={})
     assert summary.models == 0
     assert summary.median_abs_error is None
+    assert summary.geomean_ratio is None
     assert summary.speedup_latency is None
 
 
