@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -274,10 +275,9 @@ def table(results: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
         for ratios in results.values():
             values = [of_model[way] for of_model in ratios.values()]
             errors = sorted(abs(v - 1) for v in values)
-            geomean = math.exp(sum(map(math.log, values)) / len(values))
             late = errors[math.ceil(0.95 * len(errors)) - 1]
             cells += [f"{100 * e:.1f} %" for e in (median(errors), late, errors[-1])]
-            cells.append(f"{geomean:.3f}")
+            cells.append(f"{geometric_mean(values):.3f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from statistics import geometric_mean
 
 from accuracy_results import CALLS, Calls, Case, Errors, Figures, Host, Intervals, Row
 
@@ -124,8 +125,7 @@ def _needed(row: Row) -> float:
 def errors_of(ratios: Sequence[float]) -> Errors:
     """The errors of ``ratios``, of which there must be one at least."""
     errors = [abs(ratio - 1) for ratio in ratios]
-    geomean = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
-    found = (median(errors), quantile(errors, 0.95), max(errors), geomean)
+    found = (median(errors), quantile(errors, 0.95), max(errors), geometric_mean(ratios))
     return Errors(*map(_digits, found))
 
 

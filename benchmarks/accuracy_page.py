@@ -85,6 +85,7 @@ def conclusion(host: Host) -> str:
     return (
         f"Half of all estimates are within {percent(errors.median)} of the measured latency and"
         f" 95 % within {percent(errors.p95)}; the worst is {percent(errors.worst)} off."
+        f" The geometric mean of estimate over measured is {number(errors.geomean_ratio, 3)}."
         f" {percent(host.figures.inside, 0)} of the measured latencies lie inside the estimate's"
         " interval."
     )

@@ -6,9 +6,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import prediction_page
+from page_parts import ratios_of
 
 from bricks.report.tables import number, percent
 from bricks.samples.statistics import median
@@ -87,14 +89,19 @@ def page(facts: Facts, noisy: Facts, predictions: Facts) -> str:
 
 def _conclusion(facts: Facts) -> str:
     efforts = [
-        f"{_s(effort['all_s'])} with `--effort {name}` (median error"
-        f" {percent(median([abs(r['estimate_s'] / r['measured_s'] - 1) for r in effort['rows']]))})"
+        f"{_s(effort['all_s'])} with `--effort {name}` ({_errors_in_words(effort['rows'])})"
         for name, effort in facts["efforts"].items()
     ]
     return (
         f"Running each of {facts['models']} models takes {_s(facts['all_s'])}. Measuring their"
         f" [bricks](glossary.md#brick) takes {_joined(efforts)}."
     )
+
+
+def _errors_in_words(rows: Sequence[Facts]) -> str:
+    ratios = ratios_of(rows)
+    error = percent(median([abs(ratio - 1) for ratio in ratios]))
+    return f"median error {error}, geometric mean of ratios {number(geometric_mean(ratios), 3)}"
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -195,8 +202,8 @@ def _errors(facts: Facts) -> list[str]:
         if rows
     ]
     for title, rows in groups:
-        errors = [abs(r["estimate_s"] / r["measured_s"] - 1) for r in rows]
-        logs = [math.log(r["estimate_s"] / r["measured_s"]) for r in rows]
+        ratios = ratios_of(rows)
+        errors = [abs(ratio - 1) for ratio in ratios]
         inside = [r["low_s"] <= r["measured_s"] <= r["high_s"] for r in rows]
         half = [(r["high_s"] - r["low_s"]) / 2 / r["estimate_s"] for r in rows]
         cells = [
@@ -205,7 +212,7 @@ def _errors(facts: Facts) -> list[str]:
             percent(quantile(errors, 0.95)),
             percent(max(errors)),
         ]
-        cells += [number(math.exp(sum(logs) / len(logs)), 3), percent(sum(inside) / len(rows), 0)]
+        cells += [number(geometric_mean(ratios), 3), percent(sum(inside) / len(rows), 0)]
         cells += [percent(median(half)), percent(median([r["predicted_share"] for r in rows]), 0)]
         lines.append(_row(title, cells))
     return lines

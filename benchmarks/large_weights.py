@@ -20,11 +20,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
-from page_parts import put
+from page_parts import put, ratios_of
 
 from bricks import Bench, Measurement, Model, ModelComparison
 from bricks.report.tables import number, percent
@@ -123,21 +124,22 @@ def table(found: Mapping[str, Any]) -> str:
         f" {PROCESSES} other processes.",
         "",
         "| threads | weights, in caches | median error | worst | median ratio"
-        " | inside the interval | from process to process |",
-        "|--:|--:|--:|--:|--:|--:|--:|",
+        " | geometric mean | inside the interval | from process to process |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     rows = found["chains"]
     for threads in sorted({row["threads"] for row in rows}):
         for times in TIMES_CACHE:
             mine = [r for r in rows if (r["threads"], r["times_cache"]) == (threads, times)]
-            ratios = [row["estimate_s"] / row["measured_s"] for row in mine]
+            ratios = ratios_of(mine)
             errors = [abs(ratio - 1) for ratio in ratios]
             apart = [abs(s / row["measured_s"] - 1) for row in mine for s in row["elsewhere_s"]]
             spread = f"{percent(median(apart))}, at most {percent(max(apart))}"
             inside = sum(row["low_s"] <= row["measured_s"] <= row["high_s"] for row in mine)
             lines.append(
                 f"| {threads} | {times:g} | {percent(median(errors))} | {percent(max(errors))}"
-                f" | {number(median(ratios), 3)} | {inside} of {len(mine)} | {spread} |"
+                f" | {number(median(ratios), 3)} | {number(geometric_mean(ratios), 3)}"
+                f" | {inside} of {len(mine)} | {spread} |"
             )
     return "\n".join(lines)
 
@@ -146,13 +148,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and write the page and the raw results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--pages", action="store_true", help="Only write the table.")
     options = parser.parse_args(arguments)
+    if not options.pages:
+        found = _found(options.threads)
+        RAW.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    found = json.loads(RAW.read_text(encoding="utf-8"))
+    put(options.page, __file__, {"large weights": table(found)})
+
+
+def _found(every_threads: Sequence[int]) -> dict[str, Any]:
     found: dict[str, Any] = {"date": datetime.now(UTC).date().isoformat(), "chains": []}
-    for threads in options.threads:
+    for threads in every_threads:
         found["system"], found["cache_bytes"], rows = measured(threads)
         found["chains"] += rows
-    RAW.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    put(PAGE, __file__, {"large weights": table(found)})
+    return found
 
 
 if __name__ == "__main__":

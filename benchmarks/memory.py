@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from bricks.estimate.memory import (
     session_size_bytes,
 )
 from bricks.memory.weights import weight_memory
-from bricks.report.tables import percent, size
+from bricks.report.tables import number, percent, size
 from bricks.samples.statistics import median
 from bricks.zoo import entries
 
@@ -72,7 +73,8 @@ could not hold gets an answer as fast as any other.
 
 {table}
 
-|predicted / measured - 1|, with one thread, for {models} of the zoo's {zoo} ONNX models{left_out}.
+|predicted / measured - 1|, and the geometric mean of predicted / measured, with one thread, for
+{models} of the zoo's {zoo} ONNX models{left_out}.
 Measured is the median of {processes} processes at batch 1, and of one or more at batch 8. They
 return freed memory. At batch 1, the highest of them is {spread} above the lowest in the median.
 
@@ -262,9 +264,14 @@ def measured_bytes(row: Row) -> float:
     return median([float(max(pair)) for pair in row["returned"]])
 
 
+def ratio(row: Row) -> float:
+    """Predicted over measured peak."""
+    return predicted_bytes(row) / measured_bytes(row)
+
+
 def error(row: Row) -> float:
     """Predicted over measured peak, minus one."""
-    return predicted_bytes(row) / measured_bytes(row) - 1
+    return ratio(row) - 1
 
 
 def fit(rows: Sequence[Row]) -> str:
@@ -329,7 +336,7 @@ def _parts() -> Iterator[str]:
 
 def _table(rows: Sequence[Row]) -> str:
     lines = [
-        "| | models | median error | 95th percentile | worst | mean |",
+        "| | models | median error | 95th percentile | worst | geometric mean |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     groups: dict[str, Callable[[Row], bool]] = {
@@ -339,12 +346,13 @@ def _table(rows: Sequence[Row]) -> str:
     }
     for title, belongs in groups.items():
         for batch in PROCESSES:
-            found = [error(row) for row in rows if row["batch"] == batch and belongs(row)]
-            sizes = [abs(each) for each in found]
+            chosen = [row for row in rows if row["batch"] == batch and belongs(row)]
+            ratios = [ratio(row) for row in chosen]
+            sizes = [abs(each - 1) for each in ratios]
             lines.append(
-                f"| {title}, batch {batch} | {len(found)} | {percent(median(sizes))} |"
+                f"| {title}, batch {batch} | {len(ratios)} | {percent(median(sizes))} |"
                 f" {percent(_quantile(sizes, 0.95))} | {percent(max(sizes))} |"
-                f" {100 * sum(found) / len(found):+.1f} % |"
+                f" {number(geometric_mean(ratios), 3)} |"
             )
     return "\n".join(lines)
 
@@ -368,8 +376,8 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return float(np.quantile(values, share, method="higher"))
 
 
-def _times(ratio: float) -> str:
-    return f"{100 * ratio:.0f} %"
+def _times(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from bricks import Bench, BricksError, Measurement, ModelComparison, Options
@@ -219,9 +219,8 @@ def summary_table(columns: Mapping[str, Column]) -> list[str]:
     for name, column in columns.items():
         ratios = list(column.ratios.values())
         errors = [abs(ratio - 1) for ratio in ratios]
-        geomean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         cells = (
-            number(geomean, 3),
+            number(geometric_mean(ratios), 3),
             percent(median(errors)),
             percent(max(errors)),
             percent(column.inside, 0),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def ratios_of(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Estimate over measured latency of ``rows`` with an ``estimate_s`` and a ``measured_s``."""
+    return [row["estimate_s"] / row["measured_s"] for row in rows]
 
 
 def put(page: Path, script: str, parts: Mapping[str, str]) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from page_parts import put
@@ -204,7 +204,7 @@ def table(rows: Sequence[Row], about: str) -> str:
         f" sequence. Schedule against runs: median error"
         f" {percent(median([abs(r - 1) for r in ratios]))}, worst"
         f" {percent(max(abs(r - 1) for r in ratios))}, geometric mean"
-        f" {number(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3)};"
+        f" {number(geometric_mean(ratios), 3)};"
         f" {sum(inside)} of {len(rows)} inside the interval.",
     ]
     return "\n".join(lines)

@@ -267,12 +267,14 @@ def facts_of(bench: Bench) -> dict[str, Any]:
 
 
 def _summary(outcome: Outcome) -> Iterator[tuple[str, Any]]:
-    errors = [abs(row.estimate_s / row.measured_s - 1) for row in outcome.rows]
+    ratios = [row.estimate_s / row.measured_s for row in outcome.rows]
+    errors = [abs(ratio - 1) for ratio in ratios]
     inside = [row.low_s <= row.measured_s <= row.high_s for row in outcome.rows]
     yield "bricks", len(outcome.bricks)
     yield "brick_error", float(np.median(np.expm1([abs(error) for _, error in outcome.bricks])))
     yield "median", float(np.median(errors))
     yield "p95", float(np.quantile(errors, 0.95))
+    yield "geomean_ratio", geometric_mean(ratios)
     yield "inside", float(np.mean(inside))
 
 

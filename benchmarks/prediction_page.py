@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
+from page_parts import ratios_of
 
 from bricks.report.tables import number, percent
 
@@ -49,10 +50,12 @@ def section(facts: Facts) -> list[str]:
 def _conclusion(facts: Facts) -> str:
     parts = []
     for threads, found in facts.items():
-        errors = _errors(found["efforts"]["full"])
+        rows = found["efforts"]["full"]
+        errors = _errors(rows)
         parts.append(
             f"{percent(float(np.median(errors)))} in the median and"
-            f" {percent(float(np.quantile(errors, 0.95)))} at the 95th percentile with {threads}"
+            f" {percent(float(np.quantile(errors, 0.95)))} at the 95th percentile (geometric mean"
+            f" of ratios {number(geometric_mean(ratios_of(rows)), 3)}) with {threads}"
             f" thread{'s' if threads != '1' else ''}"
         )
     return ", ".join(parts)
@@ -77,7 +80,6 @@ def _table(facts: Facts) -> Iterator[str]:
 
 def _figures(rows: Sequence[Facts]) -> list[str]:
     errors = _errors(rows)
-    ratios = [math.log(row["estimate_s"] / row["measured_s"]) for row in rows]
     inside = [row["low_s"] <= row["measured_s"] <= row["high_s"] for row in rows]
     widths = [(row["high_s"] - row["low_s"]) / 2 / row["estimate_s"] for row in rows]
     return [
@@ -85,7 +87,7 @@ def _figures(rows: Sequence[Facts]) -> list[str]:
         percent(float(np.median(errors))),
         percent(float(np.quantile(errors, 0.95))),
         percent(max(errors)),
-        number(math.exp(sum(ratios) / len(ratios)), 3),
+        number(geometric_mean(ratios_of(rows)), 3),
         percent(sum(inside) / len(inside), 0),
         percent(float(np.median(widths))),
     ]
@@ -94,15 +96,27 @@ def _figures(rows: Sequence[Facts]) -> list[str]:
 def _methods(facts: Facts) -> Iterator[str]:
     yield (
         "| threads | method | bricks | median error | models: median error | 95th percentile |"
-        " inside the interval |"
+        " geometric mean of ratios | inside the interval |"
     )
-    yield "|--:|---|--:|--:|--:|--:|--:|"
+    yield "|--:|---|--:|--:|--:|--:|--:|--:|"
     for threads, found in facts.items():
         for name, method in found["methods"].items():
             cells = [threads, name, str(method["bricks"]), percent(method["brick_error"])]
             cells += [percent(method["median"]), percent(method["p95"])]
+            cells.append(number(_method_mean(found, name), 3))
             yield f"| {' | '.join([*cells, percent(method['inside'], 0)])} |"
 
 
+def _method_mean(found: Facts, name: str) -> float | None:
+    """The geometric mean of a method's ratios; None where earlier results do not tell it.
+
+    The learned method has the rows of effort ``full`` behind it, so of that it is always known.
+    """
+    if name == "learned":
+        return geometric_mean(ratios_of(found["efforts"]["full"]))
+    mean: float | None = found["methods"][name].get("geomean_ratio")
+    return mean
+
+
 def _errors(rows: Sequence[Facts]) -> list[float]:
-    return [abs(row["estimate_s"] / row["measured_s"] - 1) for row in rows]
+    return [abs(ratio - 1) for ratio in ratios_of(rows)]

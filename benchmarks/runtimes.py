@@ -37,7 +37,7 @@ from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
-from bricks.report.tables import percent
+from bricks.report.tables import number, percent
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -210,18 +210,20 @@ def _head(facts: Mapping[str, Any], runtime: str, threads: int) -> str:
 def _accuracy(facts: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"| {facts['system']} | models | median error | 95th percentile | worst |"
-        " inside the interval | faster than all others | told |"
+        " geometric mean | inside the interval | faster than all others | told |"
     )
-    yield "|---|--:|--:|--:|--:|--:|--:|--:|"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
     for runtime, threads in _columns(facts):
         rows = [*_cells(facts, runtime, threads).values()]
-        errors = [abs(row["estimate_us"] / row["measured_us"] - 1) for row in rows]
+        ratios = [row["estimate_us"] / row["measured_us"] for row in rows]
+        errors = [abs(ratio - 1) for ratio in ratios]
         fastest = _fastest(facts, threads)
         own = [told for measured, told in fastest if measured == runtime]
         shown = [
             percent(statistics.median(errors)),
             percent(float(np.percentile(errors, 95))),
             percent(max(errors)),
+            number(statistics.geometric_mean(ratios), 3),
             f"{statistics.mean(row['inside'] for row in rows):.0%}".replace("%", " %"),
             str(len(own)),
             str(sum(told == runtime for told in own)),

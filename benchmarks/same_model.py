@@ -16,9 +16,10 @@ import argparse
 import json
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from page_parts import put
@@ -27,7 +28,8 @@ from bricks import Bench, BricksError, ModelComparison
 from bricks.backends import names
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
-from bricks.report.tables import percent
+from bricks.report.tables import number, percent
+from bricks.samples.statistics import median
 from bricks.system.environments import install
 from bricks.zoo import ZooEntry, programs, zoo_folder
 from bricks.zoo.recipes import environment_of
@@ -152,7 +154,22 @@ def _write(facts: Mapping[str, Any], page: Path) -> None:
             for runtime, row in found.items()
             if "error" in row
         ]
+    lines += _summary([_ratios(facts, runtime) for runtime in versions])
     put(page, __file__, {"runtimes": "\n".join([*lines, "", *notes])})
+
+
+def _ratios(facts: Mapping[str, Any], runtime: str) -> list[float]:
+    """Estimate over measured latency of all models that a runtime has both of."""
+    rows = (found.get(runtime, {"error": "-"}) for found in facts["models"].values())
+    return [row["estimate_us"] / row["measured_us"] for row in rows if "error" not in row]
+
+
+def _summary(columns: Sequence[Sequence[float]]) -> Iterator[str]:
+    """Rows below those of the models: errors, and the mean of ratios, of each runtime."""
+    errors = [percent(median([abs(ratio - 1) for ratio in ratios])) for ratios in columns]
+    means = [number(geometric_mean(ratios), 3) for ratios in columns]
+    yield f"| **median error** | {' | '.join(errors)} |"
+    yield f"| **geometric mean** | {' | '.join(means)} |"
 
 
 def _cell(row: Mapping[str, Any] | None) -> str:

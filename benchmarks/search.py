@@ -23,11 +23,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, geometric_mean, median, stdev
 from typing import Any
 
 import onnx
 from cost_page import keep
+from page_parts import ratios_of
 from scipy.stats import kendalltau, spearmanr
 from search_space import architecture
 from times import timed
@@ -280,12 +281,12 @@ def _name(run: Mapping[str, Any]) -> str:
 
 
 def _errors_of(run: Mapping[str, Any]) -> list[float]:
-    return sorted(abs(row["estimate_s"] / row["measured_s"] - 1) for row in run["rows"])
+    return sorted(abs(ratio - 1) for ratio in ratios_of(run["rows"]))
 
 
 def _errors(run: Mapping[str, Any]) -> str:
     rows, errors = run["rows"], _errors_of(run)
-    mean = math.exp(fmean(math.log(r["estimate_s"] / r["measured_s"]) for r in rows))
+    mean = geometric_mean(ratios_of(run["rows"]))
     inside = fmean(r["low_s"] <= r["measured_s"] <= r["high_s"] for r in rows)
     repeats = [abs(r["again_s"] / r["measured_s"] - 1) for r in rows if r["again_s"] is not None]
     noise = percent(median(repeats) if repeats else None)
@@ -333,13 +334,15 @@ def _commands(run: Mapping[str, Any]) -> str:
 
 def _conclusion(run: Mapping[str, Any]) -> str:
     errors, (spearman, _) = _errors_of(run), _ranks(run)
+    mean = geometric_mean(ratios_of(run["rows"]))
     all_s, _ = _all_s(run)
     return (
         f"**The latencies of {run['count']} random architectures, of {run['nodes']} nodes together,"
         f" follow from measuring {run['measured_bricks']} of {run['bricks']} bricks for"
         f" {run['measuring_s']:.0f} seconds**, on {run['about']['system']} with"
         f" {run['about']['threads']} threads. Of {len(errors)} that were run as well, the median"
-        f" error is {percent(median(errors))}, and the rank correlation {spearman:.3f}. From"
+        f" error is {percent(median(errors))}, the geometric mean of estimate over measured"
+        f" {mean:.3f}, and the rank correlation {spearman:.3f}. From"
         f" reading the models to the last prediction it took {_together_s(run):.0f} seconds;"
         f" running all would have taken about {all_s / 60:.0f} minutes."
     )

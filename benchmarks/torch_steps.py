@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from page_parts import put
@@ -248,8 +249,8 @@ def _write(cases: dict[tuple[int, int], Case], page: Path) -> None:
 
 
 def _line(group: str, threads: str, batch: str, rows: Sequence[Row], paid: str) -> str:
-    errors = sorted(abs(row.ratio - 1) for row in rows if row.ratio is not None)
-    logs = [math.log(row.ratio) for row in rows if row.ratio]
+    ratios = [row.ratio for row in rows if row.ratio is not None]
+    errors = sorted(abs(ratio - 1) for ratio in ratios)
     inside = [
         row.low_us <= row.measured_us <= row.high_us
         for row in rows
@@ -259,7 +260,7 @@ def _line(group: str, threads: str, batch: str, rows: Sequence[Row], paid: str) 
     p95 = errors[min(len(errors) - 1, math.ceil(0.95 * len(errors)) - 1)]
     cells = (
         group, threads, batch, str(len(rows)), percent(median(errors)), percent(p95),
-        percent(errors[-1]), f"{math.exp(sum(logs) / len(logs)):.3f}",
+        percent(errors[-1]), f"{geometric_mean(ratios):.3f}",
         percent(sum(inside) / len(inside), 0), percent(median(noises)), paid,
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from page_parts import with_parts
@@ -198,7 +199,8 @@ def page(rows: dict[str, Row], text: str) -> str:
         off = abs(median(ratios) - 1)
         lines += [
             "",
-            f"The median ratio of the {len(ratios)} workloads is {median(ratios):.3f},"
+            f"The median ratio of the {len(ratios)} workloads is {median(ratios):.3f} (geometric"
+            f" mean {geometric_mean(ratios):.3f}),"
             f" {'within' if off <= BOUND else 'beyond'} the bound of {percent(BOUND, 0)} that was"
             " set; the median error of a workload is"
             f" {percent(median([abs(ratio - 1) for ratio in ratios]))}.",

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from bricks.predict.planner import Belief, Planner
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import learn
 from bricks.predict.transfer import SourceTarget, expected, learn_transfer
-from bricks.report.tables import percent
+from bricks.report.tables import number, percent
 from bricks.samples.statistics import NORMAL_95
 from bricks.session.latency_model import LatencyModel
 from bricks.zoo import entries
@@ -120,7 +121,8 @@ def left_out(
             "bricks": len(off),
             "brick_error": float(np.median(np.expm1(off))),
             "models": len(rows),
-            "errors": [error for error, _ in rows],
+            "errors": [abs(ratio - 1) for ratio, _ in rows],
+            "geomean_ratio": geometric_mean(ratio for ratio, _ in rows),
             "inside": float(np.mean([inside for _, inside in rows])),
         }
     return found
@@ -133,21 +135,21 @@ def _model(
     predicted: Mapping[str, Prediction],
     bias: float,
 ) -> tuple[float, bool]:
-    """The error of a model's sum, and whether its interval holds the sum of measured bricks."""
+    """The ratio of a model's sum to that of measured bricks, and whether its interval holds it."""
     truth_s = sum(n * latency_s[key] for key, n in counts.items())
     part = [(n, predicted[key]) for key, n in counts.items() if key in predicted]
     part_s = sum(n * p.latency_s for n, p in part)
     told_s = part_s + sum(n * measured[key] for key, n in counts.items() if key in measured)
     variance = sum((n * p.latency_s * p.log_sd) ** 2 for n, p in part) + (bias * part_s) ** 2
     sd = math.hypot(math.sqrt(variance) / told_s, 0.01)
-    return abs(told_s / truth_s - 1), abs(math.log(told_s / truth_s)) <= NORMAL_95 * sd
+    return told_s / truth_s, abs(math.log(told_s / truth_s)) <= NORMAL_95 * sd
 
 
 _HEAD = (
     "| the new target | bricks measured | bricks: median error | models | median error"
-    " | 95th percentile | inside the interval | without other targets: bricks | models"
-    " | 95th percentile |",
-    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    " | 95th percentile | geometric mean | inside the interval | without other targets: bricks"
+    " | models | 95th percentile | geometric mean |",
+    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
 )
 
 
@@ -164,13 +166,12 @@ def table(results: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
     """The part of the page."""
     second = [row for row in results if row["half"] == 1]
     usual = [row for row in second if row["probes"] == 96]
-    both, here = (_all(usual, name)["errors"] for name in ("transfer", "alone"))
+    both, here = (_in_words(_all(usual, name)) for name in ("transfer", "alone"))
     lines = [
         "## A system that is hardly known",
         "",
         "With 96 measured bricks (the default of `bricks probe`) and measurements of other targets,"
-        f" models are predicted with a median error of {percent(float(np.median(both)))};"
-        f" without other targets, of {percent(float(np.median(here)))}.",
+        f" models are predicted with a median error of {both}; without other targets, of {here}.",
         "",
         f"Written by `benchmarks/transfer.py` on {about['date']}, on {about['system']}. Each row"
         " treats one [target](glossary.md#target) as new: of its bricks, only those count as"
@@ -209,16 +210,27 @@ def table(results: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
     return "\n".join(lines)
 
 
+def _in_words(found: Mapping[str, Any]) -> str:
+    error, mean = percent(float(np.median(found["errors"]))), found["geomean_ratio"]
+    return f"{error} (geometric mean of ratios {number(mean, 3)})"
+
+
 def _all(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     found = [row[name] for row in rows]
+    weights = [each["models"] for each in found]
     return {
         "brick_error": float(np.mean([each["brick_error"] for each in found])),
         "models": sum(each["models"] for each in found),
         "errors": [error for each in found for error in each["errors"]],
-        "inside": float(
-            np.average([e["inside"] for e in found], weights=[e["models"] for e in found])
-        ),
+        "inside": float(np.average([each["inside"] for each in found], weights=weights)),
+        "geomean_ratio": _pooled([each.get("geomean_ratio") for each in found], weights),
     }
+
+
+def _pooled(means: Sequence[float | None], weights: Sequence[int]) -> float | None:
+    """The geometric mean of all models, from those of parts; None where earlier results lack it."""
+    logs = [math.log(mean) for mean in means if mean is not None]
+    return math.exp(np.average(logs, weights=weights)) if len(logs) == len(means) else None
 
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -232,10 +244,12 @@ def _line(name: str, count: int, transfer: Mapping[str, Any], alone: Mapping[str
         str(transfer["models"]),
         percent(float(np.median(transfer["errors"]))),
         percent(float(np.quantile(transfer["errors"], 0.95))),
+        number(transfer.get("geomean_ratio"), 3),
         percent(transfer["inside"], 0),
         percent(alone["brick_error"]),
         percent(float(np.median(alone["errors"]))),
         percent(float(np.quantile(alone["errors"], 0.95))),
+        number(alone.get("geomean_ratio"), 3),
     ]
     return f"| {name} | {' | '.join(cells)} |"
 

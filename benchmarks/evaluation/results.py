@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from evaluation.layers import Layers
@@ -272,7 +273,7 @@ def _compact(value: Any) -> str:
 
 def geomean(values: Sequence[float]) -> float | None:
     """The geometric mean; None of no values."""
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+    return geometric_mean(values) if values else None
 
 
 def _row_json(row: Row | Failed) -> dict[str, Any]:
