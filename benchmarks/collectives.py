@@ -16,6 +16,7 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from page_parts import put
@@ -94,8 +95,8 @@ def _points(network: MeasuredNetwork, aspect: Aspect) -> dict[str, list[float]]:
     return {str(size): [float(f"{value:.4g}") for value in found[size]] for size in sorted(found)}
 
 
-def errors(points: Mapping[int, float]) -> list[float]:
-    """Predicted over measured, minus one, of each size that is left out.
+def ratios_of(points: Mapping[int, float]) -> list[float]:
+    """Predicted over measured, of each size that is left out.
 
     ``points`` are seconds by size; each second one is left out, and not the first or the last.
     """
@@ -103,30 +104,36 @@ def errors(points: Mapping[int, float]) -> list[float]:
     left_out = ordered[1:-1:2]
     kept = interpolated([(size, points[size]) for size in ordered if size not in left_out])
     assert kept is not None, "too few sizes were measured"
-    return [kept.time_s(size) / points[size] - 1 for size in left_out]
+    return [kept.time_s(size) / points[size] for size in left_out]
+
+
+def _errors(ratios: Sequence[float]) -> list[float]:
+    return [abs(ratio - 1) for ratio in ratios]
 
 
 def table(rows: Mapping[str, Facts]) -> str:
     """The table of all networks."""
     lines = [
-        "| network | 64 KiB | 1 MiB | 16 MiB | largest | median error | worst | computing: 16 MiB |"
-        " median error | slower |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| network | 64 KiB | 1 MiB | 16 MiB | largest | median error | worst | geometric mean |"
+        " computing: 16 MiB | median error | geometric mean | slower |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name in sorted(rows, key=lambda name: ([*NETWORKS, name].index(name), name)):
         row = rows[name]
         alone = {int(each): median(values) for each, values in row["alone"].items()}
         beside = {int(each): median(values) for each, values in row["computing"].items()}
-        off, off_beside = sorted(map(abs, errors(alone))), list(map(abs, errors(beside)))
+        ratios, ratios_beside = ratios_of(alone), ratios_of(beside)
         ratio, low, high = row["slowdown"]
         cells = [
             name,
             *(seconds(alone.get(each)) for each in (1 << 16, 1 << 20, 1 << 24)),
             f"{size(max(alone))} {seconds(alone[max(alone)])}",
-            percent(median(off)),
-            percent(off[-1]),
+            percent(median(_errors(ratios))),
+            percent(max(_errors(ratios))),
+            number(geometric_mean(ratios), 3),
             seconds(beside.get(1 << 24)),
-            percent(median(off_beside)),
+            percent(median(_errors(ratios_beside))),
+            number(geometric_mean(ratios_beside), 3),
             f"{number(ratio)} ({number(low)} to {number(high)})",
         ]
         lines.append(f"| {' | '.join(cells)} |")

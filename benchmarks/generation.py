@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from page_parts import put
@@ -194,11 +195,12 @@ def _checked_table(found: Facts) -> str:
 
 
 def _summed(pairs: Sequence[tuple[Sequence[float], float]]) -> str:
-    errors = [abs(estimate[0] / real - 1) for estimate, real in pairs]
+    ratios = [estimate[0] / real for estimate, real in pairs]
+    errors = [abs(ratio - 1) for ratio in ratios]
     inside = sum(low <= real <= high for (_, low, high), real in pairs)
     return (
-        f"median error {percent(median(errors))}, worst {percent(max(errors))}, {inside} of"
-        f" {len(errors)} inside the interval"
+        f"median error {percent(median(errors))}, worst {percent(max(errors))}, geometric mean"
+        f" {number(geometric_mean(ratios), 3)}, {inside} of {len(errors)} inside the interval"
     )
 
 

@@ -177,7 +177,7 @@ def learn(
         return None
     general = Roofline.fit([features[key] for key in known], _array(latency_s, known))
     fields, outcomes = {}, []
-    owners = _owners(groups, known)
+    owners = owners_of(groups, known)
     for kind, keys in by_kind(features, known).items():
         chosen = keys[:MAX]
         mine, seconds = [features[key] for key in chosen], _array(latency_s, chosen)
@@ -269,7 +269,7 @@ def bias_of(outcomes: Sequence[HeldOutError]) -> float:
     return math.sqrt(float((biases**2 * likelihoods).sum() / likelihoods.sum()))
 
 
-def _owners(groups: Mapping[str, Collection[str]], known: Collection[str]) -> dict[str, str]:
+def owners_of(groups: Mapping[str, Collection[str]], known: Collection[str]) -> dict[str, str]:
     """The group of each brick that belongs to one group only."""
     having: dict[str, set[str]] = {key: set() for key in known}
     for group, keys in groups.items():

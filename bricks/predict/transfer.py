@@ -4,7 +4,7 @@ The latency of a brick on other targets explains most of its latency here. The r
 faster or slower this target is at bricks of that kind and size, which a few dozen measured bricks
 show. A ridge regression weights the other targets; a Gaussian process interpolates its residuals,
 as it does for rooflines (:mod:`bricks.predict.predictor`). The error is found by leaving out some
-of the measured bricks after others. Must not know how measurements came about.
+families of models after others. Must not know how measurements came about.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 import numpy as np
 from sklearn.linear_model import Ridge
@@ -24,7 +25,9 @@ from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import (
     HeldOutError,
     Predictor,
+    bias_of,
     learn,
+    owners_of,
     scales_of,
 )
 
@@ -322,16 +325,27 @@ def learn_transfer(
     known = sorted(key for key in features if latency_s.get(key, 0.0) > 0)
     logs = np.log([latency_s[key] for key in known])
     seen = _Seen.of({key: features[key] for key in known}, others).trusted(logs)
+    owners = owners_of(groups, known)
+    # A family is left out as a whole: its bricks tell more about each other than about others.
+    folds = np.array([crc32(owners.get(key, key).encode()) % _FOLDS for key in known])
     outcomes: list[HeldOutError] = []
-    folds = np.arange(len(known)) % _FOLDS
-    for fold in range(_FOLDS):
+    for fold in sorted(set(folds.tolist())):
         kept, left = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        if not len(kept):
+            continue
         found, sds = _Fit.of(seen.part(kept), logs[kept]).predict(seen.part(left))
         outcomes += [
             HeldOutError(
-                "", seen.features[int(i)].kind, math.exp(logs[i]), float(logs[i] - log), float(sd)
+                owners.get(known[i], ""),
+                seen.features[i].kind,
+                math.exp(logs[i]),
+                float(logs[i] - log),
+                float(sd),
             )
-            for i, log, sd in zip(left, found, sds, strict=True)
+            for i, log, sd in zip(left.tolist(), found, sds, strict=True)
         ]
     fit, scales = _Fit.of(seen, logs), scales_of(outcomes)
-    return Transfer(own, own.bias, list(others), seen.trust, fit, scales)
+    families = [
+        replace(o, log_sd=o.log_sd * scales.get(o.name, scales[""])) for o in outcomes if o.group
+    ]
+    return Transfer(own, bias_of(families), list(others), seen.trust, fit, scales)
