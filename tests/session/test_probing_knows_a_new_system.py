@@ -64,6 +64,7 @@ def test_a_few_bricks_tell_how_a_system_differs_from_another() -> None:
     assert alone is not None
     by_itself = errors({k: p.latency_s for k, p in alone.predict(rest).items()}, truth)
     assert np.median(off) < np.median(by_itself) / 2
+    assert transfer.bias < alone.bias  # what families have in common is known from elsewhere too
 
 
 def test_intervals_hold_what_is_meant() -> None:
