@@ -41,7 +41,7 @@ MAX = 3000
 
 
 # The error for kernels without a measured brick: a standard deviation of logarithms, found by
-# leaving out one operator after another.
+# leaving out one operator after another. What is known of other kernels tells no less than that.
 _STRANGE_SD = 0.8
 
 # Shorter than any latency: the logarithm of no limit.
@@ -93,7 +93,7 @@ class Field:
         noise = noise_of(self.params, np.exp(logs))
         scale = np.array([self.scales.get(t.kernel, self.scales[""]) for t in features])
         least = [0.0 if t.kernel in self.kernels else _STRANGE_SD for t in features]
-        return logs, np.maximum(scale * np.sqrt(variances + noise), least)
+        return logs, np.clip(scale * np.sqrt(variances + noise), least, _STRANGE_SD)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
         """Errors and variances of the bricks at the positions of each group, predicted without it.
