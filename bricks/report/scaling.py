@@ -31,6 +31,7 @@ def scaling_parts(facts: Row) -> list[RenderableType]:
         parts += ["", _table(rows), ""]
         parts += _origins(rows)
         parts += _pays(facts, rows)
+        parts += _shared_host(facts, rows)
     for what, name in (("curves and the timeline of a step", "page"), ("the step", "trace")):
         if facts[name] is not None:
             viewer = "any browser" if name == "page" else "ui.perfetto.dev"
@@ -99,6 +100,24 @@ def _origins(rows: Sequence[Row]) -> Iterator[str]:
     for told, ranks in by_origin.items():
         numbers = ", ".join(map(str, dict.fromkeys(ranks)))
         yield f"{numbers} {'rank' if numbers == '1' else 'ranks'}: {told}."
+
+
+def _shared_host(facts: Row, rows: Sequence[Row]) -> Iterator[str]:
+    """What ranks that ran on one host cost each other, which a prediction does not count."""
+    alone = {row["strategy"]: row["step_s"] for row in rows if row["ranks"] == 1}
+    for row in rows:
+        if row["measured_solo_s"] is None or facts["scaling"] == "strong":
+            continue
+        told = (
+            ""
+            if row["strategy"] not in alone
+            else f" ({seconds(alone[row['strategy']])} predicted)"
+        )
+        yield (
+            f"Without communication, a step of {row['ranks']} ranks at once took"
+            f" {seconds(row['measured_solo_s'])}{told}: ranks that share a host slow each other,"
+            " which those on hosts of their own do not."
+        )
 
 
 def _pays(facts: Row, rows: Sequence[Row]) -> Iterator[str]:
