@@ -16,6 +16,7 @@ after that begins anew. ``--by-model`` prints each model's row. Run nothing else
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -270,6 +271,7 @@ def row_of(bench: Bench, comparison: Comparison, row: ModelComparison, read_s: f
     composing_s = composition_s(
         total_s, len(plan.occurrences), estimate.call_overhead_s, weight_bound_s
     )
+    half_s = (estimate.high_s - estimate.low_s) / 2
     return Row(
         model=row.model,
         occurrences=len(plan.occurrences),
@@ -285,6 +287,7 @@ def row_of(bench: Bench, comparison: Comparison, row: ModelComparison, read_s: f
         other_state_share=round(estimate.other_state_share, 4),
         noise=None if noise is None else round(noise, 4),
         composing_us=_micro(composing_s),
+        sampled_us=_micro(math.sqrt(max(0.0, half_s**2 - composing_s**2))),
         read_s=round(read_s, 4),
         by_factor=tuple(ratios),
     )

@@ -99,15 +99,13 @@ def intervals_of(rows: Iterable[Row]) -> Intervals | None:
         scale = quantile([_needed(r) for r in known if FAMILIES[r.model] != family], 0.95)
         for row in known:
             if FAMILIES[row.model] == family:
-                half_us = row.half_us + (scale - 1) * (row.composing_us or 0.0)
+                half_us = _half_us(row, scale)
                 hits.append(row.miss_us <= half_us)
                 widths.append(half_us / row.estimate_us)
     return Intervals(
         state_share=STATE_SHARE,
         call_share=CALL_SHARE,
-        samples_inside=_digits(
-            sum(r.miss_us <= r.half_us - (r.composing_us or 0.0) for r in known) / len(known)
-        ),
+        samples_inside=_digits(sum(r.miss_us <= _half_us(r, 0.0) for r in known) / len(known)),
         shipped_inside=_digits(sum(row.miss_us <= row.half_us for row in known) / len(known)),
         shipped_width=_digits(median([row.half_us / row.estimate_us for row in known])),
         left_out_inside=_digits(sum(hits) / len(hits)),
@@ -116,10 +114,23 @@ def intervals_of(rows: Iterable[Row]) -> Intervals | None:
     )
 
 
+def _half_us(row: Row, scale: float) -> float:
+    """Half the width of an interval whose composition part is ``scale`` times as wide.
+
+    In rows from before both were independent, the parts add up; else their squares do.
+    """
+    part_us = scale * (row.composing_us or 0.0)
+    if row.sampled_us is None:
+        return row.half_us - (row.composing_us or 0.0) + part_us
+    return math.hypot(row.sampled_us, part_us)
+
+
 def _needed(row: Row) -> float:
     """The factor by which the composition part of an interval would have to be wider."""
     part_us = row.composing_us or math.nan
-    return max(0.0, row.miss_us - (row.half_us - part_us)) / part_us
+    if row.sampled_us is None:
+        return max(0.0, row.miss_us - (row.half_us - part_us)) / part_us
+    return math.sqrt(max(0.0, row.miss_us**2 - row.sampled_us**2)) / part_us
 
 
 def errors_of(ratios: Sequence[float]) -> Errors:

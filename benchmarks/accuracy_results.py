@@ -31,8 +31,9 @@ class Row:
     Latencies are in microseconds. ``state_us`` identifies the state: it is the latency of the
     reference workload while the whole model was run. ``other_state_share`` is the share of the
     estimate that is known in another state only, ``noise`` the error of the model against itself,
-    ``composing_us`` the part of half the interval that covers errors of recomposition, and
-    ``by_factor`` the ratio for each of ``CALLS``. None: not recorded.
+    ``composing_us`` the part of half the interval that covers errors of recomposition,
+    ``sampled_us`` the other, independent part, and ``by_factor`` the ratio for each of ``CALLS``.
+    None: not recorded.
     """
 
     model: str
@@ -51,6 +52,7 @@ class Row:
     composing_us: float | None = None
     read_s: float | None = None
     by_factor: Sequence[float] | None = None
+    sampled_us: float | None = None
 
     @property
     def error(self) -> float:
