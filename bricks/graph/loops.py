@@ -81,7 +81,11 @@ def running_as_noted(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _is_loop(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Loop" and default_domain(node.domain) == ""
+    """Whether a loop can be run; the runtime says what a broken one lacks."""
+    if node.op_type != "Loop" or default_domain(node.domain) != "" or not any(node.output):
+        return False
+    bodies = [a.g for a in node.attribute if a.name == "body"]
+    return bool(bodies) and len(bodies[0].input) >= 2 and len(bodies[0].output) >= 1
 
 
 def _passes_condition_on(body: onnx.GraphProto) -> bool:

@@ -1,5 +1,7 @@
 """Loops that end when a condition says so are counted in the model, and repeated in its bricks."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -104,3 +106,8 @@ def test_a_loop_that_is_never_told_to_end_has_no_condition(kind: str) -> None:
             node("Constant", [], ["go"], value=numpy_helper.from_array(np.array(True)))
         )
     assert not conditional_loops(proto.graph.node)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"body": helper.make_graph([], "body", [], [])}])
+def test_a_loop_without_a_body_is_left_to_the_runtime(attributes: dict[str, Any]) -> None:
+    assert conditional_loops([helper.make_node("Loop", ["n"], ["y"], **attributes)]) == []
