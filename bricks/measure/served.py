@@ -160,15 +160,15 @@ class ServedModel:
 
 
 class ServedWalk:
-    """The bricks of a model in the place of the model that a server runs; a context manager.
+    """The bricks of a model in the place of the model that a server runs.
 
-    So they meet pauses, threads and sockets as it would. ``worker`` is closed at the end.
+    So they meet pauses, threads and sockets as it would. They are loaded, and have run once.
     """
 
     def __init__(
         self, worker: Supervisor, decomposition: Decomposition, conditions: Conditions
     ) -> None:
-        plan, self._worker = decomposition.plan, worker
+        plan = decomposition.plan
         walk = walk_of(
             decomposition,
             plan.keys,
@@ -176,19 +176,8 @@ class ServedWalk:
             max_eviction_bytes=conditions.max_eviction_bytes,
         )
         self._sampler = Sampler(worker, {_WALK: walk}, timeout_s=conditions.timeout_s)
-
-    def __enter__(self) -> ServedWalk:
         self._sampler.prepare()
         self._sampler.walk(_WALK, 1)  # a brick that does not run is left out from now on
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._worker.close()
 
     @property
     def places(self) -> Counter[str]:

@@ -10,7 +10,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -515,9 +515,12 @@ class Bench:
         """A worker of its own for this bench's runtime, for what is neither brick nor model."""
         return Supervisor(self._settings)
 
-    def served_walk(self, model: Model) -> ServedWalk:
+    @contextmanager
+    def served_walk(self, model: Model) -> Iterator[ServedWalk]:
         """A server, in a worker of its own, that runs the model's bricks in place of the model."""
-        return ServedWalk(self.worker(), self.decompose(model), self._conditions)
+        decomposition = self.decompose(model)
+        with closing(self.worker()) as worker:
+            yield ServedWalk(worker, decomposition, self._conditions)
 
     @contextmanager
     def timing(self) -> Iterator[None]:

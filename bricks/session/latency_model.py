@@ -143,9 +143,9 @@ class LatencyModel:
     def predictions(self, keys: Collection[str], state_s: float | None = None) -> Predictions:
         """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
-        And for unmeasurable ones, which are other kernels alone. They are for
-        the machine state ``state_s`` if enough is measured in it, and else, as by default, for the
-        state in which most is measured.
+        Also for those that cannot be measured, since the runtime runs other kernels for them alone.
+        All are for the machine state ``state_s`` if enough is measured in it, and else, as by
+        default, for the state in which most is measured.
         """
         unresolved = set(keys) - self.resolved(keys)
         unmeasurable = self._unmeasurable(keys)
@@ -357,7 +357,7 @@ class LatencyModel:
         return features if seen is None else seen.in_state(features, state_s)
 
     def _latency_s(self, key: str) -> float:
-        """A brick's latency in the state in which most is measured; zero where it has none.
+        """What one of many runs of a brick takes in the state in which most is measured; or zero.
 
         Latencies of two machine states must not be mixed.
         """
