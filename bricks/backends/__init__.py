@@ -165,14 +165,14 @@ def create(
     one of its levels.
     """
     if name == "fake":
-        from bricks.backends.fake import FakeBackend
+        from bricks.backends.fake.backend import FakeBackend
 
         return FakeBackend()
     if name == "onnxruntime":
         # Measurements are private to the user, and telemetry would write to the disk.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         try:
-            from bricks.backends.onnxruntime import OnnxRuntimeBackend
+            from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
         except ImportError as exc:
             raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
 
@@ -184,7 +184,7 @@ def create(
         os.environ["OMP_NUM_THREADS"] = str(threads)
         os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"
         try:
-            from bricks.backends.mxnet import MxnetBackend
+            from bricks.backends.mxnet.backend import MxnetBackend
         except ImportError as exc:
             raise BackendError(
                 f"mxnet cannot be imported ({exc}): bricks backends install mxnet"
@@ -193,7 +193,7 @@ def create(
         return MxnetBackend(seed=seed, fuse=name == "mxnet")
     if name in _PRECISIONS:
         try:
-            from bricks.backends.openvino import OpenvinoBackend
+            from bricks.backends.openvino.backend import OpenvinoBackend
         except ImportError as exc:
             raise BackendError(
                 f"openvino cannot be imported ({exc}): bricks backends install openvino"
@@ -204,7 +204,7 @@ def create(
         # The libraries read these variables when they are loaded.
         os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)
         try:
-            from bricks.backends.torch import TorchBackend
+            from bricks.backends.torch.backend import TorchBackend
         except ImportError as exc:
             raise BackendError(
                 f"torch cannot be imported ({exc}): bricks backends install torch"

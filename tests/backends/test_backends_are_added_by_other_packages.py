@@ -13,7 +13,7 @@ from bricks.errors import BackendError, UsageError
 
 GOOD = """
 from bricks.backends import BackendInfo
-from bricks.backends.fake import FakeBackend
+from bricks.backends.fake.backend import FakeBackend
 
 
 def describe():

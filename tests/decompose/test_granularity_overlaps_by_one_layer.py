@@ -17,7 +17,7 @@ from plans import results
 from tiers import one_in, slow_but
 
 from bricks import Bench, Estimate
-from bricks.backends.fake import node_latency_s
+from bricks.backends.fake.backend import node_latency_s
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity, split
 from bricks.decompose.overlap import Window, windows

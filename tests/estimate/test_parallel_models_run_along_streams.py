@@ -10,7 +10,7 @@ from refusals import refused
 
 import bricks
 from bricks import backends
-from bricks.backends.fake import CALL_OVERHEAD_S, node_latency_s
+from bricks.backends.fake.backend import CALL_OVERHEAD_S, node_latency_s
 from bricks.cli.options import MAX_WORKERS as MAX_ON_THE_COMMAND_LINE
 from bricks.cli.warnings import warn_of_crowding
 from bricks.decompose.streams import streams_of, whole_key

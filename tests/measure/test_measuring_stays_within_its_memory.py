@@ -105,7 +105,7 @@ def test_a_lack_of_memory_that_onnxruntime_meets_is_not_blamed_on_it_either(tmp_
 
 DIFFERENT = """
 import numpy as np
-from bricks.backends.onnxruntime import OnnxRuntimeBackend
+from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
 from bricks.graph.tensor import TensorType
 
 backend = OnnxRuntimeBackend(threads=1, seed=0)

@@ -19,7 +19,7 @@ from unusual import nested_control_flow, scan
 
 import bricks
 from bricks.backends.base import NodeEvent
-from bricks.backends.fake import CALL_OVERHEAD_S, PROFILING_S, FakeBackend, node_latency_s
+from bricks.backends.fake.backend import CALL_OVERHEAD_S, PROFILING_S, FakeBackend, node_latency_s
 from bricks.backends.onnxruntime.profile import ProfiledSession
 from bricks.errors import BackendError
 from bricks.measure.worker import profiling

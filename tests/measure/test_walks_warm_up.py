@@ -9,7 +9,7 @@ import pytest
 from factories import model, node, value
 
 from bricks.backends.base import Placement
-from bricks.backends.fake import FakeBackend
+from bricks.backends.fake.backend import FakeBackend
 from bricks.backends.reference import REFERENCE, SIBLING_CHAIN
 from bricks.measure.protocol import pack
 from bricks.measure.worker.worker import Worker

@@ -14,7 +14,7 @@ from factories import mlp, model, node, value
 from fork_server import children
 from refusals import refused
 
-from bricks.backends.fake import FakeBackend
+from bricks.backends.fake.backend import FakeBackend
 from bricks.backends.filling import filled
 from bricks.errors import WorkerError
 from bricks.measure import worker_process

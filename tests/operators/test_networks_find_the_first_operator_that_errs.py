@@ -34,7 +34,7 @@ def describe():
 
 
 def create(*, threads, seed, workers, optimization):
-    from bricks.backends.onnxruntime import OnnxRuntimeBackend
+    from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
 
     class Wrong(OnnxRuntimeBackend):
         def evaluate(self, proto, weights, feeds, *, optimize):

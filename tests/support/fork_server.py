@@ -34,7 +34,7 @@ ROOT = SUPPORT.parents[1]
 
 # What a fork may need is imported before: commands, the worker, and the runtime of most tests.
 IMPORTED = (
-    "bricks.backends.fake",
+    "bricks.backends.fake.backend",
     "bricks.cli.main",
     "bricks.measure.worker.loop",
     "bricks.session.bench",

@@ -15,7 +15,7 @@ import numpy as np
 from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
-from bricks.backends.mxnet import MxnetBackend
+from bricks.backends.mxnet.backend import MxnetBackend
 from bricks.backends.mxnet.operators import OPERATORS
 from bricks.errors import BricksError
 

@@ -34,7 +34,7 @@ import onnx
 
 from bricks.backends.base import Executed, NodeEvent, Placement
 from bricks.backends.eviction_read import EVICTION_READ
-from bricks.backends.fake_collectives import FakeCollectives
+from bricks.backends.fake.collectives import FakeCollectives
 from bricks.backends.reference import REFERENCE, SIBLING_CHAIN
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError

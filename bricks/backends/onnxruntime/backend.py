@@ -1,0 +1,329 @@
+"""ONNX Runtime on CPU.
+
+All sessions share one global thread pool and one arena, as all nodes of a whole model do; sessions
+with pools of their own spin against each other (microsoft/onnxruntime #17011). Weights come from
+the pool of synthetic numbers as OrtValues: nothing is serialised, and no weight file has to exist.
+A session copies its weights, so each session has its own, as uncached as a model's. The large
+arrays that a session copies from share one block of memory. Must not know plans or the store.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import numpy_helper
+
+from bricks.backends.base import Executed
+from bricks.backends.onnxruntime.generating import GeneratingSession
+from bricks.backends.onnxruntime.inplace import in_place_values
+from bricks.backends.onnxruntime.misinferred import corrected_types
+from bricks.backends.onnxruntime.optimized import (
+    inferred_types,
+    save_optimized,
+    save_with_weights,
+)
+from bricks.backends.onnxruntime.parallel import create_parallel_session
+from bricks.backends.onnxruntime.profile import ProfiledSession, profiling
+from bricks.backends.onnxruntime.rewriting import rewritten_bytes
+from bricks.backends.onnxruntime.sessions import (
+    ALL,
+    NONE,
+    LoadedSession,
+    at,
+    create_session,
+    session_options,
+)
+from bricks.backends.onnxruntime.standalone import StandaloneModel, write_standalone
+from bricks.backends.onnxruntime.standins import StandIns
+from bricks.backends.onnxruntime.values import run, translated, type_found
+from bricks.errors import BackendError
+from bricks.graph.containers import ValueType
+from bricks.graph.decoder import Decoder
+from bricks.graph.domains import integer_ranges
+from bricks.graph.feeds import feeds
+from bricks.graph.graph import Graph
+from bricks.graph.model_metadata import held_values, noted_sketches, noted_weights
+from bricks.graph.payload import is_referenced
+from bricks.graph.sketch import SIGNS
+from bricks.graph.synthesis import Pool
+from bricks.graph.tensor import TensorType
+from bricks.graph.value_dependence import values_decide
+from bricks.graph.view import graph_of, unsure, upstream, without_values
+
+# The first version in which Python can set the size of the global thread pool.
+_OLDEST = "1.23"
+# The runtime's code for an arena that grows by the requested sizes.
+_AS_REQUESTED = 1
+# The fan-in that the shared block is scaled for. Weights of a smaller fan-in have memory of their
+# own, scaled for them.
+_BLOCK_ROW = 4096
+_MIN_SHARED_BYTES = 1 << 20
+# Bytes between the starts of two arrays in the block, and space for some thousands of starts.
+_BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
+
+# The scale at which a quantised softmax gets its input. With one that is drawn like a weight, its
+# input reaches beyond a hundred, and it takes half as long again, on denormal exponentials.
+_EXPONENTIAL, _SCALE = "QLinearSoftmax", 2.0**-6
+
+# On values of random signs, PRelu takes five times as long as on positive values.
+_BRANCHING = frozenset(("PRelu", "Shrink"))
+
+
+class OnnxRuntimeBackend:
+    """ONNX Runtime's CPU execution provider with a fixed number of threads.
+
+    The calling thread is one of the pool that runs nodes in parallel, and only waits.
+    """
+
+    # Creating a session mostly copies weights; meanwhile each session holds its weights twice.
+    loaders = 2
+
+    def __init__(
+        self, *, threads: int, seed: int, workers: int = 1, optimization: str = ALL
+    ) -> None:
+        if not hasattr(ort, "set_global_thread_pool_sizes"):
+            raise BackendError(
+                f"onnxruntime {ort.__version__} is too old, its sessions cannot share a pool of"
+                f" threads of a given size: install {_OLDEST} or newer"
+            )
+        ort.set_default_logger_severity(4)
+        ort.set_global_thread_pool_sizes(threads, workers + 1 if workers > 1 else 1)
+        memory = ort.OrtMemoryInfo(
+            "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
+        )
+        # By default the arena grows to powers of two, up to twice the memory that is needed.
+        arena = ort.OrtArenaCfg({"arena_extend_strategy": _AS_REQUESTED})
+        ort.create_and_register_allocator(memory, arena)
+        self._level = optimization
+        self._pool = Pool(seed)
+        self._stand_ins = StandIns(self._pool)
+        self._block = np.empty(0, np.uint8)
+        self._growing = threading.Lock()  # guards growth of the block
+
+    def sign_sensitive(self, operator: str) -> bool:
+        """True for operators whose loop contains a branch that is not vectorised."""
+        return operator in _BRANCHING
+
+    def branching_on(self, operator: str) -> Collection[str]:
+        """The signs, for the same operators."""
+        return (SIGNS,) if operator in _BRANCHING else ()
+
+    def executed(self, proto: onnx.ModelProto) -> Executed:
+        """The graph after all optimisations; no weight is read or written to disk."""
+        optimized, refused = save_optimized(proto, self._stand_ins, self._level)
+        listed = ", ".join(map(repr, refused))
+        notes = [f"the runtime refuses the shapes of inputs {listed}: it is not told them"]
+        return replace(
+            self._described(optimized),
+            notes=notes if refused else (),
+            rewritten_bytes=0 if self._level == NONE else rewritten_bytes(graph_of(proto)),
+        )
+
+    def materialised(
+        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
+    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+        """The executed graph together with its weights, for checking that bricks are exact."""
+        optimized, arrays = save_with_weights(proto, weights, self._level)
+        return self._described(optimized), arrays
+
+    def executed_weights(self, proto: onnx.ModelProto, *, key: str) -> dict[str, np.ndarray]:
+        """The weights of the executed graph, of the synthetic weights that :meth:`load` gives."""
+        optimized, arrays = save_with_weights(proto, self._synthesised(proto, key)[0], self._level)
+        small = (t for t in optimized.graph.initializer if not is_referenced(t))
+        return {**arrays, **{t.name: numpy_helper.to_array(t) for t in small}}
+
+    def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
+        """The contents of small values in one run on synthetic data."""
+        return {name: value.ravel().tolist() for name, (value, _) in self._observed(proto, names)}
+
+    def observe(
+        self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
+    ) -> dict[str, np.ndarray]:
+        """These tensors in one run on synthetic data."""
+        found = self._observed(proto, names, key)
+        return {name: value for name, (value, type_) in found if isinstance(type_, TensorType)}
+
+    def load(
+        self,
+        proto: onnx.ModelProto,
+        *,
+        key: str,
+        optimize: bool,
+        streams: Sequence[int] = (),
+    ) -> LoadedSession:
+        """A session with synthetic weights and inputs."""
+        options = self._options(optimize and not streams)
+        return self._loaded(proto, key, options, streams)[0]
+
+    def profiled(
+        self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
+    ) -> ProfiledSession:
+        """A session like that of :meth:`load` that records when it runs each node."""
+        folder = tempfile.TemporaryDirectory(prefix="bricks-")
+        options = profiling(self._options(not streams), folder.name)
+        loaded, names = self._loaded(proto, key, options, streams)
+        return ProfiledSession(loaded, folder, names)
+
+    def standalone(
+        self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
+    ) -> StandaloneModel:
+        """A model and its weights in ``folder``; its session will have an arena of its own."""
+        weights, inputs = self._synthesised(proto, key, share=True)
+        path = write_standalone(proto, weights, folder, inline=inline)
+        return StandaloneModel(path, inputs, self._level)
+
+    def generating(self, proto: onnx.ModelProto, decoder: Decoder) -> GeneratingSession:
+        """A session for any number of tokens."""
+        weights, _ = self._synthesised(proto, decoder.name, share=True)
+        session = create_session(decoder.opened(proto), weights, self._options(True))
+        types = graph_of(proto).types
+        return GeneratingSession(session, decoder, types, weights)
+
+    def _loaded(
+        self,
+        proto: onnx.ModelProto,
+        key: str,
+        options: ort.SessionOptions,
+        streams: Sequence[int],
+    ) -> tuple[LoadedSession, Sequence[str]]:
+        """A session with synthetic weights and inputs, and the original names of its nodes.
+
+        The names are empty unless nodes were renamed to their positions for the streams.
+        """
+        # Where values decide, they are those of a run that observes them: of the same scale.
+        share = not values_decide(proto.graph.node)
+        weights, inputs = self._synthesised(proto, key, share=share)
+        if not streams:
+            session = create_session(unsure(proto), weights, options)
+            return LoadedSession(
+                session, weights, inputs, held_values(proto), noted_sketches(proto)
+            ), ()
+        executed, _ = save_optimized(proto, self._stand_ins, self._level)
+        weights = self._weights_of(executed, proto, weights, key)
+        session = create_parallel_session(unsure(executed), weights, streams, options)
+        names = [node.name for node in executed.graph.node]
+        return LoadedSession(session, weights, inputs), names
+
+    def _options(self, optimize: bool) -> ort.SessionOptions:
+        return session_options(self._level if optimize else NONE)
+
+    def _weights_of(
+        self,
+        executed: onnx.ModelProto,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        key: str,
+    ) -> dict[str, np.ndarray]:
+        """Weights for the graph that the runtime optimised from ``proto`` with ``weights``.
+
+        Integers, which may be steering values, keep the values that the optimised graph has for
+        them, original or folded.
+        """
+        made, _ = self._synthesised(executed, key, share=True)
+        steering = [name for name, type_ in without_values(executed).items() if not type_.floating]
+        made.update((name, weights[name]) for name in steering if name in weights)
+        outputs = {name for node in proto.graph.node for name in node.output}
+        folded = [name for name in steering if name in outputs]
+        made.update((name, value) for name, (value, _) in self._observed(proto, folded))
+        return made
+
+    def evaluate(
+        self,
+        proto: onnx.ModelProto,
+        weights: Mapping[str, np.ndarray],
+        feeds: Mapping[str, Any],
+        *,
+        optimize: bool,
+    ) -> Sequence[Any]:
+        """One run with given weights and inputs."""
+        session = create_session(proto, weights, self._options(optimize))
+        with translated("running the model"):
+            results = run(session, feeds)
+        return [results[output.name] for output in proto.graph.output]
+
+    def types(self, proto: onnx.ModelProto) -> tuple[dict[str, ValueType], list[str]]:
+        """Every value's type, inferred by the runtime or observed in one run."""
+        types, open_values = inferred_types(proto, self._stand_ins)
+        types.update(corrected_types(proto, graph_of(proto, types), types))
+        types.update((name, type_) for name, (_, type_) in self._observed(proto, open_values))
+        return types, open_values
+
+    def _described(self, optimized: onnx.ModelProto) -> Executed:
+        types, observed = self.types(optimized)
+        in_place = in_place_values(graph_of(optimized, types))
+        return Executed(optimized, types, in_place, observed)
+
+    def _observed(
+        self, proto: onnx.ModelProto, names: Sequence[str], key: str = "observed"
+    ) -> Iterator[tuple[str, tuple[Any, ValueType]]]:
+        """The values called ``names``, and their types, in one run of ``proto`` on synthetic data.
+
+        Only the nodes that they depend on run. ``key`` determines the data.
+        """
+        part = upstream(proto, names)
+        weights, inputs = self._synthesised(part, key, whole=graph_of(proto))
+        made = {name: make() for name, (make, _) in inputs.items()}
+        types = {name: type_ for name, (_, type_) in inputs.items()}
+        yield from ((name, (made[name], types[name])) for name in names if name in made)
+        if part.graph.node:
+            session = create_session(part, weights, self._options(False))
+            with translated("running the model once to learn what depends on data"):
+                results = run(session, made)
+            for output in session.get_outputs():
+                value = results[output.name]
+                yield output.name, (value, type_found(value, output.type))
+
+    def _synthesised(
+        self, proto: onnx.ModelProto, key: str, *, share: bool = False, whole: Graph | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, tuple[Callable[[], Any], ValueType]]]:
+        """Weights and input generators that suit ``proto``; ``key`` determines their values.
+
+        Inputs whose values the metadata of ``proto`` holds take those values.
+
+        With ``share``, large weights are views of one block: only for sessions, which copy them.
+        ``whole`` is the graph that ``proto`` is a part of: all of it says which integers are valid.
+        """
+        graph = graph_of(proto)
+        types = without_values(proto)
+        integers = [name for name, type_ in types.items() if not type_.floating]
+        ranges = integer_ranges(whole or graph, [*graph.inputs, *integers])
+        weights = {
+            name: self._shared(type_, number)
+            if share and type_.dtype == "FLOAT" and type_.size_bytes >= _MIN_SHARED_BYTES
+            else self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
+            for number, (name, type_) in enumerate(types.items())
+        }
+        for name, sketch in noted_weights(proto).items():
+            if name in weights:
+                weights[name] = sketch.drawn(weights[name], crc32(f"{key}/{name}".encode()))
+        for node in proto.graph.node:
+            if node.op_type == _EXPONENTIAL and node.input[1] in weights:
+                scale = weights[node.input[1]]
+                weights[node.input[1]] = np.full_like(scale, _SCALE)
+        makers = feeds(proto, graph, ranges, self._pool, f"{key}/")
+        return weights, {name: (make, graph.types[name]) for name, make in makers.items()}
+
+    def _shared(self, type_: TensorType, number: int) -> np.ndarray:
+        """An array of ``type_`` in the block that large weights share.
+
+        Each ``number`` gives a different array: of weights with equal values in one session, the
+        runtime keeps a single prepacked copy, which would stay cached, unlike a real model's
+        weights.
+        """
+        offset = number * _BLOCK_STEP
+        with self._growing:
+            if self._block.size < offset + type_.size_bytes:
+                size_bytes = type_.size_bytes + max(offset, _BLOCK_SLACK)
+                rows = -(-size_bytes // (4 * _BLOCK_ROW))
+                block = self._pool.weight("block", TensorType("FLOAT", (rows, 1, _BLOCK_ROW)))
+                self._block = block.reshape(-1).view(np.uint8)
+            return at(self._block, offset, type_)
