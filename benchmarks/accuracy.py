@@ -31,10 +31,10 @@ from accuracy_figures import summed_up
 from accuracy_results import CALLS, Case, Conduct, Cost, Cut, Host, Row, file_of, hosts, load, save
 
 from bricks import Bench, BricksError, Comparison, Measurement, ModelComparison, Target
-from bricks.estimate.comparison import repeat_error
-from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import recompose, state_of
-from bricks.estimate.uncertainty import composition_s
+from bricks.compose.comparison import repeat_error
+from bricks.compose.estimate import Estimate
+from bricks.compose.recompose import recompose, state_of
+from bricks.compose.uncertainty import composition_s
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.samples.call_overhead import PROBES

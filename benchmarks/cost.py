@@ -36,9 +36,9 @@ from turns import Progress, Turns
 
 from bricks import Bench, Measurement, Model
 from bricks.analysis.batch import decompose_all
+from bricks.compose.estimate import Estimate
+from bricks.compose.recompose import recompose, state_of
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import recompose, state_of
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS

@@ -28,9 +28,9 @@ from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median
-from bricks.scenarios.generation.check import GeneratedText
-from bricks.scenarios.generation.predict import predict_generation
-from bricks.scenarios.generation.result import Generation, GenerationResult
+from bricks.studies.generation.check import GeneratedText
+from bricks.studies.generation.predict import predict_generation
+from bricks.studies.generation.result import Generation, GenerationResult
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "generation.json"

@@ -27,14 +27,14 @@ from typing import Any
 import numpy as np
 
 from bricks import Bench, MemoryPeaks
-from bricks.errors import BricksError
-from bricks.estimate.memory import (
+from bricks.compose.memory import (
     NODE_BYTES,
     SESSION_BYTES,
     WEIGHT_BYTES,
     PeakMemory,
     session_size_bytes,
 )
+from bricks.errors import BricksError
 from bricks.memory.weights import weight_memory
 from bricks.report.tables import number, percent, size
 from bricks.samples.statistics import median

@@ -25,11 +25,11 @@ from bricks.backends import describe, names
 from bricks.errors import BackendError
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
-from bricks.operators.comparison import compare_operators
-from bricks.operators.deepbench import deepbench
-from bricks.operators.results import OperatorResult
 from bricks.report.tables import percent, seconds
 from bricks.samples.statistics import median
+from bricks.studies.numerics.comparison import compare_operators
+from bricks.studies.numerics.deepbench import deepbench
+from bricks.studies.numerics.results import OperatorResult
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "operators.json"

@@ -21,8 +21,8 @@ from statistics import geometric_mean
 from typing import Any
 
 from bricks import Bench, BricksError, Measurement, ModelComparison, Options
+from bricks.compose.recompose import IN_WALK_CALL_FACTOR
 from bricks.decompose.plan import Plan
-from bricks.estimate.recompose import IN_WALK_CALL_FACTOR
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent

@@ -24,9 +24,9 @@ from typing import Any
 from page_parts import put
 
 from bricks import Bench, Estimate, Measurement, StopRule
+from bricks.compose.recompose import recompose, state_of
+from bricks.compose.schedule import Construction
 from bricks.decompose.streams import streams_of, whole_key
-from bricks.estimate.recompose import recompose, state_of
-from bricks.estimate.schedule import Construction
 from bricks.measure.importance import Importance, Needs
 from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import Goal, sample_in_turn

@@ -31,8 +31,8 @@ import rivals
 from choosing import chosen_by
 
 from bricks import Bench, Estimate, Measurement
+from bricks.compose.recompose import recompose, state_of
 from bricks.decompose.plan import Brick, Plan
-from bricks.estimate.recompose import recompose, state_of
 from bricks.predict.context import in_context
 from bricks.predict.features import BrickFeatures, extract_features
 from bricks.predict.observations import Observations

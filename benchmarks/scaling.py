@@ -26,18 +26,18 @@ from page_parts import put
 
 from bricks import Bench, BricksError, DataParallelTraining, scale_training
 from bricks.cli.quantities import bytes_per_s_of
-from bricks.estimate.figure import Figure
+from bricks.compose.figure import Figure
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.network.collective import ALL_REDUCE, BROADCAST
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.statistics import median
-from bricks.scale.check import RealSteps
-from bricks.scale.result import ScaleFailure, ScalePoint
-from bricks.scale.strategies import DistributedDataParallel
 from bricks.session.networks import measure_locally, network_called
 from bricks.store import Store
+from bricks.studies.scaling.check import RealSteps
+from bricks.studies.scaling.result import ScaleFailure, ScalePoint
+from bricks.studies.scaling.strategies import DistributedDataParallel
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "scaling.json"

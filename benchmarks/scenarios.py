@@ -30,16 +30,16 @@ import numpy as np
 from page_parts import put
 
 from bricks import Bench, BricksError, ComparisonFailure, Target
+from bricks.compose.figure import Figure
 from bricks.errors import printable
-from bricks.estimate.figure import Figure
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent, seconds
-from bricks.scenarios.check import ServedScenario
-from bricks.scenarios.outcome import scenario_of
-from bricks.scenarios.predict import predict_scenario
-from bricks.scenarios.result import ScenarioResult
-from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
+from bricks.studies.serving.check import ServedScenario
+from bricks.studies.serving.outcome import scenario_of
+from bricks.studies.serving.predict import predict_scenario
+from bricks.studies.serving.result import ScenarioResult
+from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "scenarios.json"

@@ -36,8 +36,8 @@ from turns import Progress, Turns
 
 from bricks import Bench, Measurement, Model
 from bricks.analysis.batch import decompose_all
-from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import all_known_in, recompose, state_of
+from bricks.compose.estimate import Estimate
+from bricks.compose.recompose import all_known_in, recompose, state_of
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS

@@ -28,9 +28,9 @@ from statistics import geometric_mean
 import numpy as np
 
 from bricks import Bench, Measurement
+from bricks.compose.estimate import Estimate
+from bricks.compose.recompose import recompose, state_of
 from bricks.decompose.plan import Plan
-from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import recompose, state_of
 from bricks.measure.state_panel import panel_keys
 from bricks.predict.features import extract_features
 from bricks.report.tables import number, percent

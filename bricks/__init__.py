@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     from bricks.analysis.explanation import Explanation, Part, Peaks
     from bricks.analysis.similarity import Similarity, similarity
     from bricks.analysis.target_diff import TargetDiff, diff_targets
+    from bricks.api.bench import Bench
+    from bricks.compose.advice import PROMISE, per_million, risk
+    from bricks.compose.comparison import ComparisonFailure, ModelComparison, Summary
+    from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
+    from bricks.compose.memory import PeakMemory, UnknownMemory
+    from bricks.compose.schedule import Place, Rule, anything, not_two_of
+    from bricks.compose.wide import wide_interval
     from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
     from bricks.errors import (
         BackendError,
@@ -42,12 +49,6 @@ if TYPE_CHECKING:
         UsageError,
         WorkerError,
     )
-    from bricks.estimate.advice import PROMISE, per_million, risk
-    from bricks.estimate.comparison import ComparisonFailure, ModelComparison, Summary
-    from bricks.estimate.estimate import Estimate, Gap, IncompleteEstimate, Share
-    from bricks.estimate.memory import PeakMemory, UnknownMemory
-    from bricks.estimate.schedule import Place, Rule, anything, not_two_of
-    from bricks.estimate.wide import wide_interval
     from bricks.graph.model import Model
     from bricks.graph.read import read_model
     from bricks.measure.conditions import Conditions
@@ -55,30 +56,29 @@ if TYPE_CHECKING:
     from bricks.predict.cost import Cost, CostModel
     from bricks.samples.measurement import Failure, Measurement
     from bricks.samples.memory_peaks import MemoryPeaks
-    from bricks.scale.result import ScaleFailure, ScalePoint, ScaleResult
-    from bricks.scale.scale import scale_training
-    from bricks.scale.scaling import DataParallelTraining
-    from bricks.scenarios.generation.predict import predict_generation
-    from bricks.scenarios.generation.result import Generation, GenerationResult
-    from bricks.scenarios.predict import predict_scenario
-    from bricks.scenarios.result import ScenarioResult
-    from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
-    from bricks.session.bench import Bench
     from bricks.session.options import Options
     from bricks.session.summaries import Comparison, Measured, Probed
     from bricks.store.merge import Merged
     from bricks.store.store import Store
-    from bricks.suite import Suite, read_suite, write_suite
-    from bricks.system.target import Runtime, System, Target
-    from bricks.training.result import (
+    from bricks.studies.generation.predict import predict_generation
+    from bricks.studies.generation.result import Generation, GenerationResult
+    from bricks.studies.scaling.result import ScaleFailure, ScalePoint, ScaleResult
+    from bricks.studies.scaling.scale import scale_training
+    from bricks.studies.scaling.scaling import DataParallelTraining
+    from bricks.studies.serving.predict import predict_scenario
+    from bricks.studies.serving.result import ScenarioResult
+    from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
+    from bricks.studies.training.result import (
         PredictedTime,
         TrainingFailure,
         TrainingPrediction,
         TrainingResult,
         TrainingRun,
     )
-    from bricks.training.train import train
-    from bricks.training.validation import TrainingValidation, validate_training
+    from bricks.studies.training.train import train
+    from bricks.studies.training.validation import TrainingValidation, validate_training
+    from bricks.suite import Suite, read_suite, write_suite
+    from bricks.system.target import Runtime, System, Target
 
 _ORIGIN = {
     "bricks.analysis.batch": ("coverage", "decompose_all"),
@@ -93,12 +93,12 @@ _ORIGIN = {
         "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "SuiteError",
         "UsageError", "WorkerError",
     ),
-    "bricks.estimate.advice": ("PROMISE", "per_million", "risk"),
-    "bricks.estimate.comparison": ("ComparisonFailure", "ModelComparison", "Summary"),
-    "bricks.estimate.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
-    "bricks.estimate.memory": ("PeakMemory", "UnknownMemory"),
-    "bricks.estimate.schedule": ("Place", "Rule", "anything", "not_two_of"),
-    "bricks.estimate.wide": ("wide_interval",),
+    "bricks.compose.advice": ("PROMISE", "per_million", "risk"),
+    "bricks.compose.comparison": ("ComparisonFailure", "ModelComparison", "Summary"),
+    "bricks.compose.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
+    "bricks.compose.memory": ("PeakMemory", "UnknownMemory"),
+    "bricks.compose.schedule": ("Place", "Rule", "anything", "not_two_of"),
+    "bricks.compose.wide": ("wide_interval",),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
     "bricks.measure.conditions": ("Conditions",),
@@ -106,26 +106,26 @@ _ORIGIN = {
     "bricks.predict.cost": ("Cost", "CostModel"),
     "bricks.samples.measurement": ("Failure", "Measurement"),
     "bricks.samples.memory_peaks": ("MemoryPeaks",),
-    "bricks.scale.result": ("ScaleFailure", "ScalePoint", "ScaleResult"),
-    "bricks.scale.scale": ("scale_training",),
-    "bricks.scale.scaling": ("DataParallelTraining",),
-    "bricks.scenarios.generation.predict": ("predict_generation",),
-    "bricks.scenarios.generation.result": ("Generation", "GenerationResult"),
-    "bricks.scenarios.predict": ("predict_scenario",),
-    "bricks.scenarios.result": ("ScenarioResult",),
-    "bricks.scenarios.scenario": ("ScenarioKind", "ScenarioLoad", "Serving"),
-    "bricks.session.bench": ("Bench",),
+    "bricks.studies.scaling.result": ("ScaleFailure", "ScalePoint", "ScaleResult"),
+    "bricks.studies.scaling.scale": ("scale_training",),
+    "bricks.studies.scaling.scaling": ("DataParallelTraining",),
+    "bricks.studies.generation.predict": ("predict_generation",),
+    "bricks.studies.generation.result": ("Generation", "GenerationResult"),
+    "bricks.studies.serving.predict": ("predict_scenario",),
+    "bricks.studies.serving.result": ("ScenarioResult",),
+    "bricks.studies.serving.scenario": ("ScenarioKind", "ScenarioLoad", "Serving"),
+    "bricks.api.bench": ("Bench",),
     "bricks.session.options": ("Options",),
     "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
     "bricks.store.merge": ("Merged",),
     "bricks.store.store": ("Store",),
     "bricks.suite": ("Suite", "read_suite", "write_suite"),
     "bricks.system.target": ("Runtime", "System", "Target"),
-    "bricks.training.result": (
+    "bricks.studies.training.result": (
         "PredictedTime", "TrainingFailure", "TrainingPrediction", "TrainingResult", "TrainingRun",
     ),
-    "bricks.training.train": ("train",),
-    "bricks.training.validation": ("TrainingValidation", "validate_training"),
+    "bricks.studies.training.train": ("train",),
+    "bricks.studies.training.validation": ("TrainingValidation", "validate_training"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 

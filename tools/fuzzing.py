@@ -39,6 +39,7 @@ import psutil
 from damage import damaged
 from onnx import helper
 
+from bricks.api.bench import Bench
 from bricks.errors import BricksError
 from bricks.graph.denormals import denormal_share
 from bricks.graph.domains import assumptions
@@ -48,7 +49,6 @@ from bricks.graph.view import graph_of, parse_model
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerDied
-from bricks.session.bench import Bench
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))

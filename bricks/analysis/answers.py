@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from bricks.api.bench import Bench
+from bricks.compose.advice import per_million
+from bricks.compose.estimate import Estimate
 from bricks.decompose.plan import Plan
-from bricks.estimate.advice import per_million
-from bricks.estimate.estimate import Estimate
-from bricks.session.bench import Bench
 from bricks.system import Target
 
 

@@ -1,6 +1,6 @@
 """Batches of models: decomposed in parallel, compared, and checked against the measurements.
 
-Here for questions about a whole zoo, where :mod:`bricks.session.bench` answers for one model.
+Here for questions about a whole zoo, where :mod:`bricks.api.bench` answers for one model.
 Nothing is timed here, so workers may run in parallel. Must not know how results are shown.
 """
 
@@ -13,6 +13,7 @@ from queue import SimpleQueue
 
 from bricks.analysis.coverage import ZooCoverage
 from bricks.analysis.coverage import coverage as coverage_of
+from bricks.api.bench import Bench
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.errors import BricksError, CacheDamaged
 from bricks.graph.model import Model
@@ -20,7 +21,6 @@ from bricks.graph.view import parse_model, without_values
 from bricks.measure.graphs import Decomposer
 from bricks.predict.cost import CostModel, fit
 from bricks.samples.call_overhead import ALL_PROBES
-from bricks.session.bench import Bench
 from bricks.system import Target, physical_cores
 
 # With fewer models than this per process, decomposing them takes less time than starting processes.

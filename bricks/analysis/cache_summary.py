@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation, Peaks
 from bricks.analysis.similarity import Similarity, similarity
+from bricks.api.bench import Bench
+from bricks.compose.comparison import ModelComparison, Summary, summarise
+from bricks.compose.estimate import Estimate
+from bricks.compose.memory import PeakMemory
+from bricks.compose.recompose import Results, state_of
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.titles import titles
 from bricks.errors import StoreError
-from bricks.estimate.comparison import ModelComparison, Summary, summarise
-from bricks.estimate.estimate import Estimate
-from bricks.estimate.memory import PeakMemory
-from bricks.estimate.recompose import Results, state_of
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.statistics import Spread
-from bricks.session.bench import Bench
 from bricks.system import Target
 from bricks.zoo import entries, programs
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bricks.compose.recompose import Results
 from bricks.decompose.plan import Brick, Plan
-from bricks.estimate.recompose import Results
 from bricks.predict.cost import Cost, CostModel
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Failure, Measurement

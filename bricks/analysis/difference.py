@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from bricks.analysis.significance import MACHINE_DRIFT, Change, Ratio, judged
 from bricks.analysis.target_data import BrickLatency, TargetData, TargetLatencies, states_of
-from bricks.estimate.estimate import Estimate, IncompleteEstimate
+from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.samples.statistics import NORMAL_95, spread
 from bricks.system.target import Target
 

@@ -1,6 +1,6 @@
 """Explains where the time of models goes: gathers the inputs of an explanation from the cache.
 
-Here because it starts from an estimate, which :mod:`bricks.session.bench` makes. Only the peaks of
+Here because it starts from an estimate, which :mod:`bricks.api.bench` makes. Only the peaks of
 a machine are measured here, and only on request. Must not know how it is shown.
 """
 
@@ -18,14 +18,14 @@ from bricks.analysis.explanation import (
     same_work,
 )
 from bricks.analysis.explanation import explain as explained
+from bricks.api.bench import Bench
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.recompose import IN_WALK_CALL_FACTOR, Results, call_cost
 from bricks.decompose.plan import Plan
-from bricks.estimate.estimate import Estimate, IncompleteEstimate
-from bricks.estimate.recompose import IN_WALK_CALL_FACTOR, Results, call_cost
 from bricks.graph.model import Model
 from bricks.measure.peaks import RULE, at_best, compute_peaks, memory_peaks, peak_bricks
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
-from bricks.session.bench import Bench
 from bricks.system import Target
 
 # A smaller advantage than this counts as none: two measurements of one brick differ by as much.

@@ -16,9 +16,9 @@ from typing import Any
 
 import onnx
 
+from bricks.compose.estimate import Estimate, IncompleteEstimate, Share
+from bricks.compose.memory import PeakMemory, UnknownMemory
 from bricks.decompose.plan import Brick, Plan
-from bricks.estimate.estimate import Estimate, IncompleteEstimate, Share
-from bricks.estimate.memory import PeakMemory, UnknownMemory
 from bricks.graph.containers import ValueType
 from bricks.graph.model_metadata import value_dependence
 from bricks.graph.tensor import TensorType

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from bricks._version import __version__
+from bricks.api.bench import Bench
 from bricks.backends import describe
+from bricks.compose.comparison import ComparisonFailure
 from bricks.decompose.identity import mismatch
 from bricks.errors import BricksError, StoreError, first_line
-from bricks.estimate.comparison import ComparisonFailure
 from bricks.graph.model import Model
 from bricks.predict import learned_file
 from bricks.samples.measurement import Failure, Measurement
-from bricks.session.bench import Bench
 from bricks.session.defaults import GRANULARITY
 from bricks.session.latency_model import LatencyModel
 from bricks.session.summaries import Comparison

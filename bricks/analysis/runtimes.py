@@ -14,12 +14,12 @@ from statistics import NormalDist
 from bricks.analysis.cache_summary import CacheSummary
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation
+from bricks.api.bench import Bench
+from bricks.compose.estimate import Estimate
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, BricksError, UsageError
-from bricks.estimate.estimate import Estimate
 from bricks.graph.model import Model
 from bricks.samples.statistics import NORMAL_95
-from bricks.session.bench import Bench
 from bricks.system import System, Target
 
 # Operators that are named as those in which a runtime loses most.

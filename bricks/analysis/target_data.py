@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bricks.analysis.significance import BRICK_DRIFT, MACHINE_DRIFT, degrees_of_freedom
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.recompose import Results, recompose
+from bricks.compose.uncertainty import composition_s
 from bricks.decompose.plan import Plan
-from bricks.estimate.estimate import Estimate, IncompleteEstimate
-from bricks.estimate.recompose import Results, recompose
-from bricks.estimate.uncertainty import composition_s
 from bricks.predict.prediction import Predictions
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement, common_state

@@ -7,13 +7,13 @@ measurement is one profile, on request, which is not stored. Must not know how a
 from __future__ import annotations
 
 from bricks.analysis.traced import Traced
+from bricks.api.bench import Bench
+from bricks.compose.timeline import timeline
 from bricks.decompose.streams import whole_key
 from bricks.errors import BricksError
-from bricks.estimate.timeline import timeline
 from bricks.graph.model import Model
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.samples.profile import NoProfile, Profile
-from bricks.session.bench import Bench
 from bricks.system import Target
 
 

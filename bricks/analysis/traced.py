@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.timeline import Timeline
 from bricks.decompose.plan import Brick, Plan
-from bricks.estimate.estimate import Estimate, IncompleteEstimate
-from bricks.estimate.timeline import Timeline
 from bricks.samples.profile import NoProfile, Profile
 from bricks.samples.statistics import Spread
 from bricks.system import Target

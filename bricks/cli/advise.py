@@ -27,9 +27,9 @@ from bricks.errors import BricksError, UsageError
 from bricks.graph.sizes import LARGEST_DIM
 
 if TYPE_CHECKING:
+    from bricks.api.bench import Bench
     from bricks.graph.model import Model
     from bricks.report.wide import ShownEstimate
-    from bricks.session.bench import Bench
     from bricks.system.target import Target
 
 Slo = Annotated[
@@ -120,7 +120,7 @@ def advise(
     at a rate. With --runtimes: the fastest runtime for each model, on this host or --system; one
     that is not installed counts where it was measured. Example: bricks advise resnet50 --slo 20ms
     """
-    from bricks.estimate.advice import PROMISE
+    from bricks.compose.advice import PROMISE
 
     if runtimes is not None:
         from bricks.cli.runtime_advice import advise_runtimes
@@ -213,7 +213,7 @@ def _row(
 ) -> tuple[dict[str, Any], ShownEstimate | None]:
     """The facts of a model on a target, and its estimate if there is one."""
     from bricks.analysis.answers import NoAnswer, answer
-    from bricks.estimate.advice import PROMISE, risk
+    from bricks.compose.advice import PROMISE, risk
 
     figures, size = ("estimate_s", "low_s", "high_s", *PROVENANCE), remedies.options.batch
     row: dict[str, Any] = {

@@ -20,7 +20,7 @@ from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding, warn_of_denormals
 
 if TYPE_CHECKING:
-    from bricks.estimate.comparison import ComparisonFailure, ModelComparison
+    from bricks.compose.comparison import ComparisonFailure, ModelComparison
     from bricks.report.wide import ShownEstimate
     from bricks.session.summaries import Comparison
 
@@ -83,7 +83,7 @@ def _row(
     row: ModelComparison | ComparisonFailure, remedies: Remedies, word: str
 ) -> tuple[dict[str, Any], ShownEstimate | None]:
     """The facts of a model that ``word`` names, and its estimate if there is one."""
-    from bricks.estimate.comparison import ComparisonFailure
+    from bricks.compose.comparison import ComparisonFailure
 
     facts = _nothing(row.model)
     if row.plan is not None:

@@ -20,9 +20,9 @@ from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
+    from bricks.api.bench import Bench
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
-    from bricks.session.bench import Bench
 
 Verify = Annotated[
     bool, typer.Option("--verify", help="Chain the bricks and compare outputs with the model's.")

@@ -19,9 +19,9 @@ from bricks.errors import BricksError, UsageError
 if TYPE_CHECKING:
     from bricks.analysis.explain import Explainer
     from bricks.analysis.explanation import Explanation, Part
+    from bricks.api.bench import Bench
     from bricks.graph.model import Model
     from bricks.report.wide import ShownEstimate
-    from bricks.session.bench import Bench
     from bricks.system import Target
 
 # By default this many bricks are shown: as many as a screen has lines.
@@ -125,7 +125,7 @@ def _row(
     insight: Explainer, model: Model | Unread, remedies: Remedies, words: Mapping[str, str]
 ) -> tuple[dict[str, Any], ShownEstimate | None]:
     """The facts of a model, and its estimate if there is one."""
-    from bricks.estimate.estimate import Estimate
+    from bricks.compose.estimate import Estimate
 
     nothing: dict[str, Any] = {
         "model": model.name,

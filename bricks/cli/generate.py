@@ -23,9 +23,9 @@ from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
+    from bricks.api.bench import Bench
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
-    from bricks.session.bench import Bench
 
 Out = Annotated[
     Path, typer.Option(metavar="SUITE.zip", help="The archive to write.", show_default=False)

@@ -15,10 +15,10 @@ from bricks.cli.systems import target_called
 from bricks.errors import UsageError
 
 if TYPE_CHECKING:
-    from bricks.estimate.figure import Figure
-    from bricks.scenarios.generation.check import GeneratedText
-    from bricks.scenarios.generation.result import GenerationLoad, GenerationResult
-    from bricks.scenarios.generation.steps import Step
+    from bricks.compose.figure import Figure
+    from bricks.studies.generation.check import GeneratedText
+    from bricks.studies.generation.result import GenerationLoad, GenerationResult
+    from bricks.studies.generation.steps import Step
 
 _PROMPT_TOKENS, _NEW_TOKENS = 512, 128
 
@@ -37,8 +37,8 @@ def generation_scenario(
     measure: bool,
 ) -> None:
     """Predict a decoder that generates, and print what follows."""
-    from bricks.scenarios.generation.predict import predict_generation
-    from bricks.scenarios.generation.result import Generation
+    from bricks.studies.generation.predict import predict_generation
+    from bricks.studies.generation.result import Generation
 
     asked = Generation(
         _PROMPT_TOKENS if prompt_tokens is None else prompt_tokens,
@@ -53,7 +53,7 @@ def generation_scenario(
         target = bench.target if system is None else target_called(bench, system)
         text: GeneratedText | None = None
         if check:
-            from bricks.scenarios.generation.check import GeneratedText
+            from bricks.studies.generation.check import GeneratedText
 
             text = opened.enter_context(GeneratedText(bench, model, asked))
             text.generate()

@@ -20,9 +20,9 @@ from bricks.cli.warnings import refuse_crowding, warn_of_denormals
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
+    from bricks.api.bench import Bench
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
-    from bricks.session.bench import Bench
     from bricks.session.summaries import Measured
 
 

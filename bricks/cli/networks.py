@@ -54,7 +54,7 @@ def networks(options: NetworkOptions, repeats: Repeats = 3, tolerance: Tolerance
     same step in double. Nothing is timed. The exit status is 1 where a model was run by none.
     Example: bricks networks squeezenet --runtime onnxruntime --runtime mxnet
     """
-    from bricks.operators.networks import compare_networks
+    from bricks.studies.numerics.networks import compare_networks
 
     read = [model for word in options.models for model in _read(options, word)]
     errors = [model.error for model in read if isinstance(model, Unread)]

@@ -24,10 +24,10 @@ from bricks.cli.systems import target_called
 from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
-    from bricks.operators.named import ZooSource
-    from bricks.operators.operator import Operator
-    from bricks.operators.results import OperatorComparison
-    from bricks.session.bench import Bench
+    from bricks.api.bench import Bench
+    from bricks.studies.numerics.named import ZooSource
+    from bricks.studies.numerics.operator import Operator
+    from bricks.studies.numerics.results import OperatorComparison
 
 What = Annotated[
     list[str],
@@ -90,7 +90,7 @@ def operators(
     The list zoo holds the costliest bricks of the zoo, by measurements of this system or --system.
     Example: bricks operators deepbench --threads 1 --out operators.html
     """
-    from bricks.operators.comparison import compare_operators
+    from bricks.studies.numerics.comparison import compare_operators
 
     if out is not None:
         check_page(out)
@@ -118,7 +118,7 @@ def _chosen(
     options: OperatorOptions, bench: Bench, system: str | None, top: int
 ) -> tuple[list[Operator], list[str]]:
     """The operators that are named, each once, and the errors of files that cannot be had."""
-    from bricks.operators.named import DEEPBENCH, ZOO, operators_named
+    from bricks.studies.numerics.named import DEEPBENCH, ZOO, operators_named
 
     words = options.what or [DEEPBENCH]
     zoo = _zoo(bench, system, top) if ZOO in words else None
@@ -136,7 +136,7 @@ def _chosen(
 
 def _zoo(bench: Bench, system: str | None, top: int) -> ZooSource | None:
     """Where the zoo is measured: the named system, this target, or the first that is published."""
-    from bricks.operators.named import ZooSource
+    from bricks.studies.numerics.named import ZooSource
 
     cut = str(bench.granularity)
     if system is not None:

@@ -37,9 +37,9 @@ from bricks.session.defaults import (
 from bricks.zoo import find, is_entry, programs
 
 if TYPE_CHECKING:
+    from bricks.api.bench import Bench
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
-    from bricks.session.bench import Bench
     from bricks.session.options import Options
 
 
@@ -330,7 +330,7 @@ class Unread:
 def open_bench(options: CommonOptions) -> Iterator[Bench]:
     """A bench with these options, its progress shown on a terminal."""
     # Imported here, so that `bricks --help` does not import the measuring code.
-    from bricks.session.bench import Bench
+    from bricks.api.bench import Bench
 
     with (
         terminal_progress() as progress,

@@ -25,11 +25,11 @@ from bricks.cli.warnings import refuse_crowding, warn_of_crowding
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 
 if TYPE_CHECKING:
-    from bricks.estimate.estimate import Estimate, IncompleteEstimate
-    from bricks.estimate.memory import PeakMemory, UnknownMemory
+    from bricks.api.bench import Bench
+    from bricks.compose.estimate import Estimate, IncompleteEstimate
+    from bricks.compose.memory import PeakMemory, UnknownMemory
     from bricks.graph.model import Model
     from bricks.report.wide import ShownEstimate
-    from bricks.session.bench import Bench
     from bricks.system.target import Target
 
 NoMeasure = Annotated[
@@ -110,7 +110,7 @@ def _answer_at_once(bench: Bench, models: Sequence[Model]) -> None:
     Later there are measurements of this host, and to learn from them takes longer than a few more.
     Nothing is said where nothing is known.
     """
-    from bricks.estimate.estimate import Estimate
+    from bricks.compose.estimate import Estimate
     from bricks.report.tables import seconds
 
     if bench.store.costs(bench.target.key):
@@ -168,7 +168,7 @@ def _memory_facts(memory: PeakMemory | UnknownMemory | None) -> dict[str, Any]:
 
     None gives the same keys without values.
     """
-    from bricks.estimate.memory import PeakMemory, UnknownMemory
+    from bricks.compose.memory import PeakMemory, UnknownMemory
 
     facts: dict[str, Any] = {**dict.fromkeys(_MEMORY_PARTS), "unknown": [], "reason": None}
     peak_bytes = None
@@ -189,7 +189,7 @@ def _row(
     words: Mapping[str, str],
 ) -> tuple[dict[str, Any], ShownEstimate | None]:
     """The facts of a model, and its estimate if there is one."""
-    from bricks.estimate.estimate import Estimate
+    from bricks.compose.estimate import Estimate
 
     empty: dict[str, Any] = {"model": model.name, **facts_of(None)}
     if isinstance(model, Unread):
@@ -225,7 +225,7 @@ def facts_of(
     }
     if estimate is None:
         return facts
-    from bricks.estimate.estimate import IncompleteEstimate
+    from bricks.compose.estimate import IncompleteEstimate
 
     facts["bricks"] = [
         {

@@ -58,7 +58,7 @@ def publish(
     runtime does not run are left out by name. Example: bricks cache publish
     """
     from bricks.analysis.publishing import publish, runnable, validated
-    from bricks.session.bench import Bench
+    from bricks.api.bench import Bench
     from bricks.session.programs import zoo_of
 
     numbers = _numbers(threads)

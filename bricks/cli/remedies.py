@@ -15,9 +15,9 @@ from bricks.session.defaults import CACHE, EFFORT, PRECISION
 from bricks.zoo import entries
 
 if TYPE_CHECKING:
+    from bricks.compose.estimate import Estimate
+    from bricks.compose.wide import Remedy
     from bricks.decompose.plan import Plan
-    from bricks.estimate.estimate import Estimate
-    from bricks.estimate.wide import Remedy
     from bricks.report.wide import ShownEstimate
     from bricks.system import Target
 
@@ -62,7 +62,7 @@ class Remedies:
 
     def line(self, remedy: Remedy, words: Sequence[str]) -> str | None:
         """The command that remedies the intervals of the models called ``words``."""
-        from bricks.estimate.wide import Remedy
+        from bricks.compose.wide import Remedy
 
         options = self.options
         measures = self.place is None and isinstance(options, Measuring)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
+    from bricks.api.bench import Bench
     from bricks.report.wide import ShownEstimate
-    from bricks.session.bench import Bench
     from bricks.system.target import Target
 
 Out = Annotated[

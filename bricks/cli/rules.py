@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bricks.errors import UsageError, first_line
 
 if TYPE_CHECKING:
-    from bricks.estimate.schedule import Rule
+    from bricks.compose.schedule import Rule
 
 
 def load_rule(text: str) -> Rule:

@@ -17,8 +17,8 @@ from bricks.errors import BackendError, BricksError, UsageError, suggestion
 
 if TYPE_CHECKING:
     from bricks.analysis.runtimes import Place, RuntimeAnswer, RuntimeChoice
+    from bricks.api.bench import Bench
     from bricks.graph.model import Model
-    from bricks.session.bench import Bench
     from bricks.system import Target
 
 

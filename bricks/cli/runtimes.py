@@ -20,7 +20,7 @@ from bricks.errors import BackendError
 from bricks.session.defaults import CACHE
 
 if TYPE_CHECKING:
-    from bricks.session.bench import Bench
+    from bricks.api.bench import Bench
 
 RuntimeNames = Annotated[
     list[str] | None,
@@ -77,9 +77,9 @@ def open_benches(
     them is installed.
     """
     from bricks import backends
+    from bricks.api.bench import Bench
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
-    from bricks.session.bench import Bench
     from bricks.session.options import Options
 
     names, missing = list(dict.fromkeys(options.runtime or _usual())), []

@@ -32,14 +32,14 @@ from bricks.errors import StoreError, UsageError, suggestion
 from bricks.session.defaults import CACHE, PRECISION, PROGRAMS_RUNTIME, TIMEOUT_S
 
 if TYPE_CHECKING:
-    from bricks.estimate.figure import Figure
+    from bricks.api.bench import Bench
+    from bricks.compose.figure import Figure
     from bricks.measure.campaign import Progress
     from bricks.network.times import Network
-    from bricks.scale.result import ScaleFailure, ScalePoint, ScaleResult
-    from bricks.scale.scale import Check
-    from bricks.scale.scaling import DataParallelTraining
-    from bricks.scale.strategies import Strategy
-    from bricks.session.bench import Bench
+    from bricks.studies.scaling.result import ScaleFailure, ScalePoint, ScaleResult
+    from bricks.studies.scaling.scale import Check
+    from bricks.studies.scaling.scaling import DataParallelTraining
+    from bricks.studies.scaling.strategies import Strategy
     from bricks.system import Target
 
 # Further ranks are beyond what anybody can check.
@@ -197,8 +197,8 @@ def scale(
     step is put together, and what is assumed. Example: bricks scale train.py:step --ranks 1,2,4,8
     --bandwidth 10Gbit --latency 50us
     """
-    from bricks.scale.scale import scale_training
-    from bricks.scale.scaling import DataParallelTraining
+    from bricks.studies.scaling.scale import scale_training
+    from bricks.studies.scaling.scaling import DataParallelTraining
 
     counts = whole_numbers_of("--ranks", ranks, MAX_RANKS, "numbers of ranks")
     strategies = _strategies(strategy or ["ddp"], bucket_cap_mb)
@@ -357,7 +357,7 @@ def _real_steps(
 ) -> Check:
     """What runs real steps of ``workload``."""
     from bricks.network.times import MeasuredNetwork
-    from bricks.scale.check import RealSteps
+    from bricks.studies.scaling.check import RealSteps
 
     assert isinstance(training.network, MeasuredNetwork)
     return RealSteps(
@@ -367,8 +367,8 @@ def _real_steps(
 
 
 def _strategies(names: Sequence[str], bucket_cap_mb: float | None) -> list[Strategy]:
-    from bricks.scale.buckets import MIB
-    from bricks.scale.strategies import DistributedDataParallel, Horovod, ParameterServer
+    from bricks.studies.scaling.buckets import MIB
+    from bricks.studies.scaling.strategies import DistributedDataParallel, Horovod, ParameterServer
 
     cap_bytes = None if bucket_cap_mb is None else int(bucket_cap_mb * MIB)
     known: dict[str, Strategy] = {
@@ -438,7 +438,7 @@ def _row(result: ScaleResult, point: ScalePoint | ScaleFailure) -> dict[str, Any
     """The facts of a number of ranks."""
     from dataclasses import asdict
 
-    from bricks.scale.result import ScaleFailure
+    from bricks.studies.scaling.result import ScaleFailure
 
     row: dict[str, Any] = {
         "ranks": point.ranks,

@@ -45,8 +45,8 @@ from bricks.session.defaults import (
 )
 
 if TYPE_CHECKING:
-    from bricks.scenarios.check import ServedScenario
-    from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad, Serving
+    from bricks.studies.serving.check import ServedScenario
+    from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 
 SCENARIOS: Mapping[str, str] = {
     "single-stream": "one sample at a time",
@@ -316,8 +316,8 @@ def scenario(
     )
     from bricks.graph.input_values import parse_value
     from bricks.graph.sizes import parse_shape
-    from bricks.scenarios.predict import predict_scenario, refuse_crowding
-    from bricks.scenarios.scenario import ScenarioLoad, Serving
+    from bricks.studies.serving.predict import predict_scenario, refuse_crowding
+    from bricks.studies.serving.scenario import ScenarioLoad, Serving
 
     load = ScenarioLoad(
         kind,
@@ -347,7 +347,7 @@ def scenario(
         refuse_crowding(target, serving)
         served: ServedScenario | None = None
         if check:
-            from bricks.scenarios.check import ServedScenario, queries_for
+            from bricks.studies.serving.check import ServedScenario, queries_for
 
             served = opened.enter_context(
                 ServedScenario(
@@ -373,7 +373,7 @@ def scenario(
 
 
 def _refuse_check(load: ScenarioLoad, serving: Serving, system: str | None) -> None:
-    from bricks.scenarios.check import refuse_unchecked
+    from bricks.studies.serving.check import refuse_unchecked
 
     if system is not None:
         raise UsageError("--check serves the model on this host: leave out --system")
@@ -381,7 +381,7 @@ def _refuse_check(load: ScenarioLoad, serving: Serving, system: str | None) -> N
 
 
 def _kind(name: str) -> ScenarioKind:
-    from bricks.scenarios.scenario import ScenarioKind
+    from bricks.studies.serving.scenario import ScenarioKind
 
     if name not in SCENARIOS:
         raise UsageError(

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bricks.estimate.figure import Figure
-    from bricks.scenarios.result import CheckedScenario, ScenarioResult
-    from bricks.scenarios.scenario import ScenarioLoad
+    from bricks.compose.figure import Figure
+    from bricks.studies.serving.result import CheckedScenario, ScenarioResult
+    from bricks.studies.serving.scenario import ScenarioLoad
 
 _NAMES = ("p50_s", "p90_s", "p99_s", "p999_s", "trimmed_mean_s", "counted_s")
 

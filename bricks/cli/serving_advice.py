@@ -14,8 +14,8 @@ from bricks.cli.quantities import seconds_of
 from bricks.errors import UsageError
 
 if TYPE_CHECKING:
-    from bricks.estimate.estimate import Provenance
-    from bricks.scenarios.advise import NoServingAdvice, ServingAdvice
+    from bricks.compose.estimate import Provenance
+    from bricks.studies.serving.advise import NoServingAdvice, ServingAdvice
 
 _LARGEST_BATCH = 8
 
@@ -37,8 +37,8 @@ def advise_server(
     """Print how each known target serves the models that ``options`` name."""
     from bricks.cli.advise import known_targets
     from bricks.graph.sizes import parse_shape
-    from bricks.scenarios.advise import advise_serving
-    from bricks.scenarios.scenario import ScenarioKind, ScenarioLoad
+    from bricks.studies.serving.advise import advise_serving
+    from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
 
     if wanted.scenario != ScenarioKind.SERVER:
         raise UsageError(f"there is advice for --scenario server, not {wanted.scenario!r}")
@@ -89,7 +89,7 @@ _FIGURES = ("counted_s", "max_qps")
 def _row(name: str, advice: ServingAdvice | NoServingAdvice) -> dict[str, Any]:
     """The facts of a model on a target; ``counted_s`` and ``max_qps`` are those of one host."""
     from bricks.cli.scenario_facts import ends
-    from bricks.scenarios.advise import NoServingAdvice
+    from bricks.studies.serving.advise import NoServingAdvice
 
     target = advice.target
     row: dict[str, Any] = {

@@ -19,7 +19,7 @@ from bricks.cli.output import print_json, show
 from bricks.errors import StoreError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from bricks.session.bench import Bench
+    from bricks.api.bench import Bench
     from bricks.system import Runtime, System, Target
 
 SystemName = Annotated[

@@ -30,13 +30,13 @@ from bricks.errors import UsageError
 from bricks.session.defaults import CACHE, PRECISION, PROGRAMS_RUNTIME, TIMEOUT_S
 
 if TYPE_CHECKING:
-    from bricks.training.result import (
+    from bricks.studies.training.result import (
         PredictedTime,
         TrainingFailure,
         TrainingResult,
         TrainingRun,
     )
-    from bricks.training.validation import TrainingValidation
+    from bricks.studies.training.validation import TrainingValidation
 
 Workload = Annotated[
     str,
@@ -105,8 +105,8 @@ def train(
     interrupted training goes on from its last epoch. docs/levels.md says what a workload returns.
     Example: bricks train digits_cnn --until accuracy=0.95 --seeds 5 --threads 1
     """
-    from bricks.training.train import train as train_program
-    from bricks.training.validation import validate_training
+    from bricks.studies.training.train import train as train_program
+    from bricks.studies.training.validation import validate_training
 
     accuracy = _accuracy(until)
     if out is not None:
@@ -154,7 +154,7 @@ def _write_page(out: Path, result: TrainingResult) -> None:
 
 
 def _errors(result: TrainingResult) -> list[str]:
-    from bricks.training.result import TrainingFailure
+    from bricks.studies.training.result import TrainingFailure
 
     failed = [each.error for each in result.trainings if isinstance(each, TrainingFailure)]
     short = [
@@ -201,7 +201,7 @@ def _time(of: PredictedTime | None) -> dict[str, float] | None:
 
 
 def _seed(training: TrainingRun | TrainingFailure, result: TrainingResult) -> dict[str, Any]:
-    from bricks.training.result import TrainingFailure
+    from bricks.studies.training.result import TrainingFailure
 
     names = (
         "steps", "epochs", "new_epochs", "accuracy", "reached", "step_s", "loading_s",

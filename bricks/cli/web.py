@@ -68,8 +68,8 @@ def web(
         raise UsageError(
             f"the server needs {exc.name}, which is not installed: pip install 'onnx-bricks[web]'"
         ) from exc
+    from bricks.api.bench import Bench
     from bricks.report.page import check_renderer
-    from bricks.session.bench import Bench
     from bricks.session.options import Options
     from bricks.web.app import application
     from bricks.web.limits import Keep

@@ -20,11 +20,11 @@ from typing import Any
 
 from bricks._version import __version__
 from bricks.analysis.batch import decompose_all
+from bricks.api.bench import Bench
 from bricks.errors import BricksError, FleetError, SuiteError
 from bricks.graph.model import Model
 from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.sampling import Sampling
-from bricks.session.bench import Bench
 from bricks.session.options import Options
 from bricks.suite import pack_model, unpack_model
 from bricks.suite.archive import MAX_FILE_BYTES

@@ -72,7 +72,7 @@ class Queries:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How the server joins samples; see :class:`bricks.scenarios.scenario.Serving`."""
+    """How the server joins samples; see :class:`bricks.studies.serving.scenario.Serving`."""
 
     max_batch: int
     timeout_s: float

@@ -12,7 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from bricks.errors import printable
-from bricks.operators.results import (
+from bricks.report.heat_image import heat_image
+from bricks.report.page import style, template
+from bricks.report.tables import percent, seconds
+from bricks.samples.error_norms import ErrorNorms
+from bricks.studies.numerics.results import (
     Accuracy,
     Form,
     Gradients,
@@ -25,10 +29,6 @@ from bricks.operators.results import (
     OutputAccuracy,
     Parting,
 )
-from bricks.report.heat_image import heat_image
-from bricks.report.page import style, template
-from bricks.report.tables import percent, seconds
-from bricks.samples.error_norms import ErrorNorms
 
 _NONE = "–"
 

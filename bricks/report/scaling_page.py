@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bricks.compose.figure import Figure
 from bricks.errors import printable
-from bricks.estimate.figure import Figure
 from bricks.report.page import environment, in_script, library, style
 from bricks.report.scaling_trace import spans_of
 from bricks.report.tables import number, percent, seconds, size
-from bricks.scale.result import ScalePoint, ScaleResult
+from bricks.studies.scaling.result import ScalePoint, ScaleResult
 
 
 def scaling_page(results: Sequence[ScaleResult], *, version: str, made: str) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bricks.errors import printable
-from bricks.scale.result import ScalePoint, ScaleResult
-from bricks.scale.simulation import Span
+from bricks.studies.scaling.result import ScalePoint, ScaleResult
+from bricks.studies.scaling.simulation import Span
 
 Event = dict[str, Any]
 

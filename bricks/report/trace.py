@@ -15,9 +15,9 @@ from dataclasses import asdict
 from typing import Any
 
 from bricks.analysis.traced import Traced
+from bricks.compose.estimate import Estimate
+from bricks.compose.timeline import Deduction, Entry, Hole, Timeline, TimelineStep
 from bricks.errors import printable
-from bricks.estimate.estimate import Estimate
-from bricks.estimate.timeline import Deduction, Entry, Hole, Timeline, TimelineStep
 from bricks.samples.profile import NodeRun, NoProfile, Profile
 
 RECOMPOSED, MEASURED = "recomposed from bricks", "measured by the runtime's own profiler"

@@ -10,7 +10,7 @@ from typing import Any
 from bricks.errors import printable
 from bricks.report.page import environment, in_script, library, style
 from bricks.report.tables import number, seconds
-from bricks.training.result import TrainingFailure, TrainingResult
+from bricks.studies.training.result import TrainingFailure, TrainingResult
 
 # Points of a curve: more than a screen has columns would only enlarge the page.
 _MAX_POINTS = 500

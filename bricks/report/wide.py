@@ -1,6 +1,6 @@
 """Sentences about wide intervals: why each is wide, and what to run to narrow it.
 
-For people, from the reasons that :mod:`bricks.estimate.wide` gives. Must not know how commands are
+For people, from the reasons that :mod:`bricks.compose.wide` gives. Must not know how commands are
 made: the caller brings them.
 """
 
@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bricks.compose.estimate import Estimate
+from bricks.compose.uncertainty import Source
+from bricks.compose.wide import Remedy, WideInterval, wide_interval
 from bricks.errors import printable
-from bricks.estimate.estimate import Estimate
-from bricks.estimate.uncertainty import Source
-from bricks.estimate.wide import Remedy, WideInterval, wide_interval
 from bricks.report.tables import other_state, percent, predicted, share_text
 
 # Up to this many wide intervals have a line each; of more, those with the same reason share one.

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from bricks.compose.comparison import ComparisonFailure, ModelComparison, incomplete, summarise
+from bricks.compose.estimate import IncompleteEstimate
+from bricks.compose.recompose import Results, recompose, state_of
 from bricks.errors import BackendError, ModelError, WorkerError
-from bricks.estimate.comparison import ComparisonFailure, ModelComparison, incomplete, summarise
-from bricks.estimate.estimate import IncompleteEstimate
-from bricks.estimate.recompose import Results, recompose, state_of
 from bricks.graph.model import Model
 from bricks.measure.campaign import CampaignResult
 from bricks.measure.failure_explanation import explain_failure

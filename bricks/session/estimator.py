@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from bricks.compose.prior import measured_elsewhere, on_another_host, unsure
+from bricks.compose.recompose import Basis, Results, all_known_in, state_of
+from bricks.compose.schedule import Construction
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.streams import streams_of
-from bricks.estimate.prior import measured_elsewhere, on_another_host, unsure
-from bricks.estimate.recompose import Basis, Results, all_known_in, state_of
-from bricks.estimate.schedule import Construction
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.state_model import StateModel

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from bricks.compose.prior import OTHER_HOST_SD
 from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
-from bricks.estimate.prior import OTHER_HOST_SD
 from bricks.graph.model_metadata import noted_other_kernels
 from bricks.graph.view import parse_model
 from bricks.measure.state_panel import learn_states

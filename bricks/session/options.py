@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bricks.backends import BackendInfo
+from bricks.compose.schedule import Rule, anything
 from bricks.decompose.granularity import Granularity
 from bricks.errors import UsageError, suggestion
-from bricks.estimate.schedule import Rule, anything
 from bricks.measure.allowance import MAX_S
 from bricks.measure.conditions import Conditions
 from bricks.predict.effort import EFFORTS, Effort
@@ -46,7 +46,7 @@ class Options:
     ``optimization`` is the runtime's graph optimization, one of ``BackendInfo.levels``.
 
     ``workers`` is how many nodes of a model run at the same time, each with ``threads``;
-    ``may_overlap`` says which of them may (:mod:`bricks.estimate.schedule`). Bricks are measured
+    ``may_overlap`` says which of them may (:mod:`bricks.compose.schedule`). Bricks are measured
     one at a time, whatever both say.
 
     ``published`` lets predictions use the measurements that ship with the package, beside those of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bricks._version import renamed_fields
-from bricks.estimate.comparison import ComparisonFailure, ModelComparison, Summary
+from bricks.compose.comparison import ComparisonFailure, ModelComparison, Summary
 from bricks.samples.measurement import Failure
 from bricks.samples.sampling import Sampling
 from bricks.system import Target

@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 
 from bricks.analysis.answers import Answer, NoAnswer, answer, answers, inferences
 from bricks.analysis.cache_summary import TargetView, view_of
+from bricks.api.bench import Bench
+from bricks.compose.memory import PeakMemory, UnknownMemory
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.errors import BricksError, UsageError
-from bricks.estimate.memory import PeakMemory, UnknownMemory
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
 from bricks.measure.graphs import Decomposer
-from bricks.session.bench import Bench
 from bricks.session.options import Options
 from bricks.system import System, Target
 from bricks.system.names import names_of

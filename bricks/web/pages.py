@@ -16,8 +16,8 @@ import jinja2
 from bricks._version import __version__
 from bricks.analysis.answers import Answer, NoAnswer
 from bricks.analysis.cache_summary import CacheSummary
+from bricks.compose.memory import UnknownMemory
 from bricks.errors import printable
-from bricks.estimate.memory import UnknownMemory
 from bricks.report import charts
 from bricks.report.page import in_script, library, target_label
 from bricks.report.page_data import page_data

@@ -11,9 +11,9 @@ from commands import Here
 from factories import conv_net, mlp, save
 from systems import copied, measure_on
 
-from bricks.estimate.advice import per_million, risk
-from bricks.estimate.estimate import Estimate
-from bricks.estimate.uncertainty import Uncertainty
+from bricks.compose.advice import per_million, risk
+from bricks.compose.estimate import Estimate
+from bricks.compose.uncertainty import Uncertainty
 from bricks.store import Store
 from bricks.system import fingerprint
 

@@ -22,7 +22,7 @@ from bricks.analysis.explanation import same_work
 from bricks.analysis.publishing import Validated, publish
 from bricks.analysis.runtimes import Place, choose_runtime, slower
 from bricks.backends import BackendInfo
-from bricks.estimate.estimate import Uncertainty
+from bricks.compose.estimate import Uncertainty
 from bricks.graph.model import Model
 from bricks.predict.features import PRODUCT, TAGS, BrickFeatures
 from bricks.store import Store

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from rough import measuring_roughly
 
-from bricks.scenarios import outcome
+from bricks.studies.serving import outcome
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -16,8 +16,8 @@ from bricks.cli import choices as values
 from bricks.cli.help import FIRST_STEPS, PANELS, page_of
 from bricks.cli.main import app
 from bricks.decompose.granularity import Granularity
-from bricks.operators.named import LISTS
 from bricks.predict.effort import EFFORTS
+from bricks.studies.numerics.named import LISTS
 
 
 def below(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

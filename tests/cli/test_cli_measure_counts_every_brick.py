@@ -6,7 +6,7 @@ import pytest
 from commands import Here
 from factories import conv_net, mlp, save
 
-from bricks.session.bench import Bench
+from bricks.api.bench import Bench
 from bricks.store import Owner
 
 

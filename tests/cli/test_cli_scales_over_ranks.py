@@ -22,19 +22,19 @@ from bricks.cli import completion
 from bricks.cli.scale import COLLECTIVES, STRATEGIES
 from bricks.graph.program_phases import TRAINING
 from bricks.network.times import CollectiveTime, Slowdown, StatedNetwork
-from bricks.scale.buckets import Gradient
-from bricks.scale.copies import SIZES, CopyTimes, Seconds, TimesBySize
-from bricks.scale.result import ScaleFailure, ScaleResult
-from bricks.scale.scaling import DataParallelTraining, Scaling
-from bricks.scale.strategies import (
+from bricks.session.networks import loopback_network
+from bricks.store import Store
+from bricks.studies.scaling.buckets import Gradient
+from bricks.studies.scaling.copies import SIZES, CopyTimes, Seconds, TimesBySize
+from bricks.studies.scaling.result import ScaleFailure, ScaleResult
+from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
+from bricks.studies.scaling.strategies import (
     DistributedDataParallel,
     Horovod,
     ParameterServer,
     Strategy,
 )
-from bricks.scale.training_step import TrainingStep
-from bricks.session.networks import loopback_network
-from bricks.store import Store
+from bricks.studies.scaling.training_step import TrainingStep
 from bricks.zoo import programs
 
 NETWORK = ("--bandwidth", "1Gbit", "--latency", "50us")
@@ -135,7 +135,7 @@ def hold(done: CommandResult, trace: Path, page: Path) -> None:
 def test_json_table_page_and_trace_show_each_number_of_ranks(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bricks.scale.scale.scale_training", made_up)
+    monkeypatch.setattr("bricks.studies.scaling.scale.scale_training", made_up)
     page, trace = tmp_path / "page.html", tmp_path / "trace.json"
     words = ("scale", "train.py:step", *NETWORK, "--threads", 1, *BOTH)
     done = here(*words, "--ranks", "1,2,16", "--out", page, "--trace", trace, "--json")
@@ -216,7 +216,7 @@ def test_a_check_without_a_network_measures_the_loopback_once(
     torch_environment.python()
     quick = partial(loopback_network, backend="fake", sizes=(1024, 4096))
     monkeypatch.setattr("bricks.session.networks.loopback_network", quick)
-    monkeypatch.setattr("bricks.scale.scale.scale_training", made_up)
+    monkeypatch.setattr("bricks.studies.scaling.scale.scale_training", made_up)
     words = ("scale", "torch_lstm_training", "--check", 2, "--ranks", 1, "--cache", here.cache)
     done = here.plain(*words, "--no-measure")
     assert (done.status, "--no-measure" in done.complaint) == (2, True)

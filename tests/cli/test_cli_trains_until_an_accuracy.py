@@ -15,7 +15,7 @@ from torch_environment import workload
 
 from bricks import Bench
 from bricks.backends.programs import TrainedEpoch
-from bricks.training.result import (
+from bricks.studies.training.result import (
     PredictedTime,
     TrainingFailure,
     TrainingPrediction,
@@ -91,7 +91,7 @@ def kept(done: CommandResult) -> None:
 def test_json_table_and_page_have_predicted_beside_measured_for_each_seed(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_module("bricks.training.train"), "train", made_up)
+    monkeypatch.setattr(import_module("bricks.studies.training.train"), "train", made_up)
     page, words = tmp_path / "page.html", ("train", "learn.py:task", "--threads", 1)
     assert hold(here(*words, *GOAL, "--json", "--out", page), page)["validation"] is None
     kept(here(*words, *GOAL))

@@ -18,11 +18,11 @@ from tiers import one_in, slow_but
 
 from bricks import Bench, Estimate
 from bricks.backends.fake.backend import node_latency_s
+from bricks.compose.recompose import recompose
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity, split
 from bricks.decompose.overlap import Window, windows
 from bricks.decompose.plan import Decomposition, Occurrence, Plan
-from bricks.estimate.recompose import recompose
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.topology import used_values

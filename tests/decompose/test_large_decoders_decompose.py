@@ -12,8 +12,8 @@ from decoder import Architecture, decoder, parameters, shapes
 from factories import save
 
 from bricks import Bench
+from bricks.compose.estimate import IncompleteEstimate
 from bricks.decompose.plan import Decomposition
-from bricks.estimate.estimate import IncompleteEstimate
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 

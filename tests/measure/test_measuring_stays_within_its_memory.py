@@ -13,7 +13,7 @@ from fork_server import children
 from onnx import TensorProto
 
 from bricks import Bench, Options
-from bricks.estimate.comparison import ComparisonFailure, ModelComparison
+from bricks.compose.comparison import ComparisonFailure, ModelComparison
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor, WorkerSettings

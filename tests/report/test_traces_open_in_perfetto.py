@@ -19,8 +19,8 @@ from unusual import nested_control_flow
 import bricks
 import bricks.analysis.trace
 from bricks.analysis.traced import Traced
+from bricks.compose.timeline import TimelineStep
 from bricks.errors import printable
-from bricks.estimate.timeline import TimelineStep
 from bricks.report.trace import BACKSLASH, MEASURED, RECOMPOSED, remarks, trace_text
 from bricks.samples.profile import NoProfile, Profile
 

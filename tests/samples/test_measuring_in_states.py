@@ -9,8 +9,8 @@ from commands import Here, rounds
 from factories import mlp, save
 from plans import plan, results
 
-from bricks.estimate.estimate import Estimate
-from bricks.estimate.recompose import recompose, state_of
+from bricks.compose.estimate import Estimate
+from bricks.compose.recompose import recompose, state_of
 from bricks.samples.machine_state import dominant_state, same_state, states
 from bricks.samples.measurement import Measurement, Round, common_state
 from bricks.samples.state_correction import StateCorrection

@@ -13,11 +13,11 @@ import pytest
 from commands import Here, environment
 from factories import conv_net, mlp, save
 
-import bricks.session.bench
+import bricks.api.bench
 from bricks import Bench
 from bricks.analysis.publishing import Validated, publish
+from bricks.compose.estimate import Estimate
 from bricks.decompose.plan import Plan
-from bricks.estimate.estimate import Estimate
 from bricks.measure.supervisor import Supervisor
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.measurement import Round
@@ -120,7 +120,7 @@ def test_no_published_file_is_read_though_states_differ(
     model: Path, compared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a system that others published too: how states differ is learned from its own rounds."""
-    monkeypatch.setattr(bricks.session.bench, "fingerprint", lambda: BIG)
+    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: BIG)
     with Bench(compared, runtime="fake", threads=1) as bench:
         validated = Validated.of(bench, bench.compare([bench.read(model)]))
     (place := tmp_path / "published").mkdir()

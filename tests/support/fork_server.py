@@ -37,7 +37,7 @@ IMPORTED = (
     "bricks.backends.fake.backend",
     "bricks.cli.main",
     "bricks.measure.worker.loop",
-    "bricks.session.bench",
+    "bricks.api.bench",
 )
 
 WORKER = "bricks.measure.worker.loop:main"

@@ -139,7 +139,7 @@ def _kept(built: Built, before: ZooEntry | None, out: Path | None, zoo: Path) ->
 def _flops(path: Path) -> int | None:
     """Operations of the model as written; a multiply-add counts as two."""
     # Imported here, so that `bricks zoo list` need not import the decomposition.
-    from bricks.session.bench import Bench
+    from bricks.api.bench import Bench
 
     with TemporaryDirectory() as cache, Bench(cache, granularity="1", threads=1) as bench:
         return bench.decompose(bench.read(str(path))).flops

@@ -9,9 +9,9 @@ from bricks.cli.options import Unread, decomposed
 from bricks.errors import BricksError
 
 if TYPE_CHECKING:
+    from bricks.api.bench import Bench
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
-    from bricks.session.bench import Bench
     from bricks.system.target import Target
 
 

@@ -1,0 +1,1 @@
+"""The public library: a bench, over everything that the packages below answer."""

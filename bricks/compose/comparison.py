@@ -1,0 +1,142 @@
+"""Compares estimates with whole-model runs, and summarises the errors over a zoo."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.recompose import Results
+from bricks.decompose.plan import Plan
+from bricks.samples.measurement import Measurement, round_spread
+from bricks.samples.statistics import Spread, median
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """One model's estimate and its whole-model latency on the same target, in seconds."""
+
+    model: str
+    plan: Plan
+    new_bricks: int
+    measured: Spread
+    estimate: Estimate
+
+    @property
+    def ratio(self) -> float:
+        """Estimate over measured latency."""
+        return self.estimate.estimate_s / self.measured.median_s
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonFailure:
+    """A model for which there is no comparison, and why, in one line."""
+
+    model: str
+    error: str
+    plan: Plan | None = None
+    new_bricks: int = 0
+    coverage: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A comparison over a zoo. Errors are ``|ratio - 1|``; times are seconds.
+
+    ``noise_floor`` is the median of ``|repeat / first - 1|`` of whole models measured twice in the
+    same interleaved session: in its odd and in its even rounds. ``speedup_latency`` is the paper's
+    formula: the sum of whole-model latencies over the sum of unique brick latencies.
+    ``speedup_wall`` compares the total wall time of measuring the models with that of measuring the
+    bricks, from reading to the last sample. Figures without any model behind them are None.
+    """
+
+    models: int
+    occurrences: int
+    bricks: int
+    median_abs_error: float | None
+    p95_abs_error: float | None
+    max_abs_error: float | None
+    geomean_ratio: float | None
+    interval_hit_rate: float | None
+    noise_floor: float | None
+    speedup_latency: float | None
+    speedup_wall: float | None
+    bricks_wall_s: float
+    models_wall_s: float
+
+
+def summarise(
+    rows: Sequence[ModelComparison],
+    results: Results,
+    *,
+    decompose_s: Mapping[str, float],
+    read_s: Mapping[str, float],
+) -> Summary:
+    """The summary of ``rows``; ``results`` by key holds their bricks' and models' samples.
+
+    ``decompose_s`` and ``read_s`` are wall seconds by model digest. Predicted bricks took none.
+    """
+    bricks = {key for row in rows for key in row.plan.keys}
+    predicted = {s.brick for row in rows for s in row.estimate.shares if s.predicted}
+    wholes = {row.plan.digest: _measurement(results, row.plan.digest) for row in rows}
+    errors = sorted(abs(row.ratio - 1) for row in rows)
+    parts = [_measurement(results, key) for key in bricks - predicted]
+    unique_s = sum(round_spread(m).median_s for m in parts)
+    whole_s = sum(round_spread(m).median_s for m in wholes.values())
+    reading_s = sum((read_s[digest] for digest in wholes), 0.0)
+    bricks_wall_s = (
+        reading_s + sum(decompose_s[digest] for digest in wholes) + sum(m.wall_s for m in parts)
+    )
+    models_wall_s = reading_s + sum(m.wall_s for m in wholes.values())
+    repeats = [r for m in wholes.values() if (r := repeat_error(m)) is not None]
+    hits = [row.estimate.low_s <= row.measured.median_s <= row.estimate.high_s for row in rows]
+    return Summary(
+        models=len(rows),
+        occurrences=sum(len(row.plan.occurrences) for row in rows),
+        bricks=len(bricks),
+        median_abs_error=median(errors) if errors else None,
+        p95_abs_error=_quantile(errors, 0.95),
+        max_abs_error=errors[-1] if errors else None,
+        geomean_ratio=geometric_mean(row.ratio for row in rows) if rows else None,
+        interval_hit_rate=sum(hits) / len(hits) if hits else None,
+        noise_floor=median(repeats) if repeats else None,
+        speedup_latency=whole_s / unique_s if unique_s else None,
+        speedup_wall=models_wall_s / bricks_wall_s if rows else None,
+        bricks_wall_s=bricks_wall_s,
+        models_wall_s=models_wall_s,
+    )
+
+
+def repeat_error(measurement: Measurement) -> float | None:
+    """|repeat / first - 1| of the medians of every second round; None with a single round.
+
+    Only rounds of the most frequent machine state count.
+    """
+    rounds = [r.latency_s for r in measurement.used_rounds()]
+    if len(rounds) < 2:
+        return None
+    return abs(median(rounds[1::2]) / median(rounds[0::2]) - 1)
+
+
+def incomplete(model: str, plan: Plan, estimate: IncompleteEstimate, new: int) -> ComparisonFailure:
+    """Why an incomplete estimate cannot be compared."""
+    first = estimate.gaps[0]
+    more = f" (and {len(estimate.gaps) - 1} more)" if len(estimate.gaps) > 1 else ""
+    error = f"{model}: brick {first.brick} has no measurement: {first.reason}{more}"
+    return ComparisonFailure(model, error, plan, new, estimate.coverage)
+
+
+def _measurement(results: Results, key: str) -> Measurement:
+    result = results[key]
+    if not isinstance(result, Measurement):
+        raise TypeError(f"{key} was not measured: {result.reason}")
+    return result
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float | None:
+    """The smallest value that at least ``share`` of all values do not exceed."""
+    if not ordered:
+        return None
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]

@@ -1,0 +1,138 @@
+"""The result of recomposing: an estimate, or an incomplete one that names its missing bricks.
+
+Plain data, here so that reports need not import the calculation. Must not know how it is made.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bricks.compose.uncertainty import Uncertainty
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The contribution of one brick to a model: all its occurrences, call overhead subtracted.
+
+    Where bricks overlap, ``occurrences`` is a net count; it and the other numbers are negative for
+    a brick whose latency is subtracted. ``predicted`` says that the brick was not measured but
+    predicted from similar ones, ``published`` that others measured it, on a host of the same kind.
+    """
+
+    brick: str
+    occurrences: int
+    latency_s: float
+    share: float
+    predicted: bool = False
+    published: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a latency comes from, as three shares of it that add up to 1.
+
+    ``measured_share`` is from measurements of the user's cache, ``published_share`` from those that
+    others published, and ``predicted_share`` from neither.
+    """
+
+    measured_share: float = 1.0
+    published_share: float = 0.0
+    predicted_share: float = 0.0
+
+    @property
+    def origin(self) -> str:
+        """The least certain part: ``predicted``, else ``published``, else ``measured``."""
+        if self.predicted_share:
+            return "predicted"
+        return "published" if self.published_share else "measured"
+
+
+MEASURED = Provenance()
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A brick without a measurement, how often the model needs it, and why there is none."""
+
+    brick: str
+    occurrences: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseShare:
+    """The part of one phase of a recorded program in its latency, in seconds.
+
+    ``estimate_s`` includes ``around_s``, what Python and the engine of automatic differentiation
+    take around the phase's ``calls``. That is negative where the engine calls an operator faster
+    than the replay of a brick does.
+    """
+
+    phase: str
+    calls: int
+    estimate_s: float
+    around_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A model's latency in seconds, recomposed from its bricks' latencies.
+
+    ``low_s`` and ``high_s`` are meant to hold the model's latency with 95 %: they follow from the
+    samples' spread, from the error of predictions, and from that of recomposing.
+    ``critical_path_s`` is the longest chain of occurrences that depend on each other: no schedule
+    can beat it. ``other_state_share`` is the share of the latency that comes from bricks measured
+    only in another machine state, ``predicted_share`` that of unmeasured bricks,
+    ``published_share`` that of bricks that only others measured; ``unmeasurable`` are predicted
+    bricks that never can be measured; ``coverage`` is the share of the
+    occurrences whose brick is measured. ``uncertainty`` is half the interval's width by its
+    sources. ``phases`` are those of a recorded program. With several ``workers`` the
+    interval spans from the bound that no schedule can beat to the latency without any overlap;
+    shares are of the total working time of all workers.
+    """
+
+    model: str
+    granularity: str
+    estimate_s: float
+    low_s: float
+    high_s: float
+    critical_path_s: float
+    call_overhead_s: float
+    other_state_share: float
+    predicted_share: float
+    coverage: float
+    shares: tuple[Share, ...]
+    uncertainty: Uncertainty
+    workers: int = 1
+    phases: tuple[PhaseShare, ...] = ()
+    published_share: float = 0.0
+    unmeasurable: frozenset[str] = frozenset()
+
+    @property
+    def measured_share(self) -> float:
+        """The share of the latency that comes from measurements of the user's own cache."""
+        return max(0.0, 1.0 - self.predicted_share - self.published_share)
+
+    @property
+    def provenance(self) -> Provenance:
+        """The shares of the latency that are measured, published by others, and predicted."""
+        return Provenance(self.measured_share, self.published_share, self.predicted_share)
+
+    @property
+    def relative_uncertainty(self) -> float:
+        """Half the interval's width, relative to the estimate; infinite for an estimate of zero."""
+        half_s = (self.high_s - self.low_s) / 2
+        return half_s / self.estimate_s if self.estimate_s > 0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class IncompleteEstimate:
+    """No estimate, because measurements of bricks are missing; ``measured_s`` is the known part."""
+
+    model: str
+    granularity: str
+    measured_s: float
+    coverage: float
+    gaps: tuple[Gap, ...]
+    shares: tuple[Share, ...]

@@ -1,0 +1,1 @@
+"""Questions about models: each study says what it needs measured, predicts, and checks itself."""

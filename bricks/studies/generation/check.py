@@ -1,0 +1,131 @@
+"""Text really generated on this host, greedily, beside what is predicted of it.
+
+Half of the texts come before bricks are measured and half after, so that both meet the same
+machine. Must not know how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from statistics import median
+from types import TracebackType
+
+import numpy as np
+
+from bricks.api.bench import Bench
+from bricks.errors import UsageError
+from bricks.measure.protocol import pack
+from bricks.studies.generation.decoders import OnnxSteps, onnx_decoder
+from bricks.studies.generation.result import CheckedGeneration, Generation, GenerationResult
+from bricks.zoo import is_entry
+
+# Loading a decoder, and generating a text, may take so long.
+_LOAD_TIMEOUT_S, _TEXT_TIMEOUT_S = 600.0, 1800.0
+
+# Texts are generated until they have taken so long, at least so many, half before and half after.
+_SERIES_S, _MIN_TEXTS, _MAX_TEXTS = 10.0, 3, 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text: seconds of the model's steps, and of what was before each."""
+
+    steps_s: Sequence[float] = field(repr=False)
+    between_s: Sequence[float] = field(repr=False)
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.steps_s) + sum(self.between_s)
+
+
+class GeneratedText:
+    """A decoder that generates here; a context manager."""
+
+    def __init__(self, bench: Bench, name: str, generation: Generation) -> None:
+        if generation.qps is not None:
+            raise UsageError("--check generates texts that begin together: leave out --qps")
+        if generation.step_s:
+            raise UsageError("--check measures what is between two steps: leave out --step-cost")
+        if is_entry(name):
+            raise UsageError(
+                "--check generates with ONNX Runtime: give an ONNX file, or leave it out"
+            )
+        self._bench, self._name, self._generation = bench, name, generation
+        self._opened = ExitStack()
+        self._texts: list[_Text] = []
+        self._worker = self._opened.enter_context(bench.worker())
+        try:
+            decoder = onnx_decoder(name)
+            model = OnnxSteps(name, decoder).read(
+                bench, generation.batch, 1, generation.prompt_tokens
+            )
+            self._worker.ask(
+                "load_decoder", timeout_s=_LOAD_TIMEOUT_S, model=pack(model.skeleton),
+                decoder=decoder.to_json(),
+            )  # fmt: skip
+            self._text()  # what is first is not like the others
+        except BaseException:
+            self._opened.close()
+            raise
+
+    def __enter__(self) -> GeneratedText:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._opened.close()
+
+    def _text(self) -> _Text:
+        asked = self._generation
+        answer = self._worker.ask(
+            "generate", timeout_s=_TEXT_TIMEOUT_S, batch=asked.batch,
+            prompt_tokens=asked.prompt_tokens, new_tokens=asked.new_tokens,
+        )  # fmt: skip
+        return _Text(answer["steps_s"], answer["between_s"])
+
+    def generate(self) -> None:
+        """Generate half of the texts."""
+        found: list[_Text] = []
+        with self._bench.timing():
+            while len(found) < _MIN_TEXTS or (
+                sum(text.total_s for text in found) < _SERIES_S and len(found) < _MAX_TEXTS
+            ):
+                self._bench.progress(f"generating with {self._name}", len(found) / _MAX_TEXTS)
+                found.append(self._text())
+        self._texts += found
+
+    @property
+    def generation(self) -> Generation:
+        """What was asked, with what is between two steps of this loop."""
+        return replace(self._generation, step_s=self._between_s)
+
+    @property
+    def _between_s(self) -> float:
+        return median(taken for text in self._texts for taken in text.between_s)
+
+    def checked(self, result: GenerationResult) -> GenerationResult:
+        """``result`` with what the texts showed, after those that are left were generated."""
+        self.generate()
+        further, first = self._generation.new_tokens - 1, self._generation.prompt_tokens
+        steps = np.median([text.steps_s for text in self._texts], axis=0)
+        totals = [text.total_s for text in self._texts]
+        ttfts = [text.between_s[0] + text.steps_s[0] for text in self._texts]
+        rest = [total - ttft for total, ttft in zip(totals, ttfts, strict=True)]
+        tokens = self._generation.batch * self._generation.new_tokens
+        return replace(
+            result,
+            checked=CheckedGeneration(
+                texts=len(self._texts),
+                ttft_s=median(ttfts),
+                tpot_s=median(rest) / further if further else None,
+                tokens_per_s=tokens / median(totals),
+                step_s=self._between_s,
+                steps_s={first + n: float(s) for n, s in enumerate(steps[1:].tolist())},
+            ),
+        )

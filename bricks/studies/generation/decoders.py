@@ -1,0 +1,105 @@
+"""Decoders by what they are written in: steps of any number of tokens, read as models.
+
+Must not know what is predicted of steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from bricks.api.bench import Bench
+from bricks.errors import UsageError
+from bricks.graph.decoder import Decoder, decoder_of
+from bricks.graph.model import Model
+from bricks.graph.tensor import TensorType
+from bricks.session.programs import names_program, record_program
+from bricks.zoo import find, is_entry
+
+
+class Steps(Protocol):
+    """The steps of a decoder."""
+
+    def read(self, bench: Bench, batch: int, tokens: int, past: int) -> Model:
+        """A step of so many new ``tokens`` after ``past`` others, of each of ``batch`` texts."""
+
+    def cache_bytes(self, batch: int, tokens: int) -> int | None:
+        """Bytes of the keys and values of so many tokens; None if they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxSteps:
+    """Steps of a decoder in an ONNX file, or of the zoo."""
+
+    name: str
+    decoder: Decoder
+
+    def read(self, bench: Bench, batch: int, tokens: int, past: int) -> Model:
+        """See :class:`Steps`."""
+        return bench.read(
+            self.name,
+            shapes=self.decoder.shapes(batch, tokens, past),
+            values=self.decoder.values(batch, tokens, past),
+        )
+
+    def cache_bytes(self, batch: int, tokens: int) -> int | None:
+        """See :class:`Steps`."""
+        return self.decoder.cache_bytes(batch, tokens)
+
+
+@dataclass(slots=True)
+class ProgramSteps:
+    """Steps of a program, whose function is called with ``batch``, ``tokens``, ``past_tokens``.
+
+    Each is recorded. The cache is what of the inputs grows with the tokens that are past.
+    """
+
+    name: str
+    _input_bytes: dict[tuple[int, int], int]
+
+    def read(self, bench: Bench, batch: int, tokens: int, past: int) -> Model:
+        """See :class:`Steps`."""
+        bench.progress(f"recording {self.name} after {past} tokens", 0.0)
+        model = record_program(
+            self.name, runtime=bench.runtime.backend, threads=bench.runtime.threads,
+            seed=bench.options.seed, batch=batch,
+            options={"tokens": tokens, "past_tokens": past},
+        )  # fmt: skip
+        if tokens == 1:
+            types = [type_ for _, type_ in model.inputs if isinstance(type_, TensorType)]
+            self._input_bytes[batch, past] = sum(type_.size_bytes for type_ in types)
+        return model
+
+    def cache_bytes(self, batch: int, tokens: int) -> int | None:
+        """See :class:`Steps`; known where steps of two lengths were recorded."""
+        known = sorted(
+            (past, of) for (size, past), of in self._input_bytes.items() if size == batch
+        )
+        if len(known) < 2:
+            return None
+        (first, low), (last, high) = known[0], known[-1]
+        return (high - low) * tokens // (last - first)
+
+
+def steps_of(name: str) -> Steps:
+    """The decoder that ``name`` refers to: an ONNX file, a model of the zoo, or a program.
+
+    Raises :class:`~bricks.errors.ModelError` for a model that is no decoder with a cache.
+    """
+    if is_entry(name):
+        return ProgramSteps(name, {})
+    if names_program(name):
+        raise UsageError(
+            f"{name} was recorded at one length: give a function that takes batch=, tokens= and"
+            " past_tokens=, as FILE.py:FUNCTION"
+        )
+    return OnnxSteps(name, onnx_decoder(name))
+
+
+def onnx_decoder(name: str) -> Decoder:
+    """The decoder in an ONNX file, or of the zoo."""
+    found = find(name)
+    if len(found) != 1:
+        raise UsageError(f"{name} holds {len(found)} models: name one of them")
+    title, path = found[0]
+    return decoder_of(path, title)

@@ -1,0 +1,119 @@
+"""What is asked of a decoder that generates, and the result: plain data.
+
+Must not know how it is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bricks.compose.figure import Figure
+from bricks.errors import UsageError
+from bricks.studies.generation.steps import Step, StepTimes
+from bricks.system import Target
+
+# Longer texts, or more of them at once, would be a mistake.
+MAX_TOKENS, MAX_BATCH = 1 << 20, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """``batch`` texts at once: each has a prompt, and gets so many new tokens.
+
+    ``step_s`` is what the server takes between two steps of the model: choosing the tokens, and
+    binding what the next step reads and writes. With ``qps``, requests for a text each arrive as a
+    Poisson process, and ``batch`` is the most that are worked on at once.
+    """
+
+    prompt_tokens: int
+    new_tokens: int
+    batch: int = 1
+    step_s: float = 0.0
+    qps: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise :class:`UsageError` for what makes no sense."""
+        for option, tokens in (
+            ("--prompt-tokens", self.prompt_tokens),
+            ("--new-tokens", self.new_tokens),
+        ):
+            if not 1 <= tokens <= MAX_TOKENS:
+                raise UsageError(f"{option} {tokens} makes no sense: give 1 to {MAX_TOKENS}")
+        if not 1 <= self.batch <= MAX_BATCH:
+            raise UsageError(f"--batch {self.batch} makes no sense: give 1 to {MAX_BATCH}")
+        if self.qps is not None and self.qps <= 0:
+            raise UsageError(f"--qps {self.qps:g} is no rate: give requests a second above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationMemory:
+    """Bytes: weights as kernels keep them, the cache at the last step, and the most of the process.
+
+    The cache is there twice while a step copies it. What is not known is None; ``unknown`` says
+    why, or what the peak lacks.
+    """
+
+    weight_bytes: int | None
+    cache_bytes: int | None
+    peak_bytes: int | None
+    unknown: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationLoad:
+    """Requests that arrive at a rate, served by continuous batching.
+
+    ``ttft`` and ``tpot`` are seconds by percentile (``p50_s``, ``p90_s``, ``p99_s``), empty above
+    saturation; ``tokens_per_s`` those that are generated, ``capacity_qps`` the requests a second at
+    which the server saturates, ``mean_batch`` the texts that a step works on.
+    """
+
+    ttft: Mapping[str, Figure]
+    tpot: Mapping[str, Figure]
+    tokens_per_s: Figure
+    utilisation: Figure
+    capacity_qps: Figure
+    mean_batch: float
+    saturated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedGeneration:
+    """The same really generated on this host; figures are medians over ``texts``.
+
+    ``tpot_s`` is None where there are no further tokens. ``steps_s`` are the seconds of the model's
+    steps by the length of the cache; ``step_s`` is what was between two steps.
+    """
+
+    texts: int
+    ttft_s: float
+    tpot_s: float | None
+    tokens_per_s: float
+    step_s: float
+    steps_s: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationResult:
+    """A decoder that generates.
+
+    ``ttft_s`` is the time to the first token, ``tpot_s`` the mean time of each further one (None
+    if there is none), ``total_s`` that of whole texts, ``tokens_per_s`` the new tokens of all texts
+    of the batch. ``shown`` are steps as the cache grows.
+    """
+
+    model: str
+    target: Target
+    generation: Generation
+    ttft_s: Figure
+    tpot_s: Figure | None
+    total_s: Figure
+    tokens_per_s: Figure
+    prompt: Step
+    shown: Sequence[Step]
+    times: StepTimes
+    memory: GenerationMemory
+    load: GenerationLoad | None = None
+    checked: CheckedGeneration | None = None
+    warnings: Sequence[str] = ()

@@ -1,0 +1,245 @@
+"""Operators over runtimes: latency, rates beside the roofline, and accuracy (Deep500's level 0).
+
+Latencies are estimates from bricks, with the cache as for any model. Runtimes take turns operator
+by operator, in an order that rotates, so that a drift of the machine favours none. Must not know
+where operators come from, nor how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from bricks.analysis.explain import Explainer
+from bricks.analysis.explanation import Peaks
+from bricks.api.bench import Bench
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.decompose.work import flops
+from bricks.errors import ModelError
+from bricks.graph.graph import Graph
+from bricks.graph.model import Model
+from bricks.graph.program import is_program
+from bricks.graph.source import source_graph
+from bricks.graph.view import graph_of, parse_model
+from bricks.studies.numerics.blocked_layout import Layout
+from bricks.studies.numerics.operator import Operator, bytes_of
+from bricks.studies.numerics.results import (
+    Accuracy,
+    Form,
+    Latency,
+    Missing,
+    OperatorComparison,
+    OperatorResult,
+    OperatorRun,
+    RuntimeFacts,
+    Work,
+)
+from bricks.studies.numerics.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
+from bricks.studies.numerics.standard_form import standard_form
+
+_UNKNOWN = Work(None, None)
+
+
+def compare_operators(
+    operators: Iterable[Operator],
+    benches: Sequence[Bench],
+    *,
+    repeats: int = 5,
+    done: Callable[[OperatorResult], None] = lambda result: None,
+) -> OperatorComparison:
+    """``operators`` over the runtimes of ``benches``, each evaluated ``repeats`` times.
+
+    What a runtime lacks stands in the result with its reason. ``done`` gets each result as it is
+    there. Raises errors that concern no single operator, such as those of the cache.
+    """
+    operators = list(operators)
+    found = []
+    with Runtimes(benches, repeats=repeats) as runtimes:
+        explainers = {Runtimes.name_of(b): Explainer(b, measure=True) for b in benches}
+        for number, operator in enumerate(operators):
+            benches[0].progress(operator.name, number / len(operators))
+            turn = number % len(benches)
+            order = [*benches[turn:], *benches[:turn]]
+            found.append(_Comparison(runtimes, explainers, operator).over(order))
+            done(found[-1])
+    # Peaks were measured with the first operator that a runtime ran, and not for their own sake.
+    facts = tuple(RuntimeFacts(bench.target, Explainer(bench).peaks) for bench in benches)
+    return OperatorComparison(facts, tuple(found))
+
+
+class _Comparison:
+    """One operator: its forms in ONNX and their reference are made once for all runtimes."""
+
+    def __init__(
+        self, runtimes: Runtimes, explainers: dict[str, Explainer], operator: Operator
+    ) -> None:
+        self._runtimes, self._explainers, self._operator = runtimes, explainers, operator
+        self._given: Model | Missing | None = None
+        # In standard operators, with the values that are blocked in the given form.
+        self._standard: Model | None = None
+        self._layouts: Mapping[str, Layout] = {}
+        self._reference: ReferenceFile | Missing | None = None
+        self._work = _UNKNOWN
+
+    def over(self, benches: Sequence[Bench]) -> OperatorResult:
+        """The operator with each runtime, in the order in which all operators name them."""
+        if self._operator.onnx is not None:
+            self._read()
+        runs = {Runtimes.name_of(bench): self._run(bench) for bench in benches}
+        if isinstance(self._reference, ReferenceFile):
+            self._reference.file.unlink()  # together they would fill a disk
+        names = map(Runtimes.name_of, self._runtimes.benches)
+        operator = self._operator
+        return OperatorResult(
+            operator.name, operator.source, self._work, tuple(runs[name] for name in names)
+        )
+
+    def _read(self) -> None:
+        name = self._operator.name
+        try:
+            self._given = self._runtimes.onnx_form(self._operator)
+        except FAILURES as error:
+            self._given = reason_of(error, name)
+            return
+        self._work = self._operator.work or work_of(self._given)
+        try:
+            found = standard_form(parse_model(self._given.skeleton))
+            if found is not None:
+                self._standard = self._runtimes.model_of(found.proto, name)
+                self._layouts = found.layouts
+                if self._work == _UNKNOWN:  # the shapes of what only one runtime knows are open
+                    self._work = work_of(self._standard)
+        except ModelError as error:
+            self._reference = Missing(f"no reference: {reason_of(error, name).reason}")
+
+    def _run(self, bench: Bench) -> OperatorRun:
+        name = Runtimes.name_of(bench)
+        try:
+            self._runtimes.takes(bench, self._operator)
+            form, model = self._form(bench)
+        except FAILURES as error:
+            missing = reason_of(error, self._operator.name)
+            return OperatorRun(name, missing, missing)
+        if isinstance(model, Missing):
+            return OperatorRun(name, model, model)
+        if self._work == _UNKNOWN:
+            self._work = work_of(model)
+        return OperatorRun(
+            name, self._latency(bench, model), self._accuracy(bench, form, model), form
+        )
+
+    def _form(self, bench: Bench) -> tuple[Form, Model | Missing]:
+        """What the runtime runs: the operator as it is given, or what computes the same."""
+        if self._runtimes.runs_programs(bench):
+            if self._operator.program is not None:
+                return Form.GIVEN, self._runtimes.program_form(self._operator, bench)
+            return Form.COUNTERPART, self._counterpart(bench)
+        assert self._given is not None
+        if self._standard is not None and not self._runs_given(bench):
+            return Form.STANDARD, self._standard
+        return Form.GIVEN, self._given
+
+    def _runs_given(self, bench: Bench) -> bool:
+        """Whether the runtime knows the operators of the given form."""
+        assert isinstance(self._given, Model)
+        try:
+            bench.decompose(self._given)
+        except FAILURES:
+            return False
+        return True
+
+    def _counterpart(self, bench: Bench) -> Model | Missing:
+        model = self._onnx
+        if isinstance(model, Missing):
+            return model
+        reference = self._referenced(model)
+        if isinstance(reference, Missing):
+            return reference
+        return self._runtimes.counterpart(bench, model, reference)
+
+    @property
+    def _onnx(self) -> Model | Missing:
+        """The form that has a reference: that in standard operators, if there is one."""
+        found = self._standard or self._given
+        assert found is not None
+        return found
+
+    def _latency(self, bench: Bench, model: Model) -> Latency | Missing:
+        try:
+            estimate = bench.predict(model)
+        except FAILURES as error:
+            return reason_of(error, model.name)
+        if isinstance(estimate, IncompleteEstimate):
+            return Missing(estimate.gaps[0].reason)
+        peaks = self._explainers[Runtimes.name_of(bench)].peaks
+        return latency_of(estimate, self._work, peaks)
+
+    def _accuracy(self, bench: Bench, form: Form, model: Model) -> Accuracy | Missing:
+        try:
+            if self._operator.program is not None and is_program(parse_model(model.skeleton)):
+                return self._runtimes.evaluate(bench, model, None, gradients=True).accuracy
+            assert isinstance(self._onnx, Model)
+            reference = self._referenced(self._onnx)
+            if isinstance(reference, Missing):
+                return reference
+            return self._beside(bench, form, model, reference)
+        except FAILURES as error:
+            return reason_of(error, model.name)
+
+    def _beside(self, bench: Bench, form: Form, model: Model, reference: ReferenceFile) -> Accuracy:
+        if form is Form.COUNTERPART:
+            assert isinstance(self._onnx, Model)
+            names = self._runtimes.outputs_of(self._onnx)
+            return self._runtimes.evaluate(bench, model, reference, names=names).accuracy
+        if form is Form.STANDARD or not self._layouts:
+            return self._runtimes.evaluate(bench, model, reference).accuracy
+        arranged = self._runtimes.in_blocks(bench, reference, self._layouts)
+        try:
+            return self._runtimes.evaluate(bench, model, arranged).accuracy
+        finally:
+            arranged.file.unlink()
+
+    def _referenced(self, model: Model) -> ReferenceFile | Missing:
+        if self._reference is None:
+            try:
+                self._reference = self._runtimes.reference(model)
+            except FAILURES as error:
+                self._reference = reason_of(error, model.name)
+        return self._reference
+
+
+def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> Latency:
+    """An estimate with the rates at which ``work`` is done in it, without the cost of the call."""
+    net_s = estimate.estimate_s - estimate.call_overhead_s
+    share, bound = None, None
+    bandwidth = None if work.bytes is None else peaks.bandwidth(work.bytes)
+    if work.flops is not None and work.bytes is not None and peaks.flops_per_s and bandwidth:
+        compute_s, memory_s = work.flops / peaks.flops_per_s, work.bytes / bandwidth
+        bound = "compute" if compute_s >= memory_s else "memory"
+        share = max(compute_s, memory_s) / net_s if net_s > 0 else None
+    return Latency(
+        latency_s=estimate.estimate_s,
+        low_s=estimate.low_s,
+        high_s=estimate.high_s,
+        flops_per_s=None if work.flops is None or net_s <= 0 else work.flops / net_s,
+        bytes_per_s=None if work.bytes is None or net_s <= 0 else work.bytes / net_s,
+        peak_share=share,
+        bound=bound,
+    )
+
+
+def work_of(model: Model) -> Work:
+    """The work of ``model`` as it is written, whatever a runtime makes of it.
+
+    Bytes are those of inputs, weights and outputs, each once.
+    """
+    proto = parse_model(model.skeleton)
+    try:
+        graph = graph_of(proto) if is_program(proto) else source_graph(model)
+    except ModelError:  # a shape is open, or an operator's is not known
+        return _UNKNOWN
+    return Work(flops(graph, range(len(graph.nodes))), _bytes(graph))
+
+
+def _bytes(graph: Graph) -> int | None:
+    names = {*graph.inputs, *graph.initializers, *graph.outputs}
+    return bytes_of([graph.types.get(name) for name in names])

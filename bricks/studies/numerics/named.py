@@ -1,0 +1,113 @@
+"""The operators that words name: lists, single operators of them, ONNX files and programs.
+
+Must not know what is done with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bricks.analysis.explanation import shapes
+from bricks.decompose.plan import Brick
+from bricks.errors import ModelError, UsageError, suggestion
+from bricks.graph.payload import numpy_dtype
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import parse_model
+from bricks.samples.measurement import Measurement
+from bricks.store import Reading
+from bricks.studies.numerics.deepbench import KERNELS, deepbench, operator_of
+from bricks.studies.numerics.operator import Operator, ProgramForm, bytes_of
+from bricks.studies.numerics.results import Work
+from bricks.system import Target
+from bricks.zoo import entries, find, is_entry
+
+DEEPBENCH, ZOO = "deepbench", "zoo"
+LISTS = (DEEPBENCH, ZOO)
+
+# Bricks of the zoo that are taken by default: the costliest.
+TOP = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ZooSource:
+    """Where the costliest bricks of the zoo are known: ``target`` in ``known``, the first ``top``.
+
+    ``granularity`` is that of the plans there.
+    """
+
+    known: Reading
+    target: Target
+    granularity: str
+    top: int = TOP
+
+
+def operators_named(word: str, zoo: ZooSource | None) -> list[Operator]:
+    """The operators that ``word`` names: a list, one of a list, an ONNX file or a program.
+
+    ``zoo`` is where the list of that name comes from; None if no system is known to have measured
+    it. Raises :class:`UsageError` for a word that names nothing, with the nearest, and
+    :class:`ModelError` for a file that is not there.
+    """
+    if word == DEEPBENCH:
+        return deepbench()
+    if word == ZOO:
+        if zoo is None:
+            raise UsageError(
+                "no system with measurements of the zoo is known: import some, or give a file"
+            )
+        return costliest(zoo)
+    kernels = {kernel.name: kernel for kernel in KERNELS}
+    if word in kernels:
+        return [operator_of(kernels[word])]
+    if is_entry(word):
+        return [Operator(word, word, program=ProgramForm(word))]
+    if Path(word).suffix.lower() == ".onnx" or Path(word).exists():
+        return [Operator(name, str(path), onnx=path) for name, path in find(word)]
+    raise UsageError(
+        f"no list, operator or file is called {word!r}: {suggestion(word, [*LISTS, *kernels])}"
+    )
+
+
+def costliest(zoo: ZooSource) -> list[Operator]:
+    """The bricks that take longest when each model of the zoo runs once, the costliest first.
+
+    Raises :class:`ModelError` if the target has measured none of them.
+    """
+    of_zoo = {entry.name for entry in entries()}
+    times: dict[str, int] = {}
+    for name, usage in zoo.known.brick_usage(zoo.target.key, zoo.granularity):
+        if name in of_zoo:
+            for key, used in usage.items():
+                times[key] = times.get(key, 0) + used.occurrences
+    results = zoo.known.results(zoo.target.key, sorted(times))
+    total_s = {
+        key: times[key] * result.latency_s()
+        for key, result in results.items()
+        if isinstance(result, Measurement)
+    }
+    if not total_s:
+        raise ModelError(f"no brick of the zoo is measured on {zoo.target.system.name}")
+    chosen = sorted(total_s, key=lambda key: (-total_s[key], key))[: zoo.top]
+    bricks = zoo.known.load_bricks(chosen)
+    return [_of_brick(bricks[key], zoo.target) for key in chosen]
+
+
+def _of_brick(brick: Brick, target: Target) -> Operator:
+    operators = "+".join(name.rpartition(".")[2] for name in brick.operators)
+    types = [*brick.inputs.values(), *brick.weights.values(), *brick.outputs.values()]
+    return Operator(
+        f"{operators}_{brick.key.removeprefix('b1-')[:8]}",
+        f"brick {brick.key} of the zoo, by its latency on {target.system.name}: {shapes(brick)}",
+        onnx=parse_model(brick.model),
+        values={name: _array(brick.inputs[name], held) for name, held in brick.examples.items()},
+        work=Work(brick.flops, bytes_of(types)),
+    )
+
+
+def _array(type_: object, held: Sequence[float]) -> np.ndarray:
+    assert isinstance(type_, TensorType), "what steers is a tensor"
+    return np.array(held).astype(numpy_dtype(type_.dtype)).reshape(type_.shape)

@@ -1,0 +1,160 @@
+"""Networks over runtimes: accuracy, and the first operator where it is lost (Deep500's level 1).
+
+Every runtime computes an ONNX model on the same data. Its outputs are held against the reference in
+double precision and against those of the other runtimes, and its values one by one against the
+reference. A program's outputs or loss and its gradients are held against the same step in double.
+Must not know how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from bricks.api.bench import Bench
+from bricks.graph.model import Model
+from bricks.graph.program import is_program, origin_of
+from bricks.graph.program_phases import INFERENCE, TRAINING
+from bricks.graph.view import parse_model
+from bricks.measure.worker.accuracy import outputs_in
+from bricks.samples.error_norms import ErrorNorms, error_norms, heat_map
+from bricks.studies.numerics.results import (
+    Missing,
+    NetworkResult,
+    NetworkRun,
+    OutputAccuracy,
+    Pair,
+    Parting,
+)
+from bricks.studies.numerics.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
+
+_NOT_ONE_BY_ONE = Missing("values of a program are not compared one by one")
+
+
+def compare_networks(
+    models: Iterable[Model],
+    benches: Sequence[Bench],
+    *,
+    repeats: int = 3,
+    tolerance: float | None = None,
+    done: Callable[[NetworkResult], None] = lambda result: None,
+) -> list[NetworkResult]:
+    """``models`` over the runtimes of ``benches``, each evaluated ``repeats`` times.
+
+    ``tolerance`` is the greatest difference of a value that is no error, relative to the greatest
+    magnitude in it; by default that of its type (``measure/worker/verify.py``). What a runtime
+    lacks stands in the result with its reason.
+    """
+    found = []
+    with Runtimes(benches, repeats=repeats) as runtimes:
+        for model in models:
+            benches[0].progress(f"comparing {model.name}", 0.0)
+            if is_program(parse_model(model.skeleton)):
+                found.append(_program(runtimes, model))
+            else:
+                found.append(_network(runtimes, model, tolerance))
+            done(found[-1])
+    return found
+
+
+def _program(runtimes: Runtimes, model: Model) -> NetworkResult:
+    origin = origin_of(parse_model(model.skeleton))
+    kind = INFERENCE if origin is None else origin.kind
+    runs = []
+    for bench in runtimes.benches:
+        name = Runtimes.name_of(bench)
+        if not Runtimes.runs_programs(bench):
+            lacking = Missing(f"{name} runs ONNX models, and {model.name} is a PyTorch program")
+            runs.append(NetworkRun(name, lacking, lacking))
+            continue
+        try:
+            evaluated = runtimes.evaluate(bench, model, None, gradients=kind == TRAINING)
+            runs.append(NetworkRun(name, evaluated.accuracy, _NOT_ONE_BY_ONE))
+        except FAILURES as error:
+            runs.append(NetworkRun(name, reason_of(error, model.name), _NOT_ONE_BY_ONE))
+    own = True if any(not isinstance(run.accuracy, Missing) for run in runs) else None
+    return NetworkResult(model.name, kind, own, tuple(runs), ())
+
+
+def _network(runtimes: Runtimes, model: Model, tolerance: float | None) -> NetworkResult:
+    try:
+        reference = runtimes.reference(model, every=True)
+    except FAILURES as error:
+        missing = reason_of(error, model.name)
+        names = map(Runtimes.name_of, runtimes.benches)
+        nothing = tuple(NetworkRun(name, missing, missing) for name in names)
+        return NetworkResult(model.name, INFERENCE, None, nothing, ())
+    runs, files = [], {}
+    for bench in runtimes.benches:
+        name, outputs = Runtimes.name_of(bench), runtimes.new_file(".npz")
+        if Runtimes.runs_programs(bench):
+            runs.append(_counterpart(runtimes, bench, model, reference, outputs))
+        else:
+            runs.append(_run(runtimes, bench, model, reference, outputs, tolerance))
+        if not isinstance(runs[-1].accuracy, Missing):
+            files[name] = outputs
+    pairs = [
+        Pair(one, other, _beside(model, files[one], files[other]))
+        for one, other in combinations(files, 2)
+    ]
+    for file in (reference.file, *files.values()):
+        file.unlink()
+    return NetworkResult(model.name, INFERENCE, reference.own_weights, tuple(runs), tuple(pairs))
+
+
+def _run(
+    runtimes: Runtimes,
+    bench: Bench,
+    model: Model,
+    reference: ReferenceFile,
+    outputs: Path,
+    tolerance: float | None,
+) -> NetworkRun:
+    name = Runtimes.name_of(bench)
+    try:
+        evaluated = runtimes.evaluate(
+            bench, model, reference, outputs=str(outputs), tolerance=tolerance
+        )
+    except FAILURES as error:
+        missing = reason_of(error, model.name)
+        return NetworkRun(name, missing, missing)
+    return NetworkRun(name, evaluated.accuracy, _parting(evaluated.facts["parting"], reference))
+
+
+def _counterpart(
+    runtimes: Runtimes, bench: Bench, model: Model, reference: ReferenceFile, outputs: Path
+) -> NetworkRun:
+    """The model as the calls of a program that are its operators' counterparts."""
+    name = Runtimes.name_of(bench)
+    try:
+        program = runtimes.counterpart(bench, model, reference)
+        names = runtimes.outputs_of(model)
+        evaluated = runtimes.evaluate(bench, program, reference, names=names, outputs=str(outputs))
+    except FAILURES as error:
+        missing = reason_of(error, model.name)
+        return NetworkRun(name, missing, missing)
+    return NetworkRun(name, evaluated.accuracy, _NOT_ONE_BY_ONE)
+
+
+def _parting(facts: dict[str, Any] | None, reference: ReferenceFile) -> Parting | Missing:
+    if isinstance(reference.values, Missing):
+        return reference.values
+    if facts is None:
+        return Missing("it has no values but its outputs")
+    if facts["reason"] is not None:
+        return Missing(str(facts["reason"]))
+    return Parting(facts["compared"], facts["beyond"], facts["first"])
+
+
+def _beside(model: Model, one: Path, other: Path) -> tuple[OutputAccuracy, ...]:
+    """The outputs in file ``other`` beside those in file ``one``."""
+    names = [info.name for info in parse_model(model.skeleton).graph.output]
+    found = []
+    for name, expected, actual in zip(names, outputs_in(one), outputs_in(other), strict=True):
+        norms = error_norms(expected, actual)
+        told = norms if isinstance(norms, ErrorNorms) else Missing(norms.reason)
+        cells = heat_map(expected, actual)
+        found.append(OutputAccuracy(name, actual.shape, str(actual.dtype), told, cells))
+    return tuple(found)

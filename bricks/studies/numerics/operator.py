@@ -1,0 +1,56 @@
+"""An operator to compare over runtimes: as an ONNX model, as a PyTorch program, or both.
+
+Must not know where operators come from, nor how they are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from bricks.graph.containers import ValueType
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.studies.numerics.results import Work
+
+
+def bytes_of(types: Iterable[ValueType | None]) -> int | None:
+    """The bytes of all values of these types; None where the size of one is not known."""
+    total = 0
+    for type_ in types:
+        if not isinstance(type_, TensorType) or type_.dtype not in ELEMENT_BITS:
+            return None
+        total += type_.size_bytes
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramForm:
+    """A function of a program (``FILE.py:FUNCTION`` or ``module:FUNCTION``) with its arguments.
+
+    A relative file starts from ``folder``; None: the current one.
+    """
+
+    entry: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A model of one or few nodes. ``source`` says where it comes from.
+
+    ``onnx`` is the model or its file, ``program`` what runtimes of programs run; None where the
+    operator has no such form, at most one of them. ``values`` are those of inputs that decide which
+    work is done (see :func:`bricks.read_model`). ``work`` is known already, or None.
+    """
+
+    name: str
+    source: str
+    onnx: onnx.ModelProto | Path | None = None
+    program: ProgramForm | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    work: Work | None = None

@@ -1,0 +1,251 @@
+"""Several runtimes of one host, and what comparing them needs: models, references, evaluations.
+
+One bench each, open at the same time; a worker that computes references; one that records programs
+for each runtime that runs such. Must not know what is compared.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bricks import backends
+from bricks.api.bench import Bench
+from bricks.errors import BackendError, BricksError, ModelError, WorkerError
+from bricks.graph.model import Model
+from bricks.graph.program import is_program
+from bricks.graph.read import read_model
+from bricks.graph.reference_values import Reference
+from bricks.graph.view import parse_model
+from bricks.measure.allowance import MAX_S
+from bricks.measure.graphs import Graphs
+from bricks.measure.protocol import pack
+from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.measure.worker.accuracy import outputs_in
+from bricks.session.programs import ProgramRecorder
+from bricks.studies.numerics.blocked_layout import Layout, block_of, blocked, layout_probe
+from bricks.studies.numerics.operator import Operator
+from bricks.studies.numerics.results import Accuracy, GradientCheck, Gradients, Missing, accuracy_of
+from bricks.system import available_memory_bytes
+
+ONNX_REFERENCE = "onnx's reference evaluator in double precision"
+PROGRAM_REFERENCE = "the same program in double precision"
+
+# The function that makes a program of an ONNX model.
+_COUNTERPART = "bricks.backends.torch.onnx_program:onnx_program"
+
+# Errors that concern one model with one runtime; all others end the comparison.
+FAILURES = (BackendError, ModelError, WorkerError)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceFile:
+    """Inputs and weights of a model in ``file``, and its values in double where there are any.
+
+    ``values`` says what these are, or why there are none.
+    """
+
+    file: Path
+    own_weights: bool
+    values: str | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What a runtime computes of a model: its accuracy, and the worker's answer it comes from."""
+
+    accuracy: Accuracy
+    facts: Mapping[str, Any]
+
+
+class Runtimes:
+    """The runtimes of ``benches``; use it as a context manager. The benches stay the caller's.
+
+    Each model is evaluated ``repeats`` times.
+    """
+
+    def __init__(self, benches: Sequence[Bench], *, repeats: int) -> None:
+        self.benches = tuple(benches)
+        self.repeats = repeats
+        self._opened = ExitStack()
+        folder = tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True)
+        self.folder = Path(self._opened.enter_context(folder))
+        # A backend that computes nothing: only the worker around it is needed.
+        settings = WorkerSettings(
+            "fake", 1, benches[0].options.seed, int(available_memory_bytes() * 0.9), timing=False
+        )
+        self._references = Graphs(self._opened.enter_context(Supervisor(settings)), MAX_S)
+        self._recorders: dict[str, ProgramRecorder] = {}
+        self._blocks: dict[str, int] = {}
+        self._numbers = count()
+
+    def __enter__(self) -> Runtimes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    @staticmethod
+    def name_of(bench: Bench) -> str:
+        """The runtime's name."""
+        return bench.runtime.backend
+
+    @classmethod
+    def runs_programs(cls, bench: Bench) -> bool:
+        """Whether the runtime runs recorded programs, and no ONNX models."""
+        return backends.describe(cls.name_of(bench)).programs
+
+    def takes(self, bench: Bench, operator: Operator) -> None:
+        """Raise :class:`BackendError` if the operator has no form that the runtime runs."""
+        if not self.runs_programs(bench) and operator.onnx is None:
+            name = self.name_of(bench)
+            raise BackendError(f"{name} runs ONNX models, and this is a PyTorch program")
+
+    def onnx_form(self, operator: Operator) -> Model:
+        """The operator's ONNX form, read; ModelError if it cannot be."""
+        assert operator.onnx is not None, "ask takes() first"
+        form = operator.onnx
+        if isinstance(form, onnx.ModelProto):
+            form = self._written(form)
+        return read_model(form, name=operator.name, values=operator.values)
+
+    def model_of(self, proto: onnx.ModelProto, name: str) -> Model:
+        """The model called ``name`` that ``proto`` is; its weights may be missing."""
+        return read_model(self._written(proto), name=name)
+
+    def _written(self, proto: onnx.ModelProto) -> Path:
+        path = self.new_file(".onnx")
+        path.write_bytes(proto.SerializeToString())
+        return path
+
+    def program_form(self, operator: Operator, bench: Bench) -> Model:
+        """The operator's program, recorded with the runtime of ``bench``."""
+        form = operator.program
+        assert form is not None, "it has a program"
+        return self._recorder(bench).record(
+            form.entry, form.options, name=operator.name, folder=form.folder
+        )
+
+    def counterpart(self, bench: Bench, model: Model, data: ReferenceFile) -> Model:
+        """A program of the calls that compute an ONNX model with these data, recorded.
+
+        Raises :class:`WorkerError` for the first operator that has no counterpart there.
+        """
+        file = self.new_file(".onnx")
+        file.write_bytes(model.skeleton)
+        options = {"model": str(file), "data": str(data.file)}
+        try:
+            return self._recorder(bench).record(_COUNTERPART, options, name=model.name)
+        except WorkerError as error:
+            raise WorkerError(str(error).removeprefix(f"{_COUNTERPART}: ")) from error
+
+    def _recorder(self, bench: Bench) -> ProgramRecorder:
+        name = self.name_of(bench)
+        if name not in self._recorders:
+            self._recorders[name] = self._opened.enter_context(
+                ProgramRecorder(
+                    runtime=name, threads=bench.runtime.threads, seed=bench.options.seed
+                )
+            )
+        return self._recorders[name]
+
+    def new_file(self, suffix: str) -> Path:
+        """The name of a file that does not exist yet, and goes with this object."""
+        return self.folder / f"{next(self._numbers)}{suffix}"
+
+    def reference(self, model: Model, *, every: bool = False) -> ReferenceFile:
+        """The data of an ONNX model, and its outputs in double, or with ``every`` all its values.
+
+        Raises :class:`WorkerError` if nothing can be evaluated with such data.
+        """
+        file = self.new_file(".npz")
+        facts = self._references.ask(
+            model, "expect", name=model.name, folder=str(model.folder),
+            model=pack(model.skeleton), file=str(file), every=every,
+        )  # fmt: skip
+        reason = facts["reason"]
+        values = ONNX_REFERENCE if reason is None else Missing(f"no reference: {reason}")
+        return ReferenceFile(file, facts["own_weights"], values)
+
+    def in_blocks(
+        self, bench: Bench, reference: ReferenceFile, layouts: Mapping[str, Layout]
+    ) -> ReferenceFile:
+        """The same data with the values of ``layouts`` in the blocked layout of ``bench``.
+
+        Raises :class:`ModelError` where channels do not fill the blocks that it has on this host.
+        """
+        block = self._block(bench)
+        plain = Reference.load(reference.file)
+
+        def arranged(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {
+                name: blocked(array, layouts[name], block) if name in layouts else array
+                for name, array in arrays.items()
+            }
+
+        file = self.new_file(".npz")
+        Reference(*map(arranged, (plain.inputs, plain.weights, plain.values))).save(file)
+        return replace(reference, file=file)
+
+    def _block(self, bench: Bench) -> int:
+        """How many channels the runtime of ``bench`` keeps together, as it shows."""
+        name = self.name_of(bench)
+        if name not in self._blocks:
+            proto, inputs = layout_probe()
+            data, outputs = self.new_file(".npz"), self.new_file(".npz")
+            Reference(inputs, {}, {}).save(data)
+            model = self.model_of(proto, "the blocked layout")
+            bench.evaluate(model, repeats=1, file=str(data), outputs=str(outputs))
+            self._blocks[name] = block_of(next(outputs_in(outputs)))
+        return self._blocks[name]
+
+    @staticmethod
+    def outputs_of(model: Model) -> list[str]:
+        """The names of a model's outputs."""
+        return [info.name for info in parse_model(model.skeleton).graph.output]
+
+    def evaluate(
+        self,
+        bench: Bench,
+        model: Model,
+        reference: ReferenceFile | None,
+        *,
+        gradients: bool = False,
+        **fields: Any,
+    ) -> Evaluated:
+        """Evaluate ``model`` beside its ``reference``; without one, a program has its own.
+
+        With ``gradients``, those of a program are held against finite differences. ``fields`` are
+        further ones of the worker's request. Raises one of :data:`FAILURES`.
+        """
+        if reference is None:
+            assert is_program(parse_model(model.skeleton)), "an ONNX model has a reference"
+            facts = bench.evaluate(model, repeats=self.repeats, gradients=gradients)
+            why = facts["reason"]
+            values = PROGRAM_REFERENCE if why is None else Missing(f"no reference: {why}")
+            checked = _gradients(facts.get("gradients"))
+            return Evaluated(accuracy_of(facts, values, checked), facts)
+        facts = bench.evaluate(model, repeats=self.repeats, file=str(reference.file), **fields)
+        none = Missing(f"{self.name_of(bench)} computes no gradients of ONNX models")
+        return Evaluated(accuracy_of(facts, reference.values, none), facts)
+
+
+def _gradients(facts: Mapping[str, Any] | None) -> Gradients | Missing:
+    if facts is None:
+        return Missing("its gradients were not asked for")
+    if facts["reason"] is not None:
+        return Missing(facts["reason"])
+    return Gradients(tuple(GradientCheck(**each) for each in facts["checked"]))
+
+
+def reason_of(error: BricksError, name: str) -> Missing:
+    """Why something of the model called ``name`` is missing, without that name before it."""
+    return Missing(str(error).removeprefix(f"{name}: "))

@@ -1,0 +1,262 @@
+"""ONNX Runtime's own operators spelled out in ONNX's: what its optimiser fused and blocked.
+
+The operators that cost most are nodes of the graph that ONNX Runtime executes, which no other
+runtime knows, nor a reference. Here each becomes the standard operators that it stands for, on
+values in the plain layout and of the shapes that the blocked ones have, channels that only fill a
+block included. Must not know what runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from bricks.errors import ModelError
+from bricks.graph.graph import Graph
+from bricks.graph.tensor import TensorType
+from bricks.graph.topology import default_domain, label
+from bricks.graph.view import graph_of
+from bricks.studies.numerics.blocked_layout import DOMAIN as BLOCKED
+from bricks.studies.numerics.blocked_layout import Layout
+
+_FUSED = "com.microsoft"
+# The version of the operators that are written here; earlier ones have other attributes.
+_OPSET, _LEAST_OPSET = 17, 13
+
+
+@dataclass(frozen=True, slots=True)
+class StandardForm:
+    """A model in standard operators, with the names of inputs, weights and outputs as before.
+
+    ``layouts`` are the values that were in the blocked layout, and are in the plain one here.
+    """
+
+    proto: onnx.ModelProto
+    layouts: Mapping[str, Layout]
+
+
+@dataclass(slots=True)
+class _Spelling:
+    """The nodes so far, the weights that they need besides, and the layouts of values before."""
+
+    graph: Graph
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+    layouts: dict[str, Layout] = field(default_factory=dict)
+
+    def add(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
+        """A standard node."""
+        self.nodes.append(helper.make_node(op, inputs, [output], **attributes))
+
+    def constant(self, name: str, values: Any, dtype: Any) -> str:
+        """A weight with these values; its name."""
+        self.constants.append(numpy_helper.from_array(np.array(values, dtype), name))
+        return name
+
+    def images(self, *names: str) -> None:
+        """These values were images in the blocked layout."""
+        self.layouts |= dict.fromkeys(filter(None, names), Layout.IMAGES)
+
+    def shape(self, name: str, node: onnx.NodeProto) -> tuple[int, ...]:
+        """The shape of a value; :class:`ModelError` where it is not known."""
+        type_ = self.graph.types.get(name)
+        if not isinstance(type_, TensorType):
+            raise ModelError(f"the shape of {name!r} at {label(node)} is not known")
+        return type_.shape
+
+
+_Rule = Callable[[_Spelling, onnx.NodeProto], None]
+
+
+def standard_form(proto: onnx.ModelProto) -> StandardForm | None:
+    """``proto`` in standard operators; None if one has no rule here, or all are standard already.
+
+    Raises :class:`ModelError` if a value's shape that is needed is not known, or if its standard
+    operators are of a version before 13.
+    """
+    own = [node for node in proto.graph.node if default_domain(node.domain)]
+    if not own or any((node.domain, node.op_type) not in _RULES for node in own):
+        return None
+    of = _Spelling(graph_of(proto))
+    for node in proto.graph.node:
+        rule = _RULES.get((node.domain, node.op_type))
+        if rule is None:
+            of.nodes.append(node)
+        else:
+            rule(of, node)
+    return StandardForm(_model(proto, of), of.layouts)
+
+
+def _model(proto: onnx.ModelProto, of: _Spelling) -> onnx.ModelProto:
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    del made.graph.node[:], made.opset_import[:], made.graph.value_info[:]
+    made.graph.node.extend(of.nodes)
+    made.graph.initializer.extend(of.constants)
+    made.opset_import.append(helper.make_opsetid("", _opset(proto)))
+    return made
+
+
+def _opset(proto: onnx.ModelProto) -> int:
+    """The version of the standard operators that ``proto`` has; where it has none, our own."""
+    versions = {entry.domain: entry.version for entry in proto.opset_import}
+    if all(default_domain(node.domain) for node in proto.graph.node):
+        return _OPSET
+    version: int = versions.get("", 0)
+    if version < _LEAST_OPSET:
+        raise ModelError(f"its standard operators are of a version before {_LEAST_OPSET}")
+    return version
+
+
+def _attributes(node: onnx.NodeProto, without: Sequence[str] = ()) -> dict[str, Any]:
+    return {
+        each.name: helper.get_attribute_value(each)
+        for each in node.attribute
+        if each.name not in without
+    }
+
+
+def _conv(of: _Spelling, node: onnx.NodeProto) -> None:
+    """A convolution, then a sum with the fourth input, then an activation."""
+    given = _attributes(node)
+    parameters = given.pop("activation_params", ())
+    activation = given.pop("activation", b"").decode()
+    inputs, output = list(node.input), node.output[0]
+    added = inputs[3] if len(inputs) > 3 else ""
+    last = f"{output}_before_{activation}" if activation else output
+    first = f"{output}_convolved" if added else last
+    of.add("Conv", inputs[:3] if len(inputs) > 2 and inputs[2] else inputs[:2], first, **given)
+    if added:
+        of.add("Add", [first, added], last)
+    if activation:
+        _activate(of, activation, parameters, last, output)
+    if node.domain == BLOCKED:
+        of.images(inputs[0], added, output)
+        of.layouts[inputs[1]] = Layout.FILTERS
+
+
+def _activate(
+    of: _Spelling, activation: str, parameters: Sequence[float], before: str, after: str
+) -> None:
+    if activation == "Clip":
+        bounds = [
+            of.constant(f"{after}_{name}", bound, np.float32)
+            for name, bound in zip(("least", "most"), parameters, strict=True)
+        ]
+        of.add("Clip", [before, *bounds], after)
+        return
+    if activation not in _ACTIVATIONS:
+        raise ModelError(f"no activation is known that is called {activation!r}")
+    names = _ACTIVATIONS[activation]
+    of.add(activation, [before], after, **dict(zip(names, parameters, strict=False)))
+
+
+# Activations that are fused, and their parameters in order; and Clip.
+_ACTIVATIONS: Mapping[str, Sequence[str]] = {
+    "Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+}  # fmt: skip
+
+
+def _pool(of: _Spelling, node: onnx.NodeProto) -> None:
+    of.add(node.op_type, node.input, node.output[0], **_attributes(node))
+    of.images(node.input[0], node.output[0])
+
+
+def _upsample(of: _Spelling, node: onnx.NodeProto) -> None:
+    given = _attributes(node)
+    output = node.output[0]
+    scales = of.constant(f"{output}_scales", given.pop("scales"), np.float32)
+    mode = given.get("mode", b"nearest")
+    if mode == b"nearest":  # each pixel is repeated
+        given |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    of.add("Resize", [node.input[0], "", scales], output, **given)
+    of.images(node.input[0], output)
+
+
+def _reorder_input(of: _Spelling, node: onnx.NodeProto) -> None:
+    """Channels that fill the last block are zero."""
+    (source,), output = node.input, node.output[0]
+    last = bool(_attributes(node).get("channels_last", 0))
+    shape = of.shape(source, node)
+    channels = shape[-1] if last else shape[1]
+    missing = of.shape(output, node)[1] - channels
+    if last:
+        turned = f"{output}_channels_first" if missing else output
+        of.add("Transpose", [source], turned, perm=[0, 3, 1, 2])
+        source = turned
+    if missing:
+        pads = of.constant(f"{output}_pads", [0, 0, 0, 0, 0, missing, 0, 0], np.int64)
+        of.add("Pad", [source, pads], output)
+    elif not last:
+        of.add("Identity", [source], output)
+    of.images(output)
+
+
+def _reorder_output(of: _Spelling, node: onnx.NodeProto) -> None:
+    given = _attributes(node)
+    (source,), output, channels = node.input, node.output[0], given["channels"]
+    of.images(source)
+    last = bool(given.get("channels_last", 0))
+    if of.shape(source, node)[1] != channels:
+        kept = f"{output}_channels_first" if last else output
+        bounds = [
+            of.constant(f"{output}_{name}", [number], np.int64)
+            for name, number in (("from", 0), ("to", channels), ("axis", 1))
+        ]
+        of.add("Slice", [source, *bounds], kept)
+        source = kept
+    elif not last:
+        of.add("Identity", [source], output)
+    if last:
+        of.add("Transpose", [source], output, perm=[0, 2, 3, 1])
+
+
+def _gemm(of: _Spelling, node: onnx.NodeProto) -> None:
+    given = _attributes(node)
+    activation = given.pop("activation").decode()
+    names = ("activation_alpha", "activation_beta", "activation_gamma")
+    parameters = [given.pop(name) for name in names if name in given]
+    before = f"{node.output[0]}_before_{activation}"
+    of.add("Gemm", node.input, before, **given)
+    _activate(of, activation, parameters, before, node.output[0])
+
+
+def _matmul(of: _Spelling, node: onnx.NodeProto) -> None:
+    given, output = _attributes(node), node.output[0]
+    if given.get("transBatchA") or given.get("transBatchB"):
+        raise ModelError(f"{label(node)} moves its batches, which is not spelled out")
+    factors = []
+    for name, flag in zip(node.input, ("transA", "transB"), strict=True):
+        turned = name
+        rank = len(of.shape(name, node))
+        if given.get(flag) and rank > 1:  # a vector has nothing to transpose
+            turned = f"{output}_{flag}"
+            axes = [*range(rank - 2), rank - 1, rank - 2]
+            of.add("Transpose", [name], turned, perm=axes)
+        factors.append(turned)
+    alpha = given.get("alpha", 1.0)
+    product = output if alpha == 1 else f"{output}_product"
+    of.add("MatMul", factors, product)
+    if alpha != 1:
+        of.add("Mul", [product, of.constant(f"{output}_alpha", alpha, np.float32)], output)
+
+
+_RULES: Mapping[tuple[str, str], _Rule] = {
+    (BLOCKED, "Conv"): _conv,
+    (BLOCKED, "MaxPool"): _pool,
+    (BLOCKED, "AveragePool"): _pool,
+    (BLOCKED, "GlobalMaxPool"): _pool,
+    (BLOCKED, "GlobalAveragePool"): _pool,
+    (BLOCKED, "Upsample"): _upsample,
+    (BLOCKED, "ReorderInput"): _reorder_input,
+    (BLOCKED, "ReorderOutput"): _reorder_output,
+    (_FUSED, "FusedConv"): _conv,
+    (_FUSED, "FusedGemm"): _gemm,
+    (_FUSED, "FusedMatMul"): _matmul,
+}

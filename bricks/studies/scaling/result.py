@@ -1,0 +1,99 @@
+"""The result of scaling a training over ranks: plain data, here so that reports need no simulation.
+
+Must not know how it is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bricks.compose.figure import Figure
+from bricks.studies.scaling.simulation import Simulated
+from bricks.system import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where the parts of a prediction come from.
+
+    ``compute`` is ``measured``, ``published`` by others, or ``predicted``; ``copies`` are
+    ``measured`` or ``predicted``; ``network`` and ``slowdown`` are ``measured``, ``fitted``,
+    ``extrapolated`` or ``stated``, the least certain of all that counts, or None where nothing is
+    sent.
+    """
+
+    compute: str
+    copies: str | None = None
+    network: str | None = None
+    slowdown: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStep:
+    """Median seconds of real steps on ``ranks`` ranks, and of one rank alone in turn with them."""
+
+    ranks: int
+    step_s: float
+    solo_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePoint:
+    """A training on ``ranks`` ranks, for a step of the optimiser.
+
+    ``speedup`` is relative to one rank, ``efficiency`` per rank. ``exposed_communication_s`` is
+    what the step takes beyond its computing, ``communication_s`` the time that something is in the
+    network or copied for it. ``bytes_sent`` are those that all nodes send, for each rank.
+    ``cost_per_epoch`` is None without a price or a number of samples. ``simulated`` is the step as
+    its most likely timeline; its first rank is the slow one if there is one.
+    """
+
+    ranks: int
+    batch: int
+    step_s: Figure
+    samples_per_s: Figure
+    speedup: Figure
+    efficiency: Figure
+    exposed_communication_s: Figure
+    communication_s: float
+    bytes_sent: float
+    cost_per_epoch: Figure | None
+    origins: Origins
+    simulated: Simulated
+    checked: CheckedStep | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The predicted step relative to the real one."""
+        return None if self.checked is None else self.step_s.value / self.checked.step_s
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleFailure:
+    """Why there is no prediction for a number of ranks, in one line."""
+
+    ranks: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleResult:
+    """A training on several numbers of ranks.
+
+    ``pays_up_to`` is the number of ranks from which further ones add too little, less than half of
+    the samples/s of a rank by itself each; None if they still pay at all numbers that were looked
+    at, the last of which is ``looked_up_to``.
+    """
+
+    workload: str
+    target: Target
+    network: str
+    strategy: str
+    points: tuple[ScalePoint | ScaleFailure, ...]
+    pays_up_to: int | None
+    looked_up_to: int
+
+    @property
+    def predicted(self) -> tuple[ScalePoint, ...]:
+        """Those that there is a prediction for."""
+        return tuple(each for each in self.points if isinstance(each, ScalePoint))

@@ -1,0 +1,244 @@
+"""Predicts a training step on several ranks, with intervals, from a rank's own step and a network.
+
+A figure is computed for the most likely latencies, and again with each source of error at both ends
+of its interval: what a rank computes, how much that varies, the network, the cores that it takes,
+copies. Within a source errors are common to all of its parts, so these move together; sources are
+independent, so their deviations add up as squares. Must not know bricks, nor how results are shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bricks.compose.figure import Figure
+from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
+from bricks.studies.scaling.copies import CopyTimes
+from bricks.studies.scaling.result import CheckedStep, Origins, ScalePoint
+from bricks.studies.scaling.simulation import Action, Simulated, Work, simulate
+from bricks.studies.scaling.strategies import (
+    AROUND,
+    COPYING,
+    SLOWEST,
+    Costs,
+    Schedule,
+    Strategy,
+    slowed,
+    solo,
+)
+from bricks.studies.scaling.training_step import TrainingStep
+from bricks.studies.scaling.unevenness import slowest
+
+# A further rank pays if it adds at least this share of the samples/s of a rank by itself.
+MIN_GAIN = 0.5
+
+# From the most to the least that is known of a figure.
+_CERTAINTY = (MEASURED, FITTED, EXTRAPOLATED, STATED)
+
+
+@dataclass(frozen=True, slots=True)
+class DataParallelTraining:
+    """How a training is run on several ranks.
+
+    ``batch`` is that of one rank by itself; if ``divided``, several ranks share it (strong
+    scaling), else each has as much (weak scaling). A step of the optimiser follows on
+    ``accumulate`` batches. ``straggler`` is how many times longer one of the ranks takes for all
+    that it computes. ``price_per_hour`` is that of a rank's host.
+    """
+
+    strategy: Strategy
+    network: Network
+    batch: int
+    divided: bool = False
+    accumulate: int = 1
+    straggler: float = 1.0
+    samples_per_epoch: int | None = None
+    price_per_hour: float | None = None
+
+    def share(self, ranks: int) -> int:
+        """The samples that each of several ranks has in a forward pass."""
+        return self.batch // ranks if self.divided else self.batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Which end of each source's interval counts: ``seconds``, ``low_s`` or ``high_s``."""
+
+    compute: str = "seconds"
+    network: str = "seconds"
+    slowdown: str = "seconds"
+    copies: str = "seconds"
+    unevenness: str = "seconds"
+
+    @classmethod
+    def ends(cls) -> Iterable[tuple[str, _Case]]:
+        """Each source by name, with everything else as it is most likely."""
+        for source in ("compute", "network", "slowdown", "copies", "unevenness"):
+            for end in ("low_s", "high_s"):
+                yield source, replace(cls(), **{source: end})
+
+
+_LIKELY = _Case()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A step in one case, and the seconds of it that are computing and copying on a rank."""
+
+    simulated: Simulated
+    schedule: Schedule
+    compute_s: float
+    copying_s: float
+    origins: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Predictions of ``training``.
+
+    ``steps`` are a rank's own step by the samples that it has in a forward pass.
+    """
+
+    training: DataParallelTraining
+    steps: Mapping[int, TrainingStep]
+    copies: CopyTimes
+
+    def point(self, ranks: int, checked: CheckedStep | None = None) -> ScalePoint:
+        """The training on ``ranks`` ranks; ``checked`` are real steps of it."""
+        likely = self._run(ranks, _LIKELY)
+        middle = self._figures(ranks, _LIKELY)
+        others = [(source, self._figures(ranks, case)) for source, case in _Case.ends()]
+        found = {
+            name: _figure(value, [(source, figures[name]) for source, figures in others])
+            for name, value in middle.items()
+        }
+        return ScalePoint(
+            ranks=ranks,
+            batch=self.training.share(ranks),
+            step_s=found["step_s"],
+            samples_per_s=found["samples_per_s"],
+            speedup=found["speedup"],
+            efficiency=found["efficiency"],
+            exposed_communication_s=found["exposed_s"],
+            communication_s=likely.simulated.moving_s + likely.copying_s,
+            bytes_sent=likely.schedule.bytes_sent,
+            cost_per_epoch=found.get("cost"),
+            origins=self._origins(ranks, likely),
+            simulated=likely.simulated,
+            checked=checked,
+        )
+
+    def computing_s(self, ranks: int) -> float:
+        """The seconds of a step of one of ``ranks`` ranks if it were by itself."""
+        costs = Costs(self.training.network, self.copies, 1)
+        own = solo(self.steps[self.training.share(ranks)], costs, self.training.accumulate)
+        return simulate([self._sharing(own)], own.order, 1.0).step_s
+
+    def _sharing(self, schedule: Schedule, straggler: float = 1.0) -> tuple[Action, ...]:
+        """What a rank does, where others may share its core: each computes for its part of it."""
+        return slowed(schedule.actions, straggler / self.training.network.cores_per_rank)
+
+    def last_that_pays(self, candidates: Sequence[int]) -> int | None:
+        """The last of rising numbers of ranks that further ranks are worth adding to.
+
+        They are if they add at least :data:`MIN_GAIN` of the samples/s of a rank by itself each: on
+        average over a quarter as many as there are, since a bucket or a cycle that just fits makes
+        steps in the curve. None if further ranks pay at all of ``candidates``.
+        """
+        rates = {ranks: self._samples_per_s(ranks) for ranks in candidates}
+        last = None
+        for ranks in candidates:
+            next_ = next((n for n in candidates if n >= max(ranks + 1, 1.25 * ranks)), None)
+            if next_ is None:
+                return last
+            gained = (rates[next_] - rates[ranks]) / (next_ - ranks)
+            pays = gained >= MIN_GAIN * rates[candidates[0]]
+            # A slow rank is waited for by the second one, but costs the third nothing more.
+            last = None if pays else ranks if last is None else last
+        return last
+
+    def _samples(self, ranks: int) -> int:
+        """Samples of a step of the optimiser."""
+        training = self.training
+        return training.share(ranks) * training.accumulate * ranks
+
+    def _samples_per_s(self, ranks: int, case: _Case = _LIKELY) -> float:
+        return self._samples(ranks) / self._run(ranks, case).simulated.step_s
+
+    def _figures(self, ranks: int, case: _Case) -> dict[str, float]:
+        """All figures in one case; an error that one rank has too cancels in ratios."""
+        run, training = self._run(ranks, case), self.training
+        rate = self._samples(ranks) / run.simulated.step_s
+        speedup = rate / self._samples_per_s(1, case) if ranks > 1 else 1.0
+        figures = {
+            "step_s": run.simulated.step_s,
+            "samples_per_s": rate,
+            "speedup": speedup,
+            "efficiency": speedup / ranks,
+            "exposed_s": max(0.0, run.simulated.step_s - run.compute_s),
+        }
+        price, samples = training.price_per_hour, training.samples_per_epoch
+        if price is not None and samples is not None:
+            figures["cost"] = price * ranks * samples / rate / 3600
+        return figures
+
+    def _run(self, ranks: int, case: _Case) -> _Run:
+        training = self.training
+        step = self.steps[training.share(ranks)]
+        step = step.times(
+            {"seconds": 1.0, "low_s": step.low_ratio, "high_s": step.high_ratio}[case.compute]
+        )
+        costs = Costs(training.network, self.copies, ranks, case.network, case.copies)
+        own = solo(step, costs, training.accumulate)
+        alone = simulate([self._sharing(own)], own.order, 1.0)
+        if ranks == 1:
+            return _Run(alone, own, alone.step_s, 0.0, frozenset())
+        schedule = training.strategy.schedule(step, costs, training.accumulate)
+        lanes = [self._sharing(schedule)]
+        if training.straggler > 1:
+            lanes.insert(0, self._sharing(schedule, training.straggler))
+        else:  # a straggler is the slowest in any case
+            lanes = [(*lanes[0], Work(SLOWEST, self._waiting_s(ranks, case)))]
+        slowdown = training.network.slowdown(ranks)
+        ratio = {"seconds": slowdown.ratio, "low_s": slowdown.low, "high_s": slowdown.high}
+        simulated = simulate(lanes, schedule.order, max(1.0, ratio[case.slowdown]))
+        added = {COPYING, AROUND}
+        copying_s = sum(w.seconds for w in lanes[0] if isinstance(w, Work) and w.kind in added)
+        return _Run(
+            simulated,
+            schedule,
+            compute_s=training.straggler * alone.step_s,
+            copying_s=copying_s,
+            origins=frozenset(costs.origins),
+        )
+
+    def _waiting_s(self, ranks: int, case: _Case) -> float:
+        """How long ranks wait for the slowest one, on average over steps."""
+        training = self.training
+        uneven = self.steps[training.share(ranks)].unevenness.repeated(training.accumulate)
+        deviation_s = uneven.together_s if case.unevenness == "high_s" else uneven.apart_s
+        return slowest(ranks) * deviation_s / training.network.cores_per_rank
+
+    def _origins(self, ranks: int, run: _Run) -> Origins:
+        step = self.steps[self.training.share(ranks)]
+        compute = step.provenance.origin
+        if ranks == 1:
+            return Origins(compute)
+        return Origins(
+            compute,
+            copies="measured" if self.copies.measured else "predicted",
+            network=max(run.origins, key=_CERTAINTY.index, default=None),
+            slowdown=self.training.network.slowdown(ranks).origin,
+        )
+
+
+def _figure(value: float, others: Iterable[tuple[str, float]]) -> Figure:
+    """``value`` and how far each source moves it: squares add up, on each side."""
+    below: dict[str, float] = {}
+    above: dict[str, float] = {}
+    for source, other in others:
+        below[source] = max(below.get(source, 0.0), value - other)
+        above[source] = max(above.get(source, 0.0), other - value)
+    low = value - math.hypot(*below.values())
+    return Figure(value, max(0.0, low), value + math.hypot(*above.values()))

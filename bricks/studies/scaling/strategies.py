@@ -1,0 +1,331 @@
+"""Strategies: what ranks and network do in one data-parallel step, as actions and messages.
+
+All of them are compiled into the same :mod:`simulation`; a strategy says which gradients travel
+together, by which collective, and what waits for what. Must not know how a step is simulated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
+from bricks.network.times import ALL_GATHER, ALL_REDUCE, BROADCAST, EXTRAPOLATED, Network
+from bricks.studies.scaling.buckets import MIB, Bucket, assign, bucket_limits
+from bricks.studies.scaling.copies import CopyTimes
+from bricks.studies.scaling.simulation import (
+    Action,
+    Await,
+    HandOver,
+    InOrder,
+    Order,
+    Transfer,
+    Work,
+)
+from bricks.studies.scaling.training_step import TrainingStep
+
+COPYING, ACCUMULATING, AROUND = "copying gradients", "accumulating gradients", "DDP itself"
+SLOWEST = "waiting for the slowest rank"
+
+
+@dataclass(slots=True)
+class Costs:
+    """What moving bytes takes between ``ranks`` and within one of them.
+
+    ``network_end`` and ``copies_end`` say which end of intervals counts: ``seconds``, ``low_s`` or
+    ``high_s``. ``origins`` collects where the times of all collectives that were asked for come
+    from.
+    """
+
+    network: Network
+    copies: CopyTimes
+    ranks: int
+    network_end: str = "seconds"
+    copies_end: str = "seconds"
+    origins: set[str] = field(default_factory=set)
+
+    def copy_s(self, size_bytes: int) -> float:
+        """A copy within a rank's memory."""
+        return self.copies.copies.of(size_bytes, self.copies_end)
+
+    def ddp_step_s(self) -> float:
+        """What DDP takes around a step."""
+        return float(getattr(self.copies.ddp_step, self.copies_end))
+
+    def ddp_gradient_s(self, size_bytes: int) -> float:
+        """What DDP takes for a gradient on one of its two ways: into a bucket, or back."""
+        return self.copies.ddp_gradients.of(size_bytes, self.copies_end) / 2
+
+    def collective_s(
+        self, operation: str, size_bytes: int, ranks: int | None = None
+    ) -> tuple[float, float]:
+        """A collective while no rank computes, and while ranks do."""
+        among = self.ranks if ranks is None else ranks
+        found = []
+        for computing in (False, True):
+            time = self.network.time(operation, size_bytes, among, computing=computing)
+            self.origins.add(time.origin)
+            found.append(float(getattr(time, self.network_end)))
+        return found[0], found[1]
+
+    def transfer(
+        self, kind: str, operation: str, size_bytes: int, message: int, ranks: int | None = None
+    ) -> Transfer:
+        """One message, moved by one collective."""
+        alone_s, computing_s = self.collective_s(operation, size_bytes, ranks)
+        return Transfer(kind, (message,), size_bytes, alone_s, computing_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A step: what each rank does, and the order in which its messages are moved.
+
+    ``order`` may be used once. ``bytes_sent`` are those that all nodes send, for each rank.
+    """
+
+    actions: tuple[Action, ...]
+    order: Order
+    bytes_sent: float
+
+
+class Strategy(Protocol):
+    """A way of keeping the parameters of several ranks equal."""
+
+    @property
+    def name(self) -> str:
+        """As a command takes it."""
+
+    def schedule(self, step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
+        """One step of the optimiser, of ``accumulate`` batches on each of several ranks."""
+
+
+def solo(step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
+    """A step of one rank, which is what the program does by itself."""
+    actions = (
+        *_passes(step, costs, accumulate),
+        *_backward(step, {}),
+        Work(OPTIMIZER, step.optimizer_s),
+    )
+    return Schedule(actions, InOrder(()), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedDataParallel:
+    """PyTorch's DistributedDataParallel (Li et al., VLDB 2020; ``c10d/reducer.cpp``).
+
+    Buffers are broadcast from the first rank before the forward pass, one message for each type of
+    numbers. In the backward pass each gradient is copied into its bucket, and divided by the number
+    of ranks on the way. A bucket is reduced when all of its gradients are ready, after those before
+    it, while the pass goes on. At its end each bucket is awaited and copied back. DDP's own code
+    takes time once, and for each gradient: half of that when it is ready, half when it is copied
+    back. Accumulated steps but the last communicate nothing (``no_sync``).
+    """
+
+    cap_bytes: int | None = None
+    name: str = "ddp"
+
+    def schedule(self, step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
+        """See :class:`Strategy`."""
+        buckets = assign(step.gradients, bucket_limits(self.cap_bytes))
+        transfers: list[Transfer] = []
+        actions: list[Action] = [Work(AROUND, costs.ddp_step_s())]
+        for dtype, size_bytes in step.buffers_bytes.items():
+            if size_bytes:
+                number = len(transfers)
+                kind = f"broadcast of {dtype} buffers"
+                transfers.append(costs.transfer(kind, BROADCAST, size_bytes, number))
+                # They are joined into one message, and parted again where it arrives.
+                copied = Work(COPYING, 2 * costs.copy_s(size_bytes))
+                actions += [copied, HandOver(number), Await(number)]
+        first = len(transfers)
+        for number, bucket in enumerate(buckets):
+            kind = f"all-reduce of bucket {number + 1}"
+            transfers.append(costs.transfer(kind, ALL_REDUCE, bucket.size_bytes, first + number))
+        actions += _passes(step, costs, accumulate)
+        actions += _backward(step, self._after(step, costs, buckets, first))
+        for number, bucket in enumerate(buckets):
+            sizes = (step.gradients[i].size_bytes for i in bucket.members)
+            back_s = sum(costs.ddp_gradient_s(size_bytes) for size_bytes in sizes)
+            actions += [Await(first + number), Work(COPYING, back_s)]
+        actions.append(Work(OPTIMIZER, step.optimizer_s))
+        sent = _ring_bytes(costs.ranks, step.gradient_bytes)
+        sent += _broadcast_bytes(costs.ranks, sum(step.buffers_bytes.values()))
+        return Schedule(tuple(actions), InOrder(transfers), sent)
+
+    @staticmethod
+    def _after(
+        step: TrainingStep, costs: Costs, buckets: Sequence[Bucket], first: int
+    ) -> dict[int, list[Action]]:
+        """What follows when a gradient is ready: its copy, and its bucket if it is complete now."""
+        after: dict[int, list[Action]] = {
+            i: [Work(COPYING, costs.ddp_gradient_s(gradient.size_bytes))]
+            for i, gradient in enumerate(step.gradients)
+        }
+        for number, bucket in enumerate(buckets):
+            after[bucket.complete_at].append(HandOver(first + number))
+        return after
+
+
+@dataclass(frozen=True, slots=True)
+class Horovod:
+    """Horovod's ring all-reduce with tensor fusion (Sergeev and Del Balso, arXiv:1802.05799).
+
+    A thread of its own looks in cycles which gradients all ranks have ready, joins those of one
+    type up to a limit in a buffer, and reduces it before it looks again; at each look ranks agree
+    by an all-reduce of a few bytes. The optimiser waits for all gradients. Limit and cycle are the
+    defaults before version 0.21, which made them 128 MiB and 1 ms (its release notes).
+    """
+
+    fusion_bytes: int = 64 * MIB
+    cycle_s: float = 5e-3
+    name: str = "horovod"
+
+    def schedule(self, step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
+        """See :class:`Strategy`."""
+        after: dict[int, list[Action]] = {i: [HandOver(i)] for i in range(len(step.gradients))}
+        actions = [*_passes(step, costs, accumulate), *_backward(step, after)]
+        actions += [Await(i) for i in range(len(step.gradients))]
+        actions.append(Work(OPTIMIZER, step.optimizer_s))
+        sent = _ring_bytes(costs.ranks, step.gradient_bytes)
+        return Schedule(tuple(actions), _Cycles(self, step, costs), sent)
+
+
+class _Cycles:
+    """Horovod's thread during one step; its first cycle begins with the step."""
+
+    def __init__(self, of: Horovod, step: TrainingStep, costs: Costs) -> None:
+        self._of, self._step, self._costs = of, step, costs
+        self._agreeing_s = costs.collective_s(ALL_REDUCE, _AGREED_BYTES)
+        self._cycle_at_s = 0.0
+        self._moving = False
+        self._fused: list[list[int]] = []
+
+    def next(self, ready: Sequence[int], now_s: float) -> Transfer | float | None:
+        """See :class:`~bricks.studies.scaling.simulation.Order`."""
+        if self._fused:
+            return self._transfer(self._fused.pop(0), (0.0, 0.0))
+        if self._moving:  # until now; a cycle that took too long delays the next
+            self._moving, self._cycle_at_s = False, max(self._cycle_at_s, now_s)
+        if not ready:
+            return None
+        # Cycles that found nothing have passed.
+        late_s = max(0.0, now_s - self._cycle_at_s)
+        begin_s = self._cycle_at_s + self._of.cycle_s * math.ceil(late_s / self._of.cycle_s - 1e-9)
+        if begin_s > now_s + 1e-12:
+            return begin_s
+        self._moving, self._cycle_at_s = True, begin_s + self._of.cycle_s
+        self._fused = self._joined(ready)
+        return self._transfer(self._fused.pop(0), self._agreeing_s)
+
+    def _joined(self, ready: Sequence[int]) -> list[list[int]]:
+        """Gradients of one type together, in their order, up to the limit."""
+        groups: list[list[int]] = []
+        open_: dict[str, list[int]] = {}
+        for number in ready:
+            gradient = self._step.gradients[number]
+            group = open_.get(gradient.dtype)
+            if group is None or self._bytes([*group, number]) > self._of.fusion_bytes:
+                group = open_[gradient.dtype] = []
+                groups.append(group)
+            group.append(number)
+        return groups
+
+    def _transfer(self, members: Sequence[int], agreeing_s: tuple[float, float]) -> Transfer:
+        size_bytes = self._bytes(members)
+        alone_s, computing_s = self._costs.collective_s(ALL_REDUCE, size_bytes)
+        # A single gradient is reduced where it lies.
+        copied_s = 2 * self._costs.copy_s(size_bytes) if len(members) > 1 else 0.0
+        alone_s += copied_s + agreeing_s[0]
+        computing_s += copied_s + agreeing_s[1]
+        kind = f"all-reduce of {len(members)} gradients"
+        return Transfer(kind, tuple(members), size_bytes, alone_s, computing_s)
+
+    def _bytes(self, members: Sequence[int]) -> int:
+        return sum(self._step.gradients[i].size_bytes for i in members)
+
+
+# Ranks tell each other which of their tensors are ready by a bit each.
+_AGREED_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterServer:
+    """A synchronous parameter server (Li et al., OSDI 2014), on a host of its own.
+
+    Each rank sends each gradient to the server when it is ready. The server adds them up as they
+    arrive, updates the parameters once it has all, and sends them to every rank. All of it goes
+    through the server's one link, which takes as long as an all-gather of as many tensors does
+    among ranks and server: every node of a ring receives the tensors of all others.
+    """
+
+    name: str = "parameter-server"
+
+    def schedule(self, step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
+        """See :class:`Strategy`."""
+        count, nodes = len(step.gradients), costs.ranks + 1
+        costs.origins.add(EXTRAPOLATED)  # from a ring to a server
+        transfers = [
+            costs.transfer(
+                f"gradient of {gradient.parameter} to the server", ALL_GATHER,
+                nodes * gradient.size_bytes, number, nodes,
+            )
+            for number, gradient in enumerate(step.gradients)
+        ]  # fmt: skip
+        transfers.append(
+            Transfer("update on the server", (count,), 0, step.optimizer_s, step.optimizer_s)
+        )
+        whole_bytes = nodes * step.gradient_bytes
+        transfers.append(
+            costs.transfer("parameters from the server", ALL_GATHER, whole_bytes, count + 1, nodes)
+        )
+        after: dict[int, list[Action]] = {i: [HandOver(i)] for i in range(count)}
+        actions = [*_passes(step, costs, accumulate), *_backward(step, after)]
+        actions += [HandOver(count), HandOver(count + 1), Await(count + 1)]
+        return Schedule(tuple(actions), InOrder(transfers), 2.0 * step.gradient_bytes)
+
+
+def _passes(step: TrainingStep, costs: Costs, accumulate: int) -> list[Action]:
+    """All forward and backward passes of a step but the last backward pass.
+
+    Gradients of all batches but the first are added to those before.
+    """
+    added = Work(ACCUMULATING, sum(costs.copy_s(each.size_bytes) for each in step.gradients))
+    actions: list[Action] = [Work(FORWARD, step.forward_s)]
+    for batch in range(1, accumulate):
+        actions.append(Work(BACKWARD, step.backward_s))
+        if batch > 1:
+            actions.append(added)
+        actions.append(Work(FORWARD, step.forward_s))
+    # What the last backward pass adds comes before it, so that gradients are ready in it.
+    return [*actions, added] if accumulate > 1 else actions
+
+
+def _backward(step: TrainingStep, after: dict[int, list[Action]]) -> list[Action]:
+    """A backward pass, with what follows each gradient once it is ready."""
+    actions: list[Action] = []
+    at_s = 0.0
+    for number, ready_s in enumerate(step.ready_s):
+        if number in after:
+            actions += [Work(BACKWARD, ready_s - at_s), *after[number]]
+            at_s = ready_s
+    return [*actions, Work(BACKWARD, step.backward_s - at_s)]
+
+
+def _ring_bytes(ranks: int, size_bytes: float) -> float:
+    """Bytes that each rank of a ring sends in an all-reduce."""
+    return 2 * (ranks - 1) / ranks * size_bytes
+
+
+def _broadcast_bytes(ranks: int, size_bytes: float) -> float:
+    """Bytes that all ranks send in a broadcast, for each rank."""
+    return (ranks - 1) / ranks * size_bytes
+
+
+def slowed(actions: Sequence[Action], ratio: float) -> tuple[Action, ...]:
+    """The actions of a rank that takes ``ratio`` times as long for all that it computes."""
+    return tuple(
+        Work(each.kind, ratio * each.seconds) if isinstance(each, Work) else each
+        for each in actions
+    )

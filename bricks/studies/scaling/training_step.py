@@ -1,0 +1,186 @@
+"""A rank's own training step: how long its phases take, and when each gradient is ready.
+
+From the recorded step's plan and the latencies of its bricks. In the backward pass, the call that
+makes a parameter's gradient is known, so its place in time is too. Must not know other ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bricks.compose.estimate import MEASURED, Estimate, Provenance
+from bricks.compose.recompose import Basis
+from bricks.compose.timeline import TimelineStep, timeline
+from bricks.decompose.plan import Plan
+from bricks.decompose.program import Program
+from bricks.errors import UsageError
+from bricks.graph.model import Model
+from bricks.graph.program import TORCH_DTYPES, ModuleTensors, module_of
+from bricks.graph.program_phases import BACKWARD, OPTIMIZER, TRAINING
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import parse_model
+from bricks.studies.scaling.buckets import Gradient
+from bricks.studies.scaling.unevenness import EVEN, Unevenness, unevenness
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """A step of one rank, in seconds.
+
+    ``gradients`` are in the order in which they become ready, ``ready_s`` after the backward pass
+    began. ``buffers_bytes`` are those of the module's buffers by type. ``low_ratio`` and
+    ``high_ratio`` are the ends of the step's interval relative to it. ``unevenness`` is how much it
+    varies from one time to the next.
+    """
+
+    forward_s: float
+    backward_s: float
+    optimizer_s: float
+    gradients: tuple[Gradient, ...]
+    ready_s: tuple[float, ...]
+    buffers_bytes: Mapping[str, int]
+    low_ratio: float = 1.0
+    high_ratio: float = 1.0
+    provenance: Provenance = MEASURED
+    unevenness: Unevenness = EVEN
+
+    @property
+    def seconds(self) -> float:
+        """The whole step."""
+        return self.forward_s + self.backward_s + self.optimizer_s
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of all gradients."""
+        return sum(each.size_bytes for each in self.gradients)
+
+    def times(self, ratio: float) -> TrainingStep:
+        """The same step on a rank that takes ``ratio`` times as long for all that it computes."""
+        return replace(
+            self,
+            forward_s=ratio * self.forward_s,
+            backward_s=ratio * self.backward_s,
+            optimizer_s=ratio * self.optimizer_s,
+            ready_s=tuple(ratio * each for each in self.ready_s),
+            unevenness=self.unevenness.times(ratio),
+        )
+
+
+def module_tensors(model: Model) -> ModuleTensors | None:
+    """What a recorded program says of its module; None where an earlier version recorded it."""
+    return module_of(parse_model(model.skeleton))
+
+
+def training_step(model: Model, basis: Basis, estimate: Estimate) -> TrainingStep:
+    """The step of ``model``, whose ``estimate`` was made from ``basis``.
+
+    Raises :class:`~bricks.errors.UsageError` for a model that is no training step, whose recording
+    lacks what is needed, or that DDP would refuse.
+    """
+    plan = basis.plan
+    made, module = ready_gradients(model, plan)
+    phases = {phase.phase: phase.estimate_s for phase in estimate.phases}
+    backward_s, optimizer_s = phases.get(BACKWARD, 0.0), phases.get(OPTIMIZER, 0.0)
+    ends_s, whole_s = _backward_ends_s(basis, estimate), estimate.estimate_s
+    return TrainingStep(
+        forward_s=max(0.0, whole_s - backward_s - optimizer_s),
+        backward_s=backward_s,
+        optimizer_s=optimizer_s,
+        gradients=tuple(gradient for _, gradient in made),
+        ready_s=tuple(ends_s[position] for position, _ in made),
+        buffers_bytes=dict(module.buffers_bytes),
+        low_ratio=estimate.low_s / whole_s if whole_s else 1.0,
+        high_ratio=estimate.high_s / whole_s if whole_s else 1.0,
+        provenance=estimate.provenance,
+        unevenness=unevenness(plan.counts, basis.results),
+    )
+
+
+def ready_gradients(
+    model: Model, plan: Plan
+) -> tuple[tuple[tuple[int, Gradient], ...], ModuleTensors]:
+    """The gradients of ``model`` in the order in which they become ready, and its tensors.
+
+    Each with the position in ``plan`` of the occurrence that makes it. Raises
+    :class:`~bricks.errors.UsageError` as :func:`training_step` does.
+    """
+    program, module = plan.program, module_tensors(model)
+    if program is None or program.kind != TRAINING:
+        raise UsageError(
+            f"{plan.model} is no training step: give a function that returns a loss and an"
+            " optimizer, see docs/torch.md"
+        )
+    used = () if module is None else tuple(name for name, used in module.parameters if used)
+    if module is None or len(used) != len(program.gradients):
+        raise UsageError(
+            f"{plan.model}: its recording does not tell its parameters and buffers: record it again"
+        )
+    if module.unused:
+        raise UsageError(
+            f"{plan.model}: its parameter {module.unused[0]!r} gets no gradient, which"
+            " DistributedDataParallel refuses: use it, or freeze it (requires_grad_(False))"
+        )
+    made = sorted(
+        (_made_at(plan, program, value, name), number)
+        for number, (name, value) in enumerate(zip(used, program.gradients, strict=True))
+    )
+    return tuple(
+        (position, Gradient(used[number], *_size_of(plan, program.gradients[number])))
+        for position, number in made
+    ), module
+
+
+def _made_at(plan: Plan, program: Program, value: int, name: str) -> int:
+    """The position of the occurrence of the backward pass after which a gradient is final.
+
+    An optimiser may work in place, so that the value that is left is its own: then the last value
+    of the backward pass in the same memory counts.
+    """
+    storage, names = program.storages[value], program.phase_names
+    found = -1
+    for position, occurrence in enumerate(plan.occurrences):
+        if names[position] == BACKWARD:
+            if value in occurrence.made:
+                return position
+            if storage >= 0 and any(program.storages[v] == storage for v in occurrence.made):
+                found = position
+    if found < 0:
+        raise UsageError(
+            f"{plan.model}: no call of its backward pass makes the gradient of {name!r}: let"
+            " loss.backward() make all gradients"
+        )
+    return found
+
+
+def _size_of(plan: Plan, value: int) -> tuple[int, str]:
+    """Bytes and type of a gradient."""
+    type_ = plan.types[value]
+    assert isinstance(type_, TensorType), "a gradient is a tensor"
+    return type_.size_bytes, TORCH_DTYPES[type_.dtype]
+
+
+def _backward_ends_s(basis: Basis, estimate: Estimate) -> dict[int, float]:
+    """When each occurrence of the backward pass ends, by position, since that pass began.
+
+    What runs around calls is part of the pass: it is spread over its occurrences by their calls.
+    """
+    plan = basis.plan
+    assert plan.program is not None
+    phase = next((each for each in estimate.phases if each.phase == BACKWARD), None)
+    if phase is None:
+        return {}
+    around_s = phase.around_s / phase.calls if phase.calls else 0.0
+    names, weights = plan.program.phase_names, dict[int, float]()
+    for entry in timeline(basis).entries:
+        if names[entry.position] == BACKWARD:
+            calls = plan.occurrences[entry.position].nodes
+            own_s = entry.end_s - entry.begin_s if isinstance(entry, TimelineStep) else 0.0
+            weights[entry.position] = max(0.0, own_s + around_s * calls)
+    total_s, at_s = sum(weights.values()), 0.0
+    scale = phase.estimate_s / total_s if total_s else 0.0
+    ends_s = {}
+    for position, weight_s in weights.items():
+        at_s += scale * weight_s
+        ends_s[position] = at_s
+    return ends_s

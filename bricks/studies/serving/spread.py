@@ -1,0 +1,105 @@
+"""How single runs of a model differ from its median latency, from the samples of its bricks.
+
+A percentile under load depends on the whole distribution, outliers included. Must not know queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bricks.compose.estimate import Estimate
+from bricks.compose.recompose import Basis
+from bricks.samples.machine_state import same_state
+from bricks.samples.measurement import Measurement, Round
+
+# Runs that are drawn: enough that one in a thousand is among them a few times.
+DRAWS = 4096
+
+# The rounds of a brick that hardly counts tell no more than those of the others.
+_MIN_SHARE = 1e-5
+
+
+def run_factors(basis: Basis, estimate: Estimate, *, seed: int = 0) -> np.ndarray:
+    """Latencies of ``DRAWS`` single runs, relative to their median: shape ``(DRAWS,)``.
+
+    Conditions of the machine that change from round to round are common to the bricks of a run, so
+    a run takes all its bricks from rounds of the same rank. Differences within a round, outliers
+    among them, are each call's own, so they are drawn for each occurrence. Bricks that were not
+    measured vary as the others do together. Without any measured brick, all factors are 1.
+    """
+    rng = np.random.default_rng(seed)
+    ranks = rng.permutation((np.arange(DRAWS) + 0.5) / DRAWS)
+    total, weight = np.zeros(DRAWS), 0.0
+    for share in estimate.shares:
+        found = basis.results.get(share.brick)
+        if share.predicted or not isinstance(found, Measurement) or share.share <= _MIN_SHARE:
+            continue
+        rounds = _rounds(found)
+        medians = np.sort([r.latency_s for r in rounds])
+        own = np.concatenate([np.asarray(r.samples) / r.latency_s for r in rounds])
+        common = np.quantile(medians, ranks) / np.median(medians)
+        count = max(1, share.occurrences)
+        total += share.share * common * _mean_of(own, count, rng)
+        weight += share.share
+    if not weight:
+        return np.ones(DRAWS)
+    return np.asarray(total / np.median(total))
+
+
+def single_runs_s(
+    samples: Mapping[str, Sequence[float]],
+    counts: Mapping[str, int],
+    places: Mapping[str, int],
+    *,
+    seed: int = 0,
+) -> np.ndarray:
+    """Seconds of whole runs from passes over their bricks: shape ``(passes,)``.
+
+    ``samples`` are a brick's seconds in each pass, the mean over its ``places``; it occurs
+    ``counts`` times in a run. What a pass has in common, its bricks' median, is kept. What is a
+    brick's own is drawn for each occurrence: an interruption lengthens one of them, and not all
+    those that a place stands for.
+    """
+    rng, keys = np.random.default_rng(seed), list(samples)
+    taken_s = np.asarray([samples[key] for key in keys])
+    medians_s = np.median(taken_s, axis=1, keepdims=True)
+    relative = taken_s / medians_s
+    whole_s = medians_s[:, 0] * [counts[key] for key in keys]
+    common = _weighted_medians(relative, np.abs(whole_s))
+    total_s = np.zeros(relative.shape[1])
+    for number, key in enumerate(keys):
+        draws = max(1, round(abs(counts[key]) / places[key]))
+        total_s += whole_s[number] * _mean_of(relative[number] / common, draws, rng, len(common))
+    return np.asarray(common * total_s)
+
+
+def _weighted_medians(of: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The weighted median of each column of ``of``: shape ``(columns,)``."""
+    order = np.argsort(of, axis=0)
+    reached = np.cumsum(weights[order], axis=0) >= weights.sum() / 2
+    middles = np.take_along_axis(order, reached.argmax(axis=0)[np.newaxis], axis=0)
+    return np.asarray(np.take_along_axis(of, middles, axis=0)[0])
+
+
+def _rounds(measurement: Measurement) -> list[Round]:
+    """The rounds of the machine state that counts, also those that others disturbed."""
+    state_s = measurement.used_state_s()
+    found = [r for r in measurement.rounds if same_state(r.state_s, state_s)]
+    return found or list(measurement.used_rounds())
+
+
+# Occurrences whose samples are drawn at once: what they take in memory is bounded.
+_AT_ONCE = 64
+
+
+def _mean_of(
+    own: np.ndarray, count: int, rng: np.random.Generator, draws: int = DRAWS
+) -> np.ndarray:
+    """The mean of ``count`` draws from ``own``, ``draws`` times."""
+    total = np.zeros(draws)
+    for begin in range(0, count, _AT_ONCE):
+        size = (min(_AT_ONCE, count - begin), draws)
+        total += own[rng.integers(0, len(own), size)].sum(axis=0)
+    return np.asarray(total / count)

@@ -1,0 +1,161 @@
+"""The recomposed timeline: the estimate's own latencies, in the plan's order, and nothing lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plans import decomposed, plan, results
+
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.recompose import IN_WALK_CALL_FACTOR, Basis
+from bricks.compose.schedule import Construction
+from bricks.compose.timeline import Deduction, Hole, Timeline, TimelineStep, timeline
+from bricks.decompose.plan import Occurrence, Plan
+from bricks.decompose.streams import streams_of
+from bricks.predict.prediction import Prediction, Predictions
+
+CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
+DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
+TIMES = {"a": 1e-3, "b": 5e-3, "c": 2e-3, "d": 1e-3}
+
+
+def complete(basis: Basis) -> tuple[Estimate, Timeline]:
+    estimate = basis.estimate()
+    assert isinstance(estimate, Estimate)
+    return estimate, timeline(basis)
+
+
+def steps(found: Timeline) -> list[TimelineStep]:
+    return [entry for entry in found.entries if isinstance(entry, TimelineStep)]
+
+
+def test_occurrences_follow_one_another_from_the_end_of_the_call() -> None:
+    estimate, found = complete(Basis(CHAIN, results(TIMES, overhead_s=1e-4)))
+    laid = steps(found)
+    assert [step.position for step in laid] == [0, 1, 2]
+    assert laid[0].begin_s == found.call_s == estimate.call_overhead_s
+    assert [step.end_s for step in laid[:-1]] == [step.begin_s for step in laid[1:]]
+    assert laid[-1].end_s == found.length_s
+    took = [step.end_s - step.begin_s for step in laid]
+    assert took == pytest.approx([TIMES[key] - IN_WALK_CALL_FACTOR * 1e-4 for key in "aba"])
+
+
+def test_all_of_it_is_as_long_as_the_estimate() -> None:
+    """With the call; without it, the steps are as long as all shares together."""
+    estimate, found = complete(Basis(CHAIN, results(TIMES, overhead_s=1e-4)))
+    assert found.length_s == pytest.approx(estimate.estimate_s, rel=1e-12)
+    shares_s = sum(share.latency_s for share in estimate.shares)
+    took_s = sum(step.end_s - step.begin_s for step in steps(found))
+    assert took_s == pytest.approx(shares_s, rel=1e-12)
+    assert (found.excess_s, found.missing, found.lanes) == (0.0, {}, 1)
+
+
+def test_a_step_has_the_interval_of_its_brick() -> None:
+    _, found = complete(Basis(CHAIN, results(TIMES)))
+    for step in steps(found):
+        assert step.latency.low_s <= step.end_s - step.begin_s <= step.latency.high_s * (1 + 1e-9)
+        assert step.latency.count == 8
+
+
+def test_what_was_predicted_is_marked() -> None:
+    known = results({"a": 1e-3})
+    predictions = Predictions({"b": Prediction(5e-3, 0.1)})
+    estimate, found = complete(Basis(CHAIN, known, predictions))
+    assert [step.predicted for step in steps(found)] == [False, True, False]
+    assert found.length_s == pytest.approx(estimate.estimate_s)
+    assert steps(found)[1].latency.low_s < 5e-3 < steps(found)[1].latency.high_s
+
+
+def test_what_has_no_measurement_has_a_place_and_a_reason_and_no_duration() -> None:
+    basis = Basis(CHAIN, results({"a": 1e-3, "b": "it crashed the process"}))
+    assert isinstance(basis.estimate(), IncompleteEstimate)
+    found = timeline(basis)
+    first, hole, last = found.entries
+    assert hole == Hole(1, 0, first.end_s, "it crashed the process")
+    assert last.begin_s == first.end_s
+    assert found.missing == {"b": "it crashed the process"}
+
+
+def test_without_probes_nothing_is_taken_out_and_their_lack_is_told() -> None:
+    known = {key: of for key, of in results(TIMES).items() if key in TIMES}
+    found = timeline(Basis(CHAIN, known))
+    assert found.call_s == 0
+    assert found.length_s == pytest.approx(7e-3)
+    assert set(found.missing.values()) == {"not measured on this target"}
+    assert len(found.missing) == 2
+
+
+def overlapping() -> Plan:
+    """Two bricks that share the layer ``b``."""
+    shared = Occurrence("b", (1,), (4,), repeats=0)
+    return plan([("a", [0], [1]), shared, ("c", [1], [2])])
+
+
+def test_of_overlapping_bricks_only_what_is_new_takes_time() -> None:
+    basis = Basis(overlapping(), results({"a": 3e-3, "b": 1e-3, "c": 4e-3}))
+    estimate, found = complete(basis)
+    first, taken, second = found.entries
+    assert isinstance(taken, Deduction) and taken.latency.median_s == pytest.approx(1e-3)
+    assert taken.at_s == second.begin_s == first.end_s
+    assert second.end_s - second.begin_s == pytest.approx(3e-3)
+    assert second.latency.median_s == pytest.approx(4e-3)
+    assert found.length_s == pytest.approx(estimate.estimate_s)
+
+
+def test_what_cannot_be_taken_away_is_told() -> None:
+    """No step ends before it begins, so the timeline is longer than the estimate; it says so."""
+    basis = Basis(overlapping(), results({"a": 3e-3, "b": 2e-3, "c": 1.5e-3}))
+    estimate, found = complete(basis)
+    assert found.excess_s == pytest.approx(0.5e-3)
+    assert found.length_s - found.excess_s == pytest.approx(estimate.estimate_s)
+    assert all(step.begin_s <= step.end_s for step in steps(found))
+
+
+def parallel(of: Plan, workers: int, times: dict[str, float], **changes: int) -> Basis:
+    bricks = decomposed(of, heavy="bc").bricks
+    streams = tuple(i % workers for i in range(len(of.occurrences)))
+    construction = Construction(workers, streams, bricks, **changes)
+    return Basis(of, results(times), construction=construction)
+
+
+def test_workers_have_a_lane_each() -> None:
+    estimate, found = complete(parallel(DIAMOND, 2, TIMES))
+    assert found.lanes == 2
+    assert [step.lane for step in steps(found)] == [0, 1, 0, 1]
+    assert found.length_s == pytest.approx(estimate.estimate_s, rel=1e-12)
+
+
+def test_workers_that_share_processors_take_longer_than_their_bricks_do_alone() -> None:
+    estimate, found = complete(parallel(DIAMOND, 2, TIMES, processors=2))
+    first = steps(found)[0]
+    assert first.end_s - first.begin_s == pytest.approx(1.5 * first.latency.median_s)
+    assert found.length_s == pytest.approx(estimate.estimate_s, rel=1e-12)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[Plan, dict[str, float]]:
+    """Plans of up to ten occurrences, each of which reads some results of those before it."""
+    count = draw(st.integers(1, 10))
+    places = []
+    for i in range(count):
+        reads = draw(st.lists(st.integers(0, i), min_size=1, max_size=3, unique=True))
+        places.append((draw(st.sampled_from("abcd")), reads, [i + 1]))
+    found = plan(places, outputs=[count])
+    return found, {key: draw(st.floats(1e-6, 8e-3)) for key in found.keys}
+
+
+@given(graphs(), st.integers(1, 4))
+def test_laws_of_timelines(drawn: tuple[Plan, dict[str, float]], workers: int) -> None:
+    of, times = drawn
+    bricks = decomposed(of).bricks
+    streams = streams_of(of, bricks, workers)
+    construction = Construction(workers, streams, bricks) if workers > 1 else None
+    estimate, found = complete(Basis(of, results(times), construction=construction))
+    laid = steps(found)
+    assert [step.position for step in laid] == list(range(len(of.occurrences)))
+    assert found.length_s == pytest.approx(estimate.estimate_s, rel=1e-9)
+    for i, needed in enumerate(of.producers()):
+        assert all(laid[i].begin_s >= laid[p].end_s - 1e-12 for p in needed)
+        after = [later for later in laid[i + 1 :] if later.lane == laid[i].lane]
+        assert all(later.begin_s >= laid[i].end_s - 1e-12 for later in after)

@@ -1,0 +1,155 @@
+"""How much each source contributes to an interval's width, and which of them make it wide."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from plans import decomposed, measurement, plan, results
+
+from bricks.compose.estimate import Estimate
+from bricks.compose.recompose import Results, recompose
+from bricks.compose.schedule import Construction
+from bricks.compose.uncertainty import Source, Uncertainty
+from bricks.compose.wide import Remedy, wide_interval
+from bricks.predict.prediction import Prediction, Predictions
+from bricks.samples.measurement import Measurement, Round
+
+CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
+NEAR, FAR = 1e-4, 2e-4
+
+
+def in_state(key: str, state_s: float, latency_s: float) -> Measurement:
+    return Measurement(key, tuple(Round((latency_s,), state_s) for _ in range(8)), 1.0)
+
+
+def estimate(known: Results, of: Predictions | None = None, **more: object) -> Estimate:
+    found = recompose(CHAIN, known, predictions=of, **more)  # type: ignore[arg-type]
+    assert isinstance(found, Estimate)
+    return found
+
+
+def half_width_s(found: Estimate) -> float:
+    return (found.high_s - found.low_s) / 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_sources_add_up_to_half_the_width(seed: int, workers: int) -> None:
+    draw = random.Random(seed)
+    keys = "abcdefgh"
+    places = [(key, draw.sample(range(i + 1), 1), [i + 1]) for i, key in enumerate(keys)]
+    of = plan(places)
+    known = results({}, overhead_s=draw.choice([0.0, 2e-6]))
+    predicted = {}
+    for key in keys:
+        latency_s = 10 ** draw.uniform(-6, -3)
+        if draw.random() < 0.4:
+            predicted[key] = Prediction(latency_s, draw.choice([0.1, 1.0]))
+        else:
+            noisy = [latency_s * draw.uniform(0.8, 1.2) for _ in range(draw.randint(1, 9))]
+            state_s = draw.choice([NEAR, FAR])
+            known[key] = Measurement(key, tuple(Round((s,), state_s) for s in noisy), 1.0)
+    construction = None
+    if workers > 1:
+        streams = tuple(i % workers for i in range(len(keys)))
+        construction = Construction(workers, streams, decomposed(of).bricks, processors=2)
+    predictions = Predictions(predicted, bias=0.1)
+    found = recompose(of, known, predictions=predictions, construction=construction)
+    assert isinstance(found, Estimate)
+    assert found.uncertainty.half_width_s == pytest.approx(half_width_s(found))
+    assert all(part_s >= 0 for part_s in found.uncertainty.by_source.values())
+
+
+def test_a_narrow_interval_needs_no_reason() -> None:
+    found = estimate(results({"a": 2e-3, "b": 5e-3}))
+    assert found.relative_uncertainty < 0.05
+    assert wide_interval(found) is None
+
+
+def test_independent_sources_contribute_as_their_squares_do() -> None:
+    """What samples leave open hardly counts beside a prediction that leaves more open."""
+    noisy = {"a": measurement("a", *[1e-3, 2e-3, 3e-3] * 5)}
+    predictions = Predictions({"b": Prediction(5e-3, 0.4)})
+    alone_s = estimate(results({"b": 5e-3}) | noisy).uncertainty.samples_s
+    predicted_s = estimate(results({"a": 2e-3}), predictions).uncertainty.predicted_s
+    both = estimate(results({}) | noisy, predictions).uncertainty
+    assert both.samples_s < 0.6 * alone_s
+    assert both.samples_s + both.predicted_s < 0.9 * (alone_s + predicted_s)
+
+
+def test_predicted_bricks_are_the_reason_and_can_be_measured() -> None:
+    found = estimate(results({"a": 2e-4}), Predictions({"b": Prediction(5e-3, 0.3)}, bias=0.1))
+    wide = wide_interval(found)
+    assert wide is not None
+    assert [reason.source for reason in wide.reasons] == [Source.PREDICTED]
+    assert wide.reasons[0].share > 0.9
+    assert wide.remedy is Remedy.MEASURE
+
+
+def test_the_error_that_predictions_share_counts_as_predicted() -> None:
+    known = results({"a": 2e-4})
+    exact, biased = (
+        estimate(known, Predictions({"b": Prediction(5e-3, 0.0)}, bias=bias)).uncertainty
+        for bias in (0.0, 0.2)
+    )
+    assert exact.predicted_s == 0
+    assert biased.predicted_s > 1.96 * 0.2 * 5e-3  # a normal error; tails of predictions are longer
+
+
+def test_another_state_is_the_reason_and_further_rounds_narrow_it() -> None:
+    known = results({}) | {"a": in_state("a", NEAR, 1e-5), "b": in_state("b", 4 * NEAR, 9e-6)}
+    found = estimate(known)
+    wide = wide_interval(found)
+    assert wide is not None
+    assert [reason.source for reason in wide.reasons] == [Source.OTHER_STATE]
+    assert wide.remedy is Remedy.MEASURE_AGAIN
+
+
+def test_a_brick_that_is_predicted_for_another_state_counts_mostly_as_predicted() -> None:
+    predictions = Predictions({"b": Prediction(5e-3, 0.1)}, state_s=FAR)
+    known = results({}) | {"a": in_state("a", NEAR, 4e-3)}
+    found = estimate(known, predictions)
+    assert found.other_state_share > 0.3
+    assert 0 < found.uncertainty.other_state_s < found.uncertainty.predicted_s
+    assert found.uncertainty.predicted_s > 0
+
+
+def test_scattered_samples_are_the_reason() -> None:
+    found = estimate(results({"a": 1e-4}) | {"b": measurement("b", *[1e-3, 2e-3, 4e-3] * 2)})
+    wide = wide_interval(found)
+    assert wide is not None
+    assert [reason.source for reason in wide.reasons] == [Source.SAMPLES]
+    assert wide.remedy is Remedy.MEASURE_AGAIN
+
+
+def test_calls_are_the_reason_where_bricks_take_hardly_longer() -> None:
+    found = estimate(results({"a": 5e-6, "b": 6e-6}, overhead_s=2e-6))
+    wide = wide_interval(found)
+    assert wide is not None
+    assert [reason.source for reason in wide.reasons] == [Source.CALLS]
+    assert wide.remedy is Remedy.NOTHING
+
+
+def test_workers_are_the_reason_though_every_brick_is_known_exactly() -> None:
+    fork = plan([("a", [0], [1]), ("b", [0], [2]), ("c", [1, 2], [3])])
+    construction = Construction(2, (0, 1, 0), decomposed(fork).bricks)
+    known = results({"a": 5e-3, "b": 5e-3, "c": 1e-4})
+    found = recompose(fork, known, construction=construction)
+    assert isinstance(found, Estimate)
+    wide = wide_interval(found)
+    assert wide is not None
+    assert wide.reasons[0].source is Source.WORKERS
+    assert wide.remedy is Remedy.NOTHING
+
+
+def test_several_reasons_are_given_and_the_first_that_has_one_sets_the_remedy() -> None:
+    narrow = estimate(results({"a": 2e-3, "b": 5e-3}))
+    half_s = half_width_s(replace(narrow, low_s=0.0))
+    parts = Uncertainty(calls_s=0.5 * half_s, predicted_s=0.3 * half_s, samples_s=0.2 * half_s)
+    wide = wide_interval(replace(narrow, low_s=0.0, uncertainty=parts))
+    assert wide is not None
+    assert [reason.source for reason in wide.reasons] == [Source.CALLS, Source.PREDICTED]
+    assert [reason.share for reason in wide.reasons] == pytest.approx([0.5, 0.3])
+    assert wide.remedy is Remedy.MEASURE

@@ -1,0 +1,244 @@
+"""Text that decoders generate: steps at any length, batches that texts join and leave."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch_environment
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refusals import refused
+from tiers import slow_but
+
+from bricks import (
+    Bench,
+    Conditions,
+    Generation,
+    ModelError,
+    StopRule,
+    UsageError,
+    predict_generation,
+)
+from bricks.compose.figure import Figure
+from bricks.graph.decoder import Decoder, decoder_of
+from bricks.studies.generation.check import GeneratedText
+from bricks.studies.generation.continuous import generate
+from bricks.studies.generation.decoders import steps_of
+from bricks.studies.generation.steps import Step, StepTimes, interpolated, lengths_between
+from bricks.zoo import decoders, entry, zoo_folder
+
+SMALL = {"hidden": 64, "layers": 2, "heads": 4, "kv_heads": 2, "inner": 128, "vocabulary": 300,
+         "positions": 128}  # fmt: skip
+
+# How long anything takes is nothing here.
+ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Any:
+    folder = str(zoo_folder() / "recipes")
+    sys.path.insert(0, folder)
+    try:
+        import onnx_decoders
+    finally:
+        sys.path.remove(folder)
+    return onnx_decoders
+
+
+@pytest.fixture(scope="module", params=slow_but("llama".__eq__, ["llama", "gpt2"]))
+def small(request: pytest.FixtureRequest, recipe: Any, tmp_path_factory: Any) -> Path:
+    """A decoder of two layers."""
+    shared = {"kv_heads": 4} if request.param == "gpt2" else {}
+    of = recipe.Architecture(**{**SMALL, **shared})
+    path: Path = tmp_path_factory.mktemp("decoder") / f"{request.param}.onnx"
+    path.write_bytes(
+        recipe.build(request.param, of, getattr(recipe, request.param)).SerializeToString()
+    )
+    return path
+
+
+def step(past: int, seconds: float, batch: int = 1, tokens: int = 1) -> Step:
+    return Step(batch, tokens, past, Figure(seconds, 0.9 * seconds, 1.1 * seconds), np.ones(8))
+
+
+@given(st.integers(1, 4000), st.integers(0, 4000))
+def test_lengths_reach_from_the_first_to_the_last(first: int, more: int) -> None:
+    lengths = lengths_between(first, first + more)
+    assert (lengths[0], lengths[-1]) == (first, first + more)
+    assert lengths == sorted(set(lengths)) and len(lengths) <= 4
+
+
+@given(st.floats(1e-4, 1), st.floats(0, 1e-3), st.integers(0, 500))
+def test_what_grows_by_a_constant_for_each_token_is_known_between_lengths(
+    first_s: float, each_s: float, past: int
+) -> None:
+    steps = [step(at, first_s + each_s * at) for at in (0, 100, 200, 400)]
+    assert interpolated(steps, past).value == pytest.approx(first_s + each_s * past)
+    assert StepTimes({}, {1: steps}).interpolation_error(1) == pytest.approx(0, abs=1e-9)
+
+
+def test_a_length_that_is_off_its_neighbours_widens_the_interval_between() -> None:
+    straight = StepTimes({}, {1: [step(0, 1.0), step(100, 2.0), step(200, 3.0)]})
+    bent = StepTimes({}, {1: [step(0, 1.0), step(100, 2.5), step(200, 3.0)]})
+    for past in (50, 150):
+        assert bent.at(1, past).high / bent.at(1, past).value == pytest.approx(1.1 * 1.2)
+        assert straight.at(1, past).high / straight.at(1, past).value == pytest.approx(1.1)
+    assert bent.at(1, 100) == bent.steps[1][1].seconds
+
+
+arrivals = st.lists(st.floats(0, 20), min_size=1, max_size=30).map(sorted)
+
+
+@settings(deadline=None)
+@given(arrivals, st.integers(1, 8), st.integers(1, 6))
+def test_every_request_gets_its_tokens_however_texts_are_joined(
+    times_s: list[float], new_tokens: int, most: int
+) -> None:
+    lengths: list[tuple[int, int]] = []
+
+    def step_s(size: int, past: int, number: int) -> float:
+        lengths.append((size, past))
+        return 0.1 + 0.01 * size
+
+    found = generate(times_s, 16, new_tokens, most, lambda number: 0.5, step_s)
+    assert sum(size for size, _ in lengths) == len(times_s) * (new_tokens - 1)
+    assert all(size <= most and 16 <= past < 16 + new_tokens for size, past in lengths)
+    assert (found.ttft_s >= 0.5 - 1e-9).all()
+    if new_tokens == 1:
+        assert np.isnan(found.tpot_s).all()
+    else:
+        assert (found.tpot_s >= 0.11 - 1e-9).all()
+    assert found.busy_s <= found.span_s + 1e-9
+
+
+@given(arrivals)
+def test_without_batches_requests_wait_for_each_other(times_s: list[float]) -> None:
+    found = generate(times_s, 4, 3, 1, lambda number: 1.0, lambda size, past, number: 0.25)
+    free_s = 0.0
+    for arrived_s, ttft_s, tpot_s in zip(times_s, found.ttft_s, found.tpot_s, strict=True):
+        began_s = max(free_s, arrived_s)
+        assert ttft_s == pytest.approx(began_s + 1.0 - arrived_s)
+        assert tpot_s == pytest.approx(0.25)
+        free_s = began_s + 1.5
+
+
+def test_a_prompt_is_waited_for_by_the_texts_that_are_worked_on() -> None:
+    found = generate([0.0, 0.1], 4, 3, 2, lambda number: 1.0, lambda size, past, number: 0.25)
+    assert found.ttft_s.tolist() == pytest.approx([1.0, 1.9])
+    assert found.tpot_s.tolist() == pytest.approx([0.75, 0.25])
+    assert found.batches.tolist() == [2, 2]
+
+
+def test_the_zoo_has_decoders_that_tell_what_they_keep() -> None:
+    found = {each.name: decoder_of(each.path, each.name) for each in decoders()}
+    assert len(found) == 6
+    gpt2 = found["decoder_gpt2"]
+    assert gpt2.shapes(2, 3, 5)["attention_mask"] == (2, 8)
+    assert gpt2.shapes(2, 3, 5)["past_key_values.11.value"] == (2, 12, 5, 64)
+    assert gpt2.cache_bytes(1, 1) == 2 * 12 * 768 * 4
+    assert found["decoder_grouped"].cache_bytes(4, 10) == 4 * 10 * 2 * 8 * 3 * 64 * 4
+    assert Decoder.from_json(json.loads(json.dumps(gpt2.to_json()))) == gpt2
+
+
+@pytest.mark.parametrize("name", ["decoder_gpt2", "decoder_llama_7b_int4"])
+def test_decoders_of_the_zoo_are_what_their_recipe_builds(recipe: Any, name: str) -> None:
+    (shipped,) = (each for each in recipe.MODELS if each.name == name)
+    known = entry(name)
+    built = shipped.build().SerializeToString(deterministic=True)
+    assert hashlib.sha256(built).hexdigest() == known.sha256
+    assert known.path.read_bytes() == built
+    assert shipped.parameters() == known.parameters
+
+
+def test_other_models_are_no_decoders() -> None:
+    with refused(ModelError, "squeezenet", "input_ids", "text-generation-with-past"):
+        decoder_of(entry("squeezenet").path, "squeezenet")
+    with refused(ModelError, "gpt2", "'past'", "text-generation-with-past"):
+        decoder_of(entry("gpt2").path, "gpt2")
+
+
+@pytest.mark.parametrize(
+    ("asked", "option"),
+    [
+        ({"prompt_tokens": 0}, "--prompt-tokens 0"),
+        ({"new_tokens": 1 << 30}, f"--new-tokens {1 << 30}"),
+        ({"batch": 0}, "--batch 0"),
+        ({"qps": -1.0}, "--qps -1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(asked: dict[str, Any], option: str) -> None:
+    with refused(UsageError, option):
+        Generation(**{"prompt_tokens": 8, "new_tokens": 4, **asked})
+
+
+@pytest.fixture(scope="module")
+def cache(small: Path, tmp_path_factory: Any) -> Path:
+    """Where the steps of one text and of more are measured."""
+    folder: Path = tmp_path_factory.mktemp("cache")
+    return folder
+
+
+def test_text_is_predicted_from_steps_of_a_few_lengths(small: Path, cache: Path) -> None:
+    with Bench(cache, threads=1, published=False, conditions=ONCE) as bench:
+        alone = predict_generation(bench, str(small), Generation(12, 9, 2))
+        loaded = predict_generation(bench, str(small), Generation(12, 9, 2, qps=1.0))
+    assert [each.past for each in alone.shown] == [12, 14, 17, 19]
+    assert (alone.prompt.tokens, alone.prompt.past) == (12, 0)
+    assert alone.tpot_s is not None
+    assert alone.total_s.value == pytest.approx(alone.ttft_s.value + 8 * alone.tpot_s.value)
+    assert alone.tokens_per_s.value == pytest.approx(18 / alone.total_s.value)
+    assert alone.memory.cache_bytes == decoder_of(small, "small").cache_bytes(2, 20)
+    assert loaded.load is not None and not loaded.load.saturated
+    assert loaded.load.tokens_per_s.value == pytest.approx(9.0)
+    assert loaded.load.ttft["p99_s"].value >= loaded.load.ttft["p50_s"].value > 0
+    assert loaded.load.capacity_qps.low > 1.0
+
+
+def test_a_rate_above_saturation_has_no_percentiles(small: Path, cache: Path) -> None:
+    with Bench(cache, threads=1, published=False, conditions=ONCE) as bench:
+        result = predict_generation(bench, str(small), Generation(12, 9, 2, qps=1e6))
+    assert result.load is not None and result.load.saturated
+    assert not result.load.ttft and not result.load.tpot
+    assert result.load.tokens_per_s.value < 9e6
+
+
+@pytest.mark.slow
+def test_text_is_really_generated_beside_what_is_predicted(small: Path, tmp_path: Path) -> None:
+    asked = Generation(8, 6, 2)
+    with Bench(tmp_path, threads=1, published=False, conditions=ONCE) as bench:
+        with GeneratedText(bench, str(small), asked) as text:
+            text.generate()
+            result = text.checked(predict_generation(bench, str(small), text.generation))
+        steps = bench.read(
+            str(small),
+            shapes=decoder_of(small, "small").shapes(2, 1, 8),
+            values=decoder_of(small, "small").values(2, 1, 8),
+        )
+        assert bench.verify(steps)["exact"]
+    checked = result.checked
+    assert checked is not None
+    assert sorted(checked.steps_s) == [8, 9, 10, 11, 12]
+    assert all(taken > 0 for taken in (*checked.steps_s.values(), checked.step_s, checked.ttft_s))
+    assert result.generation.step_s > 0
+    assert result.prompt.provenance.measured_share == 1.0
+
+
+@pytest.mark.slow
+def test_a_program_generates_text_where_its_function_takes_lengths(tmp_path: Path) -> None:
+    torch_environment.python()
+    name = torch_environment.program("decoder")
+    with Bench(tmp_path, runtime="torch", threads=1, conditions=ONCE) as bench:
+        result = predict_generation(bench, name, Generation(6, 5, 2))
+        with refused(UsageError, "--check"):
+            GeneratedText(bench, name, Generation(6, 5, 2))
+    assert [each.past for each in result.shown] == [6, 7, 8, 9]
+    assert result.memory.cache_bytes == 2 * 2 * 10 * 32 * 4
+    assert result.tpot_s is not None and result.tpot_s.value > 0
+    with refused(UsageError, "torch_gpt2", "batch=", "tokens=", "past_tokens="):
+        steps_of("torch_gpt2")

@@ -1,0 +1,128 @@
+"""What comes of the epochs that a worker trains, with one that learns nothing and takes no time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from factories import mlp, save
+
+from bricks import Bench, TrainingFailure, TrainingResult, WorkerError, train
+from bricks.graph.read import read_model
+from bricks.studies.training.result import PredictedTime, epoch_s
+
+STEPS = 8  # of an epoch
+DIVERGING = 13  # a seed
+Train = Callable[..., TrainingResult]
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Learner:
+    """Answers as a worker does: a fifth is learnt each epoch, and losses tell seed and epoch."""
+
+    def ask(self, op: str, *, timeout_s: float, **fields: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = getattr(self, op)(**fields)
+        return answer
+
+    def begin_training(self, seed: int, **_program: Any) -> dict[str, Any]:
+        self.seed, self.epochs = seed, []
+        return {"identity": "0" * 32}
+
+    def time_loading(self, batches: int, **_: Any) -> dict[str, Any]:
+        return {"begin_s": [0.1, 0.1], "batch_s": [0.01] * batches, "processes": 0}
+
+    def time_evaluation(self, repeats: int, **_: Any) -> dict[str, Any]:
+        return {"evaluation_s": [0.2] * repeats}
+
+    def train(self, path: str) -> dict[str, Any]:
+        if self.seed == DIVERGING:
+            raise WorkerError("the loss of step 3 is nan")
+        number = len(self.epochs) + 1
+        self.epochs.append(
+            {"losses": [self.seed + 1 / number] * STEPS, "step_s": [0.02] * STEPS,
+             "loading_s": [0.01] * STEPS, "begin_s": 0.1, "accuracy": min(1.0, number / 5),
+             "evaluation_s": 0.2}
+        )  # fmt: skip
+        Path(path).write_text(json.dumps(self.epochs))
+        return self.epochs[-1]
+
+    def load_training(self, path: str) -> dict[str, Any]:
+        self.epochs = json.loads(Path(path).read_text())
+        return {"epochs": self.epochs}
+
+
+@pytest.fixture
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
+    model = read_model(save(mlp(), tmp_path))
+    monkeypatch.setattr("bricks.studies.training.train.record_program", lambda *_, **__: model)
+    monkeypatch.setattr(Bench, "worker", lambda _: nullcontext(Learner()))
+
+    def trained(**options: Any) -> TrainingResult:
+        progress = options.pop("progress", lambda what, share: None)
+        with Bench(tmp_path / "cache", runtime="fake", progress=progress) as bench:
+            return train(bench, "program.py:step", **{"folder": tmp_path / "kept", **options})
+
+    return trained
+
+
+def test_predicted_and_measured_times_stand_beside_each_other(training: Train) -> None:
+    result = training(until=0.8, seeds=[0, 1])
+    parts = result.prediction
+    assert parts.step is not None
+    assert (len(result.reached), result.steps) == (2, (4 * STEPS, 4 * STEPS, 4 * STEPS))
+    for run in result.runs:
+        assert [epoch.accuracy >= 0.8 for epoch in run.epochs] == [False, False, False, True]
+        assert run.measured_s == pytest.approx(sum(map(epoch_s, run.epochs)))
+        assert run.predicted is not None
+        assert run.predicted.low_s <= run.predicted.estimate_s <= run.predicted.high_s
+        assert run.predicted.estimate_s == pytest.approx(
+            run.steps * (parts.step.estimate_s + 0.01) + 4 * (0.1 + 0.2)
+        )
+        assert run.ratio == pytest.approx(run.predicted.estimate_s / run.measured_s)
+
+
+def test_an_interrupted_training_goes_on_as_if_it_had_not_been(
+    training: Train, tmp_path: Path
+) -> None:
+    def interrupt(what: str, share: float) -> None:
+        if what.endswith("epoch 3"):
+            raise Interrupted
+
+    (whole,) = training(until=0.8, folder=tmp_path / "whole").runs
+    with pytest.raises(Interrupted):
+        training(until=0.8, progress=interrupt)
+    (run,) = training(until=0.8).runs
+    assert run.new_epochs == 2
+    assert run.losses == whole.losses
+
+
+def test_what_is_kept_is_not_trained_again(training: Train) -> None:
+    (first,) = training(until=1.0, max_epochs=3).runs
+    # A goal that is met earlier needs a part of it.
+    (run,) = training(until=1.0, max_epochs=2).runs
+    assert (run.new_epochs, run.losses) == (0, first.losses[: 2 * STEPS])
+    (anew,) = training(until=1.0, max_epochs=1, again=True).runs
+    assert (first.new_epochs, anew.new_epochs) == (3, 1)
+
+
+def test_a_seed_that_fails_leaves_the_others_alone(training: Train) -> None:
+    result = training(until=0.8, seeds=[DIVERGING, 1])
+    failure, run = result.trainings
+    assert isinstance(failure, TrainingFailure)
+    assert failure.seed == DIVERGING
+    assert "program.py:step" in failure.error and "step 3" in failure.error
+    assert result.runs == (run,)
+    assert run.seed == 1
+
+
+def test_independent_errors_add_as_squares() -> None:
+    three, four = PredictedTime(10, 7, 13), PredictedTime(10, 6, 14)
+    assert three.plus(four) == PredictedTime(20, 15, 25)
+    assert three.times(2) == PredictedTime(20, 14, 26)
