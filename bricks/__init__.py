@@ -21,7 +21,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__ as __version__
-from bricks._version import warn_of_renaming
 
 if TYPE_CHECKING:
     from bricks.analysis.batch import coverage, decompose_all
@@ -130,13 +129,6 @@ _ORIGIN = {
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 
 # What went by another name in the version before.
-_RENAMED = {
-    "Compared": "ModelComparison",
-    "Contrast": "TargetDiff",
-    "NotCompared": "ComparisonFailure",
-    "side_by_side": "diff_targets",
-}
-
 __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
     "Conditions", "Cost", "CostModel", "Coverage", "Covered", "DataParallelTraining",
@@ -156,9 +148,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        warn_of_renaming(f"bricks.{name}", _RENAMED[name])
-        return __getattr__(_RENAMED[name])
     if name not in _MODULES:
         raise AttributeError(f"module 'bricks' has no attribute {name!r}")
     value = getattr(import_module(_MODULES[name]), name)

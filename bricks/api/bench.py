@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bricks import backends
-from bricks._version import warn_of_renaming
 from bricks.backends import BackendInfo
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory import PeakMemory, UnknownMemory, peak_memory
@@ -275,11 +274,6 @@ class Bench:
     def latency_model(self, target: Target | None = None) -> LatencyModel:
         """The latency model of bricks on ``target``, by default this one."""
         return self._estimator.latency_model(self.target if target is None else target)
-
-    def knowledge(self, target: Target | None = None) -> LatencyModel:
-        """Now called :meth:`latency_model`."""
-        warn_of_renaming("Bench.knowledge", "latency_model")
-        return self.latency_model(target)
 
     def verify(self, model: Model) -> dict[str, Any]:
         """Chain the model's bricks and compare with the whole model.

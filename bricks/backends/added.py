@@ -12,7 +12,6 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
-from bricks._version import warn_of_renaming
 from bricks.backends.base import Backend, BackendInfo
 from bricks.errors import BackendError, BricksError, first_line
 
@@ -83,9 +82,6 @@ def create(
         workers=workers,
         optimization=optimization,
     )
-    if not hasattr(backend, "sign_sensitive") and hasattr(backend, "minds_signs"):
-        warn_of_renaming(f"minds_signs of the runtime {name!r}", "sign_sensitive")
-        backend.sign_sensitive = backend.minds_signs  # type: ignore[method-assign]  # of this one
     return backend
 
 

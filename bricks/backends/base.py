@@ -15,12 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from bricks._version import renamed_fields
 from bricks.graph.containers import ValueType
 from bricks.graph.decoder import Decoder
 
 
-@renamed_fields(real="timed", frugal="bounded_memory")
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
     """The facts about a backend that are known without starting it.

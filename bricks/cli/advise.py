@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,7 @@ from bricks.cli.output import finish, print_json, show
 from bricks.cli.predict import PROVENANCE
 from bricks.cli.quantities import seconds_of, whole_numbers_of
 from bricks.cli.remedies import Remedies, width_of
-from bricks.cli.systems import systems_called
+from bricks.cli.systems import known_targets
 from bricks.errors import BricksError, UsageError
 from bricks.graph.sizes import LARGEST_DIM
 
@@ -186,21 +186,6 @@ def _sizes(text: str | None, options: Surveying) -> list[int | None]:
         raise UsageError("--batch and --batches are both given: leave one out")
     sizes = whole_numbers_of("--batches", text, LARGEST_DIM, "batch sizes")
     return [*sizes]
-
-
-def known_targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
-    """Targets measured with the bench's runtime and granularity, with any number of threads."""
-    from bricks.analysis.answers import targets_like
-
-    known = [target.system for target in bench.known.targets()]
-    keys = {system.key for name in names for system in systems_called(known, name)}
-    found = [target for target in targets_like(bench) if not names or target.system.key in keys]
-    if not found:
-        raise UsageError(
-            f"nothing in the cache {bench.store.path} was measured with {bench.runtime.backend}"
-            " like that: 'bricks measure' or 'bricks cache import' first"
-        )
-    yield from found
 
 
 def _row(

@@ -11,6 +11,7 @@ from bricks.cli.options import Surveying, given_values, open_bench
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.predict import PROVENANCE
 from bricks.cli.quantities import seconds_of
+from bricks.cli.systems import known_targets
 from bricks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def advise_server(
     options: Surveying, systems: Sequence[str], wanted: Wanted, batches: str | None
 ) -> None:
     """Print how each known target serves the models that ``options`` name."""
-    from bricks.cli.advise import known_targets
     from bricks.graph.sizes import parse_shape
     from bricks.studies.serving.advise import advise_serving
     from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -273,3 +273,18 @@ def nearness(wanted: Runtime, target: Target) -> tuple[object, ...]:
 
 def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"[0-9]+", version)]
+
+
+def known_targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
+    """Targets measured with the bench's runtime and granularity, with any number of threads."""
+    from bricks.analysis.answers import targets_like
+
+    known = [target.system for target in bench.known.targets()]
+    keys = {system.key for name in names for system in systems_called(known, name)}
+    found = [target for target in targets_like(bench) if not names or target.system.key in keys]
+    if not found:
+        raise UsageError(
+            f"nothing in the cache {bench.store.path} was measured with {bench.runtime.backend}"
+            " like that: 'bricks measure' or 'bricks cache import' first"
+        )
+    yield from found

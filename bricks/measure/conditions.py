@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bricks._version import renamed_fields
 from bricks.measure.defaults import TIMEOUT_S
 from bricks.measure.jobs import MAX_BRICKS, MAX_WEIGHT_BYTES
 from bricks.measure.rounds import StopRule
@@ -17,11 +16,6 @@ from bricks.measure.rounds import StopRule
 LEAST_S = 1.0
 
 
-@renamed_fields(
-    most_ballast_bytes="max_eviction_bytes",
-    most_bricks="max_bricks",
-    most_weight_bytes="max_weight_bytes",
-)
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """How to measure.

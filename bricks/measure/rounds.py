@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bricks._version import warn_of_renaming
 from bricks.measure.defaults import PRECISION
 from bricks.measure.importance import Importance
 from bricks.measure.sampler import Sampler
@@ -67,16 +66,6 @@ class StopRule:
     def max_rounds_for(self, share: float) -> int:
         """Undisturbed rounds that a share gets at most, even if its interval is wide."""
         return min(self.max_rounds, max(_MIN_MAX_ROUNDS, math.ceil(self.max_rounds * share)))
-
-    def least_rounds(self, share: float) -> int:
-        """Now called :meth:`min_rounds_for`."""
-        warn_of_renaming("StopRule.least_rounds", "min_rounds_for")
-        return self.min_rounds_for(share)
-
-    def most_rounds(self, share: float) -> int:
-        """Now called :meth:`max_rounds_for`."""
-        warn_of_renaming("StopRule.most_rounds", "max_rounds_for")
-        return self.max_rounds_for(share)
 
     def given_up(self, rounds: int, share: float) -> bool:
         """Whether so many rounds, disturbed or not, end the sampling of a share."""

@@ -60,16 +60,16 @@ def match(
     the position in that plan for some nodes, by their index in the list of executed nodes.
     """
     plan = decomposition.plan
-    same_state = counterparts(afresh, plan)
-    if same_state is None:
+    counterpart = counterparts(afresh, plan)
+    if counterpart is None:
         return Matching(problem="the runtime now executes another graph than the plan's")
     wanted = [
         "+".join(map(_bare, decomposition.bricks[occurrence.brick].operators))
         for occurrence in plan.occurrences
     ]
-    same, twins = same_state
-    unsure = sum(position in twins for position in known.values())
-    found = {same[position]: i for i, position in known.items()}
+    position_in_plan, ambiguous = counterpart
+    unsure = sum(position in ambiguous for position in known.values())
+    found = {position_in_plan[position]: i for i, position in known.items()}
     left = sorted({*range(len(ran))} - known.keys(), key=lambda i: ran[i].begin_s)
     open_ = {*range(len(wanted))} - found.keys()
     differing = [i for position, i in found.items() if _bare(ran[i].operator) != wanted[position]]

@@ -50,8 +50,8 @@ def spread(values: Sequence[float], confidence: float = 0.95) -> Spread:
     """The median of ``values`` with its distribution-free confidence interval.
 
     The interval runs between two order statistics (binomial argument; David and Nagaraja, *Order
-    Statistics*, section 7.1). With fewer than six values no such interval reaches 95 %: it is then
-    their range, and :func:`half_width` widens it as far as needed.
+    Statistics*, section 7.1). Six values are needed for 95 %. Of fewer, the interval is the range,
+    which is too narrow: :func:`half_width` has a wider one.
     """
     ordered = sorted(values)
     rank = _rank(len(ordered), confidence)

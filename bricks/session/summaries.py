@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bricks._version import renamed_fields
 from bricks.compose.comparison import ComparisonFailure, ModelComparison, Summary
 from bricks.samples.measurement import Failure
 from bricks.samples.sampling import Sampling
 from bricks.system import Target
 
 
-@renamed_fields(ballast_short="eviction_short")
 @dataclass(frozen=True, slots=True)
 class Measured(Sampling):
     """The result of measuring. ``bricks`` are those of the models, ``new_bricks`` were missing.
@@ -51,7 +49,6 @@ class Probed:
     wall_s: float
 
 
-@renamed_fields(ballast_short="eviction_short")
 @dataclass(frozen=True, slots=True)
 class Comparison(Sampling):
     """Estimates beside whole-model runs on one target; ``new_models`` were run for it."""

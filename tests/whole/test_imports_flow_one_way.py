@@ -1,5 +1,7 @@
 import ast
+from collections.abc import Mapping
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "bricks"
@@ -99,3 +101,25 @@ def test_an_import_from_above_would_be_found(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text("def f():\n    from bricks.cli import main\n    import bricks.web\n")
     assert imported(file) == {"cli.main", "web"}
+
+
+def cycle_of(graph: Mapping[str, set[str]]) -> list[str]:
+    """Modules of which each imports the next one, the last the first; empty if there are none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as found:
+        names: list[str] = found.args[1]
+        return names
+    return []
+
+
+def test_no_module_leads_back_to_itself() -> None:
+    assert cycle_of({module: imported(path) for module, path in MODULES.items()}) == []
+
+
+def test_a_circle_would_be_found() -> None:
+    assert sorted(set(cycle_of({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}))) == [
+        "a",
+        "b",
+        "c",
+    ]
