@@ -1,1 +1,69 @@
-"""MXNet on the processor, with its fusions or operator by operator."""
+"""MXNet on the processor (:mod:`bricks.backends.mxnet.backend`), with its fusions or without."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bricks.backends.offer import BackendInfo, Offer
+from bricks.errors import BackendError
+from bricks.system.environments import Environment
+
+if TYPE_CHECKING:
+    from bricks.backends.mxnet.backend import MxnetBackend
+
+_ENVIRONMENT = Environment(
+    name="mxnet",
+    lock=Path(__file__).parent / "requirements.lock",
+    python="3.11",
+    install="bricks backends install mxnet",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MxnetOffer(Offer):
+    """MXNet as its lock file pins it; with ``fuse``, it fuses operators."""
+
+    fuse: bool
+
+    def describe(self) -> BackendInfo:
+        """The pinned version."""
+        python = str(_ENVIRONMENT.required())
+        return BackendInfo(
+            self.name,
+            _ENVIRONMENT.pinned("mxnet"),
+            "oneDNN",
+            timed=True,
+            brick_optimization="all" if self.fuse else "none",
+            python=python,
+            bounded_memory=False,  # keeps memory of earlier models; crashes when memory is short
+        )
+
+    def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> MxnetBackend:
+        """MXNet with so many threads."""
+        # The library reads these variables when it is loaded.
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"
+        try:
+            from bricks.backends.mxnet.backend import MxnetBackend
+        except ImportError as exc:
+            raise BackendError(f"mxnet cannot be imported ({exc}): {_ENVIRONMENT.install}") from exc
+
+        return MxnetBackend(seed=seed, fuse=self.fuse)
+
+
+OFFER = MxnetOffer(
+    name="mxnet",
+    summary="MXNet, in an environment of its own (bricks backends install)",
+    environment=_ENVIRONMENT,
+    fuse=True,
+)
+UNFUSED = MxnetOffer(
+    name="mxnet-unfused",
+    summary="the same, operator by operator",
+    environment=_ENVIRONMENT,
+    variant=True,
+    fuse=False,
+)

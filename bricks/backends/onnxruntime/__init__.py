@@ -1,1 +1,67 @@
-"""ONNX Runtime on the processor."""
+"""ONNX Runtime on the processor (:mod:`bricks.backends.onnxruntime.backend`)."""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from bricks.backends.offer import BackendInfo, MemoryUse, Offer
+from bricks.errors import BackendError
+
+if TYPE_CHECKING:
+    from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
+
+_LEVELS = ("all", "extended", "basic", "none")
+
+
+class OnnxRuntimeOffer(Offer):
+    """ONNX Runtime as it is installed beside bricks."""
+
+    def describe(self) -> BackendInfo:
+        """The installed version."""
+        try:
+            version = metadata.version("onnxruntime")
+        except metadata.PackageNotFoundError as exc:
+            raise BackendError("onnxruntime is not installed: pip install onnxruntime") from exc
+        return BackendInfo(
+            self.name,
+            version,
+            "CPUExecutionProvider",
+            timed=True,
+            parallel=True,
+            levels=_LEVELS,
+            build=_build("onnxruntime"),
+        )
+
+    def create(
+        self, *, threads: int, seed: int, workers: int, optimization: str
+    ) -> OnnxRuntimeBackend:
+        """ONNX Runtime with a pool of so many threads."""
+        # Measurements are private to the user, and telemetry would write to the disk.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        try:
+            from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
+        except ImportError as exc:
+            raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
+
+        return OnnxRuntimeBackend(
+            threads=threads, seed=seed, workers=workers, optimization=optimization
+        )
+
+
+def _build(package: str) -> str | None:
+    """The platform that an installed package was built for: the tag of its wheel."""
+    facts = metadata.distribution(package).read_text("WHEEL") or ""
+    tags = [
+        line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("Tag:")
+    ]
+    return ", ".join(tags) or None
+
+
+OFFER = OnnxRuntimeOffer(
+    name="onnxruntime",
+    summary="ONNX Runtime, on the processor",
+    memory=MemoryUse.SESSION,
+    default=True,
+)

@@ -1,1 +1,81 @@
-"""OpenVINO on the processor, in float32 or bfloat16."""
+"""OpenVINO on the processor, in float32 or bfloat16 (:mod:`bricks.backends.openvino.backend`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bricks.backends.offer import BackendInfo, Offer
+from bricks.errors import BackendError
+from bricks.system.environments import Environment
+from bricks.system.processor import read_processor
+
+if TYPE_CHECKING:
+    from bricks.backends.openvino.backend import OpenvinoBackend
+
+_ENVIRONMENT = Environment(
+    name="openvino",
+    lock=Path(__file__).parent / "requirements.lock",
+    python="3.11",
+    install="bricks backends install openvino",
+)
+# The instruction sets of processors that compute in bfloat16.
+_BFLOAT16 = ("avx512_bf16", "amx_bf16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenvinoOffer(Offer):
+    """OpenVINO as its lock file pins it, computing in ``precision``.
+
+    Its own choice of a precision depends on the processor.
+    """
+
+    precision: str
+
+    def describe(self) -> BackendInfo:
+        """The pinned version."""
+        python = str(_ENVIRONMENT.required())
+        if self.precision == "bf16" and not read_processor().flags.intersection(_BFLOAT16):
+            raise BackendError(
+                f"{self.name} needs a processor with instructions for bfloat16"
+                f" ({' or '.join(_BFLOAT16)}), and this one has none: use {OFFER.name}"
+            )
+        return BackendInfo(
+            self.name,
+            _ENVIRONMENT.pinned("openvino"),
+            f"CPU {self.precision}",
+            timed=True,
+            brick_optimization="all",
+            python=python,
+            bounded_memory=False,  # what compiled models keep is not told ahead
+            cutting_times=6,
+        )
+
+    def create(
+        self, *, threads: int, seed: int, workers: int, optimization: str
+    ) -> OpenvinoBackend:
+        """OpenVINO with so many threads."""
+        try:
+            from bricks.backends.openvino.backend import OpenvinoBackend
+        except ImportError as exc:
+            raise BackendError(
+                f"openvino cannot be imported ({exc}): {_ENVIRONMENT.install}"
+            ) from exc
+
+        return OpenvinoBackend(threads=threads, seed=seed, precision=self.precision)
+
+
+OFFER = OpenvinoOffer(
+    name="openvino",
+    summary="OpenVINO in float32, in an environment of its own (bricks backends install)",
+    environment=_ENVIRONMENT,
+    precision="f32",
+)
+BFLOAT16 = OpenvinoOffer(
+    name="openvino-bf16",
+    summary="the same in bfloat16, on processors that have it",
+    environment=_ENVIRONMENT,
+    variant=True,
+    precision="bf16",
+)

@@ -1,1 +1,95 @@
-"""PyTorch on the processor: recorded programs, as they are written or compiled."""
+"""PyTorch on the processor (:mod:`bricks.backends.torch.backend`): recorded programs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bricks.backends.offer import Accepts, BackendInfo, Offer
+from bricks.errors import BackendError
+from bricks.system.environments import Environment
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.backend import TorchBackend
+
+_ENVIRONMENT = Environment(
+    name="torch",
+    lock=Path(__file__).parent / "requirements.lock",
+    python="3.11",
+    install="bricks backends install torch",
+)
+_GPU = Path("/dev/nvidia0")
+
+
+def cxx_compiler() -> str | None:
+    """The C++ compiler that PyTorch's compiler would use; None if there is none."""
+    chosen = os.environ.get("CXX")
+    return next((c for c in (chosen, "g++", "clang++") if c and shutil.which(c)), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchOffer(Offer):
+    """PyTorch as its lock file pins it, running modules as they are written or ``compiled``."""
+
+    compiled: bool
+
+    def describe(self) -> BackendInfo:
+        """The pinned version."""
+        if self.compiled and cxx_compiler() is None:
+            raise BackendError(
+                f"{self.name} needs a C++ compiler, and there is none: install g++ or clang++, or"
+                " name one in CXX"
+            )
+        return BackendInfo(
+            self.name,
+            _ENVIRONMENT.pinned("torch"),
+            "CPU",
+            timed=True,
+            brick_optimization="none",
+            python=str(_ENVIRONMENT.required()),
+            bounded_memory=False,  # a program takes what it takes: nothing tells ahead
+        )
+
+    def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> TorchBackend:
+        """PyTorch with so many threads."""
+        # The libraries read these variables when they are loaded.
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)
+        try:
+            from bricks.backends.torch.backend import TorchBackend
+        except ImportError as exc:
+            raise BackendError(f"torch cannot be imported ({exc}): {_ENVIRONMENT.install}") from exc
+
+        return TorchBackend(threads=threads, seed=seed, compiled=self.compiled)
+
+    def for_ranks(self, collectives: str) -> BackendInfo:
+        """NCCL needs a GPU, and a build of PyTorch for it."""
+        if collectives == "nccl" and not _GPU.exists():
+            raise BackendError("nccl needs a GPU, and this host has none: choose --backend gloo")
+        if collectives == "nccl":
+            raise BackendError(
+                "nccl needs a build of PyTorch for GPUs, and the one of"
+                f" '{_ENVIRONMENT.install}' is for processors: choose --backend gloo"
+            )
+        return self.describe()
+
+
+OFFER = TorchOffer(
+    name="torch",
+    summary="PyTorch, programs as they are written, in an environment of its own",
+    accepts=Accepts.PROGRAMS,
+    environment=_ENVIRONMENT,
+    collectives=("gloo", "nccl"),
+    default=True,
+    compiled=False,
+)
+COMPILED = TorchOffer(
+    name="torch-compiled",
+    summary="the same, modules compiled by torch.compile",
+    accepts=Accepts.PROGRAMS,
+    environment=_ENVIRONMENT,
+    variant=True,
+    compiled=True,
+)
