@@ -10,6 +10,7 @@ PACKAGE = Path(__file__).parents[2] / "bricks"
 # bricks/__init__.py, the public API, whose names are loaded when they are first used.
 LAYERS = (
     {"errors", "_version"},
+    {"units"},
     {"graph", "system"},
     {"decompose", "zoo"},
     {"backends", "memory", "samples", "suite"},

@@ -1,0 +1,1 @@
+"""Quantities: a number with its interval, and curves of such numbers over a size."""
