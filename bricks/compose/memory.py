@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bricks.decompose.allocated import Program
 from bricks.decompose.granularity import EXECUTED
 from bricks.decompose.plan import Brick, Plan
-from bricks.decompose.program import Program
 from bricks.memory.activations import Activations, input_bytes, sizeless
 from bricks.memory.program import live_memory
 from bricks.memory.weights import WeightMemory, weight_memory

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from bricks.decompose.program import Program
+from bricks.decompose.allocated import Program
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.graph.program_phases import INFERENCE
 

@@ -11,8 +11,8 @@ from itertools import groupby
 
 import onnx
 
+from bricks.decompose.allocated import Phase, Program
 from bricks.decompose.overlap import Window
-from bricks.decompose.program import Phase, Program
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.program import FREED, PHASE, call_of, is_call, origin_of, state_of

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from bricks.decompose.layout import BYTES, Layout, arrange
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan, work_of
 from bricks.decompose.stretches import SHORTEST
 from bricks.graph.domains import integer_ranges
@@ -24,7 +25,6 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.value_dependence import branches_on_values, read_for_values
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.fresh_memory import Allocation, Event, allocations_of, memory_events
-from bricks.memory.layout import BYTES, Layout, arrange
 
 _ALL_BYTES = 256
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bricks.decompose.buffers import Buffer, buffers
 from bricks.decompose.plan import Plan
 from bricks.graph.containers import ValueType
 from bricks.memory.arena import Arena, Chunk
-from bricks.memory.buffers import Buffer, buffers
 from bricks.memory.pattern import Pattern
 
 # With the third run, memory has stopped growing: the block has found a place to stay.

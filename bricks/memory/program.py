@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bricks.decompose.allocated import Program
 from bricks.decompose.plan import Plan
-from bricks.decompose.program import Program
 from bricks.graph.program_phases import FORWARD, INFERENCE, OPTIMIZER
 from bricks.graph.tensor import TensorType
 

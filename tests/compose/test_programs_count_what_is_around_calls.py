@@ -7,8 +7,8 @@ from plans import measurement, plan, results
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.recompose import Results, recompose
+from bricks.decompose.allocated import Phase, Program
 from bricks.decompose.plan import Plan
-from bricks.decompose.program import Phase, Program
 from bricks.graph.program_phases import DISPLACED, EACH, ONCE
 from bricks.samples.call_overhead import PHASE_PROBES, around_of, probes_of
 

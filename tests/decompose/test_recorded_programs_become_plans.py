@@ -6,10 +6,10 @@ import onnx
 import pytest
 from recorded_programs import inference_step, training_step
 
+from bricks.decompose.allocated import Phase, Program
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.decompose.program import Phase, Program
 from bricks.decompose.work import flops
 from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import decomposed, plan
 
+from bricks.decompose.allocated import Phase, Program
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.decompose.program import Phase, Program
 from bricks.graph.tensor import TensorType
 from bricks.measure.fresh_memory import EVERY_SLOT, Allocation, allocations_of, memory_events
 from bricks.measure.walk import walk_of

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from plans import plan
 
+from bricks.decompose.allocated import Phase, Program
 from bricks.decompose.plan import Plan
-from bricks.decompose.program import Phase, Program
 from bricks.graph.tensor import TensorType
 from bricks.memory.program import live_memory
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from bricks.compose.estimate import MEASURED, Estimate, Provenance
 from bricks.compose.recompose import Basis
 from bricks.compose.timeline import TimelineStep, timeline
+from bricks.decompose.allocated import Program
 from bricks.decompose.plan import Plan
-from bricks.decompose.program import Program
 from bricks.errors import UsageError
 from bricks.graph.model import Model
 from bricks.graph.program import TORCH_DTYPES, ModuleTensors, module_of

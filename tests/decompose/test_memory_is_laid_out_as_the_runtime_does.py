@@ -4,10 +4,10 @@ from hypothesis import given
 from plans import plan
 from random_plans import random_plans
 
+from bricks.decompose.buffers import buffers
+from bricks.decompose.layout import arrange
 from bricks.decompose.plan import Occurrence, Plan
 from bricks.graph.tensor import TensorType
-from bricks.memory.buffers import buffers
-from bricks.memory.layout import arrange
 
 
 def test_integers_keep_buffers_of_their_own() -> None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import dataclass
 
+from bricks.decompose.buffers import Buffer, buffers
 from bricks.decompose.plan import Plan
 from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
-from bricks.memory.buffers import Buffer, buffers
 
 ALIGNMENT = 64
 
