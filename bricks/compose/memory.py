@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bricks.decompose.allocated import Program
 from bricks.decompose.granularity import EXECUTED
+from bricks.decompose.memory import LiveMemory
 from bricks.decompose.plan import Brick, Plan
 from bricks.memory.activations import Activations, input_bytes, sizeless
-from bricks.memory.program import live_memory
 from bricks.memory.weights import WeightMemory, weight_memory
 from bricks.memory.workspace import workspace
 from bricks.system import Runtime
@@ -78,11 +77,15 @@ def peak_memory(
     plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime, *, workers: int = 1
 ) -> PeakMemory | UnknownMemory:
     """The peak memory of ``plan`` on ``runtime``; ``bricks`` are all that the plan names."""
-    if plan.program is not None and plan.granularity == EXECUTED:
-        return _of_program(plan, plan.program)
+    live = plan.memory.peak(plan) if plan.granularity == EXECUTED else None
+    if live is not None:
+        return _recorded(plan, live)
     reason = _refusal(plan, runtime, workers)
-    if reason is not None:
-        return UnknownMemory(plan.model, reason)
+    return _planned(plan, bricks, runtime) if reason is None else UnknownMemory(plan.model, reason)
+
+
+def _planned(plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime) -> PeakMemory:
+    """What a session holds, whose runtime plans where values lie and keeps weights in its form."""
     weights = weight_memory(plan, bricks)
     unknown = _unknown_sizes(plan, weights)
     workspaces: dict[str, tuple[int, ...]] = {}
@@ -109,9 +112,8 @@ def peak_memory(
     )
 
 
-def _of_program(plan: Plan, program: Program) -> PeakMemory:
+def _recorded(plan: Plan, live: LiveMemory) -> PeakMemory:
     """What is live at the peak of a step; its calls allocate and free as they were recorded."""
-    live = live_memory(plan, program)
     return PeakMemory(
         plan.model,
         weight_bytes=live.parameter_bytes,

@@ -26,7 +26,6 @@ from bricks.compose.uncertainty import (
     calls_s,
 )
 from bricks.decompose.plan import Plan
-from bricks.graph.program_phases import INFERENCE
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import (
     LONG,
@@ -209,7 +208,7 @@ def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap,
     wanted = (*plan.counts.items(), *((key, 0) for key in probes_of(plan)))
     found = (_gap(key, n, results) for key, n in wanted if key not in predicted)
     untold: tuple[Gap, ...] = ()
-    if plan.program is not None and plan.program.outdated:
+    if plan.memory.outdated:
         untold = (Gap(plan.model, 0, "its plan is of an earlier version: decompose it again"),)
     return (*(gap for gap in found if gap is not None), *untold)
 
@@ -338,15 +337,11 @@ def _phases(
     plan: Plan, middles: Mapping[str, float], around: Mapping[str, Spread]
 ) -> tuple[PhaseShare, ...]:
     """The phases of a recorded program with what runs around their calls; empty for others."""
-    if plan.program is None:
-        return ()
-    inference = plan.program.kind == INFERENCE
     every = around_of(plan)
     found, begin = [], 0
-    for phase in plan.program.phases:
+    for name, phase in plan.memory.overheads:
         mine = plan.occurrences[begin : begin + phase.occurrences]
         begin += phase.occurrences
-        name = INFERENCE if inference else phase.name
         # Where a phase is interrupted, each part of it has its share.
         around_s = around[name].median_s * phase.calls / max(1, every[name].calls)
         bricks_s = sum(o.times * middles[o.brick] for o in mine)

@@ -1,46 +1,41 @@
-"""What a plan keeps of a recorded program besides its bricks: phases, lifetimes, what is what.
+"""The memory of a recorded program: calls allocate their results, which are freed after use.
 
-A program's calls allocate their results, so that the memory which is live at a call, and with it
-which memory is fresh, follows from the program and not from a runtime's planner. Frozen data; must
+So the memory which is live at a call, and with it which memory is fresh, follows from the recording
+and not from a runtime's planner. A plan keeps it with the phases of the program. Frozen data; must
 not know how calls are recorded or run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bricks.decompose.live_memory import live_at_peak
+from bricks.decompose.memory import (
+    ACTIVATION,
+    GRADIENT,
+    TEMPORARY,
+    Allocation,
+    Flow,
+    Layout,
+    LiveMemory,
+    Phase,
+    Span,
+)
+from bricks.graph.program import BUFFERS, INPUTS, PARAMETERS
+from bricks.graph.program_phases import FORWARD, INFERENCE, OPTIMIZER
+from bricks.graph.tensor import TensorType
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A phase of a step: its name, how many occurrences it has, and how many calls these make.
-
-    ``displaced`` is the sum over its calls of the share of a core's caches that each displaces (see
-    ``graph/program_traffic``); None in plans of earlier versions, which do not tell.
-    """
-
-    name: str
-    occurrences: int
-    calls: int
-    displaced: float | None = 0.0
-
-    def to_json(self) -> list[Any]:
-        """A JSON list; the inverse is :meth:`from_json`."""
-        return [self.name, self.occurrences, self.calls, self.displaced]
-
-    @classmethod
-    def from_json(cls, data: Sequence[Any]) -> Phase:
-        """The inverse of :meth:`to_json`; ValueError or TypeError for invalid data."""
-        name, occurrences, calls, *more = data
-        (displaced,) = more or (None,)
-        told = None if displaced is None else float(displaced)
-        return cls(str(name), int(occurrences), int(calls), told)
+# The key of a plan's JSON object that it stands under.
+PROGRAM = "program"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """Facts of a recorded program, by the numbers of its plan's values and occurrences.
+class Allocated:
+    """Memory that calls allocate, by the numbers of a plan's values and occurrences.
+
+    See :class:`~bricks.decompose.memory.Memory` for what each method answers.
 
     ``kind`` is ``inference`` or ``training step``. ``phases`` are in order. ``freed`` holds for
     each value the position of the occurrence after which its memory is free, or None if it stays to
@@ -57,9 +52,9 @@ class Program:
     gradients: tuple[int, ...]
     state_bytes: Mapping[str, int]
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object; the inverse is :meth:`from_json`."""
-        return {
+    def to_json(self) -> Mapping[str, Any]:
+        """An entry of the plan's JSON object; what it holds, :meth:`from_json` reads."""
+        facts = {
             "kind": self.kind,
             "phases": [phase.to_json() for phase in self.phases],
             "freed": list(self.freed),
@@ -67,10 +62,11 @@ class Program:
             "gradients": list(self.gradients),
             "state_bytes": dict(self.state_bytes),
         }
+        return {PROGRAM: facts}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Program:
-        """The inverse of :meth:`to_json`; ValueError, KeyError or TypeError for invalid data."""
+    def from_json(cls, data: Mapping[str, Any]) -> Allocated:
+        """The memory whose facts ``data`` are; ValueError, KeyError or TypeError if invalid."""
         return cls(
             kind=str(data["kind"]),
             phases=tuple(map(Phase.from_json, data["phases"])),
@@ -103,6 +99,109 @@ class Program:
         return any(phase.displaced is None for phase in self.phases)
 
     @property
+    def repeatable(self) -> bool:
+        """A call that runs again allocates again."""
+        return False
+
+    @property
+    def by_processor(self) -> bool:
+        """The calls are those of the program, whatever runs it."""
+        return False
+
+    @property
+    def overheads(self) -> tuple[tuple[str, Phase], ...]:
+        """Each phase after its name; without automatic differentiation, a forward pass is another.
+
+        Outside training, every phase is one of inference.
+        """
+        inference = self.kind == INFERENCE
+        return tuple((INFERENCE if inference else each.name, each) for each in self.phases)
+
+    @property
     def phase_names(self) -> tuple[str, ...]:
         """The phase of each occurrence, in order."""
         return tuple(phase.name for phase in self.phases for _ in range(phase.occurrences))
+
+    def storage(self, value: int) -> int:
+        """The first value in the same memory; -1 for memory that was there before the step."""
+        return self.storages[value]
+
+    def layout(self, flow: Flow) -> Layout:
+        """A slot for each value: tensors are handed on, and lie where they were allocated."""
+        return Layout(tuple(range(len(flow.types))), 0)
+
+    def allocations(self, flow: Flow) -> tuple[Allocation, ...]:
+        """The values that calls make, in order; slots are the values' numbers."""
+        return tuple(
+            self._allocation(value, position, flow)
+            for position, occurrence in enumerate(flow.occurrences)
+            for value in occurrence.made
+        )
+
+    def _allocation(self, value: int, made: int, flow: Flow) -> Allocation:
+        """What ``value``, which the occurrence at position ``made`` makes, takes and gives back."""
+        size_bytes = _size_bytes(flow, value) if self.storages[value] == value else 0
+        freed = self.freed[value]
+        # A view may outlive its last reader, but is not freed before it is made.
+        return Allocation(value, made, None if freed is None else max(made, freed), size_bytes)
+
+    def spans(self, flow: Flow) -> Iterator[Span]:
+        """Each storage that a step allocates, until the last value in it is freed."""
+        ends = self._ends(len(flow.occurrences) - 1)
+        role = self._roles()
+        for position, occurrence in enumerate(flow.occurrences):
+            for value in occurrence.made:
+                # Others share the memory of an earlier value, or of what was there before.
+                if self.storages[value] == value:
+                    end = max(position, ends[value])
+                    yield Span(_size_bytes(flow, value), position, end, role(value, position, end))
+
+    def _ends(self, last: int) -> dict[int, int]:
+        """The position after which each storage is free."""
+        ends: dict[int, int] = {}
+        for value, root in enumerate(self.storages):
+            freed = self.freed[value]
+            ends[root] = max(ends.get(root, 0), last if freed is None else freed)
+        return ends
+
+    def _roles(self) -> Callable[[int, int, int], str]:
+        """What a storage is, by its first value and where its life begins and ends."""
+        gradients = {self.storages[value] for value in self.gradients}
+        names, inference = self.phase_names, self.kind == INFERENCE
+
+        def role(value: int, begin: int, end: int) -> str:
+            if value in gradients:
+                return GRADIENT
+            kept = inference or (names[begin] == FORWARD and names[end] != FORWARD)
+            return ACTIVATION if kept else TEMPORARY
+
+        return role
+
+    def peak(self, flow: Flow) -> LiveMemory:
+        """What is live at the peak of a step, with what is there before it."""
+        at, held = live_at_peak(self.spans(flow), len(flow.occurrences))
+        state, names = self.state_bytes, self.phase_names
+        return LiveMemory(
+            parameter_bytes=state.get(PARAMETERS, 0) + state.get(BUFFERS, 0),
+            activation_bytes=state.get(INPUTS, 0) + held.get(ACTIVATION, 0),
+            gradient_bytes=held.get(GRADIENT, 0),
+            optimizer_bytes=state.get(OPTIMIZER, 0),
+            temporary_bytes=held.get(TEMPORARY, 0),
+            phase=names[at] if names else FORWARD,
+        )
+
+    def idle(
+        self, flow: Flow, tiny: Callable[[str], bool], workless: Callable[[str], bool]
+    ) -> frozenset[int]:
+        """Views and tiny calls: there are many between those that decide what is in the caches."""
+        return frozenset(
+            position
+            for position, each in enumerate(flow.occurrences)
+            if tiny(each.brick)
+            or (workless(each.brick) and all(self.storages[v] != v for v in each.made))
+        )
+
+
+def _size_bytes(flow: Flow, value: int) -> int:
+    type_ = flow.types[value]
+    return type_.size_bytes if isinstance(type_, TensorType) else 0

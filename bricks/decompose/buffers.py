@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bricks.decompose.plan import Plan
+from bricks.decompose.memory import Flow
 from bricks.graph.containers import ValueType
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
@@ -44,19 +44,19 @@ def _any_value(type_: ValueType) -> bool:
     return True
 
 
-def buffers(plan: Plan, placed: Callable[[ValueType], bool] = _any_value) -> dict[int, Buffer]:
+def buffers(flow: Flow, placed: Callable[[ValueType], bool] = _any_value) -> dict[int, Buffer]:
     """The buffer of each value whose type is to be ``placed``, by the value's number.
 
     Inputs and outputs of the model share theirs with no other value, and scalars take none that
     was used before.
     """
-    left = Counter(v for o in plan.occurrences for v in o.inputs)
-    fixed = {*plan.inputs, *plan.outputs}
+    left = Counter(v for o in flow.occurrences for v in o.inputs)
+    fixed = {*flow.inputs, *flow.outputs}
     found: dict[int, Buffer] = {}
     free: list[Buffer] = []  # in the order in which they became free
 
     def place(value: int, beside: int | None) -> None:
-        type_ = plan.types[value]
+        type_ = flow.types[value]
         if value in found or not placed(type_):
             return
         buffer = None if beside is None else found.get(beside)
@@ -69,9 +69,9 @@ def buffers(plan: Plan, placed: Callable[[ValueType], bool] = _any_value) -> dic
         found[value] = buffer
         buffer.users += 1
 
-    for value in (*plan.inputs, *plan.outputs):
+    for value in (*flow.inputs, *flow.outputs):
         place(value, None)
-    for number, occurrence in enumerate(plan.occurrences):
+    for number, occurrence in enumerate(flow.occurrences):
         for position, value in enumerate(occurrence.made):
             in_place = occurrence.in_place if position == 0 else None
             place(value, None if in_place is None else occurrence.inputs[in_place])

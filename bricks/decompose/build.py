@@ -13,15 +13,13 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import Cutter
 from bricks.decompose.overlap import Window, windows
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
-from bricks.decompose.program_facts import program_of
+from bricks.decompose.recorded_memory import memory_of
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
-from bricks.graph.program import is_call
 from bricks.graph.sketch import Sketch
 from bricks.graph.topology import used_values
-from bricks.graph.view import parse_model
 
 
 def build(
@@ -107,9 +105,6 @@ def build(
                 " hold: refused"
             )
     outputs = tuple(number(name) for name in graph.outputs)
-    program = None
-    if graph.nodes and is_call(graph.nodes[0]):
-        program = program_of(parse_model(model.skeleton), graph, cut, numbers, types)
     plan = Plan(
         model=model.name,
         digest=model.digest,
@@ -121,7 +116,7 @@ def build(
         assumed=tuple(assumed),
         rewritten_bytes=rewritten_bytes,
         weight_bound=tuple(k for k, b in bricks.items() if weight_bound(b.weights, b.flops)),
-        program=program,
+        memory=memory_of(model, graph, cut, numbers, len(types)),
     )
     return Decomposition(plan, bricks, time.perf_counter() - started)
 

@@ -12,10 +12,9 @@ drops), but all bricks overwrite the shared region. It must not know which brick
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass
 
 from bricks.decompose.buffers import Buffer, buffers
-from bricks.decompose.plan import Plan
+from bricks.decompose.memory import Flow, Layout
 from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
 
@@ -23,14 +22,6 @@ ALIGNMENT = 64
 
 # Integers that are mostly quantised numbers.
 BYTES = frozenset(("UINT8", "INT8"))
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Offsets in bytes by value number (None: the value has a buffer of its own), and the size."""
-
-    offsets: tuple[int | None, ...]
-    size_bytes: int
 
 
 class _Memory:
@@ -66,25 +57,25 @@ class _Memory:
         self._free = merged
 
 
-def arrange(plan: Plan) -> Layout:
-    """Lay out the activations of ``plan`` as a runtime would while executing it in order.
+def arrange(flow: Flow) -> Layout:
+    """Lay out the activations of ``flow`` as a runtime would while executing it in order.
 
     Buffers live from their first value to their last, and are allocated best fit.
     """
-    placed = buffers(plan, _is_placed)
+    placed = buffers(flow, _is_placed)
     memory = _Memory()
     offsets: dict[Buffer, int] = {}
-    for value in (*plan.inputs, *plan.outputs):  # the caller's memory, all the time
+    for value in (*flow.inputs, *flow.outputs):  # the caller's memory, all the time
         if (buffer := placed.get(value)) is not None and buffer not in offsets:
             offsets[buffer] = memory.take(_bytes(buffer))
-    for number, occurrence in enumerate(plan.occurrences):
+    for number, occurrence in enumerate(flow.occurrences):
         for value in occurrence.made:
             if (buffer := placed.get(value)) is not None and buffer not in offsets:
                 offsets[buffer] = memory.take(_bytes(buffer))
         for buffer in {placed[v] for v in (*occurrence.inputs, *occurrence.made) if v in placed}:
             if buffer.last == number:
                 memory.give(offsets[buffer], _bytes(buffer))
-    found = [offsets[placed[v]] if v in placed else None for v in range(len(plan.types))]
+    found = [offsets[placed[v]] if v in placed else None for v in range(len(flow.types))]
     return Layout(tuple(found), memory.end)
 
 

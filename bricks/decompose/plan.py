@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from bricks.decompose.allocated import Program
+from bricks.decompose.allocated import PROGRAM, Allocated
+from bricks.decompose.memory import Memory
+from bricks.decompose.planned import Planned
 from bricks.graph.containers import ValueType, type_from_json
-from bricks.graph.program_phases import INFERENCE
 
 # Consecutive runs of a brick that is measured without a model, and bytes of weights read before
 # them: more than a core's own caches hold. Without that read, small bricks appear a third too
 # fast; with four times as many bytes, up to a tenth too slow.
 _AGAIN, AROUND_BYTES = 3, 4 << 20
+
+_PLANNED = Planned()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +205,8 @@ class Plan:
     not hold for real data. ``rewritten_bytes`` are those of the weights that the runtime rewrites
     while it loads the model, before they get their final form; None if that isn't known, as in
     plans of earlier versions. ``weight_bound`` are the keys of bricks that take about as long as
-    reading their weights does (see ``context``); plans of earlier versions name none. ``program``
-    holds what is known of a recorded program only.
+    reading their weights does (see ``context``); plans of earlier versions name none. ``memory``
+    says where values lie, and in which phases the model runs.
     """
 
     model: str
@@ -216,12 +219,12 @@ class Plan:
     assumed: tuple[str, ...] = ()
     rewritten_bytes: int | None = None
     weight_bound: tuple[str, ...] = ()
-    program: Program | None = None
+    memory: Memory = _PLANNED
 
     @property
     def kind(self) -> str:
         """Whether a run of it is inference or a training step."""
-        return INFERENCE if self.program is None else self.program.kind
+        return self.memory.kind
 
     @property
     def nodes(self) -> int:
@@ -300,9 +303,7 @@ class Plan:
             return f"it says that {rewritten!r} bytes of weights are rewritten"
         if not set(self.keys).issuperset(self.weight_bound):
             return "it says of bricks that it has not that they are bound by their weights"
-        if self.program is not None:
-            return self.program.problem(len(self.occurrences), len(self.types))
-        return None
+        return self.memory.problem(len(self.occurrences), len(self.types))
 
     def to_json(self) -> dict[str, Any]:
         """A small JSON object; the inverse is :meth:`from_json`."""
@@ -320,9 +321,7 @@ class Plan:
             data["rewritten_bytes"] = self.rewritten_bytes
         if self.weight_bound:
             data["weight_bound"] = self.weight_bound
-        if self.program is not None:
-            data["program"] = self.program.to_json()
-        return data
+        return {**data, **self.memory.to_json()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
@@ -338,8 +337,13 @@ class Plan:
             assumed=tuple(data.get("assumed", ())),
             rewritten_bytes=data.get("rewritten_bytes"),
             weight_bound=tuple(map(str, data.get("weight_bound", ()))),
-            program=Program.from_json(data["program"]) if "program" in data else None,
+            memory=_memory_of(data),
         )
+
+
+def _memory_of(data: Mapping[str, Any]) -> Memory:
+    """The memory in a plan's JSON object; ValueError, KeyError or TypeError for invalid data."""
+    return Allocated.from_json(data[PROGRAM]) if PROGRAM in data else _PLANNED
 
 
 @dataclass(frozen=True, slots=True)

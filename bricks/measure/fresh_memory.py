@@ -9,51 +9,14 @@ steps are run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from bricks.decompose.plan import Plan
-from bricks.graph.tensor import TensorType
+from bricks.decompose.memory import Allocation
 
 # The slot that stands for all of them.
 EVERY_SLOT = -1
 
 # A slot and the bytes to allocate in it; 0: empty it.
 Event = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """The value in ``slot``, which the occurrence ``made`` makes and that ``freed`` frees.
-
-    Positions in the plan; ``freed`` is None if the value stays. ``size_bytes`` is 0 for a value in
-    memory that is there already.
-    """
-
-    slot: int
-    made: int
-    freed: int | None
-    size_bytes: int
-
-
-def allocations_of(plan: Plan) -> tuple[Allocation, ...]:
-    """The allocations of a recorded program in order; slots are the numbers of its values."""
-    program = plan.program
-    if program is None:
-        return ()
-    found = []
-    for position, occurrence in enumerate(plan.occurrences):
-        for value in occurrence.made:
-            type_ = plan.types[value]
-            own = program.storages[value] == value and isinstance(type_, TensorType)
-            size_bytes = type_.size_bytes if own else 0
-            freed = program.freed[value]
-            # A view may outlive its last reader, but is not freed before it is made.
-            found.append(
-                Allocation(
-                    value, position, None if freed is None else max(position, freed), size_bytes
-                )
-            )
-    return tuple(found)
 
 
 def memory_events(

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from bricks.decompose.layout import BYTES, Layout, arrange
+from bricks.decompose.layout import BYTES
+from bricks.decompose.memory import Allocation
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan, work_of
 from bricks.decompose.stretches import SHORTEST
 from bricks.graph.domains import integer_ranges
@@ -24,7 +25,7 @@ from bricks.graph.model_metadata import SKETCHES, noted_sketches
 from bricks.graph.tensor import TensorType
 from bricks.graph.value_dependence import branches_on_values, read_for_values
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.fresh_memory import Allocation, Event, allocations_of, memory_events
+from bricks.measure.fresh_memory import Event, memory_events
 
 _ALL_BYTES = 256
 
@@ -170,8 +171,7 @@ def walk_of(
     recorded program allocate their results, and hand them on in slots.
     """
     plan, bricks = decomposition.plan, decomposition.bricks
-    planned = plan.program is None
-    layout = arrange(plan) if planned else Layout(tuple(range(len(plan.types))), 0)
+    layout = plan.memory.layout(plan)
     max_places = {k: places_of(bricks[k], places, long_places) for k in plan.counts if k in wanted}
     heavy = {k for k in max_places if _heavy(bricks[k])}
     timed = _timed(plan, max_places, heavy)
@@ -207,7 +207,7 @@ def walk_of(
                 weight=timed.get(i, 1.0),
                 copy=copies.get((occurrence.brick, _own(occurrence, i)), 0),
                 long=_long(bricks[occurrence.brick]),
-                repeated=planned and i in timed and _light(bricks[occurrence.brick]),
+                repeated=plan.memory.repeatable and i in timed and _light(bricks[occurrence.brick]),
             )
         )
     loads = tuple(
@@ -222,7 +222,7 @@ def walk_of(
         layout.size_bytes,
         weight_bytes,
         max_eviction_bytes,
-        allocations_of(plan),
+        plan.memory.allocations(plan),
         len(plan.occurrences),
     )
 
@@ -265,21 +265,14 @@ def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int)
             left -= j not in idle
 
 
-def _idle(decomposition: Decomposition) -> set[int]:
-    """The occurrences of a recorded program that do next to nothing: views, and tiny calls.
-
-    There are many between the calls that decide what is in the caches.
-    """
+def _idle(decomposition: Decomposition) -> frozenset[int]:
+    """The occurrences that do next to nothing, which no lead-in counts."""
     plan, bricks = decomposition.plan, decomposition.bricks
-    program = plan.program
-    if program is None:
-        return set()
-    return {
-        i
-        for i, o in enumerate(plan.occurrences)
-        if bricks[o.brick].bytes_moved < _HEAVY_BYTES
-        or (bricks[o.brick].flops == 0 and all(program.storages[v] != v for v in o.made))
-    }
+    return plan.memory.idle(
+        plan,
+        tiny=lambda key: bricks[key].bytes_moved < _HEAVY_BYTES,
+        workless=lambda key: bricks[key].flops == 0,
+    )
 
 
 def _long(brick: Brick) -> bool:

@@ -75,12 +75,8 @@ def around_of(plan: Plan) -> dict[str, Around]:
     An outdated plan does not tell what calls displace: there it counts as nothing, and an estimate
     has a gap.
     """
-    if plan.program is None:
-        return {}
-    inference = plan.program.kind == INFERENCE
     found: dict[str, Around] = {}
-    for phase in plan.program.phases:
-        name = INFERENCE if inference else phase.name
+    for name, phase in plan.memory.overheads:
         before = found.get(name, Around(1, 0, 0.0))
         calls, displaced = before.calls + phase.calls, before.displaced + (phase.displaced or 0.0)
         found[name] = Around(1, calls, displaced)

@@ -185,7 +185,7 @@ class Plans:
     ) -> tuple[Plan, float] | None:
         cut = str(self._granularity)
         found = source.load_plan(digest, cut, target.key, name=name)
-        if found is not None and found[0].program is not None and found[0].program.outdated:
+        if found is not None and found[0].memory.outdated:
             return None  # it is made again
         return found
 
@@ -199,6 +199,6 @@ def _may_execute_alike(one: Target, other: Target) -> bool:
 
 def _executed_alike(plan: Plan, one: Target, other: Target) -> bool:
     """Whether the plan of one target is that of another: a recorded program is the same on all."""
-    if plan.program is not None:
-        return _may_execute_alike(one, other)
-    return one.executes_like(other)
+    if plan.memory.by_processor:
+        return one.executes_like(other)
+    return _may_execute_alike(one, other)

@@ -6,9 +6,10 @@ import onnx
 import pytest
 from recorded_programs import inference_step, training_step
 
-from bricks.decompose.allocated import Phase, Program
+from bricks.decompose.allocated import Allocated
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
+from bricks.decompose.memory import Phase
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.decompose.work import flops
 from bricks.graph.read import read_model
@@ -25,9 +26,8 @@ def decomposed(
     return build(model, graph, Granularity.parse(granularity))
 
 
-def facts(of: Decomposition) -> Program:
-    assert of.plan.program is not None
-    return of.plan.program
+def facts(of: Decomposition) -> Allocated:
+    return facts_of(of.plan)
 
 
 def test_a_plan_knows_the_phases_of_a_step(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_values_are_freed_where_the_program_frees_them(tmp_path: Path) -> None:
     assert freed == {0: 1, 1: 2, 2: 4, 3: None, 4: None, 5: None}
 
 
-def facts_of(plan: Plan) -> Program:
-    assert plan.program is not None
-    return plan.program
+def facts_of(plan: Plan) -> Allocated:
+    assert isinstance(plan.memory, Allocated)
+    return plan.memory
 
 
 def test_views_share_the_storage_of_what_they_show(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import decomposed, plan
 
-from bricks.decompose.allocated import Phase, Program
+from bricks.decompose.allocated import Allocated
+from bricks.decompose.memory import Allocation, Phase
 from bricks.decompose.plan import Decomposition, Plan
+from bricks.decompose.planned import Planned
 from bricks.graph.tensor import TensorType
-from bricks.measure.fresh_memory import EVERY_SLOT, Allocation, allocations_of, memory_events
+from bricks.measure.fresh_memory import EVERY_SLOT, memory_events
 from bricks.measure.walk import walk_of
 
 LARGE = TensorType("FLOAT", (1 << 16,))
@@ -25,14 +27,18 @@ def program(length: int, *, views: tuple[int, ...] = ()) -> Plan:
     storages = (-1, *(-1 if i in views else i + 1 for i in range(length)))
     return replace(
         made,
-        program=Program("inference", (Phase("forward", length, length),), freed, storages, (), {}),
+        memory=Allocated("inference", (Phase("forward", length, length),), freed, storages, (), {}),
     )
 
 
+def allocations(of: Plan) -> tuple[Allocation, ...]:
+    return of.memory.allocations(of)
+
+
 def test_what_is_left_out_is_allocated_and_freed_in_its_place() -> None:
-    allocations = allocations_of(program(5))
-    assert allocations[0] == Allocation(1, 0, 1, LARGE.size_bytes)
-    before_third, after = memory_events([2], allocations, 5)
+    made = allocations(program(5))
+    assert made[0] == Allocation(1, 0, 1, LARGE.size_bytes)
+    before_third, after = memory_events([2], made, 5)
     size = LARGE.size_bytes
     # Occurrences 0 and 1 are left out, then the step at 2 makes value 3 itself.
     assert before_third == [(1, size), (2, size), (1, 0)]
@@ -40,9 +46,9 @@ def test_what_is_left_out_is_allocated_and_freed_in_its_place() -> None:
 
 
 def test_views_need_no_memory_but_are_let_go() -> None:
-    allocations = allocations_of(program(3, views=(1,)))
-    assert [each.size_bytes > 0 for each in allocations] == [True, False, True]
-    (before, after) = memory_events([2], allocations, 3)
+    made = allocations(program(3, views=(1,)))
+    assert [each.size_bytes > 0 for each in made] == [True, False, True]
+    (before, after) = memory_events([2], made, 3)
     assert (2, LARGE.size_bytes) not in before
     assert (2, 0) in after
 
@@ -52,7 +58,7 @@ def test_every_allocation_is_freed_and_nothing_is_freed_before(
     length: int, data: st.DataObject
 ) -> None:
     run = sorted(data.draw(st.sets(st.integers(0, length - 1), min_size=1)))
-    events = memory_events(run, allocations_of(program(length)), length)
+    events = memory_events(run, allocations(program(length)), length)
     assert len(events) == len(run) + 1
     held: set[int] = set()
     for number, between in enumerate(events):
@@ -76,7 +82,7 @@ def test_values_are_handed_on_in_slots_and_not_in_a_region() -> None:
     assert walk.region_bytes == 0
     assert [(step.inputs, step.outputs) for step in walk.steps] == [((0,), (1,)), ((1,), (2,))]
     assert len(walk.memory_events(walk.steps)) == 3
-    ordinary = walk_of(decomposed(replace(made, program=None)), ["b1"], optimize=False)
+    ordinary = walk_of(decomposed(replace(made, memory=Planned())), ["b1"], optimize=False)
     assert ordinary.memory_events(ordinary.steps) == []
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from bricks.compose.estimate import MEASURED, Estimate, Provenance
 from bricks.compose.recompose import Basis
 from bricks.compose.timeline import TimelineStep, timeline
-from bricks.decompose.allocated import Program
 from bricks.decompose.plan import Plan
 from bricks.errors import UsageError
 from bricks.graph.model import Model
@@ -105,14 +104,14 @@ def ready_gradients(
     Each with the position in ``plan`` of the occurrence that makes it. Raises
     :class:`~bricks.errors.UsageError` as :func:`training_step` does.
     """
-    program, module = plan.program, module_tensors(model)
-    if program is None or program.kind != TRAINING:
+    module, gradients = module_tensors(model), plan.memory.gradients
+    if plan.kind != TRAINING:
         raise UsageError(
             f"{plan.model} is no training step: give a function that returns a loss and an"
             " optimizer, see docs/torch.md"
         )
     used = () if module is None else tuple(name for name, used in module.parameters if used)
-    if module is None or len(used) != len(program.gradients):
+    if module is None or len(used) != len(gradients):
         raise UsageError(
             f"{plan.model}: its recording does not tell its parameters and buffers: record it again"
         )
@@ -122,28 +121,28 @@ def ready_gradients(
             " DistributedDataParallel refuses: use it, or freeze it (requires_grad_(False))"
         )
     made = sorted(
-        (_made_at(plan, program, value, name), number)
-        for number, (name, value) in enumerate(zip(used, program.gradients, strict=True))
+        (_made_at(plan, value, name), number)
+        for number, (name, value) in enumerate(zip(used, gradients, strict=True))
     )
     return tuple(
-        (position, Gradient(used[number], *_size_of(plan, program.gradients[number])))
+        (position, Gradient(used[number], *_size_of(plan, gradients[number])))
         for position, number in made
     ), module
 
 
-def _made_at(plan: Plan, program: Program, value: int, name: str) -> int:
+def _made_at(plan: Plan, value: int, name: str) -> int:
     """The position of the occurrence of the backward pass after which a gradient is final.
 
     An optimiser may work in place, so that the value that is left is its own: then the last value
     of the backward pass in the same memory counts.
     """
-    storage, names = program.storages[value], program.phase_names
+    storage, names = plan.memory.storage(value), plan.memory.phase_names
     found = -1
     for position, occurrence in enumerate(plan.occurrences):
         if names[position] == BACKWARD:
             if value in occurrence.made:
                 return position
-            if storage >= 0 and any(program.storages[v] == storage for v in occurrence.made):
+            if storage >= 0 and any(plan.memory.storage(v) == storage for v in occurrence.made):
                 found = position
     if found < 0:
         raise UsageError(
@@ -166,12 +165,11 @@ def _backward_ends_s(basis: Basis, estimate: Estimate) -> dict[int, float]:
     What runs around calls is part of the pass: it is spread over its occurrences by their calls.
     """
     plan = basis.plan
-    assert plan.program is not None
     phase = next((each for each in estimate.phases if each.phase == BACKWARD), None)
     if phase is None:
         return {}
     around_s = phase.around_s / phase.calls if phase.calls else 0.0
-    names, weights = plan.program.phase_names, dict[int, float]()
+    names, weights = plan.memory.phase_names, dict[int, float]()
     for entry in timeline(basis).entries:
         if names[entry.position] == BACKWARD:
             calls = plan.occurrences[entry.position].nodes

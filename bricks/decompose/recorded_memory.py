@@ -1,0 +1,106 @@
+"""The memory of a graph that was cut: from the recorder's notes at its calls, if it has such.
+
+Must not import PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+
+import onnx
+
+from bricks.decompose.allocated import Allocated
+from bricks.decompose.memory import Memory, Phase
+from bricks.decompose.overlap import Window
+from bricks.decompose.planned import Planned
+from bricks.graph.graph import Graph
+from bricks.graph.model import Model
+from bricks.graph.program import FREED, PHASE, call_of, is_call, origin_of, state_of
+from bricks.graph.program_traffic import displacement, touched_bytes
+from bricks.graph.view import parse_model
+
+
+def memory_of(
+    model: Model, graph: Graph, cut: Sequence[Window], numbers: Mapping[str, int], values: int
+) -> Memory:
+    """Where the values of ``graph``, the executed graph of ``model``, lie while it runs.
+
+    It was cut into windows, and has so many ``values``; ``numbers`` are those that have a name. A
+    recorded program allocates as it was recorded; memory is planned ahead for all others.
+    """
+    if not graph.nodes or not all(map(is_call, graph.nodes)):
+        return Planned()
+    proto = parse_model(model.skeleton)
+    origin, state = origin_of(proto), state_of(proto)
+    if origin is None:
+        return Planned()
+    notes = [{p.key: p.value for p in node.metadata_props} for node in graph.nodes]
+    return Allocated(
+        kind=origin.kind,
+        phases=_phases(graph, cut, notes),
+        freed=_freed(cut, notes, numbers, values),
+        storages=_storages(graph, numbers, values),
+        gradients=tuple(numbers[name] for name in state.gradients if name in numbers),
+        state_bytes=dict(state.sizes_bytes),
+    )
+
+
+def _phases(
+    graph: Graph, cut: Sequence[Window], notes: Sequence[Mapping[str, str]]
+) -> tuple[Phase, ...]:
+    """Windows that follow each other and whose calls name the same phase, as one."""
+    phases = []
+    for name, group in groupby(cut, lambda window: notes[window.nodes[0]].get(PHASE, "")):
+        windows = list(group)
+        shares = (sum(map(_displacement_in(graph), window.nodes)) for window in windows)
+        calls = sum(len(window.nodes) for window in windows)
+        phases.append(Phase(name, len(windows), calls, round(sum(shares), 3)))
+    return tuple(phases)
+
+
+def _displacement_in(graph: Graph) -> Callable[[int], float]:
+    """The share of a core's caches that the call at a position displaces."""
+    return lambda node: displacement(touched_bytes(graph.nodes[node], graph.types))
+
+
+def _freed(
+    cut: Sequence[Window],
+    notes: Sequence[Mapping[str, str]],
+    numbers: Mapping[str, int],
+    values: int,
+) -> tuple[int | None, ...]:
+    """For each value, the window after which its memory is free; None if it stays."""
+    position = {node: i for i, window in enumerate(cut) for node in window.nodes}
+    freed: list[int | None] = [None] * values
+    for node, note in enumerate(notes):
+        for name in json.loads(note.get(FREED, "[]")):
+            if name in numbers:
+                freed[numbers[name]] = position[node]
+    return tuple(freed)
+
+
+def _storages(graph: Graph, numbers: Mapping[str, int], values: int) -> tuple[int, ...]:
+    """For each value, the first one with the same memory; -1 for that of inputs and weights."""
+    root: dict[str, str | None] = dict.fromkeys((*graph.inputs, *graph.initializers))
+    for node in graph.nodes:
+        for name, source in _aliased(node):
+            root[name] = name if source is None else root.get(source)
+    found = [-1] * values
+    for name, number in numbers.items():
+        first = root.get(name)
+        # The first value with this memory may be inside a brick of several calls.
+        found[number] = -1 if first is None else numbers.get(first, number)
+    return tuple(found)
+
+
+def _aliased(node: onnx.NodeProto) -> list[tuple[str, str | None]]:
+    """Each output of a call, with the input whose memory it shares, if it does."""
+    aliases = call_of(node).aliases
+    sources = [*aliases, *(-1 for _ in node.output[len(aliases) :])]
+    return [
+        (name, None if source < 0 else node.input[source])
+        for name, source in zip(node.output, sources, strict=False)
+        if name
+    ]
