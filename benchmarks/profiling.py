@@ -21,7 +21,7 @@ class Profile:
     def __init__(self, bench: Bench, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self.seconds: dict[str, float] = defaultdict(float)
-        supervisor: Any = bench._supervisor
+        supervisor: Any = bench.workspace.supervisor
         supervisor.ask = self._watched(supervisor.ask, self._asked)
         store: Any = bench.store
         for names, what in ((_READS, "reading the cache"), (_WRITES, "writing to the cache")):

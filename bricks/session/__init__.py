@@ -1,5 +1,16 @@
-"""The main path as one object: a cache, a runtime on this host, and the granularity of models.
+"""A session of measuring and predicting: a cache, a runtime on this host, one set of options.
 
-Here so that a program needs one name, :class:`~bricks.api.bench.Bench`. Must not render
-anything.
+Here so that studies, analyses and commands get one object, a
+:class:`~bricks.session.workspace.Workspace`. Must not render anything.
+
+    options.py, setup.py    the options, checked, and the target that they describe
+    resources.py            what is open: cache, published data, worker
+    plans.py                models decomposed, here or elsewhere
+    latency_model.py        latencies of bricks on a target: measured, and predicted from these
+    estimator.py            estimates of plans; estimators.py chooses what they learn from
+    campaigns.py            measuring; adaptive.py decides which bricks
+    workspace.py            ``Workspace``, which has all of these
+
+What is asked of a workspace is a function of it: measuring.py, predicting.py, probing.py,
+comparing.py, peak_memory.py, whole_models.py.
 """

@@ -5,11 +5,12 @@ Must not know how they are measured, nor how a comparison is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from bricks.compose.comparison import ComparisonFailure, ModelComparison, incomplete, summarise
-from bricks.compose.estimate import IncompleteEstimate
+from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.recompose import Results, recompose, state_of
 from bricks.errors import BackendError, ModelError, WorkerError
 from bricks.graph.model import Model
@@ -18,93 +19,104 @@ from bricks.measure.failure_explanation import explain_failure
 from bricks.measure.jobs import Job
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import probes_of
-from bricks.samples.measurement import Measurement, round_spread
-from bricks.session.campaigns import Campaigns
-from bricks.session.estimator import Estimator
+from bricks.samples.measurement import Failure, Measurement, round_spread
+from bricks.session.jobs import whole_job
 from bricks.session.summaries import Comparison
-from bricks.system import Target
+from bricks.session.workspace import Workspace
+
+_NO_TIME = "not measured within the budget"
 
 
-def compare(
-    models: Iterable[Model],
-    *,
-    target: Target,
-    granularity: str,
-    whole_job: Callable[[Model], Job],
-    campaigns: Campaigns,
-    estimator: Estimator,
-) -> Comparison:
-    """Estimates of ``models`` on ``target`` beside runs; see :meth:`Bench.compare`.
+def compare(workspace: Workspace, models: Iterable[Model]) -> Comparison:
+    """Estimates against whole-model runs; missing bricks and models are sampled in turn.
 
-    ``whole_job`` gives the job that measures a model and its bricks.
+    Whole models are measured once per target and number of workers, so a second comparison runs
+    nothing.
     """
-    models = list(models)
     rows: dict[int, ModelComparison | ComparisonFailure] = {}
     jobs: dict[int, Job] = {}
     for number, model in enumerate(models):
         try:
-            jobs[number] = whole_job(model)
+            jobs[number] = whole_job(workspace, model)
         except (BackendError, ModelError, WorkerError) as error:
             rows[number] = ComparisonFailure(model.name, str(error))
-    measured = campaigns.measure(list(jobs.values()))
-    keys = {k for job in jobs.values() for k in (*job.decomposition.plan.keys, job.whole_key)}
-    probes = {k for job in jobs.values() for k in probes_of(job.decomposition.plan)}
-    found = estimator.results(sorted(keys | probes), target)
-    wholes = {job.whole_key: job.model.digest for job in jobs.values()}
-    results = {wholes.get(key, key): result for key, result in found.items()}
-    predictions = estimator.predictions(sorted(keys - wholes.keys()), results, target)
+    measured = workspace.campaigns.measure(list(jobs.values()))
+    compared = _Compared.of(workspace, list(jobs.values()), measured)
     for number, job in jobs.items():
-        rows[number] = _row(job, results, predictions, measured, target, estimator)
-    ordered = tuple(rows[number] for number in sorted(rows))
-    summary = summarise(
-        [row for row in ordered if isinstance(row, ModelComparison)],
-        results,
-        decompose_s={j.model.digest: j.decomposition.wall_s for j in jobs.values()},
-        read_s={j.model.digest: j.model.read_s for j in jobs.values()},
-    )
-    return Comparison(
-        target=target,
-        granularity=granularity,
-        rows=ordered,
-        summary=summary,
-        new_models=len(wholes.keys() & set().union(*measured.measured.values())),
-        **measured.sampling_fields,
-    )
+        rows[number] = compared.row(job)
+    return compared.comparison([rows[number] for number in sorted(rows)])
 
 
-def _row(
-    job: Job,
-    results: Results,
-    predictions: Predictions,
-    measured: CampaignResult,
-    target: Target,
-    estimator: Estimator,
-) -> ModelComparison | ComparisonFailure:
-    plan, name = job.decomposition.plan, job.model.name
-    new = len(measured.measured.get(plan.digest, frozenset()) & set(plan.keys))
-    whole = results.get(plan.digest)
-    run = whole if isinstance(whole, Measurement) else None
-    state_s = state_of(plan, results, run, predictions)
-    if predictions.of:
-        latency_model = estimator.latency_model(target)
-        predictions = latency_model.predictions_in(state_s, plan.keys, predictions)
-    construction = None
-    if job.streams:
-        construction = estimator.construction(plan, job.decomposition.bricks, target)
-    estimate = recompose(
-        plan,
-        results,
-        state_s,
-        predictions=predictions,
-        states=estimator.states(plan, results, predictions, state_s, target),
-        construction=construction,
-    )
-    if isinstance(estimate, IncompleteEstimate):
-        missing = incomplete(name, plan, estimate, new)
-        return replace(missing, error=missing.error + explain_failure(job.model, missing.error))
-    if not isinstance(whole, Measurement):
-        reason = "not measured within the budget" if whole is None else whole.reason
-        why = explain_failure(job.model, reason)
-        error = f"{name}: the whole model was not run: {reason}{why}"
-        return ComparisonFailure(name, error, plan, new)
-    return ModelComparison(name, plan, new, round_spread(whole, state_s), estimate)
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Models that were measured along with their bricks, and what is known of them."""
+
+    workspace: Workspace
+    jobs: Sequence[Job]
+    measured: CampaignResult
+    results: Results
+    predictions: Predictions
+
+    @classmethod
+    def of(cls, workspace: Workspace, jobs: Sequence[Job], measured: CampaignResult) -> Self:
+        """What the estimator of measured bricks knows of ``jobs``."""
+        estimator, target = workspace.estimators.measured, workspace.target
+        keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.whole_key)}
+        probes = {k for job in jobs for k in probes_of(job.decomposition.plan)}
+        found = estimator.results(sorted(keys | probes), target)
+        wholes = {job.whole_key: job.model.digest for job in jobs}
+        results = {wholes.get(key, key): result for key, result in found.items()}
+        predictions = estimator.predictions(sorted(keys - wholes.keys()), results, target)
+        return cls(workspace, jobs, measured, results, predictions)
+
+    def comparison(self, rows: Sequence[ModelComparison | ComparisonFailure]) -> Comparison:
+        """The comparison of all ``rows``, those of models that were not measured too."""
+        summary = summarise(
+            [row for row in rows if isinstance(row, ModelComparison)],
+            self.results,
+            decompose_s={j.model.digest: j.decomposition.wall_s for j in self.jobs},
+            read_s={j.model.digest: j.model.read_s for j in self.jobs},
+        )
+        wholes = {job.whole_key for job in self.jobs}
+        return Comparison(
+            target=self.workspace.target,
+            granularity=str(self.workspace.granularity),
+            rows=tuple(rows),
+            summary=summary,
+            new_models=len(wholes & set().union(*self.measured.measured.values())),
+            **self.measured.sampling_fields,
+        )
+
+    def row(self, job: Job) -> ModelComparison | ComparisonFailure:
+        """The estimate of one model beside its run; the reason where one is missing."""
+        plan, name = job.decomposition.plan, job.model.name
+        new = len(self.measured.measured.get(plan.digest, frozenset()) & set(plan.keys))
+        whole = self.results.get(plan.digest)
+        run = whole if isinstance(whole, Measurement) else None
+        state_s = state_of(plan, self.results, run, self.predictions)
+        estimate = self._estimate(job, state_s)
+        if isinstance(estimate, IncompleteEstimate):
+            missing = incomplete(name, plan, estimate, new)
+            return replace(missing, error=missing.error + explain_failure(job.model, missing.error))
+        if run is None:
+            reason = whole.reason if isinstance(whole, Failure) else _NO_TIME
+            why = explain_failure(job.model, reason)
+            error = f"{name}: the whole model was not run: {reason}{why}"
+            return ComparisonFailure(name, error, plan, new)
+        return ModelComparison(name, plan, new, round_spread(run, state_s), estimate)
+
+    def _estimate(self, job: Job, state_s: float | None) -> Estimate | IncompleteEstimate:
+        """The estimate of a model in the machine state ``state_s``."""
+        estimator, target = self.workspace.estimators.measured, self.workspace.target
+        plan, predictions = job.decomposition.plan, self.predictions
+        if predictions.of:
+            latency_model = estimator.latency_model(target)
+            predictions = latency_model.predictions_in(state_s, plan.keys, predictions)
+        construction = None
+        if job.streams:
+            construction = estimator.construction(plan, job.decomposition.bricks, target)
+        states = estimator.states(plan, self.results, predictions, state_s, target)
+        return recompose(
+            plan, self.results, state_s,
+            predictions=predictions, states=states, construction=construction,
+        )  # fmt: skip

@@ -6,46 +6,37 @@ not know how bricks are measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from bricks.compose.prior import measured_elsewhere, on_another_host, unsure
 from bricks.compose.recompose import Basis, Results, all_known_in, state_of
 from bricks.compose.schedule import Construction
-from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import streams_of
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.state_model import StateModel
 from bricks.session.latency_model import LatencyModel, Loaded
-from bricks.session.options import Options
+from bricks.session.plans import Plans
+from bricks.session.resources import Resources
 from bricks.store import Reading
 from bricks.system import Target
 
 
 class Estimator:
-    """Estimates from ``store`` for models cut at ``granularity``, run according to ``options``.
+    """Estimates from ``source`` for models cut and run as ``resources`` say.
 
-    ``timed`` is whether the runtime takes real time. ``decomposed`` returns the models decomposed
-    so far, whose bricks need not be loaded again. ``prior`` estimates from what is known without
-    this host's own measurements: it counts where these are too uncertain to stand alone.
+    Bricks of models that ``plans`` has decomposed need not be loaded again. ``prior`` estimates
+    without this host's own measurements: it counts where these are too uncertain to stand alone.
     """
 
     def __init__(
-        self,
-        store: Reading,
-        granularity: str,
-        options: Options,
-        *,
-        timed: bool,
-        decomposed: Callable[[], Mapping[str, Decomposition]],
-        prior: Estimator | None = None,
+        self, source: Reading, resources: Resources, plans: Plans, prior: Estimator | None = None
     ) -> None:
-        self._store = store
-        self._granularity = granularity
-        self._options = options
-        self._timed = timed
-        self._decomposed = decomposed
+        self._source = source
+        self._resources = resources
+        self._plans = plans
         self._prior = prior
         self._latency_models: dict[str, LatencyModel] = {}  # by target
         self._loaded = Loaded()
@@ -55,7 +46,8 @@ class Estimator:
     def latency_model(self, target: Target) -> LatencyModel:
         """The latency model of bricks on ``target``."""
         if target.key not in self._latency_models:
-            model = LatencyModel(self._store, target.key, self._granularity, self._loaded)
+            cut = str(self._resources.granularity)
+            model = LatencyModel(self._source, target.key, cut, self._loaded)
             self._latency_models[target.key] = model
         return self._latency_models[target.key]
 
@@ -78,7 +70,7 @@ class Estimator:
         settled = self._settled.setdefault(target.key, {})
         missing = [key for key in dict.fromkeys(keys) if key not in settled]
         if missing:
-            settled |= self._store.results(target.key, missing)
+            settled |= self._source.results(target.key, missing)
         return {key: settled[key] for key in dict.fromkeys(keys) if key in settled}
 
     def predictions(
@@ -111,7 +103,7 @@ class Estimator:
     def _informed(self, target: Target) -> LatencyModel:
         """The latency model on ``target``, with all models that were decomposed so far."""
         found = self.latency_model(target)
-        for digest, decomposition in self._decomposed().items():
+        for digest, decomposition in self._plans.met().items():
             if digest not in found.added:
                 found.add_model(decomposition)
         return found
@@ -123,8 +115,8 @@ class Estimator:
         measurement.
         """
         construction = None
-        if self._options.workers > 1:
-            bricks = self._store.load_bricks(plan.keys)
+        if self._resources.options.workers > 1:
+            bricks = self._source.load_bricks(plan.keys)
             construction = self.construction(plan, bricks, target)
         predictions = self.predictions(plan.keys, results, target, plan)
         whole = results.get(plan.digest)
@@ -166,13 +158,13 @@ class Estimator:
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
         """How the workers run ``plan`` on ``target``."""
-        workers = self._options.workers
+        options, timed = self._resources.options, self._resources.setup.info.timed
         # The fake runtime has no threads that could compete.
         return Construction(
-            workers=workers,
-            streams=streams_of(plan, bricks, workers),
+            workers=options.workers,
+            streams=streams_of(plan, bricks, options.workers),
             bricks=bricks,
-            rule=self._options.may_overlap,
-            threads=target.runtime.threads if self._timed else 1,
-            processors=target.system.processors if self._timed else None,
+            rule=options.may_overlap,
+            threads=target.runtime.threads if timed else 1,
+            processors=target.system.processors if timed else None,
         )

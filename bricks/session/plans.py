@@ -7,56 +7,71 @@ not know how bricks are measured.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
-from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.errors import CacheDamaged, UsageError
+from bricks.errors import CacheDamaged, UsageError, WorkerError
 from bricks.graph.model import Model
-from bricks.store import Reading, Store
+from bricks.graph.program import is_program
+from bricks.graph.view import parse_model
+from bricks.measure.graphs import Decomposer
+from bricks.session.defaults import PROGRAMS_RUNTIME
+from bricks.session.resources import Resources
+from bricks.store import Reading
 from bricks.system import Target
 
 _logger = logging.getLogger(__name__)
 
 
 class Plans:
-    """Plans for ``target`` in ``store`` or elsewhere in ``known``, which includes it.
+    """Plans of models cut at the granularity of ``resources``, for their target and others.
 
-    ``decompose`` is called for missing ones. Unless ``kept``, nothing is stored: plans are known as
-    long as this object lives.
+    Missing ones are made by the worker. Without the option ``keep_plans``, nothing is stored: plans
+    are known as long as this object lives.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        known: Reading,
-        target: Target,
-        granularity: Granularity,
-        decompose: Callable[[Model], Decomposition],
-        *,
-        kept: bool = True,
-    ) -> None:
-        self._store = store
-        self._known = known
-        self._target = target
-        self._granularity = granularity
-        self._decompose = decompose
-        self._kept = kept
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._store = resources.store
+        self._known = resources.known
+        self._target = resources.target
+        self._granularity = resources.granularity
         self._target_saved = False
         self._met: dict[str, Decomposition] = {}  # by digest: commands ask several times
         self._bricks: dict[str, Brick] = {}  # loaded so far: many models share bricks
 
-    def decomposition(self, model: Model) -> Decomposition:
-        """The model's plan and bricks on the target."""
+    def decompose(self, model: Model) -> Decomposition:
+        """The model's plan and bricks on the target, from the cache if it was decomposed before."""
         found = self._met.get(model.digest)
         if found is None or found.plan.model != model.name:
             found = self._found(model)
             if found is None:
                 _logger.info("%s: decomposing it", model.name)
-                found = self._decompose(model)
+                found = self._cut(model)
                 self.keep(found)
             self._met[model.digest] = found
         return found
+
+    def _cut(self, model: Model) -> Decomposition:
+        self._resources.progress(f"decomposing {model.name}", 0.0)
+        info = self._resources.setup.info
+        if not info.programs and is_program(parse_model(model.skeleton)):
+            raise WorkerError(
+                f"{model.name} is a recorded program, and {info.name} runs ONNX models:"
+                f" choose --runtime {PROGRAMS_RUNTIME}"
+            )
+        return self._resources.graphs.decomposed(model, self._granularity)
+
+    def decomposer(self, among: int) -> Decomposer:
+        """A decomposer for such models, with a worker and a thread of its own.
+
+        Memory is divided by ``among``, the number of decomposers. Nothing is put into the cache.
+        """
+        setup = self._resources.setup
+        memory_bytes = setup.memory_bytes // among
+        settings = replace(setup.worker_settings, threads=1, memory_bytes=memory_bytes)
+        return Decomposer(settings, self._granularity, setup.options.graph_timeout_s)
 
     def met(self) -> Mapping[str, Decomposition]:
         """All decompositions requested so far, by the digests of their models."""
@@ -77,7 +92,7 @@ class Plans:
             "%s: decomposed, bricks: %d, places: %d",
             plan.model, len(decomposition.bricks), len(plan.occurrences),
         )  # fmt: skip
-        if not self._kept:
+        if not self._resources.options.keep_plans:
             return
         self.save_target()
         self._store.save_decomposition(decomposition, self._target.key)
@@ -88,18 +103,18 @@ class Plans:
             self._store.save_target(self._target)
             self._target_saved = True
 
-    def on(self, model: Model, target: Target) -> Plan:
-        """The model's plan on any target.
+    def plan(self, model: Model, *, target: Target | None = None) -> Plan:
+        """The model's plan on ``target``, by default this one; decomposes it if it isn't known.
 
         Raises :class:`UsageError` if the model was never decomposed on another target and its
         executed graph depends on that target.
         """
-        if target.key == self._target.key:
-            return self.decomposition(model).plan
+        if target is None or target.key == self._target.key:
+            return self.decompose(model).plan
         known = self._alike(model.digest, model.name, target)
         if known is not None:
             return known[0]
-        if target.key != self._target.key and self._granularity.executed:
+        if self._granularity.executed:
             elsewhere = self._elsewhere(model, target)
             if elsewhere is not None:
                 return elsewhere
@@ -107,10 +122,14 @@ class Plans:
                 f"{model.name} was never decomposed on {target.system.name}, whose runtime may"
                 " execute another graph: decompose it there, or give --granularity N"
             )
-        return self.decomposition(model).plan
+        return self.decompose(model).plan
 
-    def of_digest(self, digest: str, target: Target) -> Plan | None:
-        """The plan of a model on any target, if it is known; nothing is decomposed."""
+    def known_plan(self, digest: str, *, target: Target | None = None) -> Plan | None:
+        """The plan of the model with this digest, if it is known on ``target``, by default this.
+
+        Nothing is decomposed. The plan has the name that it was made under.
+        """
+        target = self._target if target is None else target
         known = self._alike(digest, None, target)
         if known is not None:
             return known[0]
@@ -126,7 +145,7 @@ class Plans:
 
     def _elsewhere(self, model: Model, target: Target) -> Plan | None:
         """This host's plan, if a target where the model was never decomposed executes it too."""
-        plan = self.decomposition(model).plan
+        plan = self.decompose(model).plan
         return plan if self._executed_on(plan, target) else None
 
     def _executed_on(self, plan: Plan, target: Target) -> bool:

@@ -6,44 +6,43 @@ Must not know how bricks are measured, nor how what was found is shown.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from bricks.graph.model import Model
 from bricks.measure.jobs import Job
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.adaptive import deviation, probes
-from bricks.session.campaigns import Campaigns
+from bricks.session.defaults import PROBE_BRICKS, PROBING_S
+from bricks.session.jobs import bricks_job
 from bricks.session.latency_model import LatencyModel
 from bricks.session.summaries import Probed
-from bricks.store import Reading
+from bricks.session.workspace import Workspace
 
 
 def probe(
-    jobs: Iterable[Job],
-    bricks: int,
-    budget_s: float,
+    workspace: Workspace,
+    models: Iterable[Model],
     *,
-    known: Reading,
-    results: Callable[[Sequence[str]], Mapping[str, Measurement | Failure]],
-    latency_model: LatencyModel,
-    campaigns: Campaigns,
+    bricks: int = PROBE_BRICKS,
+    budget_s: float = PROBING_S,
 ) -> Probed:
-    """Measure ``bricks`` of ``jobs`` within ``budget_s`` seconds; see :meth:`Bench.probe`.
+    """Measure the few ``bricks`` of ``models`` that are most informative about this target.
 
-    ``known`` tells what targets there are, and ``results`` what is measured on this one.
+    Measurements of other targets in the cache give the expected latencies, and these bricks
+    show how this target differs: afterwards all others can be predicted. Takes at most about
+    ``budget_s`` seconds of measuring. Bricks that are already measured count, and are not
+    measured again.
     """
     started = time.perf_counter()
-    jobs = list(jobs)
+    jobs = [bricks_job(workspace, model) for model in models]
+    latency_model = workspace.estimators.measured.latency_model(workspace.target)
     for job in jobs:
         latency_model.add_model(job.decomposition)
-    keys = {key for job in jobs for key in job.keys}
-    chosen: list[str] = []
-    if keys:
-        chosen = probes(jobs, latency_model, bricks)
-        picked = [replace(job, chosen=frozenset(chosen)) for job in jobs]
-        campaigns.measure_all([job for job in picked if job.keys], budget_s)
-    found = results(sorted(keys))
-    others = {target.key: target for target in known.targets()}
+    chosen = _measured_probes(workspace, jobs, latency_model, bricks, budget_s)
+    keys = sorted({key for job in jobs for key in job.keys})
+    found = workspace.store.results(workspace.target.key, keys)
+    others = {target.key: target for target in workspace.known.targets()}
     return Probed(
         models=len(jobs),
         bricks=len(keys),
@@ -54,3 +53,19 @@ def probe(
         failures=tuple(r for k, r in found.items() if isinstance(r, Failure) and k in chosen),
         wall_s=time.perf_counter() - started,
     )
+
+
+def _measured_probes(
+    workspace: Workspace,
+    jobs: Sequence[Job],
+    latency_model: LatencyModel,
+    bricks: int,
+    budget_s: float,
+) -> list[str]:
+    """The keys of the chosen ``bricks``, measured within ``budget_s`` seconds."""
+    if not any(job.keys for job in jobs):
+        return []
+    chosen = probes(jobs, latency_model, bricks)
+    picked = [replace(job, chosen=frozenset(chosen)) for job in jobs]
+    workspace.campaigns.measure_all([job for job in picked if job.keys], budget_s)
+    return chosen

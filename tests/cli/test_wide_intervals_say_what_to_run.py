@@ -266,14 +266,14 @@ def test_another_system_is_to_measure_it_there(
 ) -> None:
     from dataclasses import replace
 
-    import bricks.api.bench
+    import bricks.session.workspace
     from bricks.system import fingerprint
 
     home = fingerprint()
     away = replace(home, name="away", identity={**home.identity, "logical_cpus": 97})
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: away)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: away)
     both = in_two_states(tmp_path, threads=1)
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: home)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: home)
     words = ("predict", both, "--system", "away", "--workers", 2)
     found = row(here(*words, "--json"))
     assert "further rounds on away: bricks measure " in found["advice"]

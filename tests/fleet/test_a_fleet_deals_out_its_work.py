@@ -22,7 +22,7 @@ from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
-from bricks.session import bench as bench_module
+from bricks.session import workspace as workspace_module
 from bricks.session.options import Options
 from bricks.store import Store
 from bricks.system import fingerprint
@@ -89,7 +89,7 @@ def elsewhere(function: Callable[..., Any], usual: Callable[[], Any]) -> Any:
     here = fingerprint()
     there = replace(here, name="elsewhere", identity={**here.identity, "cpu": "another"})
     with pytest.MonkeyPatch.context() as patch:
-        for module in (on_host, bench_module):
+        for module in (on_host, workspace_module):
             patch.setattr(module, "fingerprint", lambda: there)
         return usual()
 

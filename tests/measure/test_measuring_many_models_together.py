@@ -59,7 +59,7 @@ def test_so_many_weights_are_measured_side_by_side_as_memory_allows(
 ) -> None:
     monkeypatch.setattr("bricks.session.options.available_memory_bytes", lambda: available << 20)
     with Bench(tmp_path / "cache", runtime="fake") as bench:
-        assert bench._conditions.max_weight_bytes >> 20 == most
+        assert bench.workspace.conditions.max_weight_bytes >> 20 == most
 
 
 def test_a_brick_is_measured_in_the_model_of_which_it_is_most() -> None:

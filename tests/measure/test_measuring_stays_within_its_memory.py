@@ -65,12 +65,12 @@ def test_the_limit_follows_the_heaviest_model_and_what_is_asked_for(tmp_path: Pa
         def look(
             what: str, share: float, met: set[int | None] = met, opened: list[Bench] = opened
         ) -> None:
-            met.update(bench._supervisor._memory_bytes for bench in opened)
+            met.update(bench.workspace.supervisor._memory_bytes for bench in opened)
 
         options = Options(threads=1, conditions=QUICK, memory_bytes=asked)
         with Bench(cache, options, progress=look) as bench:
             opened.append(bench)
-            supervisor = bench._supervisor
+            supervisor = bench.workspace.supervisor
             at_first = supervisor._memory_bytes
             bench.compare([bench.read(path, batch=2)])
             assert supervisor._memory_bytes == at_first  # other models follow

@@ -224,7 +224,7 @@ def test_a_budget_counts_from_when_the_command_began(tmp_path: Path) -> None:
     def left_s(began_s: float | None) -> float | None:
         conditions = Conditions(budget_s=100.0, budget_began_s=began_s)
         with bricks.Bench(tmp_path, runtime="fake", conditions=conditions) as bench:
-            return bench._campaigns._budget_s()
+            return bench.workspace.campaigns.budget_s()
 
     now_s = time.monotonic()
     assert left_s(None) == 100.0

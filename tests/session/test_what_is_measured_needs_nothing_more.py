@@ -13,7 +13,7 @@ import pytest
 from commands import Here, environment
 from factories import conv_net, mlp, save
 
-import bricks.api.bench
+import bricks.session.workspace
 from bricks import Bench
 from bricks.analysis.publishing import Validated, publish
 from bricks.compose.estimate import Estimate
@@ -120,7 +120,7 @@ def test_no_published_file_is_read_though_states_differ(
     model: Path, compared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a system that others published too: how states differ is learned from its own rounds."""
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: BIG)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: BIG)
     with Bench(compared, runtime="fake", threads=1) as bench:
         validated = Validated.of(bench, bench.compare([bench.read(model)]))
     (place := tmp_path / "published").mkdir()

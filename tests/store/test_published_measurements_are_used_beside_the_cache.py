@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from refusals import refused
 from tiers import slow_but
 
-import bricks.api.bench
+import bricks.session.workspace
 from bricks import Bench, StoreError
 from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy, runnable
 from bricks.compose.comparison import ModelComparison
@@ -52,7 +52,7 @@ def made(
     place = folder / "published"
     place.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bricks.api.bench, "fingerprint", lambda: system)
+        patched.setattr(bricks.session.workspace, "fingerprint", lambda: system)
         with Bench(folder / "own", runtime="fake", threads=threads) as bench:
             compared = bench.compare([bench.read(models[name]) for name in names])
             validated = Validated.of(bench, compared)
@@ -117,7 +117,7 @@ def test_systems_lists_what_is_published(here: Here, place: Path) -> None:
 def test_a_published_name_counts_where_the_cache_has_another(
     here: Here, place: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: replace(BIG, name="ours"))
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: replace(BIG, name="ours"))
     assert here("measure", models["mlp"], "--threads", 1).status == 0
     assert "ours (" in (listed := here("systems", runtime=None).out)
     assert ", published as big," in listed
@@ -143,7 +143,7 @@ def test_systems_and_advice_cover_published_systems_and_this_one(
 def test_on_a_host_of_the_same_kind_own_measurements_win(
     here: Here, place: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: BIG)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: BIG)
     with Bench(here.cache, runtime="fake", threads=1) as bench:
         model = bench.read(models["conv"])
         before = bench.predict(model, measure=False)
@@ -172,7 +172,7 @@ def test_what_others_measured_is_never_taken_for_own(
     limit: tuple[object, ...],
 ) -> None:
     """In each command and in Python: own, of others and predicted are shares that add up."""
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: BIG)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: BIG)
     words = ("predict", models["conv"], "--threads", 1)
     (row,) = here(*words, *limit, "--json").json["models"]
     measured, published, predicted = (row[name] for name in SHARES)
@@ -201,7 +201,7 @@ def test_what_others_measured_is_never_taken_for_own(
 def test_own_measurements_and_those_of_others_are_told_apart(
     here: Here, place: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: BIG)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: BIG)
     with Bench(here.cache, runtime="fake", threads=1) as bench:
         model = bench.read(models["conv"])
         some = bench.plan(model).keys[:2]

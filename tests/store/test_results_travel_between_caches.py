@@ -14,7 +14,7 @@ import pytest
 from commands import CommandResult, Here
 from factories import conv_net, mlp, save
 
-import bricks.api.bench
+import bricks.session.workspace
 from bricks.api.bench import Bench
 from bricks.cli import main
 from bricks.compose.estimate import Estimate, IncompleteEstimate
@@ -145,7 +145,7 @@ def test_systems_are_never_mixed(
 ) -> None:
     mine = fingerprint()
     another = replace(mine, name="elsewhere", identity={**mine.identity, "logical_cpus": 97})
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: another)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: another)
     assert there("measure", conv).status == 0
     before = results_of(there, conv)
     imported(there, results)
@@ -154,7 +154,7 @@ def test_systems_are_never_mixed(
         mine.name, "elsewhere",
     }  # fmt: skip
     at_home = there("predict", conv, "--system", mine.name, "--json").json["models"][0]
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: mine)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: mine)
     assert at_home == here("predict", conv, "--no-measure", "--json").json["models"][0]
 
 
@@ -170,7 +170,7 @@ def test_one_system_alone_can_be_exported(
     imported(there, results)
     mine = fingerprint()
     another = replace(mine, name="elsewhere", identity={**mine.identity, "logical_cpus": 97})
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: another)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: another)
     assert there("measure", conv).status == 0
     exported(there, tmp_path / "mine.jsonl", "--system", mine.name)
     assert (tmp_path / "mine.jsonl").read_bytes() == results.read_bytes()

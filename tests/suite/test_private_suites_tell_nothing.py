@@ -18,7 +18,7 @@ from graphs import FLOATS, cut, one_node
 from onnx import TensorProto, helper, numpy_helper
 from refusals import refused
 
-import bricks.api.bench
+import bricks.session.workspace
 from bricks import read_suite
 from bricks.decompose.identity import key_of
 from bricks.errors import SuiteError
@@ -132,7 +132,7 @@ def test_its_latency_elsewhere_is_estimated_at_home(
     path = generated(here, tmp_path / "suite.zip", model, "--decoys", 7)
     home = fingerprint()
     there = replace(home, name="there", identity={**home.identity, "logical_cpus": 97})
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: there)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: there)
     other = Here(tmp_path / "elsewhere", capsys)
     done = other("measure", path, "--json")
     assert done.status == 0
@@ -141,7 +141,7 @@ def test_its_latency_elsewhere_is_estimated_at_home(
     back = tmp_path / "back.jsonl"
     assert other("cache", "export", back, runtime=None).status == 0
     assert MARK not in back.read_text(encoding="utf-8")
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: home)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: home)
     refused = here("predict", model, "--system", "there")
     assert refused.status != 0
     assert here("cache", "import", back, runtime=None).status == 0

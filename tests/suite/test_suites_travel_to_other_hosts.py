@@ -18,7 +18,7 @@ from factories import conv_net, mlp, save
 from onnx import numpy_helper
 from refusals import refused
 
-import bricks.api.bench
+import bricks.session.workspace
 from bricks import read_suite
 from bricks.cli import main
 from bricks.decompose.identity import key_of
@@ -161,14 +161,14 @@ def test_elsewhere_it_is_measured_as_the_models_would_be(
     """From the suite to the estimate at home, with nothing but the archive and one file back."""
     home = fingerprint()
     there = replace(home, name="there", identity={**home.identity, "logical_cpus": 97})
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: there)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: there)
     other = Here(tmp_path / "elsewhere", capsys)
     done = other("measure", suite, "--json")
     assert done.status == 0
     assert [m["model"] for m in done.json["models"]] == ["conv", "mlp"]
     estimates = other("predict", suite, "--no-measure", "--json").json["models"]
     assert other("cache", "export", tmp_path / "back.jsonl", runtime=None).status == 0
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: home)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: home)
     assert here("cache", "import", tmp_path / "back.jsonl", runtime=None).status == 0
     found = here("predict", models, "--system", "there", "--json").json["models"]
     assert found == estimates

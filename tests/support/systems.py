@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from commands import Here
 
-import bricks.api.bench
+import bricks.session.workspace
 from bricks import Bench
 from bricks.measure.peaks import peak_bricks
 from bricks.samples.call_overhead import LONG, PROBES, SHORT
@@ -24,7 +24,7 @@ from bricks.system import System
 def on(system: System) -> Iterator[None]:
     """As long as this lasts, benches take the host for ``system``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bricks.api.bench, "fingerprint", lambda: system)
+        patch.setattr(bricks.session.workspace, "fingerprint", lambda: system)
         yield
 
 

@@ -14,6 +14,7 @@ import runtime_environments
 from bricks import Bench
 from bricks.measure.supervisor import Supervisor
 from bricks.session import programs
+from bricks.session.workspace import Workspace
 
 PROGRAMS = Path(__file__).resolve().parent / "programs.py"
 
@@ -46,7 +47,7 @@ def one_worker() -> Iterator[Supervisor]:
     python()
     with TemporaryDirectory() as folder, Bench(folder, runtime="torch", threads=1) as bench:
         with bench.worker() as worker, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Bench, "worker", lambda _: nullcontext(worker))
+            patch.setattr(Workspace, "worker", lambda _: nullcontext(worker))
             yield worker
 
 

@@ -9,7 +9,7 @@ import pytest
 from factories import conv_net, save
 from rough import ROUGH
 
-import bricks.api.bench
+import bricks.session.workspace
 from bricks import Bench
 from bricks.analysis.publishing import Validated, publish
 from bricks.session.options import Options
@@ -35,7 +35,7 @@ def make_known(folder: Path) -> dict[str, str]:
     place.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         for system in (BIG, ARM):
-            patch.setattr(bricks.api.bench, "fingerprint", lambda system=system: system)
+            patch.setattr(bricks.session.workspace, "fingerprint", lambda system=system: system)
             own = folder / system.name
             options = Options(runtime="fake", threads=1, conditions=ROUGH)
             with Bench(own, options, published=False) as bench:

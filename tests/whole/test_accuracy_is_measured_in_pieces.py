@@ -18,7 +18,7 @@ from refusals import refused
 from tiers import slow_but
 
 import bricks
-import bricks.api.bench
+import bricks.session.workspace
 from bricks.system import fingerprint
 from bricks.zoo import entry
 
@@ -60,7 +60,7 @@ class Benchmark:
 
 @pytest.fixture(autouse=True)
 def _on_a_made_up_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: MADE_UP)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: MADE_UP)
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_a_model_that_fails_is_named_and_not_tried_again(
 def test_two_hosts_give_two_blocks(benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
     benchmark()
     first = benchmark.page.read_text(encoding="utf-8")
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: OTHER)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: OTHER)
     benchmark("--models", "alexnet", "zfnet512")
     both = {host.system: host for host in benchmark.finished}
     assert both.keys() == {"made-up-2c", "another 8c"}
@@ -206,7 +206,7 @@ def test_two_hosts_of_one_name_are_two_hosts(
 ) -> None:
     benchmark("--models", "alexnet")
     twin = replace(OTHER, name=MADE_UP.name)
-    monkeypatch.setattr(bricks.api.bench, "fingerprint", lambda: twin)
+    monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: twin)
     benchmark("--models", "alexnet")
     first, second = sorted(host.system for host in benchmark.finished)
     assert first == MADE_UP.name

@@ -72,7 +72,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("recorded")
     unpack(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bricks.api.bench.fingerprint", here)
+        patch.setattr("bricks.session.workspace.fingerprint", here)
         patch.setattr("bricks.system.fingerprint", here)
         return dict(record(run, folder))
 
@@ -134,7 +134,7 @@ def differences(before: Any, now: Any, close: float, at: str = "") -> list[str]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         unpack(Path(name))
-        patch.setattr("bricks.api.bench.fingerprint", here)
+        patch.setattr("bricks.session.workspace.fingerprint", here)
         patch.setattr("bricks.system.fingerprint", here)
         made = dict(record(run, Path(name)))
     SAID.write_bytes(lzma.compress(json.dumps(made).encode()))

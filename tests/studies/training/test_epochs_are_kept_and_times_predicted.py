@@ -13,6 +13,7 @@ from factories import mlp, save
 
 from bricks import Bench, TrainingFailure, TrainingResult, WorkerError, train
 from bricks.graph.read import read_model
+from bricks.session.workspace import Workspace
 from bricks.studies.training.result import PredictedTime, epoch_s
 
 STEPS = 8  # of an epoch
@@ -62,7 +63,7 @@ class Learner:
 def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     model = read_model(save(mlp(), tmp_path))
     monkeypatch.setattr("bricks.studies.training.train.record_program", lambda *_, **__: model)
-    monkeypatch.setattr(Bench, "worker", lambda _: nullcontext(Learner()))
+    monkeypatch.setattr(Workspace, "worker", lambda _: nullcontext(Learner()))
 
     def trained(**options: Any) -> TrainingResult:
         progress = options.pop("progress", lambda what, share: None)

@@ -1,0 +1,61 @@
+"""The estimators of a workspace: with all that is known, and with what this host has measured.
+
+Here to choose between them, and so that both learn of new measurements. Must not know how bricks
+are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from bricks.decompose.plan import Plan
+from bricks.samples.call_overhead import needed_by
+from bricks.session.estimator import Estimator
+from bricks.session.latency_model import LatencyModel
+from bricks.session.plans import Plans
+from bricks.session.resources import Resources
+from bricks.store import Elsewhere, Reading, Union
+from bricks.system import Target
+
+
+class Estimators:
+    """Estimators of models cut and run as ``resources`` say; they share the ``plans``.
+
+    ``known`` estimates from the cache and all published measurements. ``measured`` leaves out what
+    others published of this host's target: where bricks are measured here, that is no part.
+    """
+
+    def __init__(self, resources: Resources, plans: Plans) -> None:
+        self._resources = resources
+        published, target = resources.published, resources.target
+        prior = Estimator(published, resources, plans)
+        self.known = self.measured = Estimator(resources.known, resources, plans, prior)
+        if any(each.key == target.key for each in published.targets()):
+            others: Reading = Union(resources.store, Elsewhere(published, target.key))
+            self.measured = Estimator(others, resources, plans, prior)
+
+    def of(self, plan: Plan, target: Target, *, measure: bool = False) -> Estimator:
+        """The estimator of ``plan``: others' measurements are read where this host's lack some.
+
+        With ``measure``, missing ones will be measured.
+        """
+        here = target.key == self._resources.target.key and self.measured is not self.known
+        if not here or measure:
+            return self.measured if measure else self.known
+        keys = set(needed_by(plan))
+        measured = keys == self._resources.store.settled(target.key, sorted(keys))
+        return self.measured if measured else self.known
+
+    def latency_model(self, target: Target | None = None) -> LatencyModel:
+        """The latency model of bricks on ``target``, by default this host's."""
+        return self.known.latency_model(self._resources.target if target is None else target)
+
+    def note_measured(self, remeasured: Collection[str]) -> None:
+        """There are new results on this host, and new rounds of the ``remeasured`` bricks."""
+        for estimator in {self.known, self.measured}:
+            estimator.note_measured(self._resources.target, remeasured)
+
+    def forget(self) -> None:
+        """Learn again at the next request: the store has changed."""
+        for estimator in {self.known, self.measured}:
+            estimator.forget()

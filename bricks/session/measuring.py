@@ -1,0 +1,92 @@
+"""Measures what the cache lacks: bricks of models, bricks by themselves, and whole models.
+
+Must not know how anything is sampled, nor how results are used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from bricks.decompose.plan import Brick, Decomposition
+from bricks.graph.model import Model
+from bricks.measure.campaign import CampaignResult
+from bricks.measure.jobs import Job
+from bricks.measure.rounds import StopRule
+from bricks.session.jobs import bricks_job, isolated_job, whole_job
+from bricks.session.summaries import Measured
+from bricks.session.workspace import Workspace
+
+
+def measure(
+    workspace: Workspace,
+    models: Iterable[Model],
+    isolated: Iterable[Brick] = (),
+    *,
+    only: Collection[str] | None = None,
+) -> Measured:
+    """Measure the bricks of ``models`` that are missing in the cache; stored results stay.
+
+    Also measures each brick in ``isolated``, which belong to no known model. If ``only`` is not
+    None, it limits the models' bricks to these keys.
+    """
+    started = time.perf_counter()
+    jobs = _jobs(workspace, models, only)
+    others = _isolated_jobs(workspace, isolated)
+    result = workspace.campaigns.measure([*jobs, *others])
+    found = _summary(workspace, jobs, others, result)
+    return replace(found, wall_s=time.perf_counter() - started)
+
+
+def _jobs(workspace: Workspace, models: Iterable[Model], only: Collection[str] | None) -> list[Job]:
+    chosen = None if only is None else frozenset(only)
+    jobs = [bricks_job(workspace, model, chosen=chosen) for model in models]
+    return jobs if chosen is None else [job for job in jobs if job.keys]
+
+
+def _isolated_jobs(workspace: Workspace, bricks: Iterable[Brick | Decomposition]) -> list[Job]:
+    """The jobs of ``bricks``, which the cache has from now on."""
+    jobs = [isolated_job(workspace, brick) for brick in bricks]
+    workspace.store.save_bricks([b for job in jobs for b in job.decomposition.bricks.values()])
+    return jobs
+
+
+def _summary(
+    workspace: Workspace, jobs: Sequence[Job], others: Sequence[Job], result: CampaignResult
+) -> Measured:
+    store, target = workspace.store, workspace.target
+    keys = {key for job in (*jobs, *others) for key in job.keys}
+    settled = store.settled(target.key, sorted(keys))
+    return Measured(
+        models=len(jobs),
+        occurrences=sum(len(job.decomposition.plan.occurrences) for job in jobs),
+        bricks=len(keys),
+        new_bricks=len(set().union(*result.measured.values()) & keys),
+        predicted_bricks=len(keys - settled - result.unfinished),
+        failures=tuple(store.failures(target.key, sorted(keys))),
+        unfinished=len(result.unfinished),
+        wall_s=0.0,
+        **result.sampling_fields,
+    )
+
+
+def measure_isolated(
+    workspace: Workspace,
+    bricks: Iterable[Brick | Decomposition],
+    *,
+    rule: StopRule | None = None,
+) -> CampaignResult:
+    """Measure ``bricks``, each by itself, whatever the effort; stored results stay.
+
+    As ``decompose.plan.by_itself`` runs them, or decomposed so already. Until ``rule`` is met, by
+    default that of the options.
+    """
+    jobs = _isolated_jobs(workspace, bricks)
+    return workspace.campaigns.measure_all(jobs, None, rule=rule)
+
+
+def measure_whole(workspace: Workspace, models: Iterable[Model]) -> CampaignResult:
+    """Measure whole ``models`` and none of their bricks: the baseline for comparisons."""
+    jobs = [replace(whole_job(workspace, model), chosen=frozenset()) for model in models]
+    return workspace.campaigns.measure_all(jobs, workspace.conditions.budget_s)

@@ -1,0 +1,76 @@
+"""Predicts latencies of models on any target of a cache, recomposed from their bricks.
+
+Bricks that are missing here may be measured first. Must not know how that is done.
+"""
+
+from __future__ import annotations
+
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.recompose import Basis, Results
+from bricks.decompose.plan import Plan
+from bricks.graph.model import Model
+from bricks.samples.call_overhead import needed_by
+from bricks.samples.measurement import Failure
+from bricks.session.jobs import bricks_job
+from bricks.session.workspace import Workspace
+from bricks.system import Target
+
+
+def predict(
+    workspace: Workspace, model: Model, *, measure: bool = True, target: Target | None = None
+) -> Estimate | IncompleteEstimate:
+    """The model's latency, recomposed; with ``measure``, missing bricks are measured first.
+
+    Bricks that the effort or the budget leaves out, or that are missing without ``measure``,
+    are predicted from the target's measured bricks, if there are enough to learn from; else
+    they stay a gap. ``target`` is another target of the cache: nothing can be measured there.
+    Raises :class:`UsageError` if the model was never decomposed there and its executed graph
+    depends on it.
+    """
+    return basis(workspace, model, measure=measure, target=target).estimate()
+
+
+def basis(
+    workspace: Workspace, model: Model, *, measure: bool = True, target: Target | None = None
+) -> Basis:
+    """The inputs of the estimate of :func:`predict`."""
+    target = workspace.target if target is None else target
+    plan = workspace.plans.plan(model, target=target)
+    measure = measure and target.key == workspace.target.key
+    estimator = workspace.estimators.of(plan, target, measure=measure)
+    results = estimator.results(needed_by(plan), target)
+    if measure and not _resolved(workspace, plan, results):
+        workspace.campaigns.measure([bricks_job(workspace, model)])
+        results = estimator.results(needed_by(plan), target)
+    return estimator.basis(plan, results, target)
+
+
+def _resolved(workspace: Workspace, plan: Plan, results: Results) -> bool:
+    """Whether nothing of ``plan`` is left to be measured, nor to be tried again."""
+    if workspace.options.retry and any(isinstance(r, Failure) for r in results.values()):
+        return False
+    return results.keys() >= set(needed_by(plan))
+
+
+def predict_plan(
+    workspace: Workspace, plan: Plan, *, target: Target | None = None
+) -> Estimate | IncompleteEstimate:
+    """The latency of ``plan``, as :func:`predict` tells it without measuring."""
+    target = workspace.target if target is None else target
+    estimator = workspace.estimators.of(plan, target)
+    results = estimator.results(needed_by(plan), target)
+    return estimator.basis(plan, results, target).estimate()
+
+
+def recomposed(
+    workspace: Workspace, plan: Plan, *, target: Target | None = None
+) -> Estimate | IncompleteEstimate:
+    """The latency of ``plan`` on ``target``, from the contents of the cache.
+
+    Nothing is measured. If the whole model was measured too, the estimate is for a machine
+    state of that measurement.
+    """
+    target = workspace.target if target is None else target
+    estimator = workspace.estimators.known
+    results = estimator.results([*needed_by(plan), plan.digest], target)
+    return estimator.basis(plan, results, target).estimate()

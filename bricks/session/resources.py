@@ -1,0 +1,121 @@
+"""The resources of a workspace: an open cache, published data, and a worker of a runtime here.
+
+Here below the services of a workspace, which share them. Must not know what any service does.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bricks.decompose.granularity import Granularity
+from bricks.measure.campaign import Progress
+from bricks.measure.conditions import Conditions
+from bricks.measure.graphs import Graphs
+from bricks.measure.jobs import Job, memory_bytes
+from bricks.measure.supervisor import Supervisor
+from bricks.measure.timing_lock import WAITING, timing_lock
+from bricks.session.options import Options
+from bricks.session.setup import Setup
+from bricks.store import Published, Reading, Store, Union
+from bricks.store.published_index import NOWHERE
+from bricks.system import Runtime, Target
+
+_logger = logging.getLogger(__name__)
+
+
+class Resources:
+    """What is open as long as a workspace is; use it as a context manager, or close it.
+
+    ``store`` is the user's cache, ``published`` the measurements that ship, and ``known`` both read
+    as one. ``supervisor`` owns the worker, which starts when a model or brick has to run, and not
+    before; ``graphs`` asks it about models. ``progress`` is called with the current activity and
+    the share of it that is done.
+    """
+
+    def __init__(self, store: Store, setup: Setup, progress: Progress) -> None:
+        self.setup = setup.named(store.named(setup.target.system))
+        self.progress = progress
+        self.store = store
+        self.published = Published() if setup.options.published else Published(NOWHERE)
+        self.known: Reading = Union(store, self.published)
+        self.supervisor = Supervisor(setup.worker_settings)
+        self.graphs = Graphs(self.supervisor, setup.options.graph_timeout_s)
+        self._opened = ExitStack()
+        self._opened.callback(store.close)
+        self._opened.callback(self.supervisor.close)
+        _logger.info("the cache is %s", store.path)
+        _logger.info(
+            "the target is %s with %s %s, threads: %d",
+            self.target.system.name, setup.info.name, setup.info.version, self.runtime.threads,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker and close the cache."""
+        self._opened.close()
+
+    @property
+    def options(self) -> Options:
+        """The options that everything here follows."""
+        return self.setup.options
+
+    @property
+    def target(self) -> Target:
+        """This host and the runtime, under the name that the cache knows the host by."""
+        return self.setup.target
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of the target."""
+        return self.setup.target.runtime
+
+    @property
+    def granularity(self) -> Granularity:
+        """How models are cut."""
+        return self.setup.granularity
+
+    @property
+    def conditions(self) -> Conditions:
+        """How bricks are measured."""
+        return self.setup.conditions
+
+    def worker(self) -> Supervisor:
+        """A worker of its own for the runtime, for what is neither brick nor model."""
+        return Supervisor(self.setup.worker_settings)
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """Meanwhile, nobody else of this user times on this host, nor does this worker."""
+        on_wait = partial(self.progress, WAITING, 0.0)
+        self.supervisor.reset()  # its threads and memory would be in the way
+        with timing_lock(on_wait) if self.conditions.exclusive else nullcontext():
+            yield
+
+    def memory_for(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
+        """The memory limit of the worker for measuring ``jobs``."""
+        if self.options.memory_bytes is not None or not self.setup.info.bounded_memory:
+            return nullcontext()
+        return self.supervisor.memory_limited(memory_bytes(jobs, self.conditions.max_weight_bytes))
+
+    def folder(self) -> Path:
+        """A new folder that exists until these resources are closed."""
+        folder = tempfile.TemporaryDirectory(prefix="bricks-model-", ignore_cleanup_errors=True)
+        self._opened.callback(folder.cleanup)
+        return Path(folder.name)

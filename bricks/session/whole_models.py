@@ -1,0 +1,67 @@
+"""Runs whole models in a worker: verified against their bricks, evaluated, profiled, served.
+
+Must not know what a worker does for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from bricks.graph.model import Model
+from bricks.measure.protocol import pack
+from bricks.measure.served import ServedWalk
+from bricks.samples.profile import Profile
+from bricks.session.jobs import whole_job
+from bricks.session.workspace import Workspace
+
+
+def verify(workspace: Workspace, model: Model) -> dict[str, Any]:
+    """Chain the model's bricks and compare with the whole model.
+
+    See ``measure/worker/verify``.
+    """
+    decomposition = workspace.plans.decompose(model)
+    workspace.progress(f"verifying {model.name}", 0.0)
+    return workspace.graphs.ask(
+        model,
+        "verify",
+        name=model.name,
+        folder=str(model.folder),
+        model=pack(model.skeleton),
+        plan=decomposition.plan.to_json(),
+        bricks={key: pack(brick.model) for key, brick in decomposition.bricks.items()},
+    )
+
+
+def evaluate(workspace: Workspace, model: Model, *, repeats: int, **fields: Any) -> dict[str, Any]:
+    """What the runtime computes of ``model``, ``repeats`` times, beside a reference in double.
+
+    ``fields`` are those of the worker's request ``evaluate`` (``measure/protocol.py``); see
+    ``measure/worker/accuracy``.
+    """
+    workspace.progress(f"evaluating {model.name}", 0.0)
+    return workspace.graphs.ask(
+        model, "evaluate", model=pack(model.skeleton), repeats=repeats, **fields
+    )
+
+
+def profile(workspace: Workspace, model: Model) -> Profile:
+    """The runtime's own profile of a run of ``model``: which node ran when.
+
+    The profile is not stored. Raises :class:`~bricks.errors.BricksError` if there is none.
+    """
+    job = whole_job(workspace, model)
+    # ``timing`` ends the worker: memory of other models would count against this one's limit.
+    with workspace.timing(), workspace.memory_for([job]):
+        workspace.progress(f"profiling {model.name}", 0.0)
+        return workspace.graphs.profile(job)
+
+
+@contextmanager
+def served_walk(workspace: Workspace, model: Model) -> Iterator[ServedWalk]:
+    """A server, in a worker of its own, that runs the model's bricks in place of the model."""
+    decomposition = workspace.plans.decompose(model)
+    with closing(workspace.worker()) as worker:
+        yield ServedWalk(worker, decomposition, workspace.conditions)

@@ -1,0 +1,108 @@
+"""A workspace: an open cache and a runtime on this host, with the services that share them.
+
+Studies, analyses and commands get this one object. It knows plans, estimates and campaigns;
+questions are functions of it (:mod:`~bricks.session.measuring`,
+:mod:`~bricks.session.predicting`, :mod:`~bricks.session.comparing`). Must not render anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from bricks.decompose.identity import mismatch
+from bricks.graph.model import Model
+from bricks.measure.campaign import Progress
+from bricks.session.campaigns import Campaigns
+from bricks.session.defaults import CACHE
+from bricks.session.estimators import Estimators
+from bricks.session.options import Options
+from bricks.session.plans import Plans
+from bricks.session.reading import read
+from bricks.session.resources import Resources
+from bricks.session.setup import Setup
+from bricks.store import Merged, Store
+from bricks.system import fingerprint
+
+if TYPE_CHECKING:
+    import onnx
+    from onnx_graphsurgeon import Graph
+
+
+def silent(what: str, share: float) -> None:
+    """Show no progress."""
+
+
+class Workspace(Resources):
+    """The resources of a session and its services; use it as a context manager, or close it.
+
+    ``plans`` decomposes models and knows their plans, ``estimators`` know latencies of all targets,
+    and ``campaigns`` measure on this one.
+    """
+
+    def __init__(self, store: Store, setup: Setup, progress: Progress = silent) -> None:
+        """Callers want :meth:`open`; ``store`` is closed together with the workspace."""
+        super().__init__(store, setup, progress)
+        self.plans = Plans(self)
+        self.estimators = Estimators(self, self.plans)
+        self.campaigns = Campaigns(self, self.plans, self.estimators)
+
+    @classmethod
+    def open(
+        cls,
+        cache: str | Path = CACHE,
+        options: Options | None = None,
+        *,
+        progress: Progress = silent,
+    ) -> Self:
+        """Open ``cache`` (folder or database URL) with ``options`` on this host.
+
+        Raises :class:`UsageError` for invalid options, and :class:`~bricks.errors.StoreError` for a
+        cache that cannot be used.
+        """
+        setup = Setup.of(options or Options(), fingerprint())
+        store = Store.open(cache)
+        try:
+            return cls(store, setup, progress)
+        except BaseException:
+            store.close()
+            raise
+
+    def read(
+        self,
+        model: str | Path | onnx.ModelProto | Graph,
+        *,
+        name: str | None = None,
+        batch: int | None = None,
+        shapes: Mapping[str, Sequence[int | None]] | None = None,
+        values: Mapping[str, Any] | None = None,
+    ) -> Model:
+        """The model in an ONNX file, of a zoo name, or in memory, with its open dimensions fixed.
+
+        In memory it is an ``onnx.ModelProto``, or a ``Graph`` of onnx-graphsurgeon (the package's
+        extra ``graphsurgeon`` brings that library); it is copied to a temporary file that stays
+        until the workspace is closed, and may be edited further.
+        ``name`` overrides the name of its file or graph. ``values`` are the values of inputs that
+        cannot be synthetic; see :func:`read_model`, which also lists the errors.
+        """
+        return read(
+            model,
+            name=name,
+            batch=batch,
+            shapes=shapes,
+            values=values,
+            runtime=self.runtime,
+            seed=self.options.seed,
+            folder=self.folder,
+        )
+
+    def merge(self, results: Path) -> Merged:
+        """Import a file that another cache exported: all of it, or nothing.
+
+        Raises :class:`~bricks.errors.StoreError` if the file is damaged or implausible. Later
+        predictions may differ from earlier ones.
+        """
+        merged = self.store.merge(results, mismatch)
+        self.estimators.forget()  # they have learned without the imported results
+        return merged
