@@ -32,6 +32,9 @@ PANELS = {
     "Share": ("generate", "web", "worker"),
 }
 
+# Studies of other packages come in addition; they cannot replace one of these.
+BUILT_IN = frozenset(name for names in PANELS.values() for name in names)
+
 FIRST_STEPS = (
     ("bricks zoo list", "the models that come with bricks; your own are ONNX files"),
     ("bricks predict squeezenet", "how fast one is here: measures its bricks, adds them up"),

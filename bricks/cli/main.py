@@ -19,7 +19,7 @@ from bricks.cli.decompose import decompose
 from bricks.cli.diff import diff
 from bricks.cli.explain import explain
 from bricks.cli.generate import generate
-from bricks.cli.help import show_page, with_pages
+from bricks.cli.help import BUILT_IN, show_page, with_pages
 from bricks.cli.measure import measure
 from bricks.cli.network import app as network_app
 from bricks.cli.networks import networks
@@ -30,6 +30,7 @@ from bricks.cli.probe import probe
 from bricks.cli.report import report
 from bricks.cli.scale import scale
 from bricks.cli.scenario import scenario
+from bricks.cli.study import command_of
 from bricks.cli.systems import app as systems_app
 from bricks.cli.train import train
 from bricks.cli.typed import remember
@@ -38,6 +39,7 @@ from bricks.cli.web import web
 from bricks.cli.worker import worker
 from bricks.cli.zoo import app as zoo_app
 from bricks.errors import BricksError, UsageError
+from bricks.studies.offer import offers
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -60,6 +62,9 @@ app.command()(scale)
 app.command()(scenario)
 app.command()(web)
 app.command()(worker)
+for offer in offers():
+    if offer.name not in BUILT_IN:
+        app.command(offer.name)(command_of(offer))
 app.add_typer(systems_app, name="systems")
 app.add_typer(cache_app, name="cache")
 app.add_typer(network_app, name="network")

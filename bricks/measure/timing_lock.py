@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from bricks.errors import WorkerError
@@ -30,13 +31,30 @@ FOLDERS: tuple[Path, ...] = (Path("/run/lock"), Path("/dev/shm"), Path("/tmp"))
 
 _POLL_S = 0.2
 
+# Whether the caller has the right already: who times several things as one asks for it once.
+_owned: ContextVar[bool] = ContextVar("_owned", default=False)
+
 
 @contextmanager
 def timing_lock(on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold this host's right to time; ``on_wait`` is called once if another process has it.
 
-    Raises :class:`~bricks.errors.WorkerError` where a lock file cannot be opened.
+    A caller that holds it already goes on at once. Raises :class:`~bricks.errors.WorkerError` where
+    a lock file cannot be opened.
     """
+    if _owned.get():
+        yield
+        return
+    with _locked(on_wait):
+        before = _owned.set(True)
+        try:
+            yield
+        finally:
+            _owned.reset(before)
+
+
+@contextmanager
+def _locked(on_wait: Callable[[], None]) -> Iterator[None]:
     try:
         import fcntl
     except ImportError:  # no such locks on this platform: the user is the only guard

@@ -1,0 +1,244 @@
+"""The command of any study: options from its dataclass, one question, a table or JSON.
+
+Must not know any study.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from bricks.cli import completion
+from bricks.cli.known import warn_of
+from bricks.cli.options import Cache, Json, Precision, RuntimeName, Seed, Threads, Timeout
+from bricks.cli.output import finish, print_json, show
+from bricks.cli.pages import check_page, write_page
+from bricks.cli.progress import terminal_progress
+from bricks.cli.verbosity import Quiet, Verbose
+from bricks.cli.warnings import warn_of_crowding
+from bricks.session.defaults import CACHE, PRECISION, RUNTIME, TIMEOUT_S
+from bricks.studies.offer import StudyOffer
+from bricks.studies.options import Option, option_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from bricks.api.bench import Bench
+
+NoMeasure = Annotated[
+    bool, typer.Option("--no-measure", help="Use what the cache holds; predict what it lacks.")
+]
+Check = Annotated[
+    bool, typer.Option("--check", help="Also run the real thing, and say how far off this is.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How any study measures, and what it prints."""
+
+    no_measure: NoMeasure = False
+    runtime: RuntimeName = RUNTIME
+    threads: Threads = None
+    seed: Seed = 0
+    precision: Precision = PRECISION
+    timeout: Timeout = TIMEOUT_S
+    json: Json = False
+    cache: Cache = CACHE
+    quiet: Quiet = False
+    verbose: Verbose = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file that shows an answer; ``name`` is that of its option, ``fact`` its name in JSON.
+
+    ``text`` makes its content of the result; ``told`` says what it shows and what opens it. A
+    ``page`` needs the report's libraries.
+    """
+
+    name: str
+    fact: str
+    metavar: str
+    help: str
+    text: Callable[[Any], str]
+    told: str
+    page: bool = True
+
+
+def _plain_parts(result: Any) -> Sequence[RenderableType]:
+    from bricks.report.study import study_parts
+
+    return study_parts(result)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How an answer is shown: ``parts`` for a terminal, and ``files``."""
+
+    parts: Callable[[Any], Sequence[RenderableType]] = _plain_parts
+    files: tuple[File, ...] = ()
+
+
+def command_of(offer: StudyOffer, view: View | None = None) -> Callable[..., None]:
+    """The command that asks ``offer``, for Typer; without a ``view``, any answer can be shown."""
+    view = View() if view is None else view
+    parameters = [*_own(offer.options), *map(_of_file, view.files), *_shared(offer)]
+
+    def called(**words: Any) -> None:
+        files = {file: words.pop(file.name) for file in view.files}
+        check = words.pop("check", False)
+        given = {name: words.pop(name) for name in _settings(offer)}
+        settings = Settings(**({"runtime": offer.runtime} | given))
+        _answer(offer, view, _made(offer.options, words), settings, files, check=check)
+
+    called.__name__, called.__doc__ = offer.name, offer.help
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
+    return called
+
+
+def _answer(
+    offer: StudyOffer,
+    view: View,
+    options: Any,
+    settings: Settings,
+    files: Mapping[File, Path | None],
+    *,
+    check: bool,
+) -> None:
+    from bricks.studies.study import ask
+    from bricks.units.facts import json_of
+
+    for file, path in files.items():
+        if file.page and path is not None:
+            check_page(path)
+    with _opened(settings) as bench:
+        study = offer.load()(options, bench)
+        warn_of_crowding(study.target, 1)
+        result = ask(study, measure=not settings.no_measure, check=check)
+    errors = [error for file, path in files.items() if (error := _written(file, path, result))]
+    if settings.json:
+        places = {file.fact: None if at is None else str(at) for file, at in files.items()}
+        print_json(json_of(result) | places)
+    else:
+        show(*view.parts(result))
+        show(*(line for file, at in files.items() if at for line in ("", f"{at}: {file.told}")))
+    finish([*result.errors, *errors])
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[Bench]:
+    from bricks.api.bench import Bench
+    from bricks.measure.conditions import Conditions
+    from bricks.measure.rounds import StopRule
+    from bricks.session.options import Options
+
+    rule = StopRule(precision=settings.precision)
+    options = Options(
+        runtime=settings.runtime, threads=settings.threads, seed=settings.seed,
+        conditions=Conditions(rule=rule, timeout_s=settings.timeout),
+    )  # fmt: skip
+    with terminal_progress() as progress, Bench(settings.cache, options, progress=progress) as it:
+        yield it
+        warn_of(it.published)
+
+
+def _written(file: File, path: Path | None, result: Any) -> str | None:
+    """Write a file, if one is wanted; the line of what went wrong."""
+    text = file.text(result) if path is not None else ""
+    if path is None or not text:
+        return None
+    if file.page:
+        write_page(path, text)
+        return None
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        return f"{path} cannot be written ({exc.strerror}): give --{file.name} another file"
+    return None
+
+
+def _shared(offer: StudyOffer) -> Iterator[inspect.Parameter]:
+    if offer.checks:
+        yield _parameter("check", Check, False)
+    hints = get_type_hints(Settings, include_extras=True)
+    defaults = {field.name: field.default for field in fields(Settings)}
+    for name in _settings(offer):
+        default = offer.runtime if name == "runtime" else defaults[name]
+        yield _parameter(name, hints[name], default)
+
+
+def _settings(offer: StudyOffer) -> list[str]:
+    return [field.name for field in fields(Settings) if field.name not in offer.without]
+
+
+def _of_file(file: File) -> inspect.Parameter:
+    described = typer.Option(metavar=file.metavar, help=file.help, show_default=False)
+    return _parameter(file.name, Annotated[Path | None, described], None)
+
+
+def _own(options: type) -> Iterator[inspect.Parameter]:
+    """A parameter for each field that is described, groups of fields one by one."""
+    hints = get_type_hints(options)
+    for field in fields(options):
+        kind = hints[field.name]
+        if is_dataclass(kind):
+            assert isinstance(kind, type)
+            yield from _own(kind)
+        elif (described := option_of(field)) is not None:
+            yield _of_field(field, kind, described)
+
+
+def _of_field(field: Field[Any], kind: Any, described: Option) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.default is MISSING else field.default
+    if field.default_factory is not MISSING:
+        default = field.default_factory()
+    if described.read is not None:  # a command has text, the library what it means
+        kind = str if default is inspect.Parameter.empty or default is not None else str | None
+        default = described.shown if isinstance(described.shown, str) else default
+    return _parameter(field.name, Annotated[kind, _typer_option(described)], default)
+
+
+def _typer_option(of: Option) -> Any:
+    told: dict[str, Any] = {
+        "metavar": of.metavar, "help": of.help, "min": of.least, "max": of.most,
+        "show_default": of.shown if of.read is None else True, "autocompletion": _completer(of),
+        "rich_help_panel": of.group,
+    }  # fmt: skip
+    make: Any = typer.Argument if of.argument else typer.Option
+    return make(*([] if of.flag is None else [of.flag]), **told)
+
+
+def _completer(of: Option) -> Any:
+    if isinstance(of.values, str):
+        return getattr(completion, of.values)
+    return None if of.values is None else completion.values(of.values)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=annotation)
+
+
+def _made(options: type, words: Mapping[str, Any]) -> Any:
+    """The options that were written, each read into what it means."""
+    hints, found = get_type_hints(options), dict[str, Any]()
+    for field in fields(options):
+        if is_dataclass(hints[field.name]):
+            found[field.name] = _made(hints[field.name], words)
+        elif (described := option_of(field)) is not None:
+            found[field.name] = _read(field.name, described, words[field.name])
+    return options(**found)
+
+
+def _read(name: str, described: Option, word: Any) -> Any:
+    if described.read is None or word is None:
+        return word
+    return described.read(described.flag or f"--{name.replace('_', '-')}", word)

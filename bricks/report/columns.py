@@ -1,0 +1,73 @@
+"""Rows of results as a table: columns are described once, for terminals and for pages.
+
+Must not compute what a cell shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rich.table import Table
+from rich.text import Text
+
+from bricks.errors import printable
+
+Row = TypeVar("Row")
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """What a column shows of a row; None: nothing, and if of all rows, there is no column.
+
+    Text is on the ``left``, numbers on the right.
+    """
+
+    title: str
+    cell: Callable[[Row], str | None]
+    left: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The titles of the columns that show something, and their texts, row by row."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: tuple[bool, ...]
+
+
+def cells_of(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> Cells:
+    """The texts of ``rows``; a dash where a column shows nothing of one of them."""
+    texts = [[column.cell(row) for column in columns] for row in rows]
+    kept = [n for n in range(len(columns)) if any(line[n] is not None for line in texts)]
+    return Cells(
+        tuple(columns[n].title for n in kept),
+        tuple(tuple(_text(line[n]) for n in kept) for line in texts),
+        tuple(columns[n].left for n in kept),
+    )
+
+
+def table_of(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> Table:
+    """The table of ``rows`` for a terminal."""
+    return shown(cells_of(rows, columns))
+
+
+def shown(cells: Cells) -> Table:
+    """The table of ``cells`` for a terminal; names fold where it is narrow, numbers never do."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, left in zip(cells.titles, cells.left, strict=True):
+        if left:
+            table.add_column(title, overflow="fold")
+        else:
+            table.add_column(title, justify="right", no_wrap=True)
+    for row in cells.rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _text(cell: str | None) -> str:
+    return NOTHING if cell is None else printable(cell)

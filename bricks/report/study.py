@@ -1,0 +1,71 @@
+"""The answer of any study for terminals, where it has no report of its own.
+
+Rows of results are tables, all else is a line each; units follow from names, as in all results
+(``_s`` are seconds, ``_bytes`` bytes, ``_share`` shares). Must not know any study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import partial
+from typing import Any
+
+from rich.console import RenderableType
+
+from bricks.report.columns import Column, table_of
+from bricks.report.tables import facts_table, number, percent, seconds, size
+from bricks.units.facts import ERROR, attributes
+from bricks.units.interval import Interval
+
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "_s": seconds, "_bytes": size, "_share": percent, "ratio": partial(number, digits=3),
+}  # fmt: skip
+
+
+def study_parts(result: object) -> list[RenderableType]:
+    """Single facts, then a table for each sequence of results."""
+    values = {name: getattr(result, name, None) for name in attributes(type(result))}
+    single = {
+        name: text for name, value in values.items() if (text := _text(name, value)) is not None
+    }
+    parts: list[RenderableType] = [facts_table(single)] if single else []
+    for value in values.values():
+        if rows := _rows(value):
+            columns = [_column(name, rows) for name in attributes(type(rows[0]))]
+            parts += ["", table_of(rows, columns)]
+    return parts
+
+
+def _rows(value: object) -> list[Any]:
+    """The results among ``value``: failures are errors, which stand elsewhere."""
+    if not isinstance(value, Sequence) or not all(map(is_dataclass, value)):
+        return []
+    return [row for row in value if getattr(row, ERROR, None) is None]
+
+
+def _column(name: str, rows: Sequence[Any]) -> Column[Any]:
+    def cell(row: Any) -> str | None:
+        return _text(name, getattr(row, name, None))
+
+    text = all(isinstance(getattr(row, name, None), str) for row in rows)
+    title = name.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
+    return Column(title, cell, left=text)
+
+
+def _text(name: str, value: Any) -> str | None:
+    """``value`` with its unit; None for what is no single fact."""
+    match value:
+        case Interval():
+            value_, low, high = (_number(name, n) for n in (value.value, value.low, value.high))
+            return f"{value_} ({low} … {high})"
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            return _number(name, value)
+    return value if isinstance(value, str) else None
+
+
+def _number(name: str, value: float) -> str:
+    unit = next((of for end, of in _UNITS.items() if name.endswith(end)), "{:g}".format)
+    return unit(value)

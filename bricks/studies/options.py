@@ -1,0 +1,71 @@
+"""Fields of the options of a study, described once for the library, its command and its help.
+
+Fields that are dataclasses themselves are groups of options. Must not know how a command reads
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field
+from typing import Any
+
+_KEY = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How an option is written.
+
+    ``flag`` is its name on a command line, by default ``--`` and the name of its field;
+    ``argument`` says that it has none. ``least`` and ``most`` limit numbers. ``read`` makes its
+    value of the flag and of the text that was written, and raises
+    :class:`~bricks.errors.UsageError`; ``shown`` is how the default is written. ``values`` are
+    those that can be completed, with a description of each, or the name of the list that has them.
+    ``group`` is the title that it stands under.
+    """
+
+    help: str
+    flag: str | None = None
+    argument: bool = False
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+    read: Callable[[str, str], Any] | None = None
+    shown: str | bool = True
+    values: Mapping[str, str] | str | None = None
+    group: str | None = None
+
+
+def argument(help: str, *, default: Any = MISSING, **described: Any) -> Any:
+    """A field that a command takes without a flag; the rest as in :class:`Option`."""
+    return field(default=default, metadata={_KEY: Option(help, argument=True, **described)})
+
+
+def option(help: str, *, default: Any, **described: Any) -> Any:
+    """A field that a command takes as an option; the rest as in :class:`Option`."""
+    return field(default=default, metadata={_KEY: Option(help, **described)})
+
+
+def option_of(of: Field[Any]) -> Option | None:
+    """How a field is written; None for one that only the library takes."""
+    found: Option | None = of.metadata.get(_KEY)
+    return found
+
+
+def batch_option() -> Any:
+    """The field of the number of samples; None: the program's own."""
+    from bricks.graph.sizes import LARGEST_DIM
+
+    return option(
+        "Size of the first dimension of the models' inputs.",
+        default=None, least=1, most=LARGEST_DIM, metavar="N", group="Models",
+    )  # fmt: skip
+
+
+def system_option() -> Any:
+    """The field of the system that is asked about; None: this host."""
+    return option(
+        "A known system ('bricks systems') in place of this host.",
+        default=None, metavar="NAME", values="systems",
+    )  # fmt: skip

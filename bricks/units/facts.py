@@ -1,0 +1,100 @@
+"""JSON of results: a dataclass's fields under their names, an interval under three.
+
+A field or property ``x`` of type :class:`~bricks.units.interval.Interval` becomes ``x``, ``x_low``
+and ``x_high``. Where a contract has other names, or other facts than the fields, the class says so
+in ``FACTS``. A failure stands where a result would, ``LIKE`` whose class it says: it has the same
+names, and an ``error``. Must not know any result.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+# An entry of ``FACTS``: the name of a field or property, or that with the names that JSON has.
+Named = str | tuple[str, ...]
+
+ERROR = "error"
+
+_INTERVALS = {"Interval", "Interval | None"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    attribute: str
+    keys: tuple[str, ...]
+
+    def of(self, value: Any) -> Iterator[tuple[str, Any]]:
+        """Each key with its value; all of them None where there is no value."""
+        if len(self.keys) == 1:
+            yield self.keys[0], json_of(value)
+        else:
+            ends = (None,) * 3 if value is None else (value.value, value.low, value.high)
+            yield from zip(self.keys, map(json_of, ends), strict=True)
+
+
+def facts(of: object) -> dict[str, Any]:
+    """The JSON object of a dataclass; None for what a failure does not have."""
+    like: type = getattr(of, "LIKE", type(of))
+    return {
+        key: value
+        for fact in _facts_in(like)
+        for key, value in fact.of(getattr(of, fact.attribute, None))
+    }
+
+
+def attributes(cls: type) -> list[str]:
+    """The fields and properties of a class that are facts, in the order of its JSON."""
+    return [fact.attribute for fact in _facts_in(cls)]
+
+
+def json_of(value: Any) -> Any:
+    """``value`` as JSON has it; a number that is not finite is None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value.value if isinstance(value, Enum) else value
+    if isinstance(value, Mapping):
+        return {str(key): json_of(each) for key, each in value.items()}
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if is_dataclass(value):
+        return facts(value)
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, Path) else [json_of(each) for each in value]
+
+
+@cache
+def _facts_in(cls: type) -> tuple[_Fact, ...]:
+    declared: Iterable[Named] | None = getattr(cls, "FACTS", None)
+    if declared is None:
+        assert is_dataclass(cls), f"{cls.__name__} is no dataclass and has no FACTS"
+        declared = [field.name for field in fields(cls)]
+    return tuple(_fact(cls, each) for each in declared)
+
+
+def _fact(cls: type, named: Named) -> _Fact:
+    if not isinstance(named, str):
+        return _Fact(named[0], named[1:])
+    if named == ERROR:  # of a result there is none
+        return _Fact(ERROR, (ERROR,))
+    ends = ("", "_low", "_high") if _annotation(cls, named) in _INTERVALS else ("",)
+    return _Fact(named, tuple(f"{named}{end}" for end in ends))
+
+
+def _annotation(cls: type, name: str) -> str:
+    """The type of a field or property, as it is written."""
+    found = inspect.getattr_static(cls, name, None)
+    if isinstance(found, property) and found.fget is not None:
+        return str(inspect.get_annotations(found.fget).get("return"))
+    for base in cls.__mro__:
+        if name in (written := inspect.get_annotations(base)):
+            return str(written[name])
+    raise AttributeError(f"{cls.__name__} has no {name}, which its FACTS name")
