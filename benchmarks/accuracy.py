@@ -254,7 +254,7 @@ def compared(bench: Bench, names: Sequence[str], case: Case) -> Case:
 
 def row_of(bench: Bench, comparison: Comparison, row: ModelComparison, read_s: float) -> Row:
     """A compared model as it is kept: in microseconds to four digits."""
-    plan, estimate, measured = row.plan, row.estimate, row.measured
+    plan, estimate, measured = row.plan, row.estimate, row.measured_s
     results = bench.store.results(
         comparison.target.key, [*plan.keys, plan.digest, *PROBES.values()]
     )
@@ -265,7 +265,7 @@ def row_of(bench: Bench, comparison: Comparison, row: ModelComparison, read_s: f
     for factor in CALLS:
         found = recompose(plan, results, state_s, in_walk_call_factor=factor)
         assert isinstance(found, Estimate)
-        ratios.append(round(found.estimate_s / measured.median_s, 4))
+        ratios.append(round(found.estimate_s / measured.value, 4))
     total_s = estimate.estimate_s - estimate.call_overhead_s
     weight_bound_s = sum(s.latency_s for s in estimate.shares if s.brick in plan.weight_bound)
     composing_s = composition_s(
@@ -276,9 +276,9 @@ def row_of(bench: Bench, comparison: Comparison, row: ModelComparison, read_s: f
         model=row.model,
         occurrences=len(plan.occurrences),
         bricks=len(plan.keys),
-        measured_us=_micro(measured.median_s),
-        measured_low_us=_micro(measured.low_s),
-        measured_high_us=_micro(measured.high_s),
+        measured_us=_micro(measured.value),
+        measured_low_us=_micro(measured.low),
+        measured_high_us=_micro(measured.high),
         estimate_us=_micro(estimate.estimate_s),
         low_us=_micro(estimate.low_s),
         high_us=_micro(estimate.high_s),
@@ -349,9 +349,9 @@ def cost_of(bench: Bench, case: Case) -> Cost | None:
         return None
     read_s = sum(row.read_s or 0.0 for row in case.rows)
     parts_s = sum(part.wall_s for part in parts) + sum(wall_s for _, wall_s in plans.values())
-    whole_s = sum(round_spread(whole).median_s for whole in wholes)
+    whole_s = sum(round_spread(whole).value for whole in wholes)
     return Cost(
-        speedup_latency=round(whole_s / sum(round_spread(part).median_s for part in parts), 4),
+        speedup_latency=round(whole_s / sum(round_spread(part).value for part in parts), 4),
         models_wall_s=round(read_s + sum(whole.wall_s for whole in wholes), 3),
         bricks_wall_s=round(read_s + parts_s, 3),
     )

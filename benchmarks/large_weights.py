@@ -95,7 +95,7 @@ def measured(threads: int) -> tuple[str, int, list[dict[str, Any]]]:
                 | {
                     "name": row.model,
                     "threads": threads,
-                    "measured_s": row.measured.median_s,
+                    "measured_s": row.measured_s.value,
                     "estimate_s": row.estimate.estimate_s,
                     "low_s": row.estimate.low_s,
                     "high_s": row.estimate.high_s,

@@ -132,7 +132,7 @@ def cell_of(bench: Bench, row: ModelComparison) -> Cell:
     """``row`` with the latencies behind its estimate."""
     found = bench.store.results(bench.target.key, row.plan.keys)
     latency_s = {
-        key: round_spread(m).median_s for key, m in found.items() if isinstance(m, Measurement)
+        key: round_spread(m).value for key, m in found.items() if isinstance(m, Measurement)
     }
     call_s = IN_WALK_CALL_FACTOR * row.estimate.call_overhead_s
     net_s = {key: max(0.0, s - call_s) for key, s in latency_s.items()}
@@ -148,7 +148,7 @@ def all_columns(cells: Cells) -> dict[str, Column]:
             plain = granularity.removesuffix("+1")
             columns[f"min({plain}, {granularity})"] = Column(
                 {
-                    name: smallest_s(cells[name, plain], cell) / cell.row.measured.median_s
+                    name: smallest_s(cells[name, plain], cell) / cell.row.measured_s.value
                     for (name, cut), cell in cells.items()
                     if cut == granularity and (name, plain) in cells
                 }
@@ -163,13 +163,13 @@ def column_of(cells: Cells, granularity: str) -> Column:
     unique: dict[str, float] = {}
     for cell in found.values():
         unique = {**cell.latency_s, **unique}
-    hits = [row.estimate.low_s <= row.measured.median_s <= row.estimate.high_s for row in rows]
+    hits = [row.estimate.low_s <= row.measured_s.value <= row.estimate.high_s for row in rows]
     return Column(
         ratios={name: cell.row.ratio for name, cell in found.items()},
         inside=sum(hits) / max(1, len(hits)),
         bricks=len(unique),
         occurrences=sum(len(row.plan.occurrences) for row in rows),
-        speedup=sum(row.measured.median_s for row in rows) / sum(unique.values()) if rows else None,
+        speedup=sum(row.measured_s.value for row in rows) / sum(unique.values()) if rows else None,
     )
 
 
@@ -241,7 +241,7 @@ def write_raw(runtime: str, cells: Cells) -> None:
     for (name, granularity), cell in cells.items():
         row, estimate = cell.row, cell.row.estimate
         found.setdefault(name, {})[granularity] = {
-            "measured": _micro(row.measured.median_s),
+            "measured": _micro(row.measured_s.value),
             "estimate": _micro(estimate.estimate_s),
             "low": _micro(estimate.low_s),
             "high": _micro(estimate.high_s),

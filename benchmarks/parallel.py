@@ -37,7 +37,8 @@ from bricks.measure.walk_samples import WalkSamples
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Round, round_spread
-from bricks.samples.statistics import Spread, median
+from bricks.samples.statistics import median
+from bricks.units.interval import Interval
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,8 +61,8 @@ class Row:
     model: str
     occurrences: int
     streams: int
-    sequence: Spread
-    parallel: Spread
+    sequence_s: Interval
+    parallel_s: Interval
     added: Estimate
     scheduled: Estimate
     bricks: dict[str, float]
@@ -145,8 +146,8 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
         model=name,
         occurrences=len(plan.occurrences),
         streams=len(set(streams)),
-        sequence=round_spread(measured[plan.digest], state_s),
-        parallel=round_spread(measured[key], state_s),
+        sequence_s=round_spread(measured[plan.digest], state_s),
+        parallel_s=round_spread(measured[key], state_s),
         added=added,
         scheduled=scheduled,
         bricks={k: measured[k].latency_s(state_s) for k in plan.keys},
@@ -159,12 +160,12 @@ def facts(row: Row) -> dict[str, Any]:
     def micro(value_s: float) -> float:
         return float(f"{value_s * 1e6:.4g}")
 
-    sequence, parallel, found = row.sequence, row.parallel, row.scheduled
+    sequence, parallel, found = row.sequence_s, row.parallel_s, row.scheduled
     return {
         "occurrences": row.occurrences,
         "streams": row.streams,
-        "sequence": [micro(s) for s in (sequence.median_s, sequence.low_s, sequence.high_s)],
-        "parallel": [micro(s) for s in (parallel.median_s, parallel.low_s, parallel.high_s)],
+        "sequence": [micro(s) for s in (sequence.value, sequence.low, sequence.high)],
+        "parallel": [micro(s) for s in (parallel.value, parallel.low, parallel.high)],
         "sum": micro(row.added.estimate_s),
         "schedule": [micro(s) for s in (found.estimate_s, found.low_s, found.high_s)],
         "critical_path": micro(found.critical_path_s),
@@ -186,18 +187,18 @@ def table(rows: Sequence[Row], about: str) -> str:
         cells = (
             row.model,
             str(row.streams),
-            seconds(row.sequence.median_s),
-            number(row.added.estimate_s / row.sequence.median_s, 3),
-            seconds(row.parallel.median_s),
+            seconds(row.sequence_s.value),
+            number(row.added.estimate_s / row.sequence_s.value, 3),
+            seconds(row.parallel_s.value),
             seconds(row.scheduled.estimate_s),
             f"{low} … {high}",
-            number(row.scheduled.estimate_s / row.parallel.median_s, 3),
+            number(row.scheduled.estimate_s / row.parallel_s.value, 3),
             seconds(row.scheduled.critical_path_s),
         )
         lines.append(f"| {' | '.join(cells)} |")
-    ratios = [row.scheduled.estimate_s / row.parallel.median_s for row in rows]
-    inside = [row.scheduled.low_s <= row.parallel.median_s <= row.scheduled.high_s for row in rows]
-    gains = [row.sequence.median_s / row.parallel.median_s for row in rows]
+    ratios = [row.scheduled.estimate_s / row.parallel_s.value for row in rows]
+    inside = [row.scheduled.low_s <= row.parallel_s.value <= row.scheduled.high_s for row in rows]
+    gains = [row.sequence_s.value / row.parallel_s.value for row in rows]
     lines += [
         "",
         f"Side by side, models ran {number(min(gains))} to {number(max(gains))} times as fast as in"

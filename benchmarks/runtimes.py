@@ -177,9 +177,9 @@ def _row(runtime: str, threads: int, name: str, facts: dict[str, Any]) -> dict[s
     if not isinstance(row, ModelComparison):
         return {"error": row.error}
     return {
-        "measured_us": _micro(row.measured.median_s),
+        "measured_us": _micro(row.measured_s.value),
         "estimate_us": _micro(row.estimate.estimate_s),
-        "inside": row.estimate.low_s <= row.measured.median_s <= row.estimate.high_s,
+        "inside": row.estimate.low_s <= row.measured_s.value <= row.estimate.high_s,
         "bricks": len(row.plan.keys),
         "occurrences": len(row.plan.occurrences),
     }

@@ -127,9 +127,9 @@ def _row(runtime: str, name: str, threads: int, facts: dict[str, Any]) -> dict[s
     if not isinstance(row, ModelComparison):
         return {"error": row.error}
     return {
-        "measured_us": _micro(row.measured.median_s),
+        "measured_us": _micro(row.measured_s.value),
         "estimate_us": _micro(row.estimate.estimate_s),
-        "inside": row.estimate.low_s <= row.measured.median_s <= row.estimate.high_s,
+        "inside": row.estimate.low_s <= row.measured_s.value <= row.estimate.high_s,
         "bricks": len(row.plan.keys),
     }
 

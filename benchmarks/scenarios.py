@@ -282,9 +282,9 @@ def _curves(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]
                         else {
                             "size": size,
                             "predicted": _short(size / found.estimate.estimate_s),
-                            "measured": _short(size / found.measured.median_s),
+                            "measured": _short(size / found.measured_s.value),
                             "inside": found.estimate.low_s
-                            <= found.measured.median_s
+                            <= found.measured_s.value
                             <= found.estimate.high_s,
                         }
                         for size, found in zip(CURVED_SIZES, compared.rows, strict=True)

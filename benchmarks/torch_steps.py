@@ -190,7 +190,7 @@ def _row(bench: Bench, name: str, group: str, model: Model) -> Row:
         batch=_batch(model),
         calls=row.plan.nodes,
         bricks=len(row.plan.keys),
-        measured_us=_micro(row.measured.median_s),
+        measured_us=_micro(row.measured_s.value),
         estimate_us=_micro(estimate.estimate_s),
         low_us=_micro(estimate.low_s),
         high_us=_micro(estimate.high_s),

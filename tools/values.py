@@ -57,7 +57,7 @@ def _row(found: ModelComparison | ComparisonFailure) -> dict[str, Any]:
     row = {
         "model": found.model,
         "ratio": found.ratio,
-        "measured_latency_s": found.measured.median_s,
+        "measured_latency_s": found.measured_s.value,
         "estimate_s": found.estimate.estimate_s,
         "low_s": found.estimate.low_s,
         "high_s": found.estimate.high_s,

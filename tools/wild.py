@@ -161,7 +161,7 @@ def compared(rows: Sequence[dict[str, Any]], models: Sequence[Model], threads: i
         for each in bench.compare(models).rows:
             if isinstance(each, ModelComparison):
                 of[each.model][f"{threads} threads"] = {
-                    "measured_latency_s": each.measured.median_s,
+                    "measured_latency_s": each.measured_s.value,
                     "estimate_s": each.estimate.estimate_s,
                     "low_s": each.estimate.low_s,
                     "high_s": each.estimate.high_s,

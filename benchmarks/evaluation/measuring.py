@@ -297,7 +297,7 @@ class Evaluation:
             return Failed(row.error)
         self._count(bench, name, row, (runtime, granularity))
         return Row(
-            (row.measured.median_s, row.measured.low_s, row.measured.high_s),
+            (row.measured_s.value, row.measured_s.low, row.measured_s.high),
             _interval(row.estimate),
             len(row.plan.occurrences),
             len(row.plan.keys),

@@ -22,8 +22,8 @@ from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.titles import titles
 from bricks.errors import StoreError
 from bricks.samples.measurement import Failure, Measurement, round_spread
-from bricks.samples.statistics import Spread
 from bricks.system import Target
+from bricks.units.interval import Interval
 from bricks.zoo import entries, programs
 
 
@@ -42,7 +42,7 @@ class ModelView:
     flops: int | None
     weight_bytes: int
     explanation: Explanation
-    measured: Spread | None
+    measured_s: Interval | None
 
     @property
     def estimate(self) -> Estimate | None:
@@ -59,9 +59,9 @@ class ModelView:
     @property
     def ratio(self) -> float | None:
         """Estimate over measured latency; None unless both are known."""
-        if self.estimate is None or self.measured is None:
+        if self.estimate is None or self.measured_s is None:
             return None
-        return self.estimate.estimate_s / self.measured.median_s
+        return self.estimate.estimate_s / self.measured_s.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def view_of(
     )
 
 
-def _measured(plan: Plan, results: Results) -> Spread | None:
+def _measured(plan: Plan, results: Results) -> Interval | None:
     """The latency of the whole model, in the machine state of its estimate."""
     whole = results.get(plan.digest)
     if not isinstance(whole, Measurement):

@@ -236,8 +236,8 @@ def _common(bricks: Sequence[BrickDifference]) -> CommonChange | None:
     if not logs:
         return None
     found = spread(logs)
-    middle, low, high = (math.exp(v) for v in (found.median_s, found.low_s, found.high_s))
-    return CommonChange(middle, low, high, found.count)
+    middle, low, high = (math.exp(v) for v in (found.value, found.low, found.high))
+    return CommonChange(middle, low, high, len(logs))
 
 
 def _model(

@@ -143,7 +143,7 @@ class Explainer:
             results = self._results([], target)
             probed = all(isinstance(results.get(k), Measurement) for k in PROBES.values())
             # Without probes nothing is subtracted: bricks seem slower, never faster than others.
-            call_s = IN_WALK_CALL_FACTOR * call_cost(results).median_s if probed else 0.0
+            call_s = IN_WALK_CALL_FACTOR * call_cost(results).value if probed else 0.0
             self._calls_s[target.key] = call_s
         return self._calls_s[target.key]
 

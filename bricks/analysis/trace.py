@@ -45,7 +45,7 @@ def traced(bench: Bench, model: Model, *, run: bool = True, target: Target | Non
         estimate=basis.estimate(),
         recomposed=timeline(basis),
         profile=profile,
-        whole=round_spread(whole) if isinstance(whole, Measurement) else None,
+        whole_s=round_spread(whole) if isinstance(whole, Measurement) else None,
     )
 
 

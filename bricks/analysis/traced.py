@@ -9,8 +9,8 @@ from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.timeline import Timeline
 from bricks.decompose.plan import Brick, Plan
 from bricks.samples.profile import NoProfile, Profile
-from bricks.samples.statistics import Spread
 from bricks.system import Target
+from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +27,4 @@ class Traced:
     estimate: Estimate | IncompleteEstimate
     recomposed: Timeline
     profile: Profile | NoProfile
-    whole: Spread | None = None
+    whole_s: Interval | None = None

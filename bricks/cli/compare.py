@@ -94,9 +94,9 @@ def _row(
         return {**facts, "coverage": row.coverage, "error": row.error}, None
     shown = remedies.shown(row.model, row.estimate, word)
     facts |= {
-        "measured_latency_s": row.measured.median_s,
-        "measured_low_s": row.measured.low_s,
-        "measured_high_s": row.measured.high_s,
+        "measured_latency_s": row.measured_s.value,
+        "measured_low_s": row.measured_s.low,
+        "measured_high_s": row.measured_s.high,
         "estimate_s": row.estimate.estimate_s,
         "low_s": row.estimate.low_s,
         "high_s": row.estimate.high_s,

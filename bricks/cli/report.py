@@ -137,7 +137,7 @@ def _target(view: TargetView, shown: Mapping[str, ShownEstimate]) -> dict[str, A
 
 
 def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
-    estimate, measured = model.estimate, model.measured
+    estimate, measured = model.estimate, model.measured_s
     return {
         "model": model.plan.model,
         "title": model.title,
@@ -151,7 +151,7 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
         "low_s": None if estimate is None else estimate.low_s,
         "high_s": None if estimate is None else estimate.high_s,
         "fastest_s": model.explanation.fastest_s,
-        "measured_latency_s": None if measured is None else measured.median_s,
+        "measured_latency_s": None if measured is None else measured.value,
         "ratio": model.ratio,
         **{name: None if estimate is None else getattr(estimate, name) for name in PROVENANCE},
         **width_of(shown),

@@ -11,7 +11,8 @@ from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.recompose import Results
 from bricks.decompose.plan import Plan
 from bricks.samples.measurement import Measurement, round_spread
-from bricks.samples.statistics import Spread, median
+from bricks.samples.statistics import median
+from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +22,13 @@ class ModelComparison:
     model: str
     plan: Plan
     new_bricks: int
-    measured: Spread
+    measured_s: Interval
     estimate: Estimate
 
     @property
     def ratio(self) -> float:
         """Estimate over measured latency."""
-        return self.estimate.estimate_s / self.measured.median_s
+        return self.estimate.estimate_s / self.measured_s.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,15 @@ def summarise(
     wholes = {row.plan.digest: _measurement(results, row.plan.digest) for row in rows}
     errors = sorted(abs(row.ratio - 1) for row in rows)
     parts = [_measurement(results, key) for key in bricks - predicted]
-    unique_s = sum(round_spread(m).median_s for m in parts)
-    whole_s = sum(round_spread(m).median_s for m in wholes.values())
+    unique_s = sum(round_spread(m).value for m in parts)
+    whole_s = sum(round_spread(m).value for m in wholes.values())
     reading_s = sum((read_s[digest] for digest in wholes), 0.0)
     bricks_wall_s = (
         reading_s + sum(decompose_s[digest] for digest in wholes) + sum(m.wall_s for m in parts)
     )
     models_wall_s = reading_s + sum(m.wall_s for m in wholes.values())
     repeats = [r for m in wholes.values() if (r := repeat_error(m)) is not None]
-    hits = [row.estimate.low_s <= row.measured.median_s <= row.estimate.high_s for row in rows]
+    hits = [row.estimate.low_s <= row.measured_s.value <= row.estimate.high_s for row in rows]
     return Summary(
         models=len(rows),
         occurrences=sum(len(row.plan.occurrences) for row in rows),

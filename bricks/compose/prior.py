@@ -14,7 +14,8 @@ from bricks.compose.uncertainty import OTHER_HOST_SHARE
 from bricks.decompose.plan import Plan
 from bricks.predict.prediction import Prediction
 from bricks.samples.measurement import UNSURE_SHARE, Measurement, round_spread
-from bricks.samples.statistics import NORMAL_95, Spread
+from bricks.samples.statistics import NORMAL_95
+from bricks.units.interval import Interval
 
 # How much hosts of one kind differ, as a standard deviation of the logarithm of latencies.
 OTHER_HOST_SD = OTHER_HOST_SHARE / NORMAL_95
@@ -30,9 +31,9 @@ def unsure(plan: Plan, results: Results, state_s: float | None) -> set[str]:
     }
 
 
-def measured_elsewhere(found: Spread) -> Prediction:
+def measured_elsewhere(found: Interval) -> Prediction:
     """What a measurement of another host tells about this one."""
-    return on_another_host(Prediction(found.median_s, found.relative / NORMAL_95))
+    return on_another_host(Prediction(found.value, found.relative / NORMAL_95))
 
 
 def on_another_host(prediction: Prediction) -> Prediction:

@@ -41,14 +41,12 @@ from bricks.samples.measurement import Failure, Measurement, common_state, round
 from bricks.samples.state_correction import Factor, StateCorrection
 from bricks.samples.state_model import StateModel
 from bricks.samples.statistics import (
-    MIN_RANKED,
     NORMAL_95,
-    Spread,
-    half_width,
     pooled_deviation,
+    pooled_spread,
     skew_share,
-    spread,
 )
+from bricks.units.interval import Interval
 
 Results = Mapping[str, Measurement | Failure]
 
@@ -95,10 +93,10 @@ class Latencies:
     something, how much of its latency they tell: 1 where it was not measured here.
     """
 
-    spreads: Mapping[str, Spread]
+    spreads: Mapping[str, Interval]
     shared_s: Mapping[str, float]
     all_shared_s: float
-    call: Spread
+    call: Interval
     predicted: frozenset[str]
     other_state: frozenset[str]
     published: Mapping[str, float]
@@ -112,23 +110,18 @@ class Latencies:
 
     def net_s(self, latency_s: float, call_s: float | None = None) -> float:
         """``latency_s`` without the call, which costs ``call_s``, or by default its median."""
-        call_s = self.call.median_s if call_s is None else call_s
+        call_s = self.call.value if call_s is None else call_s
         # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
         return max(0.0, latency_s - self.in_walk_call_factor * call_s)
 
     @property
     def middles_s(self) -> dict[str, float]:
         """The contribution of one occurrence of each brick, in seconds."""
-        return {key: self.net_s(s.median_s) for key, s in self.spreads.items()}
+        return {key: self.net_s(s.value) for key, s in self.spreads.items()}
 
-    def net(self, key: str) -> Spread:
+    def net(self, key: str) -> Interval:
         """The contribution of one occurrence of a brick to a model."""
-        found, shared_s = self.spreads[key], self.shared_s.get(key, 0.0)
-        below_s = math.hypot(found.median_s - found.low_s, shared_s)
-        above_s = math.hypot(found.high_s - found.median_s, shared_s)
-        ends = found.median_s, found.median_s - below_s, found.median_s + above_s
-        median_s, low_s, high_s = map(self.net_s, ends)
-        return Spread(median_s, low_s, high_s, found.count)
+        return self.spreads[key].widened(self.shared_s.get(key, 0.0)).map(self.net_s)
 
 
 def latencies(
@@ -157,7 +150,7 @@ def latencies(
         spreads[key] = _translated(predictions.of[key].spread(), own)
     spreads = _added_up(spreads, counts, parts, predictions, state_s)
     shared_s = {
-        key: NORMAL_95 * factor.shared_sd * spreads[key].median_s
+        key: NORMAL_95 * factor.shared_sd * spreads[key].value
         for key, factor in factors.items()
         if factor.shared_sd > 0
     }
@@ -167,9 +160,9 @@ def latencies(
         shared_s,
         all_shared_s=NORMAL_95
         * correction.shared_s(
-            (m, counts[key] * spreads[key].median_s) for key, m in (parts | predicted).items()
+            (m, counts[key] * spreads[key].value) for key, m in (parts | predicted).items()
         ),
-        call=call_cost(results) if probed else Spread(0.0, 0.0, 0.0, 0),
+        call=call_cost(results) if probed else Interval.exact(0.0),
         predicted=frozenset(predicted),
         other_state=frozenset(k for k, m in (parts | predicted).items() if not m.known_in(state_s)),
         published=published,
@@ -290,7 +283,7 @@ def recompose(
     around = {phase: cost_around(results, phase, a) for phase, a in around_of(plan).items()}
     phases = _phases(plan, middles, around)
     around_s = sum(each.around_s for each in phases)
-    estimate_s = overhead.median_s + max(0.0, total + around_s)
+    estimate_s = overhead.value + max(0.0, total + around_s)
     calls = _calls(plan, construction)
     errors = (
         {Source.PREDICTED: predictions.common_s(predicted_s)},
@@ -298,7 +291,7 @@ def recompose(
         {Source.OTHER_HOST: OTHER_HOST_SHARE * published_s},
         {
             Source.RECOMPOSITION: cache_state_s(gross_s, weight_bound_s, stretch_s),
-            Source.CALLS: calls_s(calls, overhead.median_s)
+            Source.CALLS: calls_s(calls, overhead.value)
             + _call_uncertain_s(found, counts)
             + _around_uncertain_s(around),
         },
@@ -311,8 +304,8 @@ def recompose(
         estimate_s=estimate_s,
         low_s=interval.low_s,
         high_s=interval.high_s,
-        critical_path_s=overhead.median_s + path,
-        call_overhead_s=overhead.median_s,
+        critical_path_s=overhead.value + path,
+        call_overhead_s=overhead.value,
         other_state_share=sum(abs(s.share) for s in shares if s.brick in other_state),
         predicted_share=predicted_s / gross_s if gross_s else 0.0,
         published_share=published_s / gross_s if gross_s else 0.0,
@@ -334,7 +327,7 @@ def _calls(plan: Plan, construction: Construction | None) -> int:
 
 
 def _phases(
-    plan: Plan, middles: Mapping[str, float], around: Mapping[str, Spread]
+    plan: Plan, middles: Mapping[str, float], around: Mapping[str, Interval]
 ) -> tuple[PhaseShare, ...]:
     """The phases of a recorded program with what runs around their calls; empty for others."""
     every = around_of(plan)
@@ -343,18 +336,15 @@ def _phases(
         mine = plan.occurrences[begin : begin + phase.occurrences]
         begin += phase.occurrences
         # Where a phase is interrupted, each part of it has its share.
-        around_s = around[name].median_s * phase.calls / max(1, every[name].calls)
+        around_s = around[name].value * phase.calls / max(1, every[name].calls)
         bricks_s = sum(o.times * middles[o.brick] for o in mine)
         found.append(PhaseShare(phase.name, phase.calls, max(0.0, bricks_s + around_s), around_s))
     return tuple(found)
 
 
-def _around_uncertain_s(around: Mapping[str, Spread]) -> float:
+def _around_uncertain_s(around: Mapping[str, Interval]) -> float:
     """Half the width that costs around calls add: programs differ in what they do there."""
-    return sum(
-        (cost.high_s - cost.low_s) / 2 + AROUND_SHARE * abs(cost.median_s)
-        for cost in around.values()
-    )
+    return sum(cost.half_width + AROUND_SHARE * abs(cost.value) for cost in around.values())
 
 
 def _parts(plan: Plan, results: Results) -> dict[str, Measurement]:
@@ -428,10 +418,10 @@ def _sampled(found: Latencies, counts: Mapping[str, int]) -> _Interval:
     below, above = HalfWidth(), HalfWidth()
     for key, s in spreads.items():
         n, source = counts[key], found.source(key)
-        less, more = middles[key] - net(s.low_s), net(s.high_s) - middles[key]
+        less, more = middles[key] - net(s.low), net(s.high) - middles[key]
         for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
             width.add(source, abs(n) * one_s)
-    middle_s = call.median_s + sum((counts[key] * m for key, m in middles.items()), 0.0)
+    middle_s = call.value + sum((counts[key] * m for key, m in middles.items()), 0.0)
     below_s, above_s = below.by_source, above.by_source
     parts = {s: (below_s[s] + above_s[s]) / 2 for s in Source}
     return _Interval(middle_s - below.total_s, middle_s + above.total_s, Uncertainty.of(parts))
@@ -441,11 +431,11 @@ def _call_uncertain_s(found: Latencies, counts: Mapping[str, int]) -> float:
     """Half the width that follows from how well the cost of a call is known."""
 
     def all_s(call_s: float) -> float:
-        nets = (n * found.net_s(found.spreads[k].median_s, call_s) for k, n in counts.items())
+        nets = (n * found.net_s(found.spreads[k].value, call_s) for k, n in counts.items())
         return call_s + sum(nets)
 
     call = found.call
-    ends_s = [all_s(call_s) for call_s in (call.low_s, call.median_s, call.high_s)]
+    ends_s = [all_s(call_s) for call_s in (call.low, call.value, call.high)]
     return (max(ends_s) - min(ends_s)) / 2
 
 
@@ -455,13 +445,13 @@ def _parallel(
     """From the bound that no schedule can beat to the latency without any overlap."""
     spreads, call, middles = found.spreads, found.call, found.middles_s
     lows = {
-        key: found.net_s(s.low_s - found.shared_s.get(key, 0.0), call.high_s)
+        key: found.net_s(s.low - found.shared_s.get(key, 0.0), call.high)
         for key, s in spreads.items()
     }
-    spread_out_s = (sequential.low_s - call.low_s) / construction.workers
-    low_s = call.low_s + max(critical_path(plan, lows), spread_out_s)
-    longest = longest_s(plan, construction, sequential.high_s - call.high_s)
-    high_s = call.high_s + longest
+    spread_out_s = (sequential.low_s - call.low) / construction.workers
+    low_s = call.low + max(critical_path(plan, lows), spread_out_s)
+    longest = longest_s(plan, construction, sequential.high_s - call.high)
+    high_s = call.high + longest
     # As wide as this it would be if each brick's latency were exact.
     total_s = sum((n * middles[key] for key, n in plan.counts.items()), 0.0)
     best_s = max(critical_path(plan, middles), total_s / construction.workers)
@@ -472,17 +462,17 @@ def _parallel(
 
 
 def _added_up(
-    spreads: Mapping[str, Spread],
+    spreads: Mapping[str, Interval],
     counts: Mapping[str, int],
     parts: Mapping[str, Measurement],
     predictions: Predictions,
     state_s: float | None,
-) -> dict[str, Spread]:
+) -> dict[str, Interval]:
     """``spreads`` such that their medians add up to the median of a run of the whole."""
     runs = {key: m.runs(state_s) for key, m in parts.items()}
     means = {k: runs[k].mean if k in runs else predictions.of[k].mean for k in spreads}
     share = skew_share(
-        runs[key].term(found.median_s, counts[key])
+        runs[key].term(found.value, counts[key])
         if key in runs
         else predictions.of[key].term(counts[key])
         for key, found in spreads.items()
@@ -492,32 +482,18 @@ def _added_up(
 
 def _spreads(
     parts: Mapping[str, Measurement], correction: StateCorrection, factors: Mapping[str, Factor]
-) -> dict[str, Spread]:
+) -> dict[str, Interval]:
     """Median and interval of each brick; with few rounds, by the deviation of most bricks."""
     rounds_s = {key: correction.rounds_s(m) for key, m in parts.items()}
     deviation = pooled_deviation(rounds_s.values())
     return {
-        key: _spread_of(of, deviation, replace(factors[key].reach, shared_sd=0.0))
+        key: _translated(pooled_spread(of, deviation), replace(factors[key].reach, shared_sd=0.0))
         for key, of in rounds_s.items()
     }
 
 
-def _spread_of(rounds_s: Sequence[float], deviation: float, reach: Factor) -> Spread:
-    found = spread(rounds_s)
-    if found.count < MIN_RANKED:
-        half_s = half_width(rounds_s, deviation)
-        low_s = max(0.0, found.median_s - half_s)
-        found = replace(found, low_s=low_s, high_s=found.median_s + half_s)
-    return _translated(found, reach)
-
-
-def _translated(found: Spread, factor: Factor) -> Spread:
-    return replace(
-        found,
-        median_s=found.median_s * factor.middle,
-        low_s=found.low_s * factor.low,
-        high_s=found.high_s * factor.high,
-    )
+def _translated(found: Interval, factor: Factor) -> Interval:
+    return found.times(Interval(factor.middle, factor.low, factor.high))
 
 
 def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
@@ -537,27 +513,24 @@ def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
     return max((before + own for before, own in zip(before_s, net_s, strict=True)), default=0.0)
 
 
-def call_cost(results: Results) -> Spread:
+def call_cost(results: Results) -> Interval:
     """The cost of a runtime call, in seconds, from the probes among ``results``."""
     found = {n: results[key] for n, key in PROBES.items()}
     chains = {n: round_spread(m) for n, m in found.items() if isinstance(m, Measurement)}
     short, long = chains[SHORT], chains[LONG]
-    overhead_s = call_overhead_s(short.median_s, long.median_s)
-    low_s = max(0.0, overhead_s - (short.median_s - short.low_s))
-    return Spread(overhead_s, low_s, overhead_s + (short.high_s - short.median_s), short.count)
+    overhead_s = call_overhead_s(short.value, long.value)
+    return Interval.deviating(overhead_s, [short]).at_least(0.0)
 
 
-def cost_around(results: Results, phase: str, around: Around) -> Spread:
+def cost_around(results: Results, phase: str, around: Around) -> Interval:
     """What runs around the calls of a phase, in seconds, from the probes among ``results``."""
     middle_s = half_s = 0.0
-    counts = []
     for part, times in around.times.items():
         found = [results[key] for key in PHASE_PROBES[phase][part]]
         step, without = (round_spread(m) for m in found if isinstance(m, Measurement))
-        middle_s += times * (step.median_s - without.median_s)
-        half_s += times * math.hypot(step.high_s - step.low_s, without.high_s - without.low_s) / 2
-        counts += [step.count, without.count]
-    return Spread(middle_s, middle_s - half_s, middle_s + half_s, min(counts))
+        middle_s += times * (step.value - without.value)
+        half_s += times * math.hypot(step.half_width, without.half_width)
+    return Interval.around(middle_s, half_s)
 
 
 def _gap(key: str, occurrences: int, results: Results) -> Gap | None:

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from bricks.compose.recompose import Basis, gaps, latencies
 from bricks.compose.schedule import Run, schedule
 from bricks.decompose.plan import Plan
-from bricks.samples.statistics import Spread
+from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineStep:
     """An occurrence that runs: ``position`` is its place in the plan, ``lane`` its worker.
 
-    Times are seconds from the beginning. ``latency`` is the contribution of one occurrence of the
+    Times are seconds from the beginning. ``latency_s`` is the contribution of one occurrence of the
     brick. The step lasts as long, with two exceptions: workers that share processors or threads
     take longer, and a brick that overlaps with an earlier one only takes the time of its remaining
     layers.
@@ -30,7 +30,7 @@ class TimelineStep:
     lane: int
     begin_s: float
     end_s: float
-    latency: Spread
+    latency_s: Interval
     predicted: bool
 
 
@@ -51,7 +51,7 @@ class Deduction:
     position: int
     lane: int
     at_s: float
-    latency: Spread
+    latency_s: Interval
     predicted: bool
 
 
@@ -88,14 +88,14 @@ def timeline(basis: Basis) -> Timeline:
     )
     missing = {gap.brick: gap.reason for gap in gaps(plan, basis.results, found.predicted)}
     nets = {key: found.net(key) for key in found.spreads}
-    net_s = {key: nets[key].median_s if key in nets else 0.0 for key in plan.keys}
+    net_s = {key: nets[key].value if key in nets else 0.0 for key in plan.keys}
     if construction is None:
         runs, excess_s = _in_sequence(plan, net_s)
         lanes: Sequence[int] = [0] * len(runs)
     else:
         runs, excess_s = schedule(plan, construction, net_s), 0.0
         lanes = construction.streams
-    call_s = found.call.median_s
+    call_s = found.call.value
     entries: list[Entry] = []
     for i, (occurrence, run) in enumerate(zip(plan.occurrences, runs, strict=True)):
         key, lane = occurrence.brick, lanes[i]

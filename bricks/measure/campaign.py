@@ -292,8 +292,8 @@ class Campaign:
         for job in batch.jobs:
             counts = job.decomposition.plan.counts
             known = {key: round_spread(m) for key, m in self._known([*counts]).items()}
-            total_s = sum(abs(counts[key]) * each.median_s for key, each in known.items())
-            parts = (counts[key] * each.median_s * each.relative for key, each in known.items())
+            total_s = sum(abs(counts[key]) * each.value for key, each in known.items())
+            parts = (counts[key] * each.value * each.relative for key, each in known.items())
             if math.hypot(*parts) > UNSURE_SHARE * total_s:
                 found |= {key for key, each in known.items() if each.relative > UNSURE_SHARE}
         return found

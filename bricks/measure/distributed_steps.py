@@ -22,7 +22,8 @@ from bricks.measure.ranks import LocalRanks, RankPlace
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerSettings
 from bricks.measure.timing_lock import WAITING, timing_lock
-from bricks.samples.statistics import Spread, spread
+from bricks.samples.statistics import spread
+from bricks.units.interval import Interval
 
 # Rounds are of solo steps and as many synchronised ones; every one of them may be disturbed.
 RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=40, passes=1)
@@ -70,17 +71,17 @@ class DistributedSteps:
     unused: tuple[str, ...]
 
     @property
-    def solo(self) -> Spread:
+    def solo(self) -> Interval:
         """A step of one rank, while the others do the same without communicating."""
         return spread([solo for solo, _ in self.rounds])
 
     @property
-    def synchronised(self) -> Spread:
+    def synchronised(self) -> Interval:
         """A step of all ranks."""
         return spread([synchronised for _, synchronised in self.rounds])
 
     @property
-    def exposed(self) -> Spread:
+    def exposed(self) -> Interval:
         """How much longer a synchronised step takes than the solo steps before it."""
         return spread([synchronised - solo for solo, synchronised in self.rounds])
 

@@ -31,12 +31,12 @@ from bricks.samples.measurement import Measurement, Round
 from bricks.samples.statistics import (
     MIN_RANKED,
     NORMAL_95,
-    Spread,
-    half_width,
     median,
     pooled_deviation,
+    pooled_spread,
     spread,
 )
+from bricks.units.interval import Interval
 
 __all__ = [
     "ALL_GATHER", "ALL_REDUCE", "BROADCAST", "EXTRAPOLATED", "FITTED", "MEASURED",
@@ -197,7 +197,7 @@ class MeasuredNetwork:
             )
         if num_bytes in known.get(ranks, {}):
             found = self.measured(operation, num_bytes, ranks, aspect)
-            return CollectiveTime(found.median_s, found.low_s, found.high_s, MEASURED)
+            return CollectiveTime(found.value, found.low, found.high, MEASURED)
         if ranks in known:
             of = self.fit(operation, ranks, aspect)
             seconds, deviation = self._beside(operation, num_bytes, ranks, aspect)
@@ -215,28 +215,22 @@ class MeasuredNetwork:
         nearest = _nearest(known, ranks)
         ratios = sorted(max(1.0, ratio) for ratio in known[nearest])
         found = spread(ratios)
-        low, high = (
-            (ratios[0], ratios[-1]) if len(ratios) < MIN_RANKED else (found.low_s, found.high_s)
-        )
+        low, high = (ratios[0], ratios[-1]) if len(ratios) < MIN_RANKED else (found.low, found.high)
         origin = MEASURED if nearest == ranks else EXTRAPOLATED
-        return Slowdown(found.median_s, low, high, origin)
+        return Slowdown(found.value, low, high, origin)
 
     def series(self, operation: str, aspect: Aspect) -> dict[int, dict[int, list[float]]]:
         """The times of the rounds in seconds, by ranks and bytes."""
         return self._series.get((operation, aspect), {})
 
-    def measured(self, operation: str, num_bytes: int, ranks: int, aspect: Aspect) -> Spread:
-        """The median over rounds of what was measured, and its interval.
+    def measured(self, operation: str, num_bytes: int, ranks: int, aspect: Aspect) -> Interval:
+        """The median in seconds over rounds of what was measured.
 
         Few rounds do not show how much they vary: other sizes show that too.
         """
         of_ranks = self.series(operation, aspect)[ranks]
-        values = of_ranks[num_bytes]
-        if len(values) >= MIN_RANKED:
-            return spread(values)
         deviation = max(_MIN_DEVIATION, pooled_deviation(of_ranks.values()))
-        middle_s, half_s = median(values), half_width(values, deviation)
-        return Spread(middle_s, max(0.0, middle_s - half_s), middle_s + half_s, len(values))
+        return pooled_spread(of_ranks[num_bytes], deviation)
 
     def fit(self, operation: str, ranks: int, aspect: Aspect) -> Fit:
         """The fit of an operation over the sizes that were measured with these ranks."""

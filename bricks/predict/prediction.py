@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bricks.samples.measurement import Measurement, Round
-from bricks.samples.statistics import NORMAL_95, Spread, Term
+from bricks.samples.statistics import NORMAL_95, Term
+from bricks.units.interval import Interval
 
 # An interval of samples that reaches further down than this share of their median says no more;
 # and none is this exact, as a standard deviation of the logarithm.
@@ -43,20 +44,20 @@ class Prediction:
         variance = mean_s**2 * math.expm1(self.log_sd**2)
         return Term(median_s, mean_s, variance, mean_s - median_s)
 
-    def spread(self, reach: float = _REACH) -> Spread:
-        """The 95 % interval, in the form of a measured spread; it reaches so many deviations."""
+    def spread(self, reach: float = _REACH) -> Interval:
+        """The 95 % interval in seconds; it reaches so many deviations."""
         factor = math.exp(reach * self.log_sd)
         low_s = max(self.least_s, self.latency_s / factor)
-        return Spread(self.latency_s, low_s, self.latency_s * factor, 0)
+        return Interval(self.latency_s, low_s, self.latency_s * factor)
 
-    def beside(self, measured: Spread) -> tuple[Spread, float]:
+    def beside(self, measured: Interval) -> tuple[Interval, float]:
         """Both together, with the weight of the prediction: logarithms, weighed by certainty."""
-        low_s = max(measured.low_s, measured.median_s * _LEAST_SHARE)
-        log_sd = max(_LEAST_SD, math.log(measured.high_s / low_s) / 2 / NORMAL_95)
+        low_s = max(measured.low, measured.value * _LEAST_SHARE)
+        log_sd = max(_LEAST_SD, math.log(measured.high / low_s) / 2 / NORMAL_95)
         weight = 1.0 / (1.0 + (self.log_sd / log_sd) ** 2)
-        log = weight * math.log(self.latency_s) + (1.0 - weight) * math.log(measured.median_s)
+        log = weight * math.log(self.latency_s) + (1.0 - weight) * math.log(measured.value)
         both = Prediction(math.exp(log), self.log_sd * math.sqrt(weight))
-        return replace(both.spread(NORMAL_95), count=measured.count), weight
+        return both.spread(NORMAL_95), weight
 
     def measurement(self, key: str, state_s: float | None) -> Measurement:
         """In the form of a single measurement, in this machine state."""

@@ -89,8 +89,8 @@ def _latencies(models: Sequence[ModelView]) -> list[Facts]:
             "low_ms": _round(estimate.low_s * 1e3),
             "high_ms": _round(estimate.high_s * 1e3),
         }
-        if model.measured is not None and model.ratio is not None:
-            measured_s = model.measured.median_s
+        if model.measured_s is not None and model.ratio is not None:
+            measured_s = model.measured_s.value
             inside = estimate.low_s <= measured_s <= estimate.high_s
             row |= {
                 "measured": seconds(measured_s),

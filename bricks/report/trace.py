@@ -83,10 +83,10 @@ def _of_measured(of: Traced) -> Iterator[str]:
         yield f"no profile beside it: {profile.reason}"
         return
     took = f"writing a profile takes time itself: this run took {_length(profile.latency_s)},"
-    if of.whole is None:
+    if of.whole_s is None:
         yield f"{took} what the model takes without one is not known: bricks compare measures it"
     else:
-        without_s = of.whole.median_s
+        without_s = of.whole_s.value
         ratio = profile.latency_s / without_s
         yield (
             f"{took} {ratio:.3f} times what the model took without one, at another time"
@@ -146,8 +146,8 @@ def _profiled(of: Traced, profile: Profile) -> dict[str, Any]:
         "profiled_fastest_us": _us(min(profile.runs_s)),
         "profiled_slowest_us": _us(max(profile.runs_s)),
     }
-    if of.whole is not None:
-        facts["without_profiler_us"] = _us(of.whole.median_s)
+    if of.whole_s is not None:
+        facts["without_profiler_us"] = _us(of.whole_s.value)
     return facts
 
 
@@ -291,9 +291,9 @@ def _facts(of: Traced, entry: Entry, node: NodeRun | None) -> dict[str, Any]:
     else:
         facts |= {
             "basis": "predicted" if entry.predicted else "measured",
-            "recomposed_us": _us(entry.latency.median_s),
-            "low_us": _us(entry.latency.low_s),
-            "high_us": _us(entry.latency.high_s),
+            "recomposed_us": _us(entry.latency_s.value),
+            "low_us": _us(entry.latency_s.low),
+            "high_us": _us(entry.latency_s.high),
         }
     if node is not None:
         facts |= {

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
-from bricks.samples.statistics import Spread, Term, median, pooled_variance, spread
+from bricks.samples.statistics import Term, median, pooled_variance, spread
+from bricks.units.interval import Interval
 
 # Increment this when samples from before and after a change must not be mixed.
 PROTOCOL = 4
@@ -241,7 +242,7 @@ class Failure:
     reason: str
 
 
-def round_spread(measurement: Measurement, state_s: float | None = None) -> Spread:
+def round_spread(measurement: Measurement, state_s: float | None = None) -> Interval:
     """Median and interval over rounds: samples of one round are not independent.
 
     Uses the rounds of ``state_s``, if there are enough, else those of the most frequent state.

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from bricks.units.interval import Interval
+
 # From this many values on, an interval between two of them covers the median with 95 %.
 MIN_RANKED = 6
 
@@ -20,21 +22,6 @@ MIN_RANKED = 6
 _RANGES = {2: 1.128, 3: 1.693, 4: 2.059, 5: 2.326}
 # 95 % of a normal distribution lie within this many standard deviations.
 NORMAL_95 = 1.96
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A median in seconds with its interval, and the number of values behind it."""
-
-    median_s: float
-    low_s: float
-    high_s: float
-    count: int
-
-    @property
-    def relative(self) -> float:
-        """Half the interval's width, relative to the median."""
-        return (self.high_s - self.low_s) / 2 / self.median_s if self.median_s > 0 else math.inf
 
 
 def median(values: Sequence[float]) -> float:
@@ -46,7 +33,7 @@ def median(values: Sequence[float]) -> float:
     return (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def spread(values: Sequence[float], confidence: float = 0.95) -> Spread:
+def spread(values: Sequence[float], confidence: float = 0.95) -> Interval:
     """The median of ``values`` with its distribution-free confidence interval.
 
     The interval runs between two order statistics (binomial argument; David and Nagaraja, *Order
@@ -55,7 +42,14 @@ def spread(values: Sequence[float], confidence: float = 0.95) -> Spread:
     """
     ordered = sorted(values)
     rank = _rank(len(ordered), confidence)
-    return Spread(median(ordered), ordered[rank], ordered[-1 - rank], len(ordered))
+    return Interval(median(ordered), ordered[rank], ordered[-1 - rank])
+
+
+def pooled_spread(values: Sequence[float], deviation: float) -> Interval:
+    """:func:`spread` of positive ``values``; of few, as wide as :func:`half_width` says."""
+    if len(values) >= MIN_RANKED:
+        return spread(values)
+    return Interval.around(median(values), half_width(values, deviation)).at_least(0.0)
 
 
 def half_width(values: Sequence[float], deviation: float) -> float:
@@ -66,8 +60,7 @@ def half_width(values: Sequence[float], deviation: float) -> float:
     median.
     """
     if len(values) >= MIN_RANKED:
-        found = spread(values)
-        return (found.high_s - found.low_s) / 2
+        return spread(values).half_width
     relative = max(deviation, relative_deviation(values) or 0.0)
     return NORMAL_95 * relative * median(values) / math.sqrt(len(values))
 

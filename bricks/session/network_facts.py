@@ -11,7 +11,6 @@ from typing import Any
 from bricks.network.collective import OPERATIONS, Aspect
 from bricks.network.formulas import volume
 from bricks.network.times import MeasuredNetwork
-from bricks.samples.statistics import Spread
 
 
 def fits(network: MeasuredNetwork) -> list[dict[str, Any]]:
@@ -40,27 +39,35 @@ def _fit(network: MeasuredNetwork, operation: str, ranks: int, aspect: Aspect) -
             for piece in found.pieces
         ],
         "points": [
-            _point(
-                network.measured(operation, size, ranks, aspect), operation, ranks, size, residual
-            )
+            {
+                "num_bytes": size,
+                **_measured(network, operation, ranks, aspect, size),
+                "residual": residual,
+                "bus_bytes_per_s": _bus_bytes_per_s(network, operation, ranks, aspect, size),
+            }
             for size, residual in zip(found.sizes, found.residuals, strict=True)
         ],
     }
 
 
-def _point(
-    known: Spread, operation: str, ranks: int, num_bytes: int, residual: float
+def _measured(
+    network: MeasuredNetwork, operation: str, ranks: int, aspect: Aspect, num_bytes: int
 ) -> dict[str, Any]:
+    found_s = network.measured(operation, num_bytes, ranks, aspect)
     return {
-        "num_bytes": num_bytes,
-        "seconds": known.median_s,
-        "low_s": known.low_s,
-        "high_s": known.high_s,
-        "rounds": known.count,
-        "residual": residual,
-        # What goes over each link, as nccl-tests counts it.
-        "bus_bytes_per_s": volume(operation, ranks) * num_bytes / known.median_s,
+        "seconds": found_s.value,
+        "low_s": found_s.low,
+        "high_s": found_s.high,
+        "rounds": len(network.series(operation, aspect)[ranks][num_bytes]),
     }
+
+
+def _bus_bytes_per_s(
+    network: MeasuredNetwork, operation: str, ranks: int, aspect: Aspect, num_bytes: int
+) -> float:
+    """What goes over each link, as nccl-tests counts it."""
+    found_s = network.measured(operation, num_bytes, ranks, aspect)
+    return volume(operation, ranks) * num_bytes / found_s.value
 
 
 def _finite(value: float) -> float | None:

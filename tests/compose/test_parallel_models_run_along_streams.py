@@ -34,9 +34,9 @@ def test_an_estimate_is_what_a_run_of_several_workers_takes(diamond: Path, tmp_p
     assert isinstance(row, bricks.ModelComparison)
     a, b0, b, c0, c, y = (node_latency_s(o.brick) for o in plan.occurrences)
     expected = CALL_OVERHEAD_S + a + max(b0 + b, c0 + c) + y
-    assert row.measured.median_s == pytest.approx(expected, rel=0.005)
+    assert row.measured_s.value == pytest.approx(expected, rel=0.005)
     assert row.estimate.estimate_s == pytest.approx(expected, rel=0.02)
-    assert row.estimate.low_s <= row.measured.median_s <= row.estimate.high_s
+    assert row.estimate.low_s <= row.measured_s.value <= row.estimate.high_s
 
 
 def test_workers_share_the_bricks_and_not_the_whole_models(diamond: Path, tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_workers_share_the_bricks_and_not_the_whole_models(diamond: Path, tmp_pa
             first = workers not in found
             assert row.new_bricks == (0 if found else len(row.plan.keys))
             assert done.new_models == (1 if first else 0)
-            assert found.setdefault(workers, row.measured) == row.measured
+            assert found.setdefault(workers, row.measured_s) == row.measured_s
             targets = len(bench.store.targets())
-    assert found[2].median_s < found[1].median_s
+    assert found[2].value < found[1].value
     assert targets == 1
 
 
@@ -126,7 +126,7 @@ def test_the_runtime_runs_streams_side_by_side_and_measures_them_once(tmp_path: 
     (row,), (again,) = first.rows, second.rows
     assert isinstance(row, bricks.ModelComparison), row
     assert isinstance(again, bricks.ModelComparison)
-    assert row.measured == again.measured
+    assert row.measured_s == again.measured_s
     assert (first.new_models, second.new_models, second.rounds) == (1, 0, 0)
     assert list(kept) == keys[:1]
     assert 0 < row.estimate.critical_path_s <= row.estimate.estimate_s

@@ -21,9 +21,10 @@ from bricks.compose.recompose import Results, recompose
 from bricks.compose.uncertainty import OTHER_HOST_SHARE
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Measurement
-from bricks.samples.statistics import NORMAL_95, Spread
+from bricks.samples.statistics import NORMAL_95
 from bricks.store import Store
 from bricks.system import fingerprint
+from bricks.units.interval import Interval
 
 CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 UNREST = [1e-3, 4e-3, 2e-3, 6e-3, 1.5e-3, 5e-3, 3e-3]
@@ -52,24 +53,24 @@ def test_both_together_lie_between_and_are_surer_than_either(
 ) -> None:
     factor = math.exp(width)
     both, weight = Prediction(before_s, sd).beside(
-        Spread(mine_s, mine_s / factor, mine_s * factor, 9)
+        Interval(mine_s, mine_s / factor, mine_s * factor)
     )
     low_s, high_s = sorted((mine_s, before_s))
-    assert low_s * (1 - 1e-9) <= both.median_s <= high_s * (1 + 1e-9)
-    both_sd = math.log(both.high_s / both.low_s) / 2 / NORMAL_95
+    assert low_s * (1 - 1e-9) <= both.value <= high_s * (1 + 1e-9)
+    both_sd = math.log(both.high / both.low) / 2 / NORMAL_95
     assert both_sd <= min(sd, width / NORMAL_95) * (1 + 1e-9)
     assert weight == pytest.approx(1 / (1 + (sd / (width / NORMAL_95)) ** 2))
 
 
 def test_a_certain_measurement_is_hardly_moved() -> None:
-    both, weight = Prediction(2e-3, 0.1).beside(Spread(1e-3, 0.999e-3, 1.001e-3, 9))
-    assert both.median_s == pytest.approx(1e-3, rel=1e-3)
+    both, weight = Prediction(2e-3, 0.1).beside(Interval(1e-3, 0.999e-3, 1.001e-3))
+    assert both.value == pytest.approx(1e-3, rel=1e-3)
     assert weight < 1e-3
 
 
 def test_an_interval_down_to_zero_says_little() -> None:
-    both, weight = Prediction(2e-3, 0.1).beside(Spread(1e-3, 0.0, 9e-3, 9))
-    assert both.median_s == pytest.approx(2e-3, rel=0.05)
+    both, weight = Prediction(2e-3, 0.1).beside(Interval(1e-3, 0.0, 9e-3))
+    assert both.value == pytest.approx(2e-3, rel=0.05)
     assert weight > 0.95
 
 
@@ -81,7 +82,7 @@ def test_wide_intervals_of_own_measurements_are_unsure() -> None:
 
 
 def test_what_another_host_tells_is_as_uncertain_as_hosts_differ() -> None:
-    exact = measured_elsewhere(Spread(1e-3, 1e-3, 1e-3, 9))
+    exact = measured_elsewhere(Interval(1e-3, 1e-3, 1e-3))
     assert (exact.latency_s, exact.log_sd) == (1e-3, OTHER_HOST_SD)
     assert on_another_host(Prediction(1e-3, 0.1)).log_sd == math.hypot(0.1, OTHER_HOST_SD)
 

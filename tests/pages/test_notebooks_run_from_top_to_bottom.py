@@ -154,7 +154,7 @@ def test_estimates_are_compared_with_full_runs() -> None:
         "[len(runs[row.plan.digest].rounds) for row in rows]",
         "list(of_layers.values())",
         "sum(new_s)",
-        "sum(row.measured.median_s for row in rows)",
+        "sum(row.measured_s.value for row in rows)",
         "[len(set(rows[1].plan.keys) - set(rows[0].plan.keys)), len(set(rows[1].plan.keys))]",
         shorter={
             "min_rounds=8, max_rounds=12": "min_rounds=3, max_rounds=4",

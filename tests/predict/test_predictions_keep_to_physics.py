@@ -72,7 +72,7 @@ def test_no_prediction_is_faster_than_the_machine() -> None:
         least_s = float(found.limits.least_s([unseen[key]])[0])
         assert least_s > 0
         assert prediction.latency_s >= least_s
-        assert prediction.spread().low_s >= least_s
+        assert prediction.spread().low >= least_s
 
 
 def test_products_of_quantised_weights_are_products() -> None:

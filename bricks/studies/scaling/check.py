@@ -59,4 +59,4 @@ class RealSteps:
                 rule=self.rule,
                 progress=self.progress,
             )
-        return CheckedStep(ranks, found.synchronised.median_s, found.solo.median_s)
+        return CheckedStep(ranks, found.synchronised.value, found.solo.value)

@@ -200,7 +200,7 @@ def _copies(bench: Bench, target: Target, measure: bool) -> CopyTimes:
     measured = [results.get(brick.key) for brick in ddp_bricks()]
     added = [round_spread(each) for each in measured if isinstance(each, Measurement)]
     if len(added) == len(measured):
-        seconds = [Seconds(each.median_s, each.low_s, each.high_s) for each in added]
+        seconds = [Seconds(each.value, each.low, each.high) for each in added]
         return CopyTimes(copies, *ddp_times(seconds), measured=all(sure for _, sure in known))
     twice = [Seconds(2 * t.seconds, 2 * t.low_s, 2 * t.high_s) for t in copies.times]
     nothing = Seconds(0.0, 0.0, 0.0)
