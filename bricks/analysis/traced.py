@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.timeline import Timeline
+from bricks.compose.timeline import ModelTimeline
 from bricks.decompose.plan import Brick, Plan
 from bricks.samples.profile import NoProfile, Profile
 from bricks.system import Target
@@ -25,6 +25,6 @@ class Traced:
     bricks: Mapping[str, Brick]
     target: Target
     estimate: Estimate | IncompleteEstimate
-    recomposed: Timeline
+    recomposed: ModelTimeline
     profile: Profile | NoProfile
     whole_s: Interval | None = None

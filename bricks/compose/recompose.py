@@ -14,7 +14,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, PhaseShare, Share
-from bricks.compose.schedule import Construction, length_s, longest_s, schedule
+from bricks.compose.lanes import longest_chain_s
+from bricks.compose.occurrences import occurrence_tasks
+from bricks.compose.schedule import Construction, longest_s, schedule
 from bricks.compose.uncertainty import (
     AROUND_SHARE,
     CACHED_NODES,
@@ -279,7 +281,7 @@ def recompose(
     path = critical_path(plan, middles)
     if construction is not None:
         interval = _parallel(plan, construction, found, interval)
-        total = length_s(schedule(plan, construction, middles))
+        total = schedule(plan, construction, middles).end_s
     around = {phase: cost_around(results, phase, a) for phase, a in around_of(plan).items()}
     phases = _phases(plan, middles, around)
     around_s = sum(each.around_s for each in phases)
@@ -501,16 +503,7 @@ def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
 
     Layers shared by two bricks are subtracted from the later one.
     """
-    net_s = [o.times * latency_s[o.brick] for o in plan.occurrences]
-    for i, occurrence in enumerate(plan.occurrences):
-        if occurrence.repeats is not None:
-            net_s[i + 1] = max(0.0, net_s[i + 1] + net_s[i])
-            net_s[i] = 0.0
-    # Occurrences are in execution order: producers come first.
-    before_s = [0.0] * len(net_s)
-    for producer, consumer in sorted(plan.edges()):
-        before_s[consumer] = max(before_s[consumer], before_s[producer] + net_s[producer])
-    return max((before + own for before, own in zip(before_s, net_s, strict=True)), default=0.0)
+    return longest_chain_s(occurrence_tasks(plan, latency_s).tasks)
 
 
 def call_cost(results: Results) -> Interval:

@@ -17,11 +17,13 @@ See docs/construction.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Protocol
 
+from bricks.compose.composer import compose
+from bricks.compose.lanes import Timeline
+from bricks.compose.occurrences import occurrence_tasks
 from bricks.decompose.plan import Brick, Occurrence, Plan
 from bricks.errors import UsageError, first_line
 
@@ -123,74 +125,29 @@ class Construction:
         return self.processor_share * helped
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The begin and the end of an occurrence, in seconds from the first beginning."""
-
-    begin_s: float
-    end_s: float
-
-
-def schedule(
-    plan: Plan, construction: Construction, latency_s: Mapping[str, float]
-) -> tuple[Run, ...]:
+def schedule(plan: Plan, construction: Construction, latency_s: Mapping[str, float]) -> Timeline:
     """When each occurrence runs, by position; ``latency_s`` gives each brick's latency alone.
 
     Of several ready occurrences that a rule does not let overlap, the first in the model's order
     runs. Raises :class:`UsageError` for a rule that does not answer.
     """
-    needs = plan.producers()
-    streams, handover_s = construction.streams, construction.handover_s
+    workers = [worker(stream) for stream in construction.streams]
+    of = occurrence_tasks(plan, latency_s, workers, construction.handover_s)
     places = [
         Place(i, occurrence, construction.bricks[occurrence.brick])
         for i, occurrence in enumerate(plan.occurrences)
     ]
-    begins_s: dict[int, float] = {}
-    ends_s: dict[int, float] = {}
-    left_s: dict[int, float] = {}  # seconds left of running occurrences, at full speed
 
-    def there_s(position: int) -> float:
-        """The time at which all inputs of an occurrence are there; infinite if not yet known."""
-        return max(
-            (
-                ends_s.get(p, inf) + (0.0 if streams[p] == streams[position] else handover_s)
-                for p in needs[position]
-            ),
-            default=0.0,
-        )
+    def overlap(position: int, running: Collection[int]) -> bool:
+        first = places[position]
+        return all(_allowed(construction.rule, first, places[other]) for other in running)
 
-    queues = _queues(streams)
-    now_s = 0.0
-    while queues:
-        idle = sorted(queue[-1] for queue in queues if queue[-1] not in left_s)
-        for position in idle:
-            if there_s(position) <= now_s and all(
-                _allowed(construction.rule, places[position], places[other]) for other in left_s
-            ):
-                begins_s[position] = now_s
-                left_s[position] = latency_s[plan.occurrences[position].brick]
-        coming_s = min((t for p in idle if (t := there_s(p)) > now_s), default=inf)
-        speed = construction.speed(len(left_s))
-        min_s = min(left_s.values(), default=inf)
-        if now_s + min_s / speed <= coming_s:
-            now_s += min_s / speed
-            for position in [p for p, left in left_s.items() if left == min_s]:
-                ends_s[position] = now_s
-                del left_s[position]
-        else:
-            min_s = (coming_s - now_s) * speed
-            now_s = coming_s
-        left_s = {position: left - min_s for position, left in left_s.items()}
-        for queue in queues:
-            if queue[-1] in ends_s:
-                queue.pop()
-        queues = [queue for queue in queues if queue]
-    return tuple(Run(begins_s[i], ends_s[i]) for i in range(len(plan.occurrences)))
+    return compose(of.tasks, overlap=overlap, speed=construction.speed)
 
 
-def length_s(runs: Sequence[Run]) -> float:
-    """Seconds from the first beginning to the last end."""
-    return max((run.end_s for run in runs), default=0.0)
+def worker(stream: int) -> str:
+    """The lane of the worker that runs a stream."""
+    return f"worker {stream + 1}"
 
 
 def longest_s(plan: Plan, construction: Construction, total_s: float) -> float:
@@ -201,14 +158,6 @@ def longest_s(plan: Plan, construction: Construction, total_s: float) -> float:
         for i, producers in enumerate(plan.producers())
     )
     return total_s / construction.processor_share + handed * construction.handover_s
-
-
-def _queues(streams: Sequence[int]) -> list[list[int]]:
-    """The positions of each stream in reverse order: the first is at the end."""
-    queues: dict[int, list[int]] = {}
-    for position in range(len(streams) - 1, -1, -1):
-        queues.setdefault(streams[position], []).append(position)
-    return list(queues.values())
 
 
 def _allowed(rule: Rule, first: Place, second: Place) -> bool:

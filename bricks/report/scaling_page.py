@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bricks.compose.figure import Figure
+from bricks.compose.lanes import Span
 from bricks.errors import printable
 from bricks.report.page import environment, in_script, library, style
-from bricks.report.scaling_trace import spans_of
 from bricks.report.tables import number, percent, seconds, size
 from bricks.studies.scaling.result import ScalePoint, ScaleResult
+from bricks.studies.scaling.simulation import NETWORK
 
 
 def scaling_page(results: Sequence[ScaleResult], *, version: str, made: str) -> str:
@@ -91,23 +92,23 @@ def _scaled(name: str, figure: Figure, factor: float) -> dict[str, float]:
 
 def _spans(point: ScalePoint) -> Iterator[dict[str, Any]]:
     """What ranks and network do; ranks that do the same are one row."""
-    for number_ in range(len(point.simulated.ranks)):
-        last = number_ == len(point.simulated.ranks) - 1
+    for number_ in range(point.unlike_ranks):
+        last = number_ == point.unlike_ranks - 1
         lane = f"ranks {number_} … {point.ranks - 1}" if last and point.ranks > number_ + 1 else (
             f"rank {number_}"
         )  # fmt: skip
-        for span in spans_of(point, number_):
-            yield _span(lane, span.kind, span.begin_s, span.end_s)
-    for moved in point.simulated.moved:
-        yield _span("network", moved.transfer.kind, moved.begin_s, moved.end_s, "communication")
+        for span in point.spans_of(number_):
+            yield _span(lane, span, span.kind)
+    for span in point.simulated.of(NETWORK):
+        yield _span("network", span, "communication")
 
 
-def _span(lane: str, kind: str, begin_s: float, end_s: float, color: str = "") -> dict[str, Any]:
+def _span(lane: str, span: Span, color: str) -> dict[str, Any]:
     return {
         "lane": lane,
-        "kind": kind,
-        "color": color or kind,
-        "start_ms": float(f"{begin_s * 1e3:.6g}"),
-        "end_ms": float(f"{end_s * 1e3:.6g}"),
-        "length": seconds(end_s - begin_s),
+        "kind": span.kind,
+        "color": color,
+        "start_ms": float(f"{span.begin_s * 1e3:.6g}"),
+        "end_ms": float(f"{span.end_s * 1e3:.6g}"),
+        "length": seconds(span.length_s),
     }

@@ -10,9 +10,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from bricks.compose.lanes import Span
 from bricks.errors import printable
 from bricks.studies.scaling.result import ScalePoint, ScaleResult
-from bricks.studies.scaling.simulation import Span
+from bricks.studies.scaling.simulation import NETWORK
 
 Event = dict[str, Any]
 
@@ -40,27 +41,20 @@ def scaling_trace(result: ScaleResult) -> str:
 
 def _events(point: ScalePoint) -> Iterator[Event]:
     yield from _named(_NETWORK, "network")
-    for moved in point.simulated.moved:
-        transfer = moved.transfer
+    for span in point.simulated.of(NETWORK):
+        alone_s, longer = span.work.work_s, max(span.work.slowed.values())
         facts = {
-            "bytes": transfer.size_bytes,
-            "messages": len(transfer.messages),
-            "alone_us": _us(transfer.alone_s),
-            "while_computing_us": _us(transfer.computing_s),
+            "bytes": span.work.size_bytes,
+            "messages": len(span.members),
+            "alone_us": _us(alone_s),
+            "while_computing_us": _us(longer * alone_s),
         }
-        yield _slice(_NETWORK, Span(transfer.kind, moved.begin_s, moved.end_s), facts)
+        yield _slice(_NETWORK, span, facts)
     for rank in range(point.ranks):
-        spans = spans_of(point, rank)
         pid = _NETWORK + 1 + rank
         yield from _named(pid, f"rank {rank}")
-        for span in spans:
+        for span in point.spans_of(rank):
             yield _slice(pid, span, {})
-
-
-def spans_of(point: ScalePoint, rank: int) -> tuple[Span, ...]:
-    """What a rank does; all do the same but the first, if that is slower."""
-    kinds = point.simulated.ranks
-    return kinds[min(rank, len(kinds) - 1)]
 
 
 def _named(pid: int, name: str) -> Iterator[Event]:

@@ -16,7 +16,14 @@ from typing import Any
 
 from bricks.analysis.traced import Traced
 from bricks.compose.estimate import Estimate
-from bricks.compose.timeline import Deduction, Entry, Hole, Timeline, TimelineStep
+from bricks.compose.timeline import (
+    CALL,
+    Entry,
+    MissingLatency,
+    ModelTimeline,
+    OccurrenceRun,
+    Subtraction,
+)
 from bricks.errors import printable
 from bricks.samples.profile import NodeRun, NoProfile, Profile
 
@@ -28,7 +35,7 @@ BACKSLASH = "\N{REVERSE SOLIDUS OPERATOR}"
 _PROCESSES = {RECOMPOSED: 1, MEASURED: 2}
 # The threads of a process are numbered from a thousand times its own number: thread numbers must be
 # unique, since some viewers would merge equal ones.
-_WHOLE, _FIRST_LANE, _HOLES, _DEDUCTIONS, _FIRST_REMARK = 0, 1, 700, 800, 900
+_WHOLE, _FIRST_LANE, _MISSING, _SUBTRACTED, _FIRST_REMARK = 0, 1, 700, 800, 900
 # Limits on operators per slice, on reasons, and on the length of a name: node names in models are
 # arbitrary, at any length.
 _MAX_OPERATORS, _MAX_REASONS, _MAX_CHARACTERS = 3, 3, 120
@@ -53,13 +60,13 @@ def remarks(of: Traced) -> dict[str, list[str]]:
 
 def _of_recomposed(of: Traced) -> Iterator[str]:
     entries, missing = of.recomposed.entries, of.recomposed.missing
-    holes = [entry for entry in entries if isinstance(entry, Hole)]
-    if holes:
-        reasons = dict.fromkeys(f"{_key(of, hole)}: {hole.reason}" for hole in holes)
+    unknown = [entry for entry in entries if isinstance(entry, MissingLatency)]
+    if unknown:
+        reasons = dict.fromkeys(f"{_key(of, each)}: {each.reason}" for each in unknown)
         named = "; ".join([*reasons][:_MAX_REASONS])
         more = f"; and {len(reasons) - _MAX_REASONS} more" if len(reasons) > _MAX_REASONS else ""
         yield (
-            f"incomplete: {len(holes)} of {len(entries)} occurrences have no measurement,"
+            f"incomplete: {len(unknown)} of {len(entries)} occurrences have no measurement,"
             f" and no duration here ({named}{more})"
         )
     if missing.keys() - of.bricks.keys():
@@ -156,31 +163,29 @@ def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
     incomplete = not isinstance(of.estimate, Estimate)
     # A missing profile is reported here.
     said = notes[RECOMPOSED] + (notes[MEASURED] if isinstance(of.profile, NoProfile) else [])
-    lanes = ["bricks, one after the other"]
-    if found.lanes > 1:
-        lanes = [f"worker {lane + 1}" for lane in range(found.lanes)]
+    lanes = found.lanes if len(found.lanes) > 1 else ["bricks, one after the other"]
     threads = {_FIRST_LANE + lane: name for lane, name in enumerate(lanes)}
     kinds = {type(entry) for entry in found.entries}
-    threads |= {_HOLES: "no measurement"} if Hole in kinds else {}
-    threads |= {_DEDUCTIONS: "taken away"} if Deduction in kinds else {}
+    threads |= {_MISSING: "no measurement"} if MissingLatency in kinds else {}
+    threads |= {_SUBTRACTED: "taken away"} if Subtraction in kinds else {}
     yield from _labels(RECOMPOSED, threads, said, "incomplete" if incomplete else "")
     name = f"{of.plan.model} (incomplete)" if incomplete else of.plan.model
     whole = {**_estimated(of), **{f"remark_{i + 1}": text for i, text in enumerate(said)}}
-    yield _slice(RECOMPOSED, _WHOLE, name, (0, _ns(found.length_s)), whole)
+    yield _slice(RECOMPOSED, _WHOLE, name, (0, _ns(found.run.end_s)), whole)
     if found.call_s:
-        yield _slice(RECOMPOSED, _FIRST_LANE, "call of the runtime", (0, _ns(found.call_s)), {})
+        yield _slice(RECOMPOSED, _FIRST_LANE, CALL, (0, _ns(found.call_s)), {})
     nodes = of.profile.of_occurrences if isinstance(of.profile, Profile) else {}
     for entry, (thread, span) in zip(found.entries, _laid(found), strict=True):
         node = nodes.get(entry.position)
         facts, name = _facts(of, entry, node), _name(of, entry)
         match entry:
-            case TimelineStep():
+            case OccurrenceRun():
                 event = _slice(RECOMPOSED, thread, name, span, facts)
                 yield _joined(event, entry.position, flows, RECOMPOSED)
-            case Hole():
+            case MissingLatency():
                 why = f"no measurement: {entry.reason}"
                 yield _instant(RECOMPOSED, thread, why, span[0], facts)
-            case Deduction():
+            case Subtraction():
                 yield _instant(RECOMPOSED, thread, f"taken away: {name}", span[0], facts)
 
 
@@ -212,18 +217,17 @@ def _measured(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
         yield _joined(event, node.position, flows, MEASURED)
 
 
-def _laid(found: Timeline) -> Iterator[Placed]:
+def _laid(found: ModelTimeline) -> Iterator[Placed]:
     """Thread and span of each entry; entries without a duration have a thread of their own."""
-    rows = _Rows()
+    rows, numbers = _Rows(), {lane: i for i, lane in enumerate(found.lanes)}
     for entry in found.entries:
+        thread = _FIRST_LANE + numbers[entry.span.lane]
         match entry:
-            case TimelineStep():
-                thread = _FIRST_LANE + entry.lane
-                yield thread, rows.place(thread, entry.begin_s, entry.end_s)
-            case Hole():
-                yield _HOLES, rows.place(_HOLES, entry.at_s, entry.at_s)
-            case Deduction():
-                yield _DEDUCTIONS, rows.place(_DEDUCTIONS, entry.at_s, entry.at_s)
+            case MissingLatency():
+                thread = _MISSING
+            case Subtraction():
+                thread = _SUBTRACTED
+        yield thread, rows.place(thread, entry.span.begin_s, entry.span.end_s)
 
 
 def _ran(profile: Profile) -> Iterator[Placed]:
@@ -249,7 +253,7 @@ def _flows(of: Traced) -> dict[int, str]:
     return {
         entry.position: RECOMPOSED if span[0] <= begins[entry.position] else MEASURED
         for entry, (_, span) in zip(of.recomposed.entries, _laid(of.recomposed), strict=True)
-        if isinstance(entry, TimelineStep) and entry.position in begins
+        if isinstance(entry, OccurrenceRun) and entry.position in begins
     }
 
 
@@ -286,7 +290,7 @@ def _facts(of: Traced, entry: Entry, node: NodeRun | None) -> dict[str, Any]:
         "flops": "not known" if brick.flops is None else brick.flops,
         "bytes": brick.bytes_moved,
     }
-    if isinstance(entry, Hole):
+    if isinstance(entry, MissingLatency):
         facts |= {"basis": "none", "reason": _short(entry.reason)}
     else:
         facts |= {

@@ -10,15 +10,14 @@ from refusals import refused
 
 from bricks import UsageError
 from bricks.compose.estimate import Estimate
+from bricks.compose.lanes import Span, Timeline
 from bricks.compose.recompose import critical_path, recompose
 from bricks.compose.schedule import (
     TICK_S,
     Construction,
     Place,
     Rule,
-    Run,
     anything,
-    length_s,
     not_two_of,
     schedule,
 )
@@ -56,22 +55,27 @@ def construction(
     return Construction(workers, along, bricks, rule, **changes)
 
 
-def begins(runs: Sequence[Run]) -> list[float]:
-    return [run.begin_s for run in runs]
+def spans(run: Timeline) -> list[Span]:
+    """The span of each occurrence."""
+    return [run.by_task[i] for i in range(len(run.spans))]
+
+
+def begins(run: Timeline) -> list[float]:
+    return [span.begin_s for span in spans(run)]
 
 
 def test_branches_of_a_diamond_overlap() -> None:
     found = construction(DIAMOND, 2, LATENCIES)
     assert found.streams == (0, 0, 1, 0)
-    runs = schedule(DIAMOND, found, LATENCIES)
-    assert begins(runs) == [0, 1, 1, 6]
-    assert length_s(runs) == 7
+    run = schedule(DIAMOND, found, LATENCIES)
+    assert begins(run) == [0, 1, 1, 6]
+    assert run.end_s == 7
 
 
 def test_a_chain_gains_nothing() -> None:
     found = construction(CHAIN, 4, LATENCIES)
     assert found.streams == (0, 0, 0)
-    assert length_s(schedule(CHAIN, found, LATENCIES)) == 7
+    assert schedule(CHAIN, found, LATENCIES).end_s == 7
 
 
 def test_three_branches_share_two_workers() -> None:
@@ -127,11 +131,11 @@ def test_threads_get_a_share_of_too_few_processors() -> None:
     """Two workers, and the caller that spins: three on two processors."""
     crowded = construction(DIAMOND, 2, LATENCIES, processors=2)
     assert crowded.processor_share == pytest.approx(2 / 3)
-    runs = schedule(DIAMOND, crowded, LATENCIES)
-    assert length_s(runs) == pytest.approx(7 * 3 / 2)
-    assert runs[2].begin_s == pytest.approx(runs[0].end_s + TICK_S)
+    run = schedule(DIAMOND, crowded, LATENCIES)
+    assert run.end_s == pytest.approx(7 * 3 / 2)
+    assert run.by_task[2].begin_s == pytest.approx(run.by_task[0].end_s + TICK_S)
     roomy = construction(DIAMOND, 2, LATENCIES, processors=3)
-    assert length_s(schedule(DIAMOND, roomy, LATENCIES)) == 7
+    assert schedule(DIAMOND, roomy, LATENCIES).end_s == 7
 
 
 def test_a_worker_without_a_processor_takes_over_late() -> None:
@@ -148,7 +152,7 @@ def test_occurrences_that_overlap_share_the_threads_that_help_them() -> None:
     """One thread helps either: two occurrences have three threads for what had four alone."""
     found = construction(DIAMOND, 2, LATENCIES, threads=2)
     # a 1; b and c side by side until c's 2 are done at 3/4 of their speed; the rest of b; d
-    assert length_s(schedule(DIAMOND, found, LATENCIES)) == pytest.approx(1 + 2 * 4 / 3 + 3 + 1)
+    assert schedule(DIAMOND, found, LATENCIES).end_s == pytest.approx(1 + 2 * 4 / 3 + 3 + 1)
 
 
 def parallel(of: Plan, workers: int, **changes: int | None) -> Estimate:
@@ -210,7 +214,8 @@ def test_laws_of_schedules(drawn: tuple[Plan, dict[str, float]], workers: int, d
         construction(of, workers, times, rule, streams),
     ):
         assert len(set(found.streams)) <= workers
-        runs = schedule(of, found, times)
+        whole = schedule(of, found, times)
+        runs = spans(whole)
         assert len(runs) == len(of.occurrences)
         for i, (run, occurrence) in enumerate(zip(runs, of.occurrences, strict=True)):
             assert run.end_s - run.begin_s == pytest.approx(times[occurrence.brick])
@@ -223,17 +228,15 @@ def test_laws_of_schedules(drawn: tuple[Plan, dict[str, float]], workers: int, d
                 allowed = found.rule is anything or pair not in forbidden
                 assert apart or (allowed and not same)
                 assert not same or first.end_s <= second.begin_s
-        assert critical_path(of, times) <= length_s(runs) + 1e-9
-        assert total / workers <= length_s(runs) + 1e-9
-        assert length_s(runs) <= total + 1e-9
+        assert critical_path(of, times) <= whole.end_s + 1e-9
+        assert total / workers <= whole.end_s + 1e-9
+        assert whole.end_s <= total + 1e-9
     alone = schedule(of, construction(of, 1, times), times)
-    assert length_s(alone) == pytest.approx(total)
+    assert alone.end_s == pytest.approx(total)
 
 
 @given(st.integers(1, 8), st.floats(0.1, 8))
 def test_with_a_worker_for_each_equal_tasks_take_as_long_as_one(count: int, time: float) -> None:
     tasks = plan([("a", [0], [i + 1]) for i in range(count)], outputs=range(1, count + 1))
     found = construction(tasks, count + 1, {"a": time})
-    assert (
-        length_s(schedule(tasks, found, {"a": time})) == time == critical_path(tasks, {"a": time})
-    )
+    assert schedule(tasks, found, {"a": time}).end_s == time == critical_path(tasks, {"a": time})

@@ -10,7 +10,13 @@ from plans import decomposed, plan, results
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.recompose import IN_WALK_CALL_FACTOR, Basis
 from bricks.compose.schedule import Construction
-from bricks.compose.timeline import Deduction, Hole, Timeline, TimelineStep, timeline
+from bricks.compose.timeline import (
+    MissingLatency,
+    ModelTimeline,
+    OccurrenceRun,
+    Subtraction,
+    timeline,
+)
 from bricks.decompose.plan import Occurrence, Plan
 from bricks.decompose.streams import streams_of
 from bricks.predict.prediction import Prediction, Predictions
@@ -20,41 +26,41 @@ DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3],
 TIMES = {"a": 1e-3, "b": 5e-3, "c": 2e-3, "d": 1e-3}
 
 
-def complete(basis: Basis) -> tuple[Estimate, Timeline]:
+def complete(basis: Basis) -> tuple[Estimate, ModelTimeline]:
     estimate = basis.estimate()
     assert isinstance(estimate, Estimate)
     return estimate, timeline(basis)
 
 
-def steps(found: Timeline) -> list[TimelineStep]:
-    return [entry for entry in found.entries if isinstance(entry, TimelineStep)]
+def steps(found: ModelTimeline) -> list[OccurrenceRun]:
+    return [entry for entry in found.entries if isinstance(entry, OccurrenceRun)]
 
 
 def test_occurrences_follow_one_another_from_the_end_of_the_call() -> None:
     estimate, found = complete(Basis(CHAIN, results(TIMES, overhead_s=1e-4)))
     laid = steps(found)
     assert [step.position for step in laid] == [0, 1, 2]
-    assert laid[0].begin_s == found.call_s == estimate.call_overhead_s
-    assert [step.end_s for step in laid[:-1]] == [step.begin_s for step in laid[1:]]
-    assert laid[-1].end_s == found.length_s
-    took = [step.end_s - step.begin_s for step in laid]
+    assert laid[0].span.begin_s == found.call_s == estimate.call_overhead_s
+    assert [step.span.end_s for step in laid[:-1]] == [step.span.begin_s for step in laid[1:]]
+    assert laid[-1].span.end_s == found.run.end_s
+    took = [step.span.length_s for step in laid]
     assert took == pytest.approx([TIMES[key] - IN_WALK_CALL_FACTOR * 1e-4 for key in "aba"])
 
 
 def test_all_of_it_is_as_long_as_the_estimate() -> None:
     """With the call; without it, the steps are as long as all shares together."""
     estimate, found = complete(Basis(CHAIN, results(TIMES, overhead_s=1e-4)))
-    assert found.length_s == pytest.approx(estimate.estimate_s, rel=1e-12)
+    assert found.run.end_s == pytest.approx(estimate.estimate_s, rel=1e-12)
     shares_s = sum(share.latency_s for share in estimate.shares)
-    took_s = sum(step.end_s - step.begin_s for step in steps(found))
+    took_s = sum(step.span.length_s for step in steps(found))
     assert took_s == pytest.approx(shares_s, rel=1e-12)
-    assert (found.excess_s, found.missing, found.lanes) == (0.0, {}, 1)
+    assert (found.excess_s, found.missing, len(found.lanes)) == (0.0, {}, 1)
 
 
 def test_a_step_has_the_interval_of_its_brick() -> None:
     _, found = complete(Basis(CHAIN, results(TIMES)))
     for step in steps(found):
-        assert step.latency_s.low <= step.end_s - step.begin_s <= step.latency_s.high * (1 + 1e-9)
+        assert step.latency_s.low <= step.span.length_s <= step.latency_s.high * (1 + 1e-9)
 
 
 def test_what_was_predicted_is_marked() -> None:
@@ -62,7 +68,7 @@ def test_what_was_predicted_is_marked() -> None:
     predictions = Predictions({"b": Prediction(5e-3, 0.1)})
     estimate, found = complete(Basis(CHAIN, known, predictions))
     assert [step.predicted for step in steps(found)] == [False, True, False]
-    assert found.length_s == pytest.approx(estimate.estimate_s)
+    assert found.run.end_s == pytest.approx(estimate.estimate_s)
     assert steps(found)[1].latency_s.low < 5e-3 < steps(found)[1].latency_s.high
 
 
@@ -71,8 +77,8 @@ def test_what_has_no_measurement_has_a_place_and_a_reason_and_no_duration() -> N
     assert isinstance(basis.estimate(), IncompleteEstimate)
     found = timeline(basis)
     first, hole, last = found.entries
-    assert hole == Hole(1, 0, first.end_s, "it crashed the process")
-    assert last.begin_s == first.end_s
+    assert isinstance(hole, MissingLatency) and hole.reason == "it crashed the process"
+    assert hole.span.begin_s == hole.span.end_s == first.span.end_s == last.span.begin_s
     assert found.missing == {"b": "it crashed the process"}
 
 
@@ -80,7 +86,7 @@ def test_without_probes_nothing_is_taken_out_and_their_lack_is_told() -> None:
     known = {key: of for key, of in results(TIMES).items() if key in TIMES}
     found = timeline(Basis(CHAIN, known))
     assert found.call_s == 0
-    assert found.length_s == pytest.approx(7e-3)
+    assert found.run.end_s == pytest.approx(7e-3)
     assert set(found.missing.values()) == {"not measured on this target"}
     assert len(found.missing) == 2
 
@@ -95,11 +101,11 @@ def test_of_overlapping_bricks_only_what_is_new_takes_time() -> None:
     basis = Basis(overlapping(), results({"a": 3e-3, "b": 1e-3, "c": 4e-3}))
     estimate, found = complete(basis)
     first, taken, second = found.entries
-    assert isinstance(taken, Deduction) and taken.latency_s.value == pytest.approx(1e-3)
-    assert taken.at_s == second.begin_s == first.end_s
-    assert second.end_s - second.begin_s == pytest.approx(3e-3)
+    assert isinstance(taken, Subtraction) and taken.latency_s.value == pytest.approx(1e-3)
+    assert taken.span.begin_s == second.span.begin_s == first.span.end_s
+    assert second.span.length_s == pytest.approx(3e-3)
     assert second.latency_s.value == pytest.approx(4e-3)
-    assert found.length_s == pytest.approx(estimate.estimate_s)
+    assert found.run.end_s == pytest.approx(estimate.estimate_s)
 
 
 def test_what_cannot_be_taken_away_is_told() -> None:
@@ -107,8 +113,8 @@ def test_what_cannot_be_taken_away_is_told() -> None:
     basis = Basis(overlapping(), results({"a": 3e-3, "b": 2e-3, "c": 1.5e-3}))
     estimate, found = complete(basis)
     assert found.excess_s == pytest.approx(0.5e-3)
-    assert found.length_s - found.excess_s == pytest.approx(estimate.estimate_s)
-    assert all(step.begin_s <= step.end_s for step in steps(found))
+    assert found.run.end_s - found.excess_s == pytest.approx(estimate.estimate_s)
+    assert all(step.span.begin_s <= step.span.end_s for step in steps(found))
 
 
 def parallel(of: Plan, workers: int, times: dict[str, float], **changes: int) -> Basis:
@@ -120,16 +126,16 @@ def parallel(of: Plan, workers: int, times: dict[str, float], **changes: int) ->
 
 def test_workers_have_a_lane_each() -> None:
     estimate, found = complete(parallel(DIAMOND, 2, TIMES))
-    assert found.lanes == 2
-    assert [step.lane for step in steps(found)] == [0, 1, 0, 1]
-    assert found.length_s == pytest.approx(estimate.estimate_s, rel=1e-12)
+    assert found.lanes == ("worker 1", "worker 2")
+    assert [step.span.lane for step in steps(found)] == [*found.lanes, *found.lanes]
+    assert found.run.end_s == pytest.approx(estimate.estimate_s, rel=1e-12)
 
 
 def test_workers_that_share_processors_take_longer_than_their_bricks_do_alone() -> None:
     estimate, found = complete(parallel(DIAMOND, 2, TIMES, processors=2))
     first = steps(found)[0]
-    assert first.end_s - first.begin_s == pytest.approx(1.5 * first.latency_s.value)
-    assert found.length_s == pytest.approx(estimate.estimate_s, rel=1e-12)
+    assert first.span.length_s == pytest.approx(1.5 * first.latency_s.value)
+    assert found.run.end_s == pytest.approx(estimate.estimate_s, rel=1e-12)
 
 
 @st.composite
@@ -153,8 +159,8 @@ def test_laws_of_timelines(drawn: tuple[Plan, dict[str, float]], workers: int) -
     estimate, found = complete(Basis(of, results(times), construction=construction))
     laid = steps(found)
     assert [step.position for step in laid] == list(range(len(of.occurrences)))
-    assert found.length_s == pytest.approx(estimate.estimate_s, rel=1e-9)
+    assert found.run.end_s == pytest.approx(estimate.estimate_s, rel=1e-9)
     for i, needed in enumerate(of.producers()):
-        assert all(laid[i].begin_s >= laid[p].end_s - 1e-12 for p in needed)
-        after = [later for later in laid[i + 1 :] if later.lane == laid[i].lane]
-        assert all(later.begin_s >= laid[i].end_s - 1e-12 for later in after)
+        assert all(laid[i].span.begin_s >= laid[p].span.end_s - 1e-12 for p in needed)
+        after = [later for later in laid[i + 1 :] if later.span.lane == laid[i].span.lane]
+        assert all(later.span.begin_s >= laid[i].span.end_s - 1e-12 for later in after)

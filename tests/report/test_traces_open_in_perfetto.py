@@ -19,7 +19,7 @@ from unusual import nested_control_flow
 import bricks
 import bricks.analysis.trace
 from bricks.analysis.traced import Traced
-from bricks.compose.timeline import TimelineStep
+from bricks.compose.timeline import OccurrenceRun
 from bricks.errors import printable
 from bricks.report.trace import BACKSLASH, MEASURED, RECOMPOSED, remarks, trace_text
 from bricks.samples.profile import NoProfile, Profile
@@ -117,9 +117,9 @@ def test_both_timelines_of_a_model_are_there_and_joined(name: str, tmp_path: Pat
     assert [s.name for s in laid] == [s.name for s in ran]
     assert {s.depth for s in trace.slices} == {0}
     for at, (s, entry) in enumerate(zip(laid, of.recomposed.entries, strict=True)):
-        assert isinstance(entry, TimelineStep)
+        assert isinstance(entry, OccurrenceRun)
         assert (s.ts, s.dur) == pytest.approx(
-            (ns(entry.begin_s), ns(entry.end_s) - ns(entry.begin_s)), abs=1 + at
+            (ns(entry.span.begin_s), ns(entry.span.end_s) - ns(entry.span.begin_s)), abs=1 + at
         )
     assert sum(s.dur for s in (call, *laid)) == pytest.approx(
         ns(of.estimate.estimate_s), abs=1 + count
@@ -188,7 +188,7 @@ def test_workers_have_a_thread_each(runtime: str, tmp_path: Path) -> None:
                 workers=2)  # fmt: skip
     trace = Opened(of, tmp_path)
     lanes = {s.thread for s in trace.slices if s.process == RECOMPOSED}
-    threads = {f"worker {lane + 1}" for lane in range(of.recomposed.lanes)}
+    threads = set(of.recomposed.lanes)
     assert lanes - {"remark"} == {WHOLE, *(threads if len(threads) > 1 else {BRICKS})}
     for lane in lanes:
         own = trace.of(RECOMPOSED, lane)
@@ -226,7 +226,8 @@ def test_what_takes_nothing_is_not_drawn_inside_of_its_neighbour(
     """A view of another value: each has a nanosecond, which the format cannot do without."""
     of = dense
     first, *others = of.recomposed.entries
-    nothing = [replace(e, begin_s=first.end_s, end_s=first.end_s) for e in others]
+    at_s = first.span.end_s
+    nothing = [replace(e, span=replace(e.span, begin_s=at_s, end_s=at_s)) for e in others]
     of = replace(of, recomposed=replace(of.recomposed, entries=(first, *nothing)))
     trace = Opened(of, tmp_path)
     laid = trace.of(RECOMPOSED, BRICKS)[1:]

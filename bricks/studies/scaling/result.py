@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bricks.compose.figure import Figure
-from bricks.studies.scaling.simulation import Simulated
+from bricks.compose.lanes import Span, Timeline
+from bricks.studies.scaling.simulation import NETWORK, rank_lane
 from bricks.system import Target
 
 
@@ -59,8 +60,17 @@ class ScalePoint:
     bytes_sent: float
     cost_per_epoch: Figure | None
     origins: Origins
-    simulated: Simulated
+    simulated: Timeline
     checked: CheckedStep | None = None
+
+    @property
+    def unlike_ranks(self) -> int:
+        """How many ranks of the timeline are unlike: 2 where the first is slower, else 1."""
+        return sum(lane != NETWORK for lane in self.simulated.lanes)
+
+    def spans_of(self, rank: int) -> tuple[Span, ...]:
+        """What a rank does and waits for; all do the same but the first, if that is slower."""
+        return self.simulated.shown(rank_lane(min(rank, self.unlike_ranks - 1)))
 
     @property
     def ratio(self) -> float | None:

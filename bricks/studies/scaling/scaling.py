@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bricks.compose.figure import Figure
+from bricks.compose.lanes import Timeline
 from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
 from bricks.studies.scaling.copies import CopyTimes
 from bricks.studies.scaling.result import CheckedStep, Origins, ScalePoint
-from bricks.studies.scaling.simulation import Action, Simulated, Work, simulate
+from bricks.studies.scaling.simulation import NETWORK, Action, Work, simulate
 from bricks.studies.scaling.strategies import (
     AROUND,
     COPYING,
@@ -86,7 +87,7 @@ _LIKELY = _Case()
 class _Run:
     """A step in one case, and the seconds of it that are computing and copying on a rank."""
 
-    simulated: Simulated
+    simulated: Timeline
     schedule: Schedule
     compute_s: float
     copying_s: float
@@ -121,7 +122,7 @@ class Scaling:
             speedup=found["speedup"],
             efficiency=found["efficiency"],
             exposed_communication_s=found["exposed_s"],
-            communication_s=likely.simulated.moving_s + likely.copying_s,
+            communication_s=likely.simulated.busy_s(NETWORK) + likely.copying_s,
             bytes_sent=likely.schedule.bytes_sent,
             cost_per_epoch=found.get("cost"),
             origins=self._origins(ranks, likely),
@@ -133,7 +134,7 @@ class Scaling:
         """The seconds of a step of one of ``ranks`` ranks if it were by itself."""
         costs = Costs(self.training.network, self.copies, 1)
         own = solo(self.steps[self.training.share(ranks)], costs, self.training.accumulate)
-        return simulate([self._sharing(own)], own.order, 1.0).step_s
+        return simulate([self._sharing(own)], own.moved, 1.0).end_s
 
     def _sharing(self, schedule: Schedule, straggler: float = 1.0) -> tuple[Action, ...]:
         """What a rank does, where others may share its core: each computes for its part of it."""
@@ -164,19 +165,19 @@ class Scaling:
         return training.share(ranks) * training.accumulate * ranks
 
     def _samples_per_s(self, ranks: int, case: _Case = _LIKELY) -> float:
-        return self._samples(ranks) / self._run(ranks, case).simulated.step_s
+        return self._samples(ranks) / self._run(ranks, case).simulated.end_s
 
     def _figures(self, ranks: int, case: _Case) -> dict[str, float]:
         """All figures in one case; an error that one rank has too cancels in ratios."""
         run, training = self._run(ranks, case), self.training
-        rate = self._samples(ranks) / run.simulated.step_s
+        rate = self._samples(ranks) / run.simulated.end_s
         speedup = rate / self._samples_per_s(1, case) if ranks > 1 else 1.0
         figures = {
-            "step_s": run.simulated.step_s,
+            "step_s": run.simulated.end_s,
             "samples_per_s": rate,
             "speedup": speedup,
             "efficiency": speedup / ranks,
-            "exposed_s": max(0.0, run.simulated.step_s - run.compute_s),
+            "exposed_s": max(0.0, run.simulated.end_s - run.compute_s),
         }
         price, samples = training.price_per_hour, training.samples_per_epoch
         if price is not None and samples is not None:
@@ -191,9 +192,9 @@ class Scaling:
         )
         costs = Costs(training.network, self.copies, ranks, case.network, case.copies)
         own = solo(step, costs, training.accumulate)
-        alone = simulate([self._sharing(own)], own.order, 1.0)
+        alone = simulate([self._sharing(own)], own.moved, 1.0)
         if ranks == 1:
-            return _Run(alone, own, alone.step_s, 0.0, frozenset())
+            return _Run(alone, own, alone.end_s, 0.0, frozenset())
         schedule = training.strategy.schedule(step, costs, training.accumulate)
         lanes = [self._sharing(schedule)]
         if training.straggler > 1:
@@ -202,13 +203,13 @@ class Scaling:
             lanes = [(*lanes[0], Work(SLOWEST, self._waiting_s(ranks, case)))]
         slowdown = training.network.slowdown(ranks)
         ratio = {"seconds": slowdown.ratio, "low_s": slowdown.low, "high_s": slowdown.high}
-        simulated = simulate(lanes, schedule.order, max(1.0, ratio[case.slowdown]))
+        simulated = simulate(lanes, schedule.moved, max(1.0, ratio[case.slowdown]))
         added = {COPYING, AROUND}
         copying_s = sum(w.seconds for w in lanes[0] if isinstance(w, Work) and w.kind in added)
         return _Run(
             simulated,
             schedule,
-            compute_s=training.straggler * alone.step_s,
+            compute_s=training.straggler * alone.end_s,
             copying_s=copying_s,
             origins=frozenset(costs.origins),
         )

@@ -18,10 +18,10 @@ from bricks.studies.scaling.copies import CopyTimes
 from bricks.studies.scaling.simulation import (
     Action,
     Await,
+    Fused,
     HandOver,
-    InOrder,
-    Order,
     Transfer,
+    Transfers,
     Work,
 )
 from bricks.studies.scaling.training_step import TrainingStep
@@ -71,22 +71,22 @@ class Costs:
         return found[0], found[1]
 
     def transfer(
-        self, kind: str, operation: str, size_bytes: int, message: int, ranks: int | None = None
+        self, kind: str, operation: str, size_bytes: int, ranks: int | None = None
     ) -> Transfer:
         """One message, moved by one collective."""
         alone_s, computing_s = self.collective_s(operation, size_bytes, ranks)
-        return Transfer(kind, (message,), size_bytes, alone_s, computing_s)
+        return Transfer(kind, size_bytes, alone_s, computing_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A step: what each rank does, and the order in which its messages are moved.
+    """A step: what each rank does, and how its messages are moved.
 
-    ``order`` may be used once. ``bytes_sent`` are those that all nodes send, for each rank.
+    ``moved`` may be used once. ``bytes_sent`` are those that all nodes send, for each rank.
     """
 
     actions: tuple[Action, ...]
-    order: Order
+    moved: Transfers
     bytes_sent: float
 
 
@@ -108,7 +108,7 @@ def solo(step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
         *_backward(step, {}),
         Work(OPTIMIZER, step.optimizer_s),
     )
-    return Schedule(actions, InOrder(()), 0.0)
+    return Schedule(actions, (), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +135,14 @@ class DistributedDataParallel:
             if size_bytes:
                 number = len(transfers)
                 kind = f"broadcast of {dtype} buffers"
-                transfers.append(costs.transfer(kind, BROADCAST, size_bytes, number))
+                transfers.append(costs.transfer(kind, BROADCAST, size_bytes))
                 # They are joined into one message, and parted again where it arrives.
                 copied = Work(COPYING, 2 * costs.copy_s(size_bytes))
                 actions += [copied, HandOver(number), Await(number)]
         first = len(transfers)
         for number, bucket in enumerate(buckets):
             kind = f"all-reduce of bucket {number + 1}"
-            transfers.append(costs.transfer(kind, ALL_REDUCE, bucket.size_bytes, first + number))
+            transfers.append(costs.transfer(kind, ALL_REDUCE, bucket.size_bytes))
         actions += _passes(step, costs, accumulate)
         actions += _backward(step, self._after(step, costs, buckets, first))
         for number, bucket in enumerate(buckets):
@@ -152,7 +152,7 @@ class DistributedDataParallel:
         actions.append(Work(OPTIMIZER, step.optimizer_s))
         sent = _ring_bytes(costs.ranks, step.gradient_bytes)
         sent += _broadcast_bytes(costs.ranks, sum(step.buffers_bytes.values()))
-        return Schedule(tuple(actions), InOrder(transfers), sent)
+        return Schedule(tuple(actions), transfers, sent)
 
     @staticmethod
     def _after(
@@ -202,8 +202,8 @@ class _Cycles:
         self._moving = False
         self._fused: list[list[int]] = []
 
-    def next(self, ready: Sequence[int], now_s: float) -> Transfer | float | None:
-        """See :class:`~bricks.studies.scaling.simulation.Order`."""
+    def next(self, ready: Sequence[int], now_s: float) -> Fused | float | None:
+        """See :class:`~bricks.studies.scaling.simulation.Fusion`."""
         if self._fused:
             return self._transfer(self._fused.pop(0), (0.0, 0.0))
         if self._moving:  # until now; a cycle that took too long delays the next
@@ -232,7 +232,7 @@ class _Cycles:
             group.append(number)
         return groups
 
-    def _transfer(self, members: Sequence[int], agreeing_s: tuple[float, float]) -> Transfer:
+    def _transfer(self, members: Sequence[int], agreeing_s: tuple[float, float]) -> Fused:
         size_bytes = self._bytes(members)
         alone_s, computing_s = self._costs.collective_s(ALL_REDUCE, size_bytes)
         # A single gradient is reduced where it lies.
@@ -240,7 +240,7 @@ class _Cycles:
         alone_s += copied_s + agreeing_s[0]
         computing_s += copied_s + agreeing_s[1]
         kind = f"all-reduce of {len(members)} gradients"
-        return Transfer(kind, tuple(members), size_bytes, alone_s, computing_s)
+        return Fused(tuple(members), Transfer(kind, size_bytes, alone_s, computing_s))
 
     def _bytes(self, members: Sequence[int]) -> int:
         return sum(self._step.gradients[i].size_bytes for i in members)
@@ -269,21 +269,19 @@ class ParameterServer:
         transfers = [
             costs.transfer(
                 f"gradient of {gradient.parameter} to the server", ALL_GATHER,
-                nodes * gradient.size_bytes, number, nodes,
+                nodes * gradient.size_bytes, nodes,
             )
-            for number, gradient in enumerate(step.gradients)
+            for gradient in step.gradients
         ]  # fmt: skip
-        transfers.append(
-            Transfer("update on the server", (count,), 0, step.optimizer_s, step.optimizer_s)
-        )
+        transfers.append(Transfer("update on the server", 0, step.optimizer_s, step.optimizer_s))
         whole_bytes = nodes * step.gradient_bytes
         transfers.append(
-            costs.transfer("parameters from the server", ALL_GATHER, whole_bytes, count + 1, nodes)
+            costs.transfer("parameters from the server", ALL_GATHER, whole_bytes, nodes)
         )
         after: dict[int, list[Action]] = {i: [HandOver(i)] for i in range(count)}
         actions = [*_passes(step, costs, accumulate), *_backward(step, after)]
         actions += [HandOver(count), HandOver(count + 1), Await(count + 1)]
-        return Schedule(tuple(actions), InOrder(transfers), 2.0 * step.gradient_bytes)
+        return Schedule(tuple(actions), transfers, 2.0 * step.gradient_bytes)
 
 
 def _passes(step: TrainingStep, costs: Costs, accumulate: int) -> list[Action]:

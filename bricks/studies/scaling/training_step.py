@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from bricks.compose.estimate import MEASURED, Estimate, Provenance
 from bricks.compose.recompose import Basis
-from bricks.compose.timeline import TimelineStep, timeline
+from bricks.compose.timeline import OccurrenceRun, timeline
 from bricks.decompose.plan import Plan
 from bricks.errors import UsageError
 from bricks.graph.model import Model
@@ -173,7 +173,7 @@ def _backward_ends_s(basis: Basis, estimate: Estimate) -> dict[int, float]:
     for entry in timeline(basis).entries:
         if names[entry.position] == BACKWARD:
             calls = plan.occurrences[entry.position].nodes
-            own_s = entry.end_s - entry.begin_s if isinstance(entry, TimelineStep) else 0.0
+            own_s = entry.span.length_s if isinstance(entry, OccurrenceRun) else 0.0
             weights[entry.position] = max(0.0, own_s + around_s * calls)
     total_s, at_s = sum(weights.values()), 0.0
     scale = phase.estimate_s / total_s if total_s else 0.0

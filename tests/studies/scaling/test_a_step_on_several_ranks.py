@@ -21,7 +21,7 @@ from bricks.studies.scaling.copies import (
     ddp_times,
 )
 from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
-from bricks.studies.scaling.simulation import Await, HandOver, InOrder, Transfer, Work, simulate
+from bricks.studies.scaling.simulation import NETWORK, Await, HandOver, Transfer, Work, simulate
 from bricks.studies.scaling.strategies import (
     DistributedDataParallel,
     Horovod,
@@ -165,7 +165,7 @@ def test_all_but_the_last_bucket_hides_behind_the_backward_pass() -> None:
     point = scaling(a_step(), network, DistributedDataParallel(cap_bytes=1)).point(2)
     # Copying back what has arrived hides behind the last transfer.
     copied_s = (4 + 1) * COPIES.copies.of(1 << 21)
-    assert [moved.transfer.kind for moved in point.simulated.moved] == [
+    assert [span.kind for span in point.simulated.of(NETWORK)] == [
         f"all-reduce of bucket {number}" for number in (1, 2, 3, 4)
     ]
     assert point.exposed_communication_s.value == pytest.approx(0.02 + copied_s, rel=1e-3)
@@ -175,9 +175,10 @@ def test_horovod_waits_for_its_cycle_and_joins_what_is_ready() -> None:
     network = StatedNetwork(bandwidth=1e12, latency_s=1e-9)
     strategy = Horovod(cycle_s=0.08)
     point = scaling(a_step(), network, strategy).point(2)
-    begins = [moved.begin_s for moved in point.simulated.moved]
+    moved = point.simulated.of(NETWORK)
+    begins = [span.begin_s for span in moved]
     assert begins == [pytest.approx(at) for at in (0.16, 0.24, 0.32)]
-    assert [len(m.transfer.messages) for m in point.simulated.moved] == [1, 1, 2]
+    assert [len(span.members) for span in moved] == [1, 1, 2]
 
 
 def test_a_server_is_outgrown_where_a_ring_is_not() -> None:
@@ -192,9 +193,9 @@ def test_a_straggler_is_waited_for() -> None:
     network = StatedNetwork(bandwidth=1e12, latency_s=1e-9)
     point = scaling(a_step(), network, ALL[0], straggler=1.5).point(4)
     assert point.step_s.value == pytest.approx(1.5 * a_step().seconds, rel=0.02)
-    slow, others = point.simulated.ranks
-    assert "waiting" not in {span.kind for span in slow if span.end_s - span.begin_s > 1e-3}
-    assert "waiting" in {span.kind for span in others if span.end_s - span.begin_s > 1e-3}
+    slow, others = map(point.spans_of, (0, 1))
+    assert "waiting" not in {span.kind for span in slow if span.length_s > 1e-3}
+    assert "waiting" in {span.kind for span in others if span.length_s > 1e-3}
 
 
 def test_ranks_wait_for_the_slowest_of_them() -> None:
@@ -256,12 +257,21 @@ def test_an_epoch_costs_more_the_less_efficient_ranks_are() -> None:
     assert ratio == pytest.approx(1 / many.efficiency.value)
 
 
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_message_is_moved_once_every_rank_has_it(slow: int) -> None:
+    transfer = Transfer("all-reduce", 1, alone_s=1.0, computing_s=1.0)
+    ranks = [(Work("backward", s), HandOver(0), Await(0)) for s in (1.0, 1.0)]
+    ranks[slow] = (Work("backward", 3.0), *ranks[slow][1:])
+    step = simulate(ranks, [transfer], 1.0)
+    assert [(span.begin_s, span.end_s) for span in step.of(NETWORK)] == [(3.0, 4.0)]
+
+
 def test_work_and_a_transfer_slow_each_other_down() -> None:
     """One second of work beside a transfer of a second, by hand."""
-    transfer = Transfer("all-reduce", (0,), 1, alone_s=1.0, computing_s=2.0)
+    transfer = Transfer("all-reduce", 1, alone_s=1.0, computing_s=2.0)
     ranks = [(HandOver(0), Work("backward", 1.0), Await(0))]
     # Work takes 1.5 s, in which the transfer does three quarters; the rest goes at full speed.
-    assert simulate(ranks, InOrder([transfer]), 1.5).step_s == pytest.approx(1.5 + 0.25)
+    assert simulate(ranks, [transfer], 1.5).end_s == pytest.approx(1.5 + 0.25)
 
 
 def test_copies_grow_with_their_size() -> None:
