@@ -8,9 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bricks import Bench
+from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces
+from bricks.measure.protocol.request import Request
+from bricks.measure.protocol.walking import RunWalk
 
-# Names of requests to the worker; the other requests take hardly any time.
-_ASKED = {"load_all": "loading bricks", "load": "loading bricks", "place": "placing them in memory"}
+# Requests to the worker; the others take hardly any time.
+_ASKED: Mapping[type[Request[Any]], str] = {
+    LoadPieces: "loading bricks",
+    LoadPiece: "loading bricks",
+    BindPiece: "placing them in memory",
+}
 _READS = ("results", "load_bricks", "brick_usage", "load_plan", "claim", "refuse_damage")
 _WRITES = ("append_rounds", "supplement", "finish", "release", "renew", "save_decomposition")
 
@@ -39,10 +46,10 @@ class Profile:
 
         return watched
 
-    def _asked(self, op: str, **fields: Any) -> str:
-        if op == "walk":
-            return "running each once, announced" if fields["announce"] else "sampling"
-        return _ASKED.get(op, "everything else")
+    def _asked(self, request: Request[Any], **_: Any) -> str:
+        if isinstance(request, RunWalk):
+            return "running each once, announced" if request.announce else "sampling"
+        return _ASKED.get(type(request), "everything else")
 
     def of(self, total_s: float) -> Mapping[str, float]:
         """Seconds by kind; whatever is left of ``total_s`` is "everything else"."""

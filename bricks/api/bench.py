@@ -158,14 +158,14 @@ class Bench:
         """The latency model of bricks on ``target``, by default this one."""
         return self.workspace.estimators.latency_model(target)
 
-    def verify(self, model: Model) -> dict[str, Any]:
+    def verify(self, model: Model) -> Mapping[str, Any]:
         """Chain the model's bricks and compare with the whole model.
 
         See ``measure/worker/verify``.
         """
         return whole_models.verify(self.workspace, model)
 
-    def evaluate(self, model: Model, *, repeats: int, **fields: Any) -> dict[str, Any]:
+    def evaluate(self, model: Model, *, repeats: int, **fields: Any) -> Mapping[str, Any]:
         """See :func:`whole_models.evaluate`."""
         return whole_models.evaluate(self.workspace, model, repeats=repeats, **fields)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from bricks.fleet.hosts import Cluster
 from bricks.fleet.ranks import RankHosts
 from bricks.measure.campaign import Progress
+from bricks.measure.protocol.ranks import ReadInterface
 from bricks.session.networks import NetworkMeasured, measure_on, network_of, refuse
 from bricks.store import Store
 
@@ -36,11 +37,8 @@ def measure_between_hosts(
     """
     refuse(name, ranks, operations, sizes)
     with RankHosts(cluster, ranks, backend) as workers:
-        facts = workers.ask_each(
-            "interface",
-            [{"name": each["interface"]} for each in workers.facts],
-            timeout_s=_TIMEOUT_S,
-        )
+        requests = [ReadInterface(each["interface"]) for each in workers.facts]
+        facts = workers.ask_each(requests, timeout_s=_TIMEOUT_S)
         network = network_of(
             name, facts, workers.systems,
             same_host=workers.same_host, cores_per_rank=workers.cores_per_rank,

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bricks._version import __version__
 from bricks.errors import FleetError, WorkerError, first_line
 from bricks.fleet.hosts import Call, Cluster
-from bricks.measure.ranks import JOIN_TIMEOUT_S, Answers
+from bricks.measure.protocol.ranks import JoinGroup, OpenGroup
+from bricks.measure.protocol.request import Answer, Request
+from bricks.measure.ranks import JOIN_TIMEOUT_S
 from bricks.measure.supervisor import Supervisor
 from bricks.session.networks import collectives_settings
 from bricks.store.claims import host_id
@@ -45,11 +47,11 @@ def start(request: str, backend: str, address: str) -> dict[str, Any]:
     }
 
 
-def ask(request: str, op: str, timeout_s: float, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What the rank's worker here answers."""
-    if request not in _supervisors:
+def ask(rank: str, request: Request[Answer], timeout_s: float) -> Answer:
+    """What the worker of a rank here answers."""
+    if rank not in _supervisors:
         raise FleetError("the host has forgotten its rank: it was started again meanwhile")
-    return _supervisors[request].ask(op, timeout_s=timeout_s, **fields)
+    return _supervisors[rank].ask(request, timeout_s=timeout_s)
 
 
 def end(request: str) -> None:
@@ -117,20 +119,15 @@ class RankHosts:
 
     def join(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
         """See :class:`~bricks.measure.ranks.Ranks`."""
-        [opened] = self._call_each(
-            ask,
-            [(self._own(0), "open_group", timeout_s,
-              {"address": self.ip(0), "patience_s": timeout_s})],
-            timeout_s,
-        )  # fmt: skip
+        [port] = self._call_each(
+            ask, [(self._own(0), OpenGroup(self.ip(0), timeout_s), timeout_s)], timeout_s
+        )
         self.ask_each(
-            "join_group",
             [
-                {
-                    "rank": rank, "ranks": self.count, "address": self.ip(0),
-                    "port": opened["port"], "interface": facts["interface"],
-                    "cores": [self._core(rank)], "patience_s": timeout_s,
-                }
+                JoinGroup(
+                    rank, self.count, self.ip(0), port, facts["interface"], (self._core(rank),),
+                    timeout_s,
+                )
                 for rank, facts in enumerate(self.facts)
             ],
             timeout_s=2 * timeout_s,
@@ -140,15 +137,13 @@ class RankHosts:
         """None: to ask one host alone takes longer than what is timed."""
         return None
 
-    def ask(self, op: str, *, timeout_s: float, **fields: Any) -> Answers:
+    def ask(self, request: Request[Answer], *, timeout_s: float) -> list[Answer]:
         """See :class:`~bricks.measure.ranks.Ranks`."""
-        return self.ask_each(op, [fields] * self.count, timeout_s=timeout_s)
+        return self.ask_each([request] * self.count, timeout_s=timeout_s)
 
-    def ask_each(
-        self, op: str, fields: Sequence[Mapping[str, Any]], *, timeout_s: float
-    ) -> Answers:
-        """As :meth:`ask`, with fields of its own for each rank."""
-        arguments = [(self._own(rank), op, timeout_s, dict(own)) for rank, own in enumerate(fields)]
+    def ask_each(self, requests: Sequence[Request[Answer]], *, timeout_s: float) -> list[Answer]:
+        """As :meth:`ask`, with a request of its own for each rank."""
+        arguments = [(self._own(rank), own, timeout_s) for rank, own in enumerate(requests)]
         return self._call_each(ask, arguments, timeout_s)
 
     def _own(self, rank: int) -> str:
@@ -177,14 +172,14 @@ class RankHosts:
 
     def _call_each(
         self, function: Any, arguments: Sequence[tuple[Any, ...]], timeout_s: float
-    ) -> Answers:
+    ) -> list[Any]:
         """Call a function on the first hosts, one for each of ``arguments``, all at once."""
         calls: list[Call] = [
             self._cluster.call(address, function, *own)
             for address, own in zip(self._addresses, arguments, strict=False)
         ]
         deadline = time.monotonic() + timeout_s + _LOST_S
-        answers: dict[int, dict[str, Any]] = {}
+        answers: dict[int, Any] = {}
         try:
             while len(answers) < len(calls):
                 for rank, call in enumerate(calls):
@@ -208,9 +203,8 @@ class RankHosts:
     def _title(self, rank: int) -> str:
         return f"rank {rank} of {self.count} ({self._names[rank]})"
 
-    def _result(self, rank: int, call: Call) -> dict[str, Any]:
+    def _result(self, rank: int, call: Call) -> Any:
         try:
-            found: dict[str, Any] = call.result()
+            return call.result()
         except Exception as exc:  # of any kind: it comes from another host
             raise WorkerError(f"{self._title(rank)}: {first_line(exc)}") from exc
-        return found

@@ -21,6 +21,7 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.importance import Importance, Needs
 from bricks.measure.jobs import Batch, Job, batches, needs_of, spread_out
 from bricks.measure.overhead_walk import probe_walk
+from bricks.measure.protocol.walking import TimeReference
 from bricks.measure.round_buffer import ChargedRound, RoundBuffer, preparation_by_key
 from bricks.measure.rounds import Goal, sample_in_turn
 from bricks.measure.sampler import Sampler
@@ -249,9 +250,7 @@ class Campaign:
         return set(unique) - self._store.settled(self._target, unique)
 
     def _state_now(self) -> float:
-        answer = self._supervisor.ask_afresh("reference", timeout_s=self._conditions.timeout_s)
-        reference_s: float = answer["reference_s"]
-        return reference_s
+        return self._supervisor.ask_afresh(TimeReference(), timeout_s=self._conditions.timeout_s)
 
     def _state_of(self, batch: Batch, new: Collection[str]) -> float | None:
         """The state that a batch's bricks should be known in.

@@ -7,10 +7,11 @@ is known well enough, and however this ends, all rounds stay. Must not know wher
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+from bricks.measure.protocol.ranks import CollectiveTimes, TimeCollective
 from bricks.measure.ranks import Ranks
 from bricks.measure.rounds import StopRule
 from bricks.measure.timing_lock import WAITING, timing_lock
@@ -187,14 +188,8 @@ class CollectiveCampaign:
     def _round(self, each: _Sampled) -> None:
         started = time.perf_counter()
         before_s = self._reference()
-        answers = self._ranks.ask(
-            "time_collective",
-            timeout_s=self._timeout_s,
-            operation=each.of.operation,
-            num_bytes=each.of.num_bytes,
-            passes=each.passes,
-            computing=each.computing,
-        )
+        request = TimeCollective(each.of.operation, each.of.num_bytes, each.passes, each.computing)
+        answers = self._ranks.ask(request, timeout_s=self._timeout_s)
         after_s = self._reference()
         samples = _joined(each, answers)
         first = each.aspects[0]
@@ -260,28 +255,33 @@ class CollectiveCampaign:
         return (largest.seconds or 0.0) * growth > MAX_COLLECTIVE_S
 
 
-def _joined(
-    each: _Sampled, answers: Sequence[Mapping[str, list[float]]]
-) -> dict[Aspect, tuple[float, ...]]:
+def _joined(each: _Sampled, answers: Sequence[CollectiveTimes]) -> dict[Aspect, tuple[float, ...]]:
     """The samples of a round from those of all ranks, in seconds.
 
     Ranks begin a little apart, and the one that begins last sees how long the operation takes. In a
     broadcast the first has sent before others have received: there it is the one that ends last.
     """
     ends = max if each.of.operation == BROADCAST else min
-    passes = zip(*(answer["samples"] for answer in answers), strict=True)
+    passes = zip(*(answer.samples for answer in answers), strict=True)
     found = {each.aspects[0]: tuple(ends(times) for times in passes)}
     if not each.computing:
         return found
-    for aspect, name in ((Aspect.UNIT_BEFORE, "before_s"), (Aspect.UNIT_DURING, "during_s")):
+    for aspect, units in (
+        (Aspect.UNIT_BEFORE, [answer.before_s for answer in answers]),
+        (Aspect.UNIT_DURING, [answer.during_s for answer in answers]),
+    ):
         told = [
-            sum(times) / len(times)
-            for times in zip(*(answer[name] for answer in answers), strict=True)
-            if None not in times
+            mean_s for times in zip(*units, strict=True) if (mean_s := _mean_s(times)) is not None
         ]
         if told:
             found[aspect] = tuple(told)
     return found
+
+
+def _mean_s(times: Sequence[float | None]) -> float | None:
+    """The mean over ranks; None where one of them has no time."""
+    known = [seconds for seconds in times if seconds is not None]
+    return sum(known) / len(known) if len(known) == len(times) else None
 
 
 def known_collectives(store: Store, target_key: str) -> dict[str, Measurement]:

@@ -18,6 +18,8 @@ from typing import Any
 from bricks import backends
 from bricks.backends.base import BackendInfo
 from bricks.errors import WorkerError
+from bricks.measure.protocol.ranks import BeginSteps, ReadBuckets, ReducedBucket, TimeSteps
+from bricks.measure.protocol.training import SeededProgram
 from bricks.measure.ranks import LocalRanks, RankPlace
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerSettings
@@ -43,15 +45,6 @@ _TAKEN = "address already in use"
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    """Gradients that are reduced together: DDP's number of it, its bytes, and its parameters."""
-
-    index: int
-    size_bytes: int
-    parameters: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DistributedSteps:
     """Steps of a program on several ranks, in seconds: ``rounds`` of (solo, synchronised).
 
@@ -65,7 +58,7 @@ class DistributedSteps:
 
     ranks: int
     rounds: tuple[tuple[float, float], ...]
-    buckets: tuple[Bucket, ...]
+    buckets: tuple[ReducedBucket, ...]
     bucket_bytes: tuple[int, ...]
     broadcast_bytes: tuple[int, ...]
     unused: tuple[str, ...]
@@ -107,9 +100,7 @@ def measure_steps(
     Raises :class:`WorkerError` for a program that is no training, and if a rank dies or hangs.
     """
     info = backends.describe("torch")
-    begin = {
-        **program, "seed": seed, "bucket_cap_mb": bucket_cap_mb, "accumulation": accumulation,
-    }  # fmt: skip
+    seeded = SeededProgram(**program, seed=seed)
     entry = str(program["entry"])
     with (
         timing_lock(lambda: progress(WAITING, 0.0)),
@@ -119,7 +110,8 @@ def measure_steps(
         progress(f"{entry}: beginning on {len(places)} ranks", 0.0)
         for ranks in (solo, synchronised):
             together = ranks is synchronised
-            ranks.ask("begin_steps", timeout_s=_BEGIN_TIMEOUT_S, synchronised=together, **begin)
+            begin = BeginSteps(seeded, together, bucket_cap_mb, accumulation)
+            ranks.ask(begin, timeout_s=_BEGIN_TIMEOUT_S)
         return _sampled(solo, synchronised, rule, delays_s, entry, progress)
 
 
@@ -191,17 +183,19 @@ def _steps(step_s: float) -> int:
 
 def _step_s(ranks: LocalRanks, steps: int, delays_s: Sequence[float]) -> float:
     """Seconds of a step, the mean over ranks."""
-    fields = [{"steps": steps, "delay_s": delay_s} for delay_s in delays_s]
-    answers = ranks.ask_each("time_steps", fields, timeout_s=_STEP_TIMEOUT_S)
-    return sum(float(answer["step_s"]) for answer in answers) / len(answers)
+    requests = [TimeSteps(steps, delay_s) for delay_s in delays_s]
+    answers_s = ranks.ask_each(requests, timeout_s=_STEP_TIMEOUT_S)
+    return sum(answers_s) / len(answers_s)
 
 
 def _told(ranks: LocalRanks, rounds: Sequence[tuple[float, float]]) -> DistributedSteps:
     """The rounds, and what DDP says of its buckets."""
-    told = ranks.ask("bucket_order", timeout_s=_STEP_TIMEOUT_S)[0]
-    buckets = tuple(
-        Bucket(each["index"], each["size_bytes"], tuple(each["parameters"]))
-        for each in told["buckets"]
+    told = ranks.ask(ReadBuckets(), timeout_s=_STEP_TIMEOUT_S)[0]
+    return DistributedSteps(
+        ranks.count,
+        tuple(rounds),
+        told.buckets,
+        told.bucket_bytes,
+        told.broadcast_bytes,
+        told.unused,
     )
-    sizes = tuple(told["bucket_bytes"]), tuple(told["broadcast_bytes"])
-    return DistributedSteps(ranks.count, tuple(rounds), buckets, *sizes, tuple(told["unused"]))

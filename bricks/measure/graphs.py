@@ -16,24 +16,27 @@ from bricks import backends
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.errors import WorkerError
-from bricks.graph.containers import type_from_json
 from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
-from bricks.graph.sketch import Sketch
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
 from bricks.measure.failure_explanation import explain_failure, given_inputs
 from bricks.measure.jobs import Job
-from bricks.measure.protocol import pack, unpack
+from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel, WriteReference
+from bricks.measure.protocol.graphs import ReadExecuted, ReadSource, ReadValues, TypedGraph
+from bricks.measure.protocol.request import Answer, Request
+from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile, profile_of
 
 # How many times as long as decomposing a request may take. Verifying runs each brick, with weights
 # that are read from a disk; a profile takes several runs; a reference is computed in Python.
-_TIMES = {"verify": 20, "profile": 20, "memory": 20, "expect": 60, "evaluate": 60}
+_TIMES: Mapping[type[Request[Any]], int] = {
+    VerifyModel: 20, ProfileModel: 20, MeasureMemory: 20, WriteReference: 60, EvaluateModel: 60,
+}  # fmt: skip
 
 # Characters of a runtime's own words that are kept where a remedy follows them.
 _MAX_REASON = 300
@@ -41,19 +44,11 @@ _MAX_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class _Cuttable:
-    """A graph to be cut, from the worker's answer; see ``backends.base.Executed``."""
+    """A graph to be cut, from the worker's answer; ``proto`` has the values that steer it."""
 
     proto: bytes
     graph: Graph
-    in_place: Mapping[str, str]
-    observed: frozenset[str]
-    groups: Sequence[tuple[int, ...]] | None
-    layouts: Mapping[str, str]
-    other_kernels: Mapping[int, Sequence[str]]
-    notes: Sequence[str]
-    sketches: Mapping[str, Sketch]
-    iterations: Mapping[str, int]
-    rewritten_bytes: int | None
+    answer: TypedGraph
 
 
 class Graphs:
@@ -74,35 +69,36 @@ class Graphs:
         from bricks.decompose.build import build
 
         found = self._executed(model) if granularity.executed else self._source(model)
+        answer = found.answer
         decomposition = build(
             model,
             found.graph,
             granularity,
-            groups=found.groups,
-            layouts=found.layouts,
-            other_kernels=found.other_kernels,
-            in_place=found.in_place,
+            groups=answer.groups,
+            layouts=answer.layouts,
+            other_kernels=answer.other_kernels,
+            in_place=answer.in_place,
             steering=self._steering_values(model, found),
-            sketches=found.sketches,
-            iterations=found.iterations,
+            sketches=answer.sketches,
+            iterations=answer.iterations,
             assumed=[
-                *found.notes,
-                *observations(found.graph, set(found.observed), given=given_inputs(model)),
+                *answer.notes,
+                *observations(found.graph, set(answer.observed), given=given_inputs(model)),
             ],
-            rewritten_bytes=found.rewritten_bytes,
+            rewritten_bytes=answer.rewritten_bytes,
             started=started,
         )
         return decomposition, found.graph
 
-    def ask(self, of: Model, op: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, of: Model, request: Request[Answer]) -> Answer:
         """The worker's answer about a model; errors name the model, and explain what may help."""
-        times = _TIMES.get(op, 1)
-        if op == "executed":
+        times = _TIMES.get(type(request), 1)
+        if isinstance(request, ReadExecuted):
             times = backends.describe(self._supervisor.backend).cutting_times
         allowed = allowed_s(parse_model(of.skeleton), times=times)
         timeout_s = min(allowed, self._timeout_s)
         try:
-            return self._supervisor.ask_afresh(op, timeout_s=timeout_s, **fields)
+            return self._supervisor.ask_afresh(request, timeout_s=timeout_s)
         except WorkerError as error:
             text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
             remedy = explain_failure(of, text)
@@ -113,45 +109,33 @@ class Graphs:
     def profile(self, job: Job) -> Profile:
         """The runtime's own profile of a run of the job's whole model."""
         model = replace(job.model, skeleton=_named(job.model.skeleton))
-        answer = self.ask(
-            model,
-            "profile",
-            key=job.whole_key,
-            model=pack(model.skeleton),
-            streams=list(job.node_streams),
-        )
+        run = self.ask(model, ProfileModel(job.whole_key, model.skeleton, job.node_streams))
         afresh, names = job.decomposition.plan, [""] * len(job.decomposition.plan.occurrences)
         if afresh.granularity == EXECUTED:
             # Decomposed anew: the stored plan may be of another session, and holds no names.
             executed, graph = self._decomposed(model, Granularity(None))
             afresh, names = executed.plan, [node.name for node in graph.nodes]
-        return profile_of(answer, job.decomposition, afresh, names)
+        return profile_of(run, job.decomposition, afresh, names)
 
     def memory_peaks(self, model: Model, *, inline: bool = False) -> MemoryPeaks:
         """The peaks of a process that loads ``model`` and runs it; the worker must be fresh."""
-        skeleton = pack(model.skeleton)
-        answer = self.ask(model, "memory", key=model.digest, model=skeleton, inline=inline)
-        return MemoryPeaks(**answer)
+        return self.ask(model, MeasureMemory(model.digest, model.skeleton, inline))
 
     def _executed(self, model: Model) -> _Cuttable:
-        skeleton, folder = pack(model.skeleton), str(model.folder)
-        answer = self.ask(model, "executed", model=skeleton, key=model.digest, folder=folder)
-        groups = answer["groups"]
-        together = None if groups is None else [tuple(group) for group in groups]
-        return _cuttable(model, answer, unpack(answer["model"]), answer["in_place"], together)
+        request = ReadExecuted(model.skeleton, key=model.digest, folder=str(model.folder))
+        answer = self.ask(model, request)
+        return _cuttable(model, answer, answer.model)
 
     def _source(self, model: Model) -> _Cuttable:
-        answer = self.ask(model, "source", name=model.name, model=pack(model.skeleton))
-        return _cuttable(model, answer, model.skeleton, {}, None)
+        answer = self.ask(model, ReadSource(model.name, model.skeleton))
+        return _cuttable(model, answer, model.skeleton)
 
-    def _steering_values(self, model: Model, of: _Cuttable) -> dict[str, list[float]]:
+    def _steering_values(self, model: Model, of: _Cuttable) -> Mapping[str, Sequence[float]]:
         """The steering values that are no constants, by name."""
         names = steering_values(of.graph)
         if not names:
             return {}
-        answer = self.ask(model, "values", model=pack(of.proto), names=names)
-        values: dict[str, list[float]] = answer["values"]
-        return values
+        return self.ask(model, ReadValues(of.proto, tuple(names)))
 
 
 class Decomposer:
@@ -189,29 +173,10 @@ def _named(skeleton: bytes) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def _cuttable(
-    of: Model,
-    answer: Mapping[str, Any],
-    proto: bytes,
-    in_place: Mapping[str, str],
-    groups: Sequence[tuple[int, ...]] | None,
-) -> _Cuttable:
-    types = {name: type_from_json(t) for name, t in answer["types"].items()}
-    graph = graph_of(parse_model(unpack(answer["model"])), types)
+def _cuttable(of: Model, answer: TypedGraph, proto: bytes) -> _Cuttable:
+    graph = graph_of(parse_model(answer.model), answer.types)
     _refuse_untyped(of, graph)
-    return _Cuttable(
-        proto,
-        graph,
-        in_place,
-        observed=frozenset(answer["observed"]),
-        groups=groups,
-        layouts=answer.get("layouts", {}),
-        other_kernels=dict(answer.get("other_kernels", ())),
-        notes=answer.get("notes", ()),
-        sketches={n: Sketch.from_json(s) for n, s in answer.get("sketches", {}).items()},
-        iterations=answer.get("iterations", {}),
-        rewritten_bytes=answer.get("rewritten_bytes"),
-    )
+    return _Cuttable(proto, graph, answer)
 
 
 def _refuse_untyped(model: Model, graph: Graph) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bricks.measure.worker.serving import NUMBER
+from bricks.measure.worker.load_server import NUMBER
 
 # The scenario that needs no LoadGen: single samples at the times of a Poisson process.
 POISSON = "Poisson"

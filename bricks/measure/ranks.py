@@ -7,12 +7,15 @@ names the rank that was the cause. Must not know what is asked, or why.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from bricks.errors import WorkerError
+from bricks.measure.protocol.ranks import JoinGroup, OpenGroup
+from bricks.measure.protocol.request import Answer, Request
+from bricks.measure.protocol.walking import TimeReference
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 from bricks.system import logical_cpus
 
@@ -22,8 +25,6 @@ JOIN_TIMEOUT_S = 60.0
 # Once one rank has failed, the others get so long to fail too: the cause may be among them, and a
 # busy host takes seconds to notice that a process has ended.
 _GRACE_S = 10.0
-
-Answers = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Ranks(Protocol):
 
     count: int
 
-    def ask(self, op: str, *, timeout_s: float, **fields: Any) -> Answers:
+    def ask(self, request: Request[Answer], *, timeout_s: float) -> list[Answer]:
         """What each rank answers, in order; :class:`WorkerError` that names a rank that fails."""
 
     def join(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
@@ -113,48 +114,39 @@ class LocalRanks:
         self._joined = True
         first, port = self._places[0], 0
         if not self._launched:
-            answer = self._ask_first(
-                "open_group", timeout_s=timeout_s, address=first.address, patience_s=timeout_s
-            )
-            port = answer["port"]
+            port = self._ask_first(OpenGroup(first.address, timeout_s), timeout_s)
         self.ask_each(
-            "join_group",
             [
-                {
-                    "rank": rank, "ranks": self.count, "address": first.address, "port": port,
-                    "interface": place.interface, "cores": list(place.cores),
-                    "patience_s": timeout_s,
-                }
+                JoinGroup(
+                    rank, self.count, first.address, port, place.interface, place.cores, timeout_s
+                )
                 for rank, place in enumerate(self._places)
             ],
             timeout_s=2 * timeout_s,
-        )  # fmt: skip
+        )
 
     def reference_s(self, timeout_s: float) -> float | None:
         """See :class:`Ranks`: the first rank runs it."""
-        found: float = self._ask_first("reference", timeout_s=timeout_s)["reference_s"]
-        return found
+        return self._ask_first(TimeReference(), timeout_s)
 
-    def _ask_first(self, op: str, *, timeout_s: float, **fields: Any) -> dict[str, Any]:
+    def _ask_first(self, request: Request[Answer], timeout_s: float) -> Answer:
         self._refuse_ended()
         try:
-            return self._workers[0].ask(op, timeout_s=timeout_s, **fields)
+            return self._workers[0].ask(request, timeout_s=timeout_s)
         except WorkerError as error:
             self._end()
             raise type(error)(f"rank 0 of {self.count}: {error}") from error
 
-    def ask(self, op: str, *, timeout_s: float, **fields: Any) -> Answers:
+    def ask(self, request: Request[Answer], *, timeout_s: float) -> list[Answer]:
         """See :class:`Ranks`."""
-        return self.ask_each(op, [fields] * self.count, timeout_s=timeout_s)
+        return self.ask_each([request] * self.count, timeout_s=timeout_s)
 
-    def ask_each(
-        self, op: str, fields: Sequence[Mapping[str, Any]], *, timeout_s: float
-    ) -> Answers:
-        """As :meth:`ask`, with fields of its own for each rank."""
+    def ask_each(self, requests: Sequence[Request[Answer]], *, timeout_s: float) -> list[Answer]:
+        """As :meth:`ask`, with a request of its own for each rank."""
         self._refuse_ended()
         asked = [
-            self._pool.submit(worker.ask, op, timeout_s=timeout_s, **own)
-            for worker, own in zip(self._workers, fields, strict=True)
+            self._pool.submit(worker.ask, request, timeout_s=timeout_s)
+            for worker, request in zip(self._workers, requests, strict=True)
         ]
         try:
             wait(asked, return_when=FIRST_EXCEPTION)
@@ -180,7 +172,7 @@ class LocalRanks:
         for worker in self._workers:
             worker.reset()
 
-    def _cause(self, asked: Sequence[Future[dict[str, Any]]]) -> WorkerError:
+    def _cause(self, asked: Sequence[Future[Any]]) -> WorkerError:
         """The error of the rank that was the cause: of one that died rather than that complains."""
         failed = _errors(asked)
         rank = min(failed, key=lambda rank: not isinstance(failed[rank], WorkerDied))
@@ -188,7 +180,7 @@ class LocalRanks:
         return kind(f"rank {rank} of {self.count}: {failed[rank]}")
 
 
-def _errors(asked: Sequence[Future[dict[str, Any]]]) -> dict[int, BaseException]:
+def _errors(asked: Sequence[Future[Any]]) -> dict[int, BaseException]:
     """What has failed so far, by rank."""
     return {
         rank: error
@@ -197,7 +189,7 @@ def _errors(asked: Sequence[Future[dict[str, Any]]]) -> dict[int, BaseException]
     }
 
 
-def _wait_for_a_death(asked: Sequence[Future[dict[str, Any]]]) -> None:
+def _wait_for_a_death(asked: Sequence[Future[Any]]) -> None:
     """After a rank has complained: until one has died, which others complain of, for a while."""
     deadline = time.monotonic() + _GRACE_S
     working = [each for each in asked if not each.done()]

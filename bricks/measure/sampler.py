@@ -9,14 +9,15 @@ is no failure yet. It must not know where samples are kept, nor how many are eno
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from bricks.errors import WorkerError
 from bricks.measure.defaults import TIMEOUT_S
 from bricks.measure.failure_explanation import is_out_of_memory
-from bricks.measure.protocol import pack
+from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
+from bricks.measure.protocol.request import Answer, Request
+from bricks.measure.protocol.walking import RunWalk, Walked
 from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied, WorkerKilled
 from bricks.measure.walk import Load, Step, Walk, grounded, narrowed, without_region
 from bricks.measure.walk_samples import WalkSamples, by_key
@@ -107,7 +108,7 @@ class Sampler:
             started = time.perf_counter()
             try:
                 limit_s = self._limit_s(name, passes)
-                answer = self._run(name, steps, passes, timeout_s=limit_s)
+                walked = self._run(name, steps, passes, timeout_s=limit_s)
             except WorkerError as error:
                 before = self._failed_count()
                 if isinstance(error, WorkerDied):
@@ -120,29 +121,28 @@ class Sampler:
                 continue
             if keys is None:
                 self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
-            self.eviction_short |= answer["eviction_short"]
-            self.apart.update(steps[number].key for number in answer["apart"])
-            samples = by_key(steps, answer["samples"])
+            self.eviction_short |= walked.eviction_short
+            self.apart.update(steps[number].key for number in walked.apart)
             return WalkSamples(
-                samples,
-                answer["reference_s"],
-                answer["waited_share"],
-                answer["reference_end_s"],
+                by_key(steps, walked.samples),
+                walked.reference_s,
+                walked.waited_share,
+                walked.reference_end_s,
             )
 
     def served(
         self, name: str, path: str, ready: Callable[[int], None]
-    ) -> tuple[WalkSamples, list[float]]:
+    ) -> tuple[WalkSamples, Sequence[float]]:
         """Passes of a walk that are asked for at the socket ``path``, and idle seconds before each.
 
         ``ready`` is called while whoever asks is awaited. Raises :class:`WorkerError` where that
         fails; the walk has been run before, so its steps are known to run.
         """
         steps = self.steps(name)
-        answer = self._run(
+        walked = self._run(
             name, steps, 0, timeout_s=_SERVED_S, on_step=ready, announce=False, served_at=path
         )
-        return WalkSamples(by_key(steps, answer["samples"])), answer["idle_s"]
+        return WalkSamples(by_key(steps, walked.samples)), walked.idle_s
 
     def _runs(self, key: str) -> bool:
         return key not in self.failures and key not in self.out_of_memory
@@ -208,7 +208,7 @@ class Sampler:
         """
         self._placed.clear()
         with suppress(WorkerDied):  # the next has nothing loaded
-            self._supervisor.ask("unload", timeout_s=self._timeout_s)
+            self._supervisor.ask(UnloadAll(), timeout_s=self._timeout_s)
         try:
             self._make_region()
         except WorkerError:
@@ -220,13 +220,9 @@ class Sampler:
         self._starts = self._supervisor.starts
 
     def _make_region(self) -> None:
+        eviction_bytes = max((walk.eviction_bytes(()) for walk in self._walks.values()), default=0)
         self._supervisor.ask_afresh(
-            "region",
-            size_bytes=self._region_bytes,
-            eviction_bytes=max(
-                (walk.eviction_bytes(()) for walk in self._walks.values()), default=0
-            ),
-            timeout_s=self._timeout_s,
+            MakeRegion(self._region_bytes, eviction_bytes), timeout_s=self._timeout_s
         )
 
     def _load_at_once(self) -> bool:
@@ -242,20 +238,19 @@ class Sampler:
             if self._runs(load.key)
         }
         try:
-            answer = self._ask(
-                "load_all",
+            loads_s = self._ask(
+                LoadPieces(tuple(_load_piece(load) for _, load in found.values())),
                 timeout_s=self._timeout_s,
                 on_step=lambda number: self._on_load((number + 1) / len(found)),
-                loads=[_fields(load) for _, load in found.values()],
             )
         except WorkerError:
             self._at_once = False
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             return False
         now = time.perf_counter()
-        factor = (now - self._lap) / max(sum(answer["load_s"]), 1e-9)  # they ran in parallel
+        factor = (now - self._lap) / max(sum(loads_s), 1e-9)  # they ran in parallel
         self._lap = now
-        for (name, load), seconds in zip(found.values(), answer["load_s"], strict=True):
+        for (name, load), seconds in zip(found.values(), loads_s, strict=True):
             self._prepare_s[name] += factor * seconds
             self._note_load(load, factor * seconds)
         return True
@@ -263,7 +258,7 @@ class Sampler:
     def _load(self, load: Load) -> bool:
         """Whether the worker still lives; a failure is noted."""
         started = time.perf_counter()
-        alive = self._try(load.key, "load", _fields(load))
+        alive = self._try(load.key, _load_piece(load))
         self._note_load(load, time.perf_counter() - started)
         self._on_load(len(self._loaded) / self._to_load)
         return alive
@@ -285,18 +280,12 @@ class Sampler:
         return True
 
     def _place(self, step: Step) -> bool:
-        fields = {
-            "place": step.place,
-            "id": step.load,
-            "inputs": list(step.inputs),
-            "outputs": list(step.outputs),
-            "repeated": step.repeated,
-        }
-        return self._try(step.key, "place", fields)
+        bind = BindPiece(step.place, step.load, step.inputs, step.outputs, step.repeated)
+        return self._try(step.key, bind)
 
-    def _try(self, key: str, op: str, fields: Mapping[str, Any]) -> bool:
+    def _try(self, key: str, request: Request[None]) -> bool:
         try:
-            self._ask(op, timeout_s=self._timeout_s, **fields)
+            self._ask(request, timeout_s=self._timeout_s)
         except WorkerLost:
             raise
         except WorkerDied as death:
@@ -350,25 +339,30 @@ class Sampler:
         on_step: Callable[[int], None] | None = None,
         announce: bool = False,
         served_at: str | None = None,
-    ) -> dict[str, Any]:
-        return self._ask(
-            "walk",
-            timeout_s=timeout_s,
-            on_step=on_step,
-            steps=[[step.place, step.timed] for step in steps],
-            memory=self._walks[name].memory_events(steps),
-            eviction_bytes=self._walks[name].eviction_bytes(steps),
-            passes=passes,
-            announce=announce,
-            region_bytes=self._walks[name].region_bytes,
+    ) -> Walked:
+        walk = self._walks[name]
+        request = RunWalk(
+            tuple((step.place, step.timed) for step in steps),
+            passes,
+            announce,
+            eviction_bytes=walk.eviction_bytes(steps),
+            region_bytes=walk.region_bytes,
+            memory=tuple(map(tuple, walk.memory_events(steps))),
             served_at=served_at,
         )
+        return self._ask(request, timeout_s=timeout_s, on_step=on_step)
 
-    def _ask(self, op: str, **fields: Any) -> dict[str, Any]:
+    def _ask(
+        self,
+        request: Request[Answer],
+        *,
+        timeout_s: float,
+        on_step: Callable[[int], None] | None = None,
+    ) -> Answer:
         """As :meth:`Supervisor.ask`, but only of the worker that has loaded the walks."""
         refused = None
         try:
-            answer = self._supervisor.ask(op, **fields)
+            answer = self._supervisor.ask(request, timeout_s=timeout_s, on_step=on_step)
         except WorkerError as error:
             refused = error
         if self._supervisor.starts != self._starts:
@@ -378,13 +372,7 @@ class Sampler:
         return answer
 
 
-def _fields(load: Load) -> dict[str, Any]:
-    """The fields of a request to load."""
-    return {
-        "id": load.name,
-        "key": load.key,
-        "model": pack(load.model),
-        **({"folder": load.folder} if load.folder else {}),
-        "optimize": load.optimize,
-        "streams": list(load.streams),
-    }
+def _load_piece(load: Load) -> LoadPiece:
+    return LoadPiece(
+        load.name, load.key, load.model, load.optimize, streams=load.streams, folder=load.folder
+    )

@@ -24,7 +24,7 @@ from bricks.errors import UsageError, WorkerError
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
 from bricks.measure.load_generator import POISSON
-from bricks.measure.protocol import pack
+from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.walk import walk_of
@@ -80,22 +80,6 @@ class Batching:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedBatch:
-    """A batch: its size, what the model took of it, and how long its instance was occupied.
-
-    That is from when the instance was free and the batch was there, until it is answered. Before,
-    the instance had nothing to do for ``idle_s``. ``here_s`` are the seconds of each sample from
-    its arrival until it is answered.
-    """
-
-    size: int
-    run_s: float
-    occupied_s: float
-    idle_s: float
-    here_s: Sequence[float] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class ServedQueries:
     """A series of real queries.
 
@@ -131,12 +115,9 @@ class ServedModel:
 
     def load(self, models: Mapping[int, Model]) -> None:
         """Load ``models`` by the size of their batch, once for each instance."""
-        self._worker.ask(
-            "load_served",
-            timeout_s=_LOAD_TIMEOUT_S,
-            models=[[size, pack(model.skeleton)] for size, model in models.items()],
-            instances=self._batching.instances,
-        )
+        skeletons = tuple((size, model.skeleton) for size, model in models.items())
+        request = LoadServed(skeletons, self._batching.instances)
+        self._worker.ask(request, timeout_s=_LOAD_TIMEOUT_S)
 
     def serve(self, queries: Queries, *, stand_in_s: Sequence[float] = ()) -> ServedQueries:
         """Serve ``queries``; memory is read in place of running a model for ``stand_in_s``.
@@ -145,17 +126,15 @@ class ServedModel:
         Raises :class:`~bricks.errors.WorkerError` if the server or the load generator fails.
         """
         path, batching = str(Path(self._folder.name) / "socket"), self._batching
-        answer, found = driven(
+        request = Serve(
+            path, batching.max_batch, batching.timeout_s, batching.instances, tuple(stand_in_s)
+        )
+        batches, found = driven(
             queries,
             path,
-            lambda ready: self._worker.ask(
-                "serve", timeout_s=_SILENT_S, on_step=ready, path=path,
-                max_batch=batching.max_batch, wait_s=batching.timeout_s,
-                instances=batching.instances, stand_in_s=list(stand_in_s),
-            ),
-        )  # fmt: skip
+            lambda ready: self._worker.ask(request, timeout_s=_SILENT_S, on_step=ready),
+        )
         issued_s, latencies_s = found.pop("issued_s"), found.pop("latencies_s")
-        batches = [ServedBatch(*batch) for batch in answer["batches"]]
         return ServedQueries(issued_s, latencies_s, found, batches)
 
 
@@ -184,7 +163,7 @@ class ServedWalk:
         """At how many occurrences each brick is timed in a pass."""
         return Counter(step.key for step in self._sampler.steps(_WALK) if step.timed)
 
-    def passes(self, qps: float, count: int, seed: int) -> tuple[list[float], Samples]:
+    def passes(self, qps: float, count: int, seed: int) -> tuple[Sequence[float], Samples]:
         """``count`` passes that are asked for at random times, ``qps`` a second.
 
         The idle seconds before each, and seconds of each brick, the mean of those in a pass. Raises

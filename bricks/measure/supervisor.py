@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks.errors import WorkerError
-from bricks.measure.protocol import decode, encode
+from bricks.measure.protocol.pipe import decode, encode
+from bricks.measure.protocol.process import Hello, LimitMemory
+from bricks.measure.protocol.request import Answer, Request, answer_from_json, request_to_json
 from bricks.measure.worker_process import (
     Freed,
     WorkerDied,
@@ -99,12 +101,11 @@ class Supervisor:
 
     def ask(
         self,
-        op: str,
+        request: Request[Answer],
         *,
         timeout_s: float,
         on_step: Callable[[int], None] | None = None,
-        **fields: Any,
-    ) -> dict[str, Any]:
+    ) -> Answer:
         """The worker's answer to a request.
 
         ``timeout_s`` is the longest silence: it starts anew with every step that is announced to
@@ -118,18 +119,17 @@ class Supervisor:
         self.awaken()
         self._welcome()
         self._asked += 1
-        message = self._exchange({"op": op, **fields}, timeout_s, on_step)
+        message = self._exchange(request, timeout_s, on_step)
         if "error" in message:
             raise WorkerError(str(message["error"]))
-        answer: dict[str, Any] = message["ok"]
-        return answer
+        return answer_from_json(request, message["ok"])
 
-    def ask_afresh(self, op: str, *, timeout_s: float, **fields: Any) -> dict[str, Any]:
+    def ask_afresh(self, request: Request[Answer], *, timeout_s: float) -> Answer:
         """As :meth:`ask`, for requests that any worker can answer: sent again if it is killed."""
         for _ in range(MAX_ATTEMPTS - 1):
             with suppress(WorkerKilled):
-                return self.ask(op, timeout_s=timeout_s, **fields)
-        return self.ask(op, timeout_s=timeout_s, **fields)
+                return self.ask(request, timeout_s=timeout_s)
+        return self.ask(request, timeout_s=timeout_s)
 
     @contextmanager
     def memory_limited(self, memory_bytes: int) -> Iterator[None]:
@@ -152,8 +152,7 @@ class Supervisor:
         self._memory_bytes = memory_bytes
         if self._process is not None:
             with suppress(WorkerDied):  # the next one starts with this limit
-                told = self.ask("limit", timeout_s=START_TIMEOUT_S, memory_bytes=memory_bytes)
-                return told["held_bytes"] or 0
+                return self.ask(LimitMemory(memory_bytes), timeout_s=START_TIMEOUT_S) or 0
         return 0
 
     def processor_s(self) -> float:
@@ -195,19 +194,18 @@ class Supervisor:
         )  # fmt: skip
         self.starts += 1
         self._asked = 0
-        hello = {
-            "op": "hello",
-            "backend": settings.backend,
-            "threads": settings.threads,
-            "seed": settings.seed,
-            "memory_bytes": self._memory_bytes,
-            "workers": settings.workers,
-            "timing": settings.timing,
-            "optimization": settings.optimization,
-        }
+        hello = Hello(
+            settings.backend,
+            settings.threads,
+            settings.seed,
+            memory_bytes=self._memory_bytes,
+            workers=settings.workers,
+            timing=settings.timing,
+            optimization=settings.optimization,
+        )
         self._awaited = True
         with self._ended_by_exceptions() as process:
-            process.send(encode(hello), START_TIMEOUT_S)
+            process.send(encode(request_to_json(hello)), START_TIMEOUT_S)
 
     def _welcome(self) -> None:
         """Wait until a worker that was just started is ready."""
@@ -223,14 +221,14 @@ class Supervisor:
             raise WorkerError("the worker was ended")
 
     def _exchange(
-        self, request: dict[str, Any], timeout_s: float, on_step: Callable[[int], None] | None
+        self, request: Request[Any], timeout_s: float, on_step: Callable[[int], None] | None
     ) -> dict[str, Any]:
         """The message that ends the exchange, ``ok`` or ``error``; anything else ends the worker.
 
         So a worker that lives afterwards has nothing left to say.
         """
         with self._ended_by_exceptions() as process:
-            process.send(encode(request), timeout_s)
+            process.send(encode(request_to_json(request)), timeout_s)
         return self._answer(timeout_s, on_step)
 
     def _answer(self, timeout_s: float, on_step: Callable[[int], None] | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from enum import Enum
 import psutil
 
 from bricks.errors import WorkerError
-from bricks.measure.protocol import LIFELINE, SCRATCH
+from bricks.measure.protocol.pipe import LIFELINE, SCRATCH
 
 # Models travel without weights; a longer answer than this would fill the parent's memory.
 MAX_ANSWER_BYTES = 256 << 20

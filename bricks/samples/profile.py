@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bricks.decompose.granularity import EXECUTED
 from bricks.decompose.plan import Decomposition, Plan
@@ -33,6 +32,19 @@ class NodeRun:
     lane: int
     inner: bool = False
     position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalRun:
+    """The nodes of the run with the median latency, ``runs_s[typical]``, out of several.
+
+    ``nodes`` are per thread in order of their ends. ``omitted`` inner nodes were left out.
+    """
+
+    runs_s: tuple[float, ...]
+    typical: int
+    nodes: tuple[NodeRun, ...]
+    omitted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +99,16 @@ class NoProfile:
 
 
 def profile_of(
-    answer: Mapping[str, Any],
+    run: TypicalRun,
     decomposition: Decomposition,
     afresh: Plan,
     names: Sequence[str],
 ) -> Profile:
-    """The profile in a worker's ``answer``, with its nodes matched to the plan's occurrences.
+    """The profile of a typical ``run``, with its nodes matched to the plan's occurrences.
 
     ``afresh`` is the plan as the model is executed now, ``names`` are the names of its nodes.
     """
-    nodes = _as_begun([NodeRun(*fields) for fields in answer["nodes"]])
+    nodes = _as_begun(run.nodes)
     outer = [i for i, node in enumerate(nodes) if not node.inner]
     counts = Counter(names)
     places = {name: i for i, name in enumerate(names) if name and counts[name] == 1}
@@ -111,12 +123,12 @@ def profile_of(
         found = match([nodes[i] for i in outer], known, afresh, decomposition)
     positions = dict(zip(outer, found.positions, strict=False))  # empty if there is a problem
     return Profile(
-        runs_s=tuple(answer["runs_s"]),
-        typical=answer["typical"],
+        runs_s=run.runs_s,
+        typical=run.typical,
         nodes=tuple(replace(node, position=positions.get(i)) for i, node in enumerate(nodes)),
         unmatched=found.problem,
         unsure=found.unsure,
-        omitted=answer["omitted"],
+        omitted=run.omitted,
     )
 
 

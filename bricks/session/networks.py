@@ -6,7 +6,7 @@ not know how ranks of other hosts are reached, nor how anything is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -18,6 +18,7 @@ from bricks.errors import BackendError, UsageError, suggestion
 from bricks.measure.campaign import Progress
 from bricks.measure.collectives import CollectiveCampaign, CollectivesMeasured, known_collectives
 from bricks.measure.namespaces import namespaces
+from bricks.measure.protocol.ranks import ReadInterface
 from bricks.measure.ranks import LocalRanks, RankPlace, Ranks, loopback
 from bricks.measure.supervisor import WorkerSettings
 from bricks.network.collective import BESIDE, OPERATIONS, Aspect, Collective, operation_of
@@ -127,9 +128,8 @@ def measure_locally(
         local_places(ranks, bandwidth_bps, shaped=shaped) as places,
         LocalRanks(settings, places) as workers,
     ):
-        facts = workers.ask_each(
-            "interface", [{"name": place.interface} for place in places], timeout_s=_TIMEOUT_S
-        )
+        requests = [ReadInterface(place.interface) for place in places]
+        facts = workers.ask_each(requests, timeout_s=_TIMEOUT_S)
         system = store.named(fingerprint())
         return measure_on(
             store, workers, _on_this_host(name, facts, system), system, f"{backend} {version}",
@@ -138,7 +138,9 @@ def measure_locally(
         )  # fmt: skip
 
 
-def _on_this_host(name: str, facts: Sequence[dict[str, Any]], system: System) -> NetworkFingerprint:
+def _on_this_host(
+    name: str, facts: Sequence[Mapping[str, Any]], system: System
+) -> NetworkFingerprint:
     """The network between ranks here; ``facts`` are of the interface of each."""
     ranks = len(facts)
     cores = min(1.0, len(logical_cpus()) / ranks)
@@ -203,7 +205,7 @@ def _aspects(of: Collective) -> list[str]:
 
 def network_of(
     name: str,
-    facts: Sequence[dict[str, Any]],
+    facts: Sequence[Mapping[str, Any]],
     systems: Sequence[System],
     *,
     same_host: bool,
@@ -226,7 +228,7 @@ def network_of(
     return NetworkFingerprint(name, identity, {"speed_mbps": first.get("speed_mbps")})
 
 
-def _decisive(facts: dict[str, Any]) -> dict[str, Any]:
+def _decisive(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: facts.get(name) for name in ("kind", "mtu", "rate_bps")}
 
 

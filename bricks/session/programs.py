@@ -18,7 +18,7 @@ from bricks.graph.digest import digest
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.protocol import unpack
+from bricks.measure.protocol.graphs import RecordProgram
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.session.defaults import PROGRAMS_RUNTIME
 from bricks.zoo import ZooEntry, entries, is_entry, programs
@@ -134,14 +134,11 @@ class ProgramRecorder:
         title = entry if name is None else name
         _logger.info("%s: recording a step", title)
         try:
-            answer = self._worker.ask_afresh(
-                "record", timeout_s=_TIMEOUT_S, entry=entry, options=options,
-                folder=os.getcwd() if folder is None else folder,
-            )  # fmt: skip
+            request = RecordProgram(entry, os.getcwd() if folder is None else folder, options)
+            skeleton = self._worker.ask_afresh(request, timeout_s=_TIMEOUT_S)
         except WorkerError as error:
             text = str(error)
             raise WorkerError(text if entry in text else f"{entry}: {text}") from error
-        skeleton = unpack(answer["model"])
         proto = parse_model(skeleton)
         graph = graph_of(proto)
         inputs = tuple((each, graph.types[each]) for each in graph.inputs)

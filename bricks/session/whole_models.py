@@ -5,46 +5,40 @@ Must not know what a worker does for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
 from bricks.graph.model import Model
-from bricks.measure.protocol import pack
+from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel
 from bricks.measure.served import ServedWalk
 from bricks.samples.profile import Profile
 from bricks.session.jobs import whole_job
 from bricks.session.workspace import Workspace
 
 
-def verify(workspace: Workspace, model: Model) -> dict[str, Any]:
+def verify(workspace: Workspace, model: Model) -> Mapping[str, Any]:
     """Chain the model's bricks and compare with the whole model.
 
     See ``measure/worker/verify``.
     """
     decomposition = workspace.plans.decompose(model)
     workspace.progress(f"verifying {model.name}", 0.0)
-    return workspace.graphs.ask(
-        model,
-        "verify",
-        name=model.name,
-        folder=str(model.folder),
-        model=pack(model.skeleton),
-        plan=decomposition.plan.to_json(),
-        bricks={key: pack(brick.model) for key, brick in decomposition.bricks.items()},
-    )
+    bricks = {key: brick.model for key, brick in decomposition.bricks.items()}
+    folder = str(model.folder)
+    request = VerifyModel(model.name, folder, model.skeleton, decomposition.plan, bricks)
+    return workspace.graphs.ask(model, request)
 
 
-def evaluate(workspace: Workspace, model: Model, *, repeats: int, **fields: Any) -> dict[str, Any]:
+def evaluate(
+    workspace: Workspace, model: Model, *, repeats: int, **fields: Any
+) -> Mapping[str, Any]:
     """What the runtime computes of ``model``, ``repeats`` times, beside a reference in double.
 
-    ``fields`` are those of the worker's request ``evaluate`` (``measure/protocol.py``); see
-    ``measure/worker/accuracy``.
+    ``fields`` are further ones of :class:`~bricks.measure.protocol.evaluation.EvaluateModel`.
     """
     workspace.progress(f"evaluating {model.name}", 0.0)
-    return workspace.graphs.ask(
-        model, "evaluate", model=pack(model.skeleton), repeats=repeats, **fields
-    )
+    return workspace.graphs.ask(model, EvaluateModel(model.skeleton, repeats, **fields))
 
 
 def profile(workspace: Workspace, model: Model) -> Profile:

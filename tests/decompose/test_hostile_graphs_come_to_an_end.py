@@ -28,6 +28,7 @@ from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.measure import allowance
+from bricks.measure.protocol.loading import UnloadAll
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 
 # Graphs that take long to understand
@@ -219,7 +220,7 @@ def test_an_answer_that_would_fill_the_memory_is_not_taken(
         Supervisor(WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program))) as one,
         refused(WorkerDied, "1 MiB"),
     ):
-        one.ask("unload", timeout_s=30)
+        one.ask(UnloadAll(), timeout_s=30)
 
 
 def endless(turns: int) -> onnx.ModelProto:

@@ -15,6 +15,7 @@ from onnx import TensorProto
 from bricks import Bench, Options
 from bricks.compose.comparison import ComparisonFailure, ModelComparison
 from bricks.measure.campaign import Conditions
+from bricks.measure.protocol.loading import LoadPieces, MakeRegion, UnloadAll
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 
@@ -130,14 +131,14 @@ def test_large_weights_of_one_session_share_memory_and_differ() -> None:
 def test_a_worker_that_holds_too_much_for_the_next_limit_is_replaced() -> None:
     """It would wait without end for a thread that has no memory to begin with."""
     with Supervisor(WorkerSettings("fake", 2, 0)) as supervisor:
-        supervisor.ask("region", timeout_s=60, size_bytes=900 * MIB)
+        supervisor.ask(MakeRegion(900 * MIB), timeout_s=60)
         with supervisor.memory_limited(4096 * MIB):
-            supervisor.ask("unload", timeout_s=60)
+            supervisor.ask(UnloadAll(), timeout_s=60)
         assert supervisor.starts == 1  # there is room enough
         with supervisor.memory_limited(1024 * MIB):
-            assert supervisor.ask("load_all", timeout_s=60, loads=[]) == {"load_s": []}
-            supervisor.ask("unload", timeout_s=60)
+            assert supervisor.ask(LoadPieces(()), timeout_s=60) == ()
+            supervisor.ask(UnloadAll(), timeout_s=60)
         assert supervisor.starts == 2
         with supervisor.memory_limited(1024 * MIB):
-            supervisor.ask("unload", timeout_s=60)
+            supervisor.ask(UnloadAll(), timeout_s=60)
         assert supervisor.starts == 2  # the new one holds little

@@ -7,6 +7,9 @@ from factories import model, node, save, value
 from refusals import refused
 
 from bricks.errors import WorkerError
+from bricks.measure.protocol.loading import LoadPiece, LoadPieces
+from bricks.measure.protocol.request import Request
+from bricks.measure.protocol.walking import RunWalk, Walked
 from bricks.measure.rounds import StopRule
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import WorkerDied, WorkerKilled
@@ -146,10 +149,12 @@ class Together:
     starts = 1
     fresh = True
 
-    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        if op == "walk" and not fields["announce"]:
+    def ask(self, request: Request[Any], **_: Any) -> Any:
+        if not isinstance(request, RunWalk):
+            return None
+        if not request.announce:
             raise WorkerDied("it crashed the process (SIGSEGV)")
-        return {"samples": [[] for _ in fields.get("steps", ())]}
+        return Walked(((),) * len(request.steps))
 
     ask_afresh = ask
 
@@ -160,14 +165,13 @@ class Choosy(Together):
     def __init__(self) -> None:
         self.loaded: list[str] = []
 
-    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        if op == "load_all":
+    def ask(self, request: Request[Any], **_: Any) -> None:
+        if isinstance(request, LoadPieces):
             raise WorkerError("out of memory")
-        if op == "load" and fields["key"] == "b1-1":
-            raise WorkerError("there is no kernel for it")
-        if op == "load":
-            self.loaded.append(fields["key"])
-        return {}
+        if isinstance(request, LoadPiece):
+            if request.key == "b1-1":
+                raise WorkerError("there is no kernel for it")
+            self.loaded.append(request.key)
 
     ask_afresh = ask
 
@@ -198,14 +202,14 @@ class Killed(Together):
     def __init__(self, kills: int) -> None:
         self.kills = kills
 
-    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        if op == "walk" and self.kills:
+    def ask(self, request: Request[Any], *, on_step: Any = None, **_: Any) -> Any:
+        if not isinstance(request, RunWalk):
+            return None
+        if self.kills:
             self.kills -= 1
-            fields["on_step"](0)
+            on_step(0)
             raise WorkerKilled("its process was killed (SIGKILL)")
-        conditions = dict.fromkeys(("reference_s", "reference_end_s", "waited_share"))
-        samples: list[list[float]] = [[] for _ in fields.get("steps", ())]
-        return {"samples": samples, "eviction_short": False, "apart": [], **conditions}
+        return Walked(((),) * len(request.steps))
 
 
 @pytest.mark.parametrize("kills", [2, 3])

@@ -16,6 +16,7 @@ from refusals import refused
 from bricks.errors import WorkerError
 from bricks.measure import namespaces as here
 from bricks.measure.namespaces import namespaces, refuse_without_namespaces, remove_stale
+from bricks.measure.protocol.ranks import ReadInterface, TimeCollective
 from bricks.measure.ranks import LocalRanks
 from bricks.measure.supervisor import WorkerSettings
 from bricks.system.interface import interface_facts
@@ -42,7 +43,7 @@ def test_ranks_have_an_interface_each_whose_rate_the_kernel_tells() -> None:
     with namespaces(2, 100_000_000) as places:
         assert len(ours(os.getpid())) == 3
         with LocalRanks(WorkerSettings("fake", 1, 0), places) as ranks:
-            told = ranks.ask("interface", timeout_s=60, name=places[0].interface)
+            told = ranks.ask(ReadInterface(places[0].interface), timeout_s=60)
     assert len(told) == 2
     for facts in told:
         assert (facts["kind"], facts["mtu"], facts["rate_bps"]) == ("veth", 1500, 100_000_000)
@@ -58,11 +59,9 @@ def test_ranks_communicate_between_namespaces() -> None:
             ranks.join()
             for computing in (False, True):
                 for operation in ("all_reduce", "broadcast", "all_gather", "reduce_scatter"):
-                    told = ranks.ask(
-                        "time_collective", timeout_s=60, operation=operation, num_bytes=100_000,
-                        passes=1, computing=computing,
-                    )  # fmt: skip
-                    assert all(answer["samples"][0] > 0 for answer in told)
+                    request = TimeCollective(operation, 100_000, 1, computing)
+                    told = ranks.ask(request, timeout_s=60)
+                    assert all(answer.samples[0] > 0 for answer in told)
     assert ours(os.getpid()) == []
 
 

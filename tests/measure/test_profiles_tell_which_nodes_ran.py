@@ -22,10 +22,12 @@ from bricks.backends.base import NodeEvent
 from bricks.backends.fake.backend import CALL_OVERHEAD_S, PROFILING_S, FakeBackend, node_latency_s
 from bricks.backends.onnxruntime.profile import ProfiledSession
 from bricks.errors import BackendError
+from bricks.measure.protocol.process import Hello
+from bricks.measure.protocol.whole_models import ProfileModel
 from bricks.measure.worker import profiling
 from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.worker import Worker
-from bricks.samples.profile import NodeRun, Profile, profile_of
+from bricks.samples.profile import NodeRun, Profile, TypicalRun, profile_of
 
 # No latency is looked at: others may measure meanwhile.
 SHARED = bricks.Conditions(exclusive=False)
@@ -187,10 +189,9 @@ def test_a_fault_while_it_is_profiled_is_told(
 def test_a_backend_without_a_profile_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(FakeBackend, "profiled")
     worker = Worker(lambda message: None)
-    hello = {"backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None}
-    worker.answer({"op": "hello", **hello})
+    worker.answer(Hello("fake", threads=1, seed=0))
     with refused(BackendError, "fake"):
-        worker.answer({"op": "profile", "key": "m1-0", "model": ""})
+        worker.answer(ProfileModel("m1-0", b""))
 
 
 @pytest.mark.slow
@@ -222,24 +223,24 @@ class Runs:
 def test_the_run_in_the_middle_is_the_typical_one() -> None:
     latencies = (0.3, 0.1, 0.2, 0.5, 0.4, 0.9, 0.8, 0.7, 0.6)
     found = typical_run(Runs(*latencies))
-    assert found["runs_s"] == list(latencies)
-    assert latencies[found["typical"]] == 0.5
-    assert found["nodes"] == [[f"run {profiling.WARM_UPS + 3}", "Relu", 0.0, 0.5, 7, False]]
+    assert found.runs_s == latencies
+    assert latencies[found.typical] == 0.5
+    assert found.nodes == (NodeRun(f"run {profiling.WARM_UPS + 3}", "Relu", 0.0, 0.5, 7),)
 
 
 def test_a_model_that_takes_long_is_run_less_often() -> None:
     found = typical_run(Runs(*[profiling.ENOUGH_S] * 9))
-    assert len(found["runs_s"]) == profiling.MIN_RUNS
+    assert len(found.runs_s) == profiling.MIN_RUNS
 
 
 def test_of_countless_inner_nodes_some_are_left_out_and_counted() -> None:
     found = typical_run(Runs(*[0.1] * 9, nodes=2, inner=profiling.MAX_INNER + 5))
-    assert len(found["nodes"]) == 2 + profiling.MAX_INNER
-    assert found["omitted"] == 5
+    assert len(found.nodes) == 2 + profiling.MAX_INNER
+    assert found.omitted == 5
 
 
-def answer(*nodes: tuple[str, str, float, float, int, bool]) -> dict[str, Any]:
-    return {"runs_s": [1.0], "typical": 0, "nodes": [list(n) for n in nodes], "omitted": 0}
+def run(*nodes: tuple[str, str, float, float, int, bool]) -> TypicalRun:
+    return TypicalRun((1.0,), 0, tuple(NodeRun(*node) for node in nodes), omitted=0)
 
 
 @pytest.fixture(scope="module")
@@ -255,14 +256,14 @@ def test_nodes_that_are_not_the_plans_are_not_taken_for_them(
     names: str, two: bricks.Decomposition
 ) -> None:
     nodes = [(f"n{i}", operator, i, i + 1, 0, False) for i, operator in enumerate(names.split())]
-    found = profile_of(answer(*nodes), two, two.plan, ["n0", "n1"])
+    found = profile_of(run(*nodes), two, two.plan, ["n0", "n1"])
     assert found.unmatched == f"the {len(nodes)} nodes that the runtime ran are not the plan's 2"
     assert found.of_occurrences == {}
 
 
 def test_nodes_that_stand_for_several_are_not_joined(two: bricks.Decomposition) -> None:
     nodes = [(f"n{i}", operator, i, i + 1, 0, False) for i, operator in enumerate(("Tanh", "Relu"))]
-    found = profile_of(answer(*nodes), two, two.plan, ["n0", "n1", "n2"])
+    found = profile_of(run(*nodes), two, two.plan, ["n0", "n1", "n2"])
     assert found.unmatched == "the runtime runs several nodes of the model as one"
 
 
@@ -275,7 +276,7 @@ def test_nodes_that_began_at_once_are_in_the_order_in_which_they_ended(
         ("inner", "Neg", 5.0, 6.0, 77, True),
         ("second", "Relu", 5.0, 9.0, 77, False),
     ]
-    found = profile_of(answer(*nodes), two, two.plan, ["first", "second"])
+    found = profile_of(run(*nodes), two, two.plan, ["first", "second"])
     assert [node.name for node in found.nodes] == ["first", "second", "inner"]
     assert found.nodes[0] == NodeRun("first", "Tanh", 5.0, 5.0, 0, inner=False, position=0)
 

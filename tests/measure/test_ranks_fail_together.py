@@ -18,6 +18,7 @@ from refusals import refused
 from bricks.errors import WorkerError
 from bricks.measure import worker_process
 from bricks.measure.collectives import CollectiveCampaign, known_collectives
+from bricks.measure.protocol.ranks import TimeCollective
 from bricks.measure.ranks import LocalRanks, loopback
 from bricks.measure.supervisor import WorkerDied, WorkerSettings
 from bricks.network.collective import Collective
@@ -51,14 +52,8 @@ def slow_ranks(start: StartRanks) -> Iterator[LocalRanks]:
 
 
 def collective(ranks: LocalRanks, timeout_s: float = 300.0) -> None:
-    ranks.ask(
-        "time_collective",
-        timeout_s=timeout_s,
-        operation="all_reduce",
-        num_bytes=1024,
-        passes=1,
-        computing=False,
-    )
+    request = TimeCollective("all_reduce", 1024, passes=1, computing=False)
+    ranks.ask(request, timeout_s=timeout_s)
 
 
 def test_a_rank_that_is_killed_ends_the_others(slow_ranks: LocalRanks, tmp_path: Path) -> None:
@@ -93,12 +88,10 @@ def test_a_rank_that_ended_before_it_was_asked_is_no_rank(slow_ranks: LocalRanks
 def test_the_error_of_a_rank_is_told_with_its_number(start: StartRanks) -> None:
     with start(3, 0.0) as ranks:
         ranks.join()
-        fields = [{"passes": 1, "operation": name} for name in ("all_reduce", "all_reduce", "x")]
+        operations = ("all_reduce", "all_reduce", "x")
         with refused(WorkerError, "rank 2 of 3", "KeyError", "x"):
             ranks.ask_each(
-                "time_collective",
-                [{**own, "num_bytes": 1024, "computing": False} for own in fields],
-                timeout_s=30,
+                [TimeCollective(name, 1024, 1, False) for name in operations], timeout_s=30
             )
 
 

@@ -15,28 +15,27 @@ import json
 import sys
 import numpy as np
 from factories import model, node, value
-from bricks.measure.protocol import pack
+from bricks.measure.protocol.loading import BindPiece, LoadPiece, MakeRegion, UnloadAll
+from bricks.measure.protocol.process import Hello
+from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
 
 size = 4096
 worker = Worker(lambda message: None)
-hello = {"op": "hello", "backend": "onnxruntime", "threads": 2, "seed": 0, "memory_bytes": None}
-worker.answer(hello)
+worker.answer(Hello("onnxruntime", threads=2, seed=0))
 found = []
 for operator in sys.argv[1:]:
-    worker.answer({"op": "region", "size_bytes": 2 * size})
-    numbers = worker.region.memory[: 2 * size].view(np.float32)
-    worker.region.fill = lambda seed, **_: numbers.fill(-90.0)
+    worker.answer(MakeRegion(2 * size))
+    numbers = worker.pieces.region.memory[: 2 * size].view(np.float32)
+    worker.pieces.region.fill = lambda seed, **_: numbers.fill(-90.0)
     shape = [size // 4]
     proto = model([node(operator, ["x"], ["y"])], [value("x", shape)], [value("y", shape)])
-    load = {"op": "load", "id": "a", "key": "b1-00", "optimize": False}
-    worker.answer({**load, "model": pack(proto.SerializeToString())})
-    worker.answer({"op": "place", "place": "a", "id": "a", "inputs": [0], "outputs": [size]})
-    walk = {"op": "walk", "steps": [["a", True]], "passes": 2, "announce": False}
-    (samples,) = worker.answer(dict(walk))["samples"]
+    worker.answer(LoadPiece("a", "b1-00", proto.SerializeToString(), optimize=False))
+    worker.answer(BindPiece("a", "a", (0,), (size,)))
+    (samples,) = worker.answer(RunWalk((("a", True),), passes=2, announce=False)).samples
     assert len(samples) == 2
     found.append([float(numbers[at]) for at in (0, shape[0] - 1, shape[0])])
-    worker.answer({"op": "unload"})
+    worker.answer(UnloadAll())
 print(json.dumps(found))
 """
 

@@ -11,7 +11,9 @@ from factories import model, node, value
 from bricks.backends.base import Placement
 from bricks.backends.fake.backend import FakeBackend
 from bricks.backends.reference import REFERENCE, SIBLING_CHAIN
-from bricks.measure.protocol import pack
+from bricks.measure.protocol.loading import BindPiece, LoadPiece, UnloadAll
+from bricks.measure.protocol.process import Hello
+from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
 
 
@@ -52,23 +54,27 @@ LOADED = {REFERENCE: REFERENCE_WORKLOAD, SIBLING_CHAIN: Counting()}  # by key
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    monkeypatch.setattr("bricks.measure.worker.worker.time.perf_counter", CLOCK)
+    monkeypatch.setattr("bricks.measure.worker.warmth.time.perf_counter", CLOCK)
     monkeypatch.setattr(FakeBackend, "load", lambda self, proto, *, key, **_: LOADED[key])
     one = Worker(lambda message: None)
-    one.answer({"op": "hello", "backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None})
+    one.answer(Hello("fake", threads=1, seed=0))
     return one
 
 
-def runs(worker: Worker, steps: Sequence[tuple[str, Counting]], **options: int) -> int:
-    """How often a walk of two passes has run each step."""
+def runs(
+    worker: Worker,
+    steps: Sequence[tuple[str, Counting]],
+    *,
+    passes: int = 2,
+    announce: bool = False,
+) -> int:
+    """How often a walk has run each step."""
     for name, one in steps:
         LOADED[name] = one
-        load = {"id": name, "key": name, "model": pack(MODEL), "optimize": False}
-        worker.answer({"op": "load", **load})
-        worker.answer({"op": "place", "place": name, "id": name, "inputs": [], "outputs": []})
+        worker.answer(LoadPiece(name, name, MODEL, optimize=False))
+        worker.answer(BindPiece(name, name, (), ()))
     before = [one.runs for _, one in steps]
-    fields = {"passes": 2, "announce": False} | options
-    worker.answer({"op": "walk", "steps": [[place, True] for place, _ in steps], **fields})
+    worker.answer(RunWalk(tuple((name, True) for name, _ in steps), passes, announce))
     (found,) = {one.runs - had for (_, one), had in zip(steps, before, strict=True)}
     return found
 
@@ -116,7 +122,7 @@ def test_a_model_warms_up_as_long_as_its_bricks_do(worker: Worker) -> None:
 def test_what_is_loaded_anew_was_never_run(worker: Worker) -> None:
     steps = [("a", Counting())]
     runs(worker, steps)
-    worker.answer({"op": "unload"})
+    worker.answer(UnloadAll())
     assert runs(worker, steps) == 10 + 2
 
 

@@ -15,18 +15,19 @@ import sys
 import numpy as np
 from factories import constant, model, node, value
 from bricks.graph.model_metadata import SIGNS, note
-from bricks.measure.protocol import pack
+from bricks.measure.protocol.loading import BindPiece, LoadPiece, MakeRegion, UnloadAll
+from bricks.measure.protocol.process import Hello
+from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
 
 elements = 4096
 size = 4 * elements
 worker = Worker(lambda message: None)
-hello = {"op": "hello", "backend": "onnxruntime", "threads": 2, "seed": 0, "memory_bytes": None}
-worker.answer(hello)
+worker.answer(Hello("onnxruntime", threads=2, seed=0))
 found = []
 for pattern in json.loads(sys.argv[1]):
-    worker.answer({"op": "region", "size_bytes": 2 * size})
-    numbers = worker.region.memory[:size].view(np.float32)
+    worker.answer(MakeRegion(2 * size))
+    numbers = worker.pieces.region.memory[:size].view(np.float32)
     shape = [elements]
     proto = model(
         [node("PRelu", ["x", "s"], ["y"])],
@@ -34,19 +35,17 @@ for pattern in json.loads(sys.argv[1]):
         [value("y", shape)],
     )
     note(proto, SIGNS, {"x": pattern})
-    load = {"op": "load", "id": "a", "key": "b1-00", "optimize": False}
-    worker.answer({**load, "model": pack(proto.SerializeToString())})
-    place = {"op": "place", "place": "a", "id": "a", "inputs": [0, None], "outputs": [size]}
-    worker.answer(place)
+    worker.answer(LoadPiece("a", "b1-00", proto.SerializeToString(), optimize=False))
+    worker.answer(BindPiece("a", "a", (0, None), (size,)))
     walks, seen = [], set()
     for _ in range(2):
-        worker.answer({"op": "walk", "steps": [["a", True]], "passes": 1, "announce": False})
+        worker.answer(RunWalk((("a", True),), passes=1, announce=False))
         seen.add((numbers < 0).tobytes())
         changes = np.mean((numbers[1:] < 0) != (numbers[:-1] < 0))
         means = np.mean(numbers < 0), changes, np.mean(np.abs(numbers))
         walks.append([*map(float, means), len(seen)])
     found.append(walks)
-    worker.answer({"op": "unload"})
+    worker.answer(UnloadAll())
 print(json.dumps(found))
 """
 

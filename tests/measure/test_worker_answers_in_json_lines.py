@@ -3,6 +3,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,25 @@ from bricks.backends.fake.backend import FakeBackend
 from bricks.backends.filling import filled
 from bricks.errors import WorkerError
 from bricks.measure import worker_process
-from bricks.measure.protocol import pack
+from bricks.measure.protocol.graphs import ReadExecuted
+from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
+from bricks.measure.protocol.process import Hello
+from bricks.measure.protocol.request import Request, request_to_json
+from bricks.measure.protocol.walking import RunWalk, Walked
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerKilled, WorkerSettings
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.worker import Worker
 from bricks.measure.worker_process import worker_command
 
 WORKER = [sys.executable, "-m", "bricks.measure.worker"]
-HELLO = {"op": "hello", "backend": "fake", "threads": 1, "seed": 0, "memory_bytes": None}
+HELLO = Hello("fake", threads=1, seed=0)
+EMPTY_WALK = RunWalk((), passes=0, announce=False)
 
 
 def conversation(*requests: object) -> list[dict[str, Any]]:
     """A worker's answers; it ends by itself when nobody asks any more."""
-    lines = [r if isinstance(r, str) else json.dumps(r) for r in requests]
+    known = [request_to_json(r) if isinstance(r, Request) else r for r in requests]
+    lines = [r if isinstance(r, str) else json.dumps(r) for r in known]
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(
         WORKER, input=text, capture_output=True, text=True, timeout=60, env=environment()
@@ -41,17 +48,17 @@ def conversation(*requests: object) -> list[dict[str, Any]]:
 
 
 def test_a_whole_conversation() -> None:
-    model = pack(mlp(widths=(4, 4)).SerializeToString())
+    model = mlp(widths=(4, 4)).SerializeToString()
     hello, region, load, place, *walk, unload = conversation(
         HELLO,
-        {"op": "region", "size_bytes": 1000},
-        {"op": "load", "id": "a", "key": "b1-00", "model": model, "optimize": False},
-        {"op": "place", "place": "a/0", "id": "a", "inputs": [0], "outputs": [64]},
-        {"op": "walk", "steps": [["a/0", True], ["a/0", False]], "passes": 3, "announce": True},
-        {"op": "unload"},
+        MakeRegion(1000),
+        LoadPiece("a", "b1-00", model, optimize=False),
+        BindPiece("a/0", "a", (0,), (64,)),
+        RunWalk((("a/0", True), ("a/0", False)), passes=3, announce=True),
+        UnloadAll(),
     )
-    assert hello["ok"]["pid"] > 0
-    assert [region, load, place, unload] == [{"ok": {}}] * 4
+    assert hello["ok"] > 0
+    assert [region, load, place, unload] == [{"ok": None}] * 4
     assert walk[:-1] == [{"at": 0}, {"at": 1}] * 4  # one pass to warm up, and three
     timed, untimed = walk[-1]["ok"]["samples"]
     assert len(timed) == 3
@@ -61,16 +68,16 @@ def test_a_whole_conversation() -> None:
 
 def test_what_cannot_be_done_is_an_answer_and_not_the_end() -> None:
     answers = conversation(
-        {"op": "unload"},
-        {"op": "load", "id": "a", "key": "k", "model": "", "optimize": False},
-        {"op": "dance"},
+        UnloadAll(),
+        LoadPiece("a", "k", b"", optimize=False),
+        {"op": "Dance"},
         {},
         "this is no JSON",
         "[]",
-        {"op": "region"},
+        {"op": "MakeRegion"},
         HELLO,
     )
-    assert answers[0] == {"ok": {}}
+    assert answers[0] == {"ok": None}
     errors = [answer["error"] for answer in answers[1:-1]]
     assert len(errors) == 6
     assert not any("\n" in error for error in errors)
@@ -92,19 +99,19 @@ def test_a_backend_that_does_not_start_is_the_same_error_each_time() -> None:
     with Supervisor(NONSENSE) as supervisor:
         for _ in range(2):
             with refused(WorkerError, "nonsense"):
-                supervisor.ask("unload", timeout_s=30)
+                supervisor.ask(UnloadAll(), timeout_s=30)
 
 
 def test_a_worker_can_be_awakened_before_it_is_asked(supervisor: Supervisor) -> None:
     supervisor.awaken()
     assert (supervisor.starts, supervisor.fresh) == (1, True)
     supervisor.awaken()
-    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert supervisor.ask(UnloadAll(), timeout_s=30) is None
     assert (supervisor.starts, supervisor.fresh) == (1, False)
     supervisor.reset()
     supervisor.awaken()
     supervisor.reset()  # before it was ready: the next one is asked its own questions
-    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert supervisor.ask(UnloadAll(), timeout_s=30) is None
     assert supervisor.starts == 3
 
 
@@ -112,7 +119,7 @@ def test_what_keeps_an_awakened_worker_from_starting_is_told_when_it_is_asked() 
     with Supervisor(NONSENSE) as supervisor:
         supervisor.awaken()
         with refused(WorkerError, "nonsense"):
-            supervisor.ask("unload", timeout_s=30)
+            supervisor.ask(UnloadAll(), timeout_s=30)
     with refused(WorkerError) as caught:
         supervisor.awaken()
     assert "nonsense" not in str(caught.value)
@@ -123,7 +130,7 @@ def test_a_program_that_cannot_be_started_is_named() -> None:
         Supervisor(WorkerSettings("fake", 1, 0, command=("/nowhere/python",))) as supervisor,
         refused(WorkerError, "/nowhere/python"),
     ):
-        supervisor.ask("unload", timeout_s=30)
+        supervisor.ask(UnloadAll(), timeout_s=30)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +150,7 @@ def test_a_worker_that_dies_says_why(
         Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
         refused(error, *named),
     ):
-        supervisor.ask("unload", timeout_s=30)
+        supervisor.ask(UnloadAll(), timeout_s=30)
 
 
 @pytest.mark.parametrize("kills", [2, 3])
@@ -159,10 +166,10 @@ def test_a_worker_that_is_killed_from_outside_is_asked_again(tmp_path: Path, kil
     settings = WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", script))
     with Supervisor(settings) as supervisor:
         if kills < 3:
-            assert supervisor.ask_afresh("unload", timeout_s=30) == {}
+            assert supervisor.ask_afresh(UnloadAll(), timeout_s=30) is None
         else:
             with refused(WorkerKilled, "SIGKILL"):
-                supervisor.ask_afresh("unload", timeout_s=30)
+                supervisor.ask_afresh(UnloadAll(), timeout_s=30)
     assert len(count.read_text()) == 3
 
 
@@ -176,7 +183,7 @@ def test_a_worker_that_the_kernel_kills_for_lack_of_memory_is_not_asked_again(
         Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
         refused(WorkerDied, "SIGKILL"),
     ):
-        supervisor.ask_afresh("unload", timeout_s=30)
+        supervisor.ask_afresh(UnloadAll(), timeout_s=30)
     assert supervisor.starts == 1
 
 
@@ -192,14 +199,15 @@ def test_only_a_worker_that_times_nothing_keeps_its_memory(
         "hello = json.loads(input())\n"
         "print(json.dumps({'ok': {}}), flush=True)\n"
         "input()\n"
-        "told = {'timing': hello['timing'], 'tunables': os.environ['GLIBC_TUNABLES']}\n"
-        "print(json.dumps({'ok': told}), flush=True)"
+        "told = [hello.get('timing', True), os.environ['GLIBC_TUNABLES']]\n"
+        "print(json.dumps({'error': json.dumps(told)}), flush=True)"
     )
     settings = WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program), timing=timing)
-    with Supervisor(settings) as supervisor:
-        told = supervisor.ask("unload", timeout_s=30)
-    assert told["timing"] is timing
-    *keeping, last = told["tunables"].split(":")
+    with Supervisor(settings) as supervisor, pytest.raises(WorkerError) as told:
+        supervisor.ask(UnloadAll(), timeout_s=30)
+    for_timing, tunables = json.loads(str(told.value))
+    assert for_timing is timing
+    *keeping, last = tunables.split(":")
     assert last == own
     assert bool(keeping) is not timing
 
@@ -210,46 +218,46 @@ def test_a_program_that_speaks_something_else_is_told() -> None:
         Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
         refused(WorkerDied, "hello!"),
     ):
-        supervisor.ask("unload", timeout_s=30)
+        supervisor.ask(UnloadAll(), timeout_s=30)
 
 
 def test_a_worker_that_stops_reading_is_given_up() -> None:
-    program = """import time; print('{"ok":{}}', flush=True); time.sleep(99)"""
+    program = """import time; print('{"ok":1}', flush=True); time.sleep(99)"""
     command = (sys.executable, "-c", program)
     with (
         Supervisor(WorkerSettings("fake", 1, 0, command=command)) as supervisor,
         refused(WorkerDied, "0 s"),
     ):
-        supervisor.ask("executed", timeout_s=0.5, model="x" * (1 << 20))  # more than a pipe holds
+        supervisor.ask(ReadExecuted(b"x" * (1 << 20)), timeout_s=0.5)  # more than a pipe holds
 
 
 def test_after_a_death_the_next_question_gets_a_new_worker(supervisor: Supervisor) -> None:
-    supervisor.ask("unload", timeout_s=30)
+    supervisor.ask(UnloadAll(), timeout_s=30)
     with refused(WorkerDied, "0 s"):
-        supervisor.ask("region", size_bytes=1 << 28, timeout_s=0.0)
-    assert supervisor.ask("unload", timeout_s=30) == {}
+        supervisor.ask(MakeRegion(1 << 28), timeout_s=0.0)
+    assert supervisor.ask(UnloadAll(), timeout_s=30) is None
     assert supervisor.starts == 2
 
 
 def test_long_messages_pass_in_both_directions(supervisor: Supervisor) -> None:
     widths = (8,) * 400
-    model = pack(mlp(widths=widths).SerializeToString())
+    model = mlp(widths=widths).SerializeToString()
     assert len(model) > 1 << 17  # more than a pipe holds
-    answer = supervisor.ask("executed", timeout_s=60, model=model)
-    assert len(answer["types"]) > 1000
+    answer = supervisor.ask(ReadExecuted(model), timeout_s=60)
+    assert len(answer.types) > 1000
 
 
 def loaded(supervisor: Supervisor) -> None:
     """Something is loaded and placed."""
-    model = pack(mlp(widths=(4, 4)).SerializeToString())
-    supervisor.ask("region", size_bytes=1000, timeout_s=30)
-    supervisor.ask("load", id="a", key="b1-00", model=model, optimize=False, timeout_s=30)
-    supervisor.ask("place", place="a/0", id="a", inputs=[0], outputs=[64], timeout_s=30)
+    model = mlp(widths=(4, 4)).SerializeToString()
+    supervisor.ask(MakeRegion(1000), timeout_s=30)
+    supervisor.ask(LoadPiece("a", "b1-00", model, optimize=False), timeout_s=30)
+    supervisor.ask(BindPiece("a/0", "a", (0,), (64,)), timeout_s=30)
 
 
-def walk(supervisor: Supervisor, on_step: Callable[[int], None] | None) -> dict[str, Any]:
-    fields = {"steps": [["a/0", True]], "passes": 3, "announce": on_step is not None}
-    return supervisor.ask("walk", timeout_s=30, on_step=on_step, **fields)
+def walk(supervisor: Supervisor, on_step: Callable[[int], None] | None) -> Walked:
+    request = RunWalk((("a/0", True),), passes=3, announce=on_step is not None)
+    return supervisor.ask(request, timeout_s=30, on_step=on_step)
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ZeroDivisionError])
@@ -264,16 +272,16 @@ def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next(
     with pytest.raises(kind):
         walk(supervisor, interrupt)
     loaded(supervisor)
-    assert len(walk(supervisor, None)["samples"]) == 1
+    assert len(walk(supervisor, None).samples) == 1
     assert supervisor.starts == 2
 
 
 def test_a_worker_that_died_while_nobody_asked_is_replaced(supervisor: Supervisor) -> None:
-    supervisor.ask("unload", timeout_s=30)
+    supervisor.ask(UnloadAll(), timeout_s=30)
     (worker,) = children()
     worker.kill()
     worker.wait(timeout=30)
-    assert supervisor.ask("unload", timeout_s=30) == {}
+    assert supervisor.ask(UnloadAll(), timeout_s=30) is None
     assert supervisor.starts == 2
 
 
@@ -281,7 +289,7 @@ def test_a_worker_outlives_the_thread_that_started_it(supervisor: Supervisor) ->
     thread = threading.Thread(target=lambda: loaded(supervisor))
     thread.start()
     thread.join()
-    assert len(walk(supervisor, None)["samples"]) == 1
+    assert len(walk(supervisor, None).samples) == 1
     assert supervisor.starts == 1
 
 
@@ -293,21 +301,21 @@ def test_an_output_may_have_another_shape_in_each_run() -> None:
     ]
     proto = model(nodes, [value("x", [64])], [value("y", [1, None], "INT64")])
     with Supervisor(WorkerSettings("onnxruntime", threads=1, seed=0)) as supervisor:
-        fields = {"model": pack(proto.SerializeToString()), "optimize": False}
-        supervisor.ask("load", id="a", key="b1-00", timeout_s=30, **fields)
-        supervisor.ask("place", place="a/0", id="a", inputs=[None], outputs=[None], timeout_s=30)
-        fields = {"steps": [["a/0", True]], "passes": 20, "announce": False}
-        (samples,) = supervisor.ask("walk", timeout_s=30, **fields)["samples"]
+        load = LoadPiece("a", "b1-00", proto.SerializeToString(), optimize=False)
+        supervisor.ask(load, timeout_s=30)
+        supervisor.ask(BindPiece("a/0", "a", (None,), (None,)), timeout_s=30)
+        request = RunWalk((("a/0", True),), passes=20, announce=False)
+        (samples,) = supervisor.ask(request, timeout_s=30).samples
     assert len(samples) == 20
 
 
 def test_a_walk_says_which_conditions_it_met(supervisor: Supervisor) -> None:
     loaded(supervisor)
     taken = walk(supervisor, None)
-    assert 0 < taken["reference_s"] < 1
-    assert taken["waited_share"] is None or 0 <= taken["waited_share"]
+    assert taken.reference_s is not None and 0 < taken.reference_s < 1
+    assert taken.waited_share is None or 0 <= taken.waited_share
     announced = walk(supervisor, lambda step: None)
-    assert announced["reference_s"] is None  # a step that may crash is nobody else's fault
+    assert announced.reference_s is None  # a step that may crash is nobody else's fault
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn"])
@@ -321,13 +329,13 @@ def test_shared_memory_holds_ordinary_numbers_of_every_type(dtype: str) -> None:
 
 def test_every_walk_begins_with_ordinary_numbers() -> None:
     worker = Worker(lambda message: None)
-    worker.answer(dict(HELLO))
-    worker.answer({"op": "region", "size_bytes": 100_000})
-    region = worker.region.memory
+    worker.answer(HELLO)
+    worker.answer(MakeRegion(100_000))
+    region = worker.pieces.region.memory
     assert len(region) >= 100_000
     before = region.copy()
     region[:] = 0xFF  # NaN, as a walk that feeds on itself ends up with
-    worker.answer({"op": "walk", "steps": [], "passes": 0, "announce": False})
+    worker.answer(EMPTY_WALK)
     assert np.array_equal(region, before)
     assert np.isfinite(region[:100_000].view(np.float16)).all()
 
@@ -335,14 +343,14 @@ def test_every_walk_begins_with_ordinary_numbers() -> None:
 def test_several_are_loaded_at_once_and_each_is_said() -> None:
     said: list[dict[str, Any]] = []
     worker = Worker(said.append)
-    worker.answer(dict(HELLO))
+    worker.answer(HELLO)
     relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
-    one = {"key": "k", "optimize": False, "model": pack(relu.SerializeToString())}
-    answer = worker.answer({"op": "load_all", "loads": [{"id": name, **one} for name in "abc"]})
+    one = LoadPiece("", "k", relu.SerializeToString(), optimize=False)
+    loads_s = worker.answer(LoadPieces(tuple(replace(one, name=name) for name in "abc")))
     assert said == [{"at": 0}, {"at": 1}, {"at": 2}]
-    assert len(answer["load_s"]) == 3 and min(answer["load_s"]) > 0
+    assert len(loads_s) == 3 and min(loads_s) > 0
     for name in "abc":
-        worker.answer({"op": "place", "place": name, "id": name, "inputs": [None], "outputs": [0]})
+        worker.answer(BindPiece(name, name, (None,), (0,)))
 
 
 def test_what_is_read_to_evict_stays_for_what_is_loaded_next() -> None:
@@ -377,16 +385,15 @@ def test_it_is_said_where_there_is_too_little_memory_to_evict_the_caches(
 
     monkeypatch.setattr("bricks.measure.worker.cache_evictor.np.ones", scarce)
     worker = Worker(lambda message: None)
-    worker.answer(dict(HELLO))
+    worker.answer(HELLO)
     relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
-    worker.answer({"op": "region", "size_bytes": 64, "eviction_bytes": 8 << 20})
-    load = {"op": "load", "id": "a", "key": "k", "optimize": False}
-    worker.answer({**load, "model": pack(relu.SerializeToString())})
-    worker.answer({"op": "place", "place": "a", "id": "a", "inputs": [None], "outputs": [0]})
-    walk = {"op": "walk", "steps": [["a", True]], "passes": 1, "announce": False}
-    assert worker.answer({**walk, "eviction_bytes": 8 << 20})["eviction_short"]
-    assert not worker.answer({**walk, "eviction_bytes": 1 << 20})["eviction_short"]
-    assert not worker.answer(dict(walk))["eviction_short"]
+    worker.answer(MakeRegion(64, eviction_bytes=8 << 20))
+    worker.answer(LoadPiece("a", "k", relu.SerializeToString(), optimize=False))
+    worker.answer(BindPiece("a", "a", (None,), (0,)))
+    walk = RunWalk((("a", True),), passes=1, announce=False)
+    assert worker.answer(replace(walk, eviction_bytes=8 << 20)).eviction_short
+    assert not worker.answer(replace(walk, eviction_bytes=1 << 20)).eviction_short
+    assert not worker.answer(walk).eviction_short
 
 
 def test_numbers_have_both_signs_where_something_loaded_is_sign_sensitive(
@@ -395,18 +402,16 @@ def test_numbers_have_both_signs_where_something_loaded_is_sign_sensitive(
     minding = {"Relu"}
     monkeypatch.setattr(FakeBackend, "sign_sensitive", lambda self, operator: operator in minding)
     worker = Worker(lambda message: None)
-    worker.answer(dict(HELLO))
-    worker.answer({"op": "region", "size_bytes": 100_000})
+    worker.answer(HELLO)
+    worker.answer(MakeRegion(100_000))
     relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
-    load = {"op": "load", "id": "a", "key": "k", "optimize": False}
-    walk = {"op": "walk", "steps": [], "passes": 0, "announce": False}
 
     def negative() -> float:
-        worker.answer(dict(walk))
-        return float((worker.region.memory[:100_000].view(np.float32) < 0).mean())
+        worker.answer(EMPTY_WALK)
+        return float((worker.pieces.region.memory[:100_000].view(np.float32) < 0).mean())
 
     assert negative() == 0
-    worker.answer({**load, "model": pack(relu.SerializeToString())})
+    worker.answer(LoadPiece("a", "k", relu.SerializeToString(), optimize=False))
     assert 0.4 < negative() < 0.6
-    worker.answer({"op": "unload"})
+    worker.answer(UnloadAll())
     assert negative() == 0

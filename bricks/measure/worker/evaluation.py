@@ -5,106 +5,110 @@ Must not know what else a worker has loaded, nor how results are judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bricks.backends.base import Backend
+import onnx
+
 from bricks.backends.programs import InDouble
-from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, WorkerError
 from bricks.graph.model import Model
 from bricks.graph.program import is_program
 from bricks.graph.reference_values import Reference
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.protocol import unpack
+from bricks.measure.protocol.evaluation import (
+    EvaluateModel,
+    VerifyModel,
+    WriteReference,
+    WrittenReference,
+)
 from bricks.measure.worker.accuracy import (
     evaluate_counterpart,
     evaluate_model,
     evaluate_program,
 )
+from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.model_data import model_data
 from bricks.measure.worker.reference import write_reference
+from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.verify import verify_model, verify_program
 
 Facts = dict[str, Any]
 
 
 class EvaluationRequests:
-    """Answers requests with what ``backend`` computes; synthetic data follow from ``seed``.
+    """Answers with what the backend of ``runtime`` computes; its seed decides synthetic data."""
 
-    ``name`` is that of the backend.
-    """
+    def __init__(self, runtime: WorkerRuntime) -> None:
+        self._runtime = runtime
 
-    def __init__(
-        self, backend: Callable[[], Backend], name: Callable[[], str], seed: Callable[[], int]
-    ) -> None:
-        self._backend, self._name, self._seed = backend, name, seed
-
-    def do_verify(
-        self, name: str, folder: str, model: str, plan: dict[str, Any], bricks: dict[str, str]
-    ) -> Facts:
-        """Whether the model's bricks, chained, compute what the model does."""
-        of = _model(name, folder, model, digest=plan["digest"])
-        chained = Plan.from_json(plan)
-        protos = {key: parse_model(unpack(text)) for key, text in bricks.items()}
-        if is_program(parse_model(of.skeleton)):
-            backend: Any = self._backend()
-            return verify_program(backend, model=of, plan=chained, bricks=protos)
-        return verify_model(
-            self._backend(), seed=self._seed(), model=of, plan=chained, bricks=protos
-        )
-
-    def do_expect(self, name: str, folder: str, model: str, file: str, every: bool) -> Facts:
-        """Write the reference in double; it is the same whatever the backend."""
-        data = model_data(_model(name, folder, model), self._seed())
+    def handlers(self) -> Handlers:
+        """See :class:`.handlers.RequestHandler`."""
         return {
-            "reason": write_reference(data, Path(file), every=every),
-            "own_weights": data.own_weights,
+            VerifyModel: self.verify,
+            WriteReference: self.write_reference,
+            EvaluateModel: self.evaluate,
         }
 
-    def do_evaluate(
-        self,
-        model: str,
-        repeats: int,
-        file: str | None = None,
-        tolerance: float | None = None,
-        outputs: str | None = None,
-        gradients: bool = False,
-        names: list[str] | None = None,
-    ) -> Facts:
-        """What the runtime computes, beside the reference in ``file`` or the program in double.
+    def verify(self, request: VerifyModel) -> Facts:
+        """Whether the model's bricks, chained, compute what the model does."""
+        model = replace(_model(request), digest=request.plan.digest)
+        bricks = {key: parse_model(skeleton) for key, skeleton in request.bricks.items()}
+        backend: Any = self._runtime.backend
+        if is_program(parse_model(model.skeleton)):
+            return verify_program(backend, model=model, plan=request.plan, bricks=bricks)
+        seed = self._runtime.settings.seed
+        return verify_model(backend, seed=seed, model=model, plan=request.plan, bricks=bricks)
 
-        ``names`` are those of the outputs of the ONNX model that a program computes.
-        """
-        into = None if outputs is None else Path(outputs)
-        proto = parse_model(unpack(model))
+    def write_reference(self, request: WriteReference) -> WrittenReference:
+        """Write the reference in double; it is the same whatever the backend."""
+        data = model_data(_model(request), self._runtime.settings.seed)
+        reason = write_reference(data, Path(request.file), every=request.every)
+        return WrittenReference(reason, data.own_weights)
+
+    def evaluate(self, request: EvaluateModel) -> Facts:
+        """What the runtime computes, beside a reference or the program in double."""
+        proto = parse_model(request.model)
         if is_program(proto):
-            backend: Any = self._backend()
-            if not hasattr(backend, "in_double"):
-                raise BackendError(f"{self._name()} has no step in double to compare with")
-            programs: InDouble = backend
-            if file is not None and names is not None:
-                held = Reference.load(Path(file))
-                return evaluate_counterpart(
-                    programs, proto, held, names, repeats=repeats, outputs=into
-                )
-            return evaluate_program(programs, proto, repeats=repeats, gradients=gradients)
-        if file is None:
+            return self._evaluate_program(request, proto)
+        if request.file is None:
             raise WorkerError("an ONNX model is evaluated with the data of its reference")
         return evaluate_model(
-            self._backend(),
+            self._runtime.backend,
             proto,
-            Reference.load(Path(file)),
-            repeats=repeats,
-            tolerance=tolerance,
-            outputs=into,
+            Reference.load(Path(request.file)),
+            repeats=request.repeats,
+            tolerance=request.tolerance,
+            outputs=_outputs(request),
+        )
+
+    def _evaluate_program(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
+        backend: Any = self._runtime.backend
+        if not hasattr(backend, "in_double"):
+            name = self._runtime.settings.backend
+            raise BackendError(f"{name} has no step in double to compare with")
+        programs: InDouble = backend
+        if request.file is None or request.names is None:
+            return evaluate_program(
+                programs, proto, repeats=request.repeats, gradients=request.gradients
+            )
+        return evaluate_counterpart(
+            programs,
+            proto,
+            Reference.load(Path(request.file)),
+            request.names,
+            repeats=request.repeats,
+            outputs=_outputs(request),
         )
 
 
-def _model(name: str, folder: str, model: str, *, digest: str = "") -> Model:
-    """The model in a request, whose data files are in ``folder``."""
-    skeleton = unpack(model)
-    graph = graph_of(parse_model(skeleton))
+def _outputs(request: EvaluateModel) -> Path | None:
+    return None if request.outputs is None else Path(request.outputs)
+
+
+def _model(request: VerifyModel | WriteReference) -> Model:
+    """The model in a request, whose data files are in its folder."""
+    graph = graph_of(parse_model(request.model))
     inputs = tuple((each, graph.types[each]) for each in graph.inputs)
-    return Model(name, Path(folder), skeleton, inputs, digest)
+    return Model(request.name, Path(request.folder), request.model, inputs, "")

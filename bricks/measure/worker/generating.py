@@ -5,40 +5,42 @@ Must not know what is predicted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from bricks.backends.base import Backend, Generating, Generator
+from bricks.backends.base import Generating, Generator
 from bricks.errors import BackendError, WorkerError
-from bricks.graph.decoder import Decoder
 from bricks.graph.view import parse_model
-from bricks.measure.protocol import unpack
-
-Facts = dict[str, Any]
+from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
+from bricks.measure.worker.handlers import Handlers
+from bricks.measure.worker.runtime import WorkerRuntime
 
 
 class GenerationRequests:
-    """Answers requests with a decoder that ``backend`` loads; ``name`` is the runtime's."""
+    """Generates text with a decoder that the backend of ``runtime`` loads."""
 
-    def __init__(self, backend: Callable[[], Backend], name: Callable[[], str]) -> None:
-        self._backend, self._name = backend, name
+    def __init__(self, runtime: WorkerRuntime) -> None:
+        self._runtime = runtime
         self._generating: Generating | None = None
 
-    def do_load_decoder(self, model: str, decoder: Facts) -> Facts:
-        """Load a decoder, of which ``model`` is a step."""
-        backend: Any = self._backend()
+    def handlers(self) -> Handlers:
+        """See :class:`.handlers.RequestHandler`."""
+        return {LoadDecoder: self.load, GenerateText: self.generate}
+
+    def load(self, request: LoadDecoder) -> None:
+        """Load a decoder."""
+        backend: Any = self._runtime.backend
         if not hasattr(backend, "generating"):
-            raise BackendError(f"{self._name()} cannot be made to generate text: leave out --check")
+            name = self._runtime.settings.backend
+            raise BackendError(f"{name} cannot be made to generate text: leave out --check")
         generator: Generator = backend
         self._generating = None
-        self._generating = generator.generating(
-            parse_model(unpack(model)), Decoder.from_json(decoder)
-        )
-        return {}
+        self._generating = generator.generating(parse_model(request.model), request.decoder)
 
-    def do_generate(self, batch: int, prompt_tokens: int, new_tokens: int) -> Facts:
-        """Generate texts once: seconds of the model's steps, and of what is before each."""
+    def generate(self, request: GenerateText) -> TextTimes:
+        """Generate texts once."""
         if self._generating is None:
             raise WorkerError("no decoder is loaded")
-        steps_s, between_s = self._generating.generate(batch, prompt_tokens, new_tokens)
-        return {"steps_s": list(steps_s), "between_s": list(between_s)}
+        steps_s, between_s = self._generating.generate(
+            request.batch, request.prompt_tokens, request.new_tokens
+        )
+        return TextTimes(tuple(steps_s), tuple(between_s))

@@ -13,7 +13,7 @@ import os
 import signal
 from contextlib import suppress
 
-from bricks.measure.protocol import LIFELINE
+from bricks.measure.protocol.pipe import LIFELINE
 from bricks.measure.worker.loop import main
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)

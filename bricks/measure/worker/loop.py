@@ -18,7 +18,7 @@ import threading
 from typing import Any, BinaryIO
 
 from bricks.errors import BricksError, first_line
-from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode
+from bricks.measure.protocol.pipe import LIFELINE, SCRATCH, decode, encode
 from bricks.measure.worker.worker import Worker
 
 
@@ -42,7 +42,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     worker = Worker(say)
     for line in requests:
         try:
-            say({"ok": worker.answer(decode(line))})
+            say({"ok": worker.answer_json(decode(line))})
         except BricksError as error:
             say({"error": str(error)})
         except MemoryError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from bricks.backends.base import Standalone
 from bricks.errors import WorkerError
 from bricks.measure.worker.memory import release_freed_memory
+from bricks.samples.memory_peaks import MemoryPeaks
 
 _PROC = Path("/proc/self")
 
@@ -24,7 +25,7 @@ RUNS = 4
 _POPULATE_READ = 22  # the kernel's advice to bring in the pages of a mapping, from 5.14 on
 
 
-def memory_peaks(model: Standalone, folder: Path) -> dict[str, int]:
+def memory_peaks(model: Standalone, folder: Path) -> MemoryPeaks:
     """Peaks in bytes above the memory before loading: while loading, and afterwards.
 
     ``folder`` holds the model's files. Raises :class:`WorkerError` where the system does not tell a
@@ -39,7 +40,7 @@ def memory_peaks(model: Standalone, folder: Path) -> dict[str, int]:
     _restart_peak()
     for _ in range(RUNS):
         model.run()
-    return {"loading_bytes": loading, "running_bytes": _bytes("VmHWM") - before}
+    return MemoryPeaks(loading, _bytes("VmHWM") - before)
 
 
 def _restart_peak() -> int:

@@ -35,11 +35,6 @@ class Observed:
     sketches: Mapping[str, Sketch] = field(default_factory=dict)
     iterations: Mapping[str, int] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """As objects of names."""
-        sketches = {name: sketch.to_json() for name, sketch in self.sketches.items()}
-        return {"sketches": sketches, "iterations": dict(self.iterations)}
-
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:

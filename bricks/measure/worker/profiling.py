@@ -6,9 +6,9 @@ It must not know how the profile is used; see ``samples.profile``.
 from __future__ import annotations
 
 from dataclasses import astuple
-from typing import Any
 
 from bricks.backends.base import Profiled
+from bricks.samples.profile import NodeRun, TypicalRun
 
 # The first runs take memory and fill the caches. A model that takes long gets the fewest runs.
 WARM_UPS, RUNS, MIN_RUNS, ENOUGH_S = 2, 9, 3, 5.0
@@ -16,7 +16,7 @@ WARM_UPS, RUNS, MIN_RUNS, ENOUGH_S = 2, 9, 3, 5.0
 MAX_INNER = 1000
 
 
-def typical_run(profiled: Profiled) -> dict[str, Any]:
+def typical_run(profiled: Profiled) -> TypicalRun:
     """The nodes of the run with the median latency, and the latencies of all runs in seconds."""
     for _ in range(WARM_UPS):
         profiled.sample()
@@ -29,10 +29,5 @@ def typical_run(profiled: Profiled) -> dict[str, Any]:
     for event in events:
         inner += event.inner
         if not event.inner or inner <= MAX_INNER:
-            nodes.append(list(astuple(event)))
-    return {
-        "runs_s": taken_s,
-        "typical": typical,
-        "nodes": nodes,
-        "omitted": max(0, inner - MAX_INNER),
-    }
+            nodes.append(NodeRun(*astuple(event)))
+    return TypicalRun(tuple(taken_s), typical, tuple(nodes), max(0, inner - MAX_INNER))

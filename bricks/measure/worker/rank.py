@@ -7,28 +7,53 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-from bricks.backends.base import Backend
 from bricks.backends.ranks import Collectives, Communicator, DistributedStep
 from bricks.errors import BackendError, WorkerError
+from bricks.measure.protocol.ranks import (
+    BeginSteps,
+    CollectiveTimes,
+    JoinGroup,
+    LeaveGroup,
+    OpenGroup,
+    ReadBuckets,
+    ReadInterface,
+    ReducedBucket,
+    ReducedBuckets,
+    TimeCollective,
+    TimeSteps,
+)
+from bricks.measure.worker.handlers import Handlers
+from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.system.interface import interface_facts
-
-Facts = dict[str, Any]
 
 
 class RankRequests:
-    """Answers requests with what ``backend`` returns."""
+    """This process as one of several ranks, with the backend of ``runtime``."""
 
-    def __init__(self, backend: Callable[[], Backend]) -> None:
-        self._backend = backend
+    def __init__(self, runtime: WorkerRuntime) -> None:
+        self._runtime = runtime
         self._group: Collectives | None = None
         self._step: DistributedStep | None = None
 
+    def handlers(self) -> Handlers:
+        """See :class:`.handlers.RequestHandler`."""
+        return {
+            ReadInterface: self.read_interface,
+            OpenGroup: self.open_group,
+            JoinGroup: self.join_group,
+            LeaveGroup: self.leave_group,
+            TimeCollective: self.time_collective,
+            BeginSteps: self.begin_steps,
+            TimeSteps: self.time_steps,
+            ReadBuckets: self.read_buckets,
+        }
+
     @property
     def _communicator(self) -> Communicator:
-        backend: Any = self._backend()
+        backend: Any = self._runtime.backend
         if not hasattr(backend, "collectives"):
             raise BackendError("this runtime has no collectives: choose torch's")
         communicator: Communicator = backend
@@ -40,72 +65,61 @@ class RankRequests:
             self._group = self._communicator.collectives()
         return self._group
 
-    def do_interface(self, name: str) -> Facts:
+    def read_interface(self, request: ReadInterface) -> Mapping[str, Any]:
         """Facts about an interface, as it is seen from here."""
-        return interface_facts(name)
+        return interface_facts(request.name)
 
-    def do_open_group(self, address: str, patience_s: float) -> Facts:
-        """Serve the place where the ranks of a group meet."""
-        return {"port": self._collectives.open_store(address, patience_s)}
+    def open_group(self, request: OpenGroup) -> int:
+        """Serve the place where the ranks of a group meet; its port."""
+        return self._collectives.open_store(request.address, request.patience_s)
 
-    def do_join_group(
-        self,
-        rank: int,
-        ranks: int,
-        address: str,
-        port: int,
-        interface: str,
-        cores: list[int],
-        patience_s: float,
-    ) -> Facts:
-        """Join the others; from now on, this process stays on ``cores``."""
-        if cores and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, cores)
-        self._collectives.join(rank, ranks, address, port, interface, patience_s)
-        return {}
+    def join_group(self, request: JoinGroup) -> None:
+        """Join the others; from now on, this process stays on its cores."""
+        if request.cores and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, request.cores)
+        self._collectives.join(
+            request.rank, request.ranks, request.address, request.port, request.interface,
+            request.patience_s,
+        )  # fmt: skip
 
-    def do_leave_group(self) -> Facts:
+    def leave_group(self, request: LeaveGroup) -> None:
         """Leave the others."""
         self._step = None
         self._collectives.leave()
         self._group = None
-        return {}
 
-    def do_time_collective(
-        self, operation: str, num_bytes: int, passes: int, computing: bool
-    ) -> Facts:
+    def time_collective(self, request: TimeCollective) -> CollectiveTimes:
         """Seconds of a collective, see :class:`Collectives`."""
-        return dict(self._collectives.time(operation, num_bytes, passes, computing))
+        times = self._collectives.time(
+            request.operation, request.num_bytes, request.passes, request.computing
+        )
+        return CollectiveTimes(**{name: tuple(of_pass) for name, of_pass in times.items()})
 
-    def do_begin_steps(
-        self,
-        entry: str,
-        folder: str,
-        options: dict[str, Any],
-        seed: int,
-        synchronised: bool,
-        bucket_cap_mb: float | None,
-        accumulation: int,
-    ) -> Facts:
+    def begin_steps(self, request: BeginSteps) -> None:
         """Make the program that all ranks train."""
-        if not hasattr(self._backend(), "distributed_step"):
+        if not hasattr(self._runtime.backend, "distributed_step"):
             raise BackendError("this runtime has no data-parallel training: choose torch")
         self._step = None
         gc.collect()
+        program = request.program
         self._step = self._communicator.distributed_step(
-            entry, folder, options, seed,
-            synchronised=synchronised, bucket_cap_mb=bucket_cap_mb, accumulation=accumulation,
+            program.entry, program.folder, program.options, program.seed,
+            synchronised=request.synchronised, bucket_cap_mb=request.bucket_cap_mb,
+            accumulation=request.accumulation,
         )  # fmt: skip
-        return {}
 
-    def do_time_steps(self, steps: int, delay_s: float) -> Facts:
+    def time_steps(self, request: TimeSteps) -> float:
         """Seconds of a step."""
-        return {"step_s": self._begun.time(steps, delay_s)}
+        return self._begun.time(request.steps, request.delay_s)
 
-    def do_bucket_order(self) -> Facts:
+    def read_buckets(self, request: ReadBuckets) -> ReducedBuckets:
         """The buckets, in the order of their reduction; no step can be timed afterwards."""
-        facts = dict(self._begun.facts())
-        return {"buckets": list(self._begun.buckets()), **facts}
+        facts = {name: tuple(values) for name, values in self._begun.facts().items()}
+        buckets = tuple(
+            ReducedBucket(each["index"], each["size_bytes"], tuple(each["parameters"]))
+            for each in self._begun.buckets()
+        )
+        return ReducedBuckets(buckets, **facts)
 
     @property
     def _begun(self) -> DistributedStep:

@@ -1,51 +1,79 @@
-"""Requests to serve models: a queue, batches, and instances that run them, for a load generator.
+"""Requests to serve models: loads instances of them, and lets them answer a load generator.
 
-Samples arrive over a Unix socket, each as a number of eight bytes; the number comes back when the
-sample is served. Must not know when samples arrive, nor what is predicted.
+Must not know when samples arrive, nor what is predicted.
 """
 
 from __future__ import annotations
 
 import gc
-import socket
-import struct
-import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bricks.backends.base import Backend, Placement
+from bricks.backends.base import Placement
 from bricks.errors import WorkerError
 from bricks.graph.view import parse_model
-from bricks.measure.protocol import unpack
-
-Facts = dict[str, Any]
-
-# The number of a sample on the socket.
-NUMBER = struct.Struct("=Q")
-
-# Seconds until a load generator has connected: it imports its library first.
-_CONNECT_S = 60.0
-# Seconds between announcements that it is awaited.
-_AWAITED_S = 0.5
-# Seconds between announcements that the server still lives.
-_ANNOUNCE_S = 2.0
-_RECEIVED_BYTES = 1 << 16
-
-# Runs a batch once; its latency in seconds.
-Run = Callable[[], float]
-# The size of a batch, what its run took, how long its instance was occupied with it, for how long
-# that had nothing to do before, and how long each sample was here; all but the size in seconds.
-Batch = tuple[int, float, float, float, list[float]]
-
+from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
+from bricks.measure.worker.handlers import Announce, Handlers
+from bricks.measure.worker.load_server import LoadServer, Run
+from bricks.measure.worker.runtime import WorkerRuntime
 
 # A stand-in for a model reads so much: what the server runs is as cold after it as after a model.
 _STAND_IN_BYTES = 8 << 20
+
+
+class ServingRequests:
+    """Serves models with the backend of ``runtime``; ``announce`` tells that the server lives."""
+
+    def __init__(self, runtime: WorkerRuntime, announce: Announce) -> None:
+        self._runtime, self._announce = runtime, announce
+        self._instances: list[dict[int, Run]] = []
+
+    def handlers(self) -> Handlers:
+        """See :class:`.handlers.RequestHandler`."""
+        return {LoadServed: self.load, Serve: self.serve}
+
+    def load(self, request: LoadServed) -> None:
+        """Load the models once for each instance, and run each twice."""
+        self._instances = []
+        gc.collect()
+        for instance in range(request.instances):
+            runs: dict[int, Run] = {}
+            for size, model in request.models:
+                runs[size] = self._loaded(size, model)
+                self._announce(instance)
+            self._instances.append(runs)
+
+    def _loaded(self, size: int, model: bytes) -> Run:
+        """What runs a batch, and has run twice."""
+        proto = parse_model(model)
+        loaded = self._runtime.backend.load(proto, key=f"served-{size}", optimize=True)
+        own = Placement((None,) * len(proto.graph.input), (None,) * len(proto.graph.output))
+        run = loaded.place(own, np.zeros(0, np.uint8)).sample
+        for _ in range(2):
+            run()
+        return run
+
+    def serve(self, request: Serve) -> tuple[ServedBatch, ...]:
+        """Serve until the load generator leaves; says meanwhile that it lives."""
+        runs = self._stand_ins(request) if request.stand_in_s else self._instances
+        if len(runs) != request.instances:
+            raise WorkerError(
+                f"{len(runs)} instances are loaded, and {request.instances} are to serve"
+            )
+        server = LoadServer(self._announce)
+        return tuple(server.serve(request.path, runs, request.max_batch, request.wait_s))
+
+    @staticmethod
+    def _stand_ins(request: Serve) -> list[dict[int, Run]]:
+        sizes = range(1, request.max_batch + 1)
+        return [
+            {
+                size: _stand_in(seconds)
+                for size, seconds in zip(sizes, request.stand_in_s, strict=True)
+            }
+            for _ in range(request.instances)
+        ]
 
 
 def _stand_in(least_s: float) -> Run:
@@ -60,193 +88,3 @@ def _stand_in(least_s: float) -> Run:
         return taken_s
 
     return run
-
-
-class ServingRequests:
-    """Answers requests with what ``backend`` loads; ``say`` tells that the server lives."""
-
-    def __init__(self, backend: Callable[[], Backend], say: Callable[[Facts], None]) -> None:
-        self._backend, self._say = backend, say
-        self._instances: list[dict[int, Run]] = []
-
-    def do_load_served(self, models: list[tuple[int, str]], instances: int) -> Facts:
-        """Load the model of each batch size once for each instance, and run each twice."""
-        self._instances = []
-        gc.collect()
-        for instance in range(instances):
-            runs: dict[int, Run] = {}
-            for size, model in models:
-                proto = parse_model(unpack(model))
-                loaded = self._backend().load(proto, key=f"served-{size}", optimize=True)
-                own = Placement((None,) * len(proto.graph.input), (None,) * len(proto.graph.output))
-                runs[size] = loaded.place(own, np.zeros(0, np.uint8)).sample
-                for _ in range(2):
-                    runs[size]()
-                self._say({"at": instance})
-            self._instances.append(runs)
-        return {}
-
-    def do_serve(
-        self, path: str, max_batch: int, wait_s: float, instances: int, stand_in_s: list[float]
-    ) -> Facts:
-        """Serve until the load generator leaves; batches as :data:`Batch`.
-
-        Listens on a Unix socket at ``path``, and says so. Where ``stand_in_s`` has the seconds of a
-        batch of each size, memory is read for so long, and no model is run.
-        """
-        if stand_in_s:
-            sizes = range(1, max_batch + 1)
-            runs = [
-                {size: _stand_in(seconds) for size, seconds in zip(sizes, stand_in_s, strict=True)}
-                for _ in range(instances)
-            ]
-        else:
-            runs = self._instances
-        if len(runs) != instances:
-            raise WorkerError(f"{len(runs)} instances are loaded, and {instances} are to serve")
-        return {"batches": self._served(path, runs, max_batch, wait_s)}
-
-    def serve_passes(
-        self, path: str, one_pass: Callable[[], list[float]]
-    ) -> tuple[list[list[float]], list[float]]:
-        """Run a pass for each sample that arrives at ``path``; what all took, and idle seconds.
-
-        The seconds are those before each pass in which there was nothing to run.
-        """
-        taken: list[list[float]] = []
-
-        def run() -> float:
-            taken.append(one_pass())
-            return sum(taken[-1])
-
-        batches = self._served(path, [{1: run}], 1, 0.0)
-        return taken, [idle_s for *_, idle_s, _ in batches]
-
-    def _served(
-        self, path: str, runs: list[dict[int, Run]], max_batch: int, wait_s: float
-    ) -> list[Batch]:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-            listening.bind(path)
-            try:
-                listening.listen(1)
-                connection = self._accepted(listening)
-            finally:
-                Path(path).unlink(missing_ok=True)
-        with connection:
-            connection.settimeout(None)
-            server = _Server(connection, runs, max_batch, wait_s)
-            gc.disable()
-            try:
-                return server.serve(self._say)
-            finally:
-                gc.enable()
-
-    def _accepted(self, listening: socket.socket) -> socket.socket:
-        """The load generator's connection; says meanwhile that it is awaited."""
-        listening.settimeout(_AWAITED_S)
-        until_s = time.monotonic() + _CONNECT_S
-        while time.monotonic() < until_s:
-            self._say({"at": 0})
-            with suppress(TimeoutError):
-                return listening.accept()[0]
-        raise WorkerError("no load generator has connected")
-
-
-class _Server:
-    """One connection's queue and instances."""
-
-    def __init__(
-        self,
-        connection: socket.socket,
-        instances: list[dict[int, Run]],
-        max_batch: int,
-        timeout_s: float,
-    ) -> None:
-        self._connection, self._instances = connection, instances
-        self._max_batch, self._timeout_s = max_batch, timeout_s
-        self._waiting: deque[tuple[float, bytes]] = deque()
-        self._changed = threading.Condition()
-        self._sending = threading.Lock()
-        self._ended = False
-        self._failure: BaseException | None = None
-        self._batches: dict[int, Batch] = {}  # by the number in the order in which they are taken
-        self._taken = 0
-
-    def serve(self, say: Callable[[Facts], None]) -> list[Batch]:
-        """Serve until the other side leaves."""
-        threads = [
-            threading.Thread(target=self._guarded, args=(runs,), daemon=True)
-            for runs in self._instances
-        ]
-        for thread in threads:
-            thread.start()
-        self._receive(say)
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-        for thread in threads:
-            thread.join()
-        if self._failure is not None:
-            raise WorkerError(f"a batch failed: {self._failure}") from self._failure
-        return [batch for _, batch in sorted(self._batches.items())]
-
-    def _receive(self, say: Callable[[Facts], None]) -> None:
-        """Queue what arrives until there is no more."""
-        rest, said_s = b"", time.monotonic()
-        while data := self._connection.recv(_RECEIVED_BYTES):
-            now_s = time.perf_counter()
-            data = rest + data
-            whole = len(data) - len(data) % NUMBER.size
-            rest = data[whole:]
-            arrived = [(now_s, data[at : at + NUMBER.size]) for at in range(0, whole, NUMBER.size)]
-            with self._changed:
-                self._waiting.extend(arrived)
-                self._changed.notify_all()
-            if time.monotonic() - said_s > _ANNOUNCE_S:
-                said_s = time.monotonic()
-                say({"at": len(self._batches)})
-
-    def _guarded(self, runs: dict[int, Run]) -> None:
-        try:
-            self._instance(runs)
-        except BaseException as failure:  # told where the threads are joined
-            self._failure = failure
-            with self._changed:
-                self._ended = True
-            self._connection.shutdown(socket.SHUT_RDWR)  # so that nobody waits for answers
-
-    def _instance(self, runs: dict[int, Run]) -> None:
-        free_s = time.perf_counter()
-        while batch := self._take():
-            number, due_s, taken = batch
-            run_s = runs[len(taken)]()
-            with self._sending:
-                self._connection.sendall(b"".join(sample for _, sample in taken))
-            # What it takes to hand a batch over keeps the instance from the next one too.
-            idle_s = max(0.0, due_s - free_s)
-            begun_s, free_s = free_s + idle_s, time.perf_counter()
-            here_s = [free_s - arrived_s for arrived_s, _ in taken]
-            self._batches[number] = (len(taken), run_s, free_s - begun_s, idle_s, here_s)
-
-    def _take(self) -> tuple[int, float, list[tuple[float, bytes]]] | None:
-        """The next batch: its number, from when on a free instance was to run it, and its samples.
-
-        None at the end.
-        """
-        with self._changed:
-            while True:
-                while not self._waiting and not self._ended:
-                    self._changed.wait()
-                if self._ended:
-                    return None
-                due_s = self._waiting[0][0] + self._timeout_s
-                left_s = due_s - time.perf_counter()
-                if len(self._waiting) >= self._max_batch or left_s <= 0:
-                    break
-                self._changed.wait(left_s)
-            taken = [
-                self._waiting.popleft() for _ in range(min(self._max_batch, len(self._waiting)))
-            ]
-            last_s = taken[-1][0] if len(taken) == self._max_batch else due_s
-            self._taken += 1
-            return self._taken, min(due_s, last_s), taken

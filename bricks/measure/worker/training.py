@@ -8,33 +8,53 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bricks.backends.base import Backend
-from bricks.backends.programs import Trainer, Training
+from bricks.backends.programs import Loading, TrainedEpoch, Trainer, Training
 from bricks.errors import BackendError, WorkerError
+from bricks.measure.protocol.training import (
+    BeginTraining,
+    CheckGradients,
+    CheckItemOrders,
+    CheckTrajectories,
+    LoadTraining,
+    SeededProgram,
+    TimeEvaluation,
+    TimeLoading,
+    TrainEpoch,
+)
+from bricks.measure.worker.handlers import Announce, Handlers
+from bricks.measure.worker.runtime import WorkerRuntime
 
 # Seconds between announcements: each takes some time from the steps.
 _ANNOUNCE_S = 1.0
 
-_CHECKS = ("gradients", "trajectories", "item_orders")
-
-Facts = dict[str, Any]
-
 
 class TrainingRequests:
-    """Answers requests with what ``backend`` returns; ``say`` sends messages meanwhile."""
+    """Trains with the backend of ``runtime``; ``announce`` says meanwhile which step is next."""
 
-    def __init__(self, backend: Callable[[], Backend], say: Callable[[Facts], None]) -> None:
-        self._backend, self._say = backend, say
+    def __init__(self, runtime: WorkerRuntime, announce: Announce) -> None:
+        self._runtime, self._announce = runtime, announce
         self._begun: Training | None = None
+
+    def handlers(self) -> Handlers:
+        """See :class:`.handlers.RequestHandler`."""
+        return {
+            BeginTraining: self.begin,
+            LoadTraining: self.load,
+            TrainEpoch: self.train,
+            TimeLoading: self.time_loading,
+            TimeEvaluation: self.time_evaluation,
+            CheckGradients: self.check_gradients,
+            CheckTrajectories: self.check_trajectories,
+            CheckItemOrders: self.check_item_orders,
+        }
 
     @property
     def _trainer(self) -> Trainer:
-        backend: Any = self._backend()
+        backend: Any = self._runtime.backend
         if not hasattr(backend, "training"):
             raise BackendError("this runtime trains no programs: choose --runtime torch")
         trainer: Trainer = backend
@@ -46,22 +66,20 @@ class TrainingRequests:
             raise WorkerError("no training was begun")
         return self._begun
 
-    def do_begin_training(
-        self, entry: str, folder: str, options: dict[str, Any], seed: int
-    ) -> Facts:
-        """Make the program, from this seed."""
+    def begin(self, request: BeginTraining) -> str:
+        """Make the program; its identity."""
         self._begun = None
         gc.collect()
-        self._begun = self._trainer.training(entry, folder, options, seed)
-        return {"identity": self._begun.identity}
+        self._begun = self._trainer.training(*_arguments(request.program))
+        return self._begun.identity
 
-    def do_load_training(self, path: str) -> Facts:
+    def load(self, request: LoadTraining) -> tuple[TrainedEpoch, ...]:
         """Go on where a checkpoint was saved; all epochs until then."""
-        self._training.load(Path(path))
-        return {"epochs": [asdict(epoch) for epoch in self._training.history]}
+        self._training.load(Path(request.path))
+        return tuple(self._training.history)
 
-    def do_train(self, path: str) -> Facts:
-        """Train for one epoch, save a checkpoint, and return what was measured."""
+    def train(self, request: TrainEpoch) -> TrainedEpoch:
+        """Train for one epoch, and save a checkpoint."""
         announced_s = time.monotonic()
 
         def on_step(number: int) -> None:
@@ -69,22 +87,32 @@ class TrainingRequests:
             now_s = time.monotonic()
             if now_s - announced_s >= _ANNOUNCE_S:
                 announced_s = now_s
-                self._say({"at": number})
+                self._announce(number)
 
         epoch = self._training.epoch(on_step)
-        self._training.save(Path(path))
-        return asdict(epoch)
+        self._training.save(Path(request.path))
+        return epoch
 
-    def do_time_loading(self, batches: int, read_bytes: int) -> Facts:
+    def time_loading(self, request: TimeLoading) -> Loading:
         """Seconds of so many batches at least."""
-        return asdict(self._training.time_loading(batches, read_bytes))
+        return self._training.time_loading(request.batches, request.read_bytes)
 
-    def do_time_evaluation(self, repeats: int, read_bytes: int) -> Facts:
+    def time_evaluation(self, request: TimeEvaluation) -> tuple[float, ...]:
         """Seconds of so many evaluations."""
-        return {"evaluation_s": list(self._training.time_evaluation(repeats, read_bytes))}
+        return tuple(self._training.time_evaluation(request.repeats, request.read_bytes))
 
-    def do_check_training(self, what: str, **fields: Any) -> Facts:
-        """One of the checks of :class:`Trainer`, by its name."""
-        if what not in _CHECKS:
-            raise WorkerError(f"the worker does not know the check {what!r}")
-        return dict(getattr(self._trainer, what)(**fields))
+    def check_gradients(self, request: CheckGradients) -> Mapping[str, Any]:
+        """See :class:`Trainer`."""
+        return self._trainer.gradients(*_arguments(request.program))
+
+    def check_trajectories(self, request: CheckTrajectories) -> Mapping[str, Any]:
+        """See :class:`Trainer`."""
+        return self._trainer.trajectories(*_arguments(request.program), request.steps)
+
+    def check_item_orders(self, request: CheckItemOrders) -> Mapping[str, Any]:
+        """See :class:`Trainer`."""
+        return self._trainer.item_orders(*_arguments(request.program), request.epochs)
+
+
+def _arguments(program: SeededProgram) -> tuple[str, str, Mapping[str, Any], int]:
+    return program.entry, program.folder, program.options, program.seed

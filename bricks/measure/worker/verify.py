@@ -212,10 +212,10 @@ def _as_array(tensor: Any, like: np.ndarray) -> np.ndarray:
     return np.asarray(plain.float() if like.dtype == np.float32 else plain)
 
 
-def within_tolerance(facts: Facts) -> bool:
+def within_tolerance(facts: Mapping[str, Any]) -> bool:
     """Whether outputs that were compared are equal, except for the order of sums."""
     relative = facts["max_rel_difference"]
-    return facts["exact"] or (relative is not None and relative <= facts["tolerance"])
+    return bool(facts["exact"]) or (relative is not None and relative <= facts["tolerance"])
 
 
 def chain(

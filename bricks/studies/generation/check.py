@@ -6,9 +6,8 @@ machine. Must not know how results are shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from statistics import median
 from types import TracebackType
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from bricks.api.bench import Bench
 from bricks.errors import UsageError
-from bricks.measure.protocol import pack
+from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
 from bricks.studies.generation.decoders import OnnxSteps, onnx_decoder
 from bricks.studies.generation.result import CheckedGeneration, Generation, GenerationResult
 from bricks.zoo import is_entry
@@ -26,18 +25,6 @@ _LOAD_TIMEOUT_S, _TEXT_TIMEOUT_S = 600.0, 1800.0
 
 # Texts are generated until they have taken so long, at least so many, half before and half after.
 _SERIES_S, _MIN_TEXTS, _MAX_TEXTS = 10.0, 3, 40
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A text: seconds of the model's steps, and of what was before each."""
-
-    steps_s: Sequence[float] = field(repr=False)
-    between_s: Sequence[float] = field(repr=False)
-
-    @property
-    def total_s(self) -> float:
-        return sum(self.steps_s) + sum(self.between_s)
 
 
 class GeneratedText:
@@ -54,17 +41,14 @@ class GeneratedText:
             )
         self._bench, self._name, self._generation = bench, name, generation
         self._opened = ExitStack()
-        self._texts: list[_Text] = []
+        self._texts: list[TextTimes] = []
         self._worker = self._opened.enter_context(bench.worker())
         try:
             decoder = onnx_decoder(name)
             model = OnnxSteps(name, decoder).read(
                 bench, generation.batch, 1, generation.prompt_tokens
             )
-            self._worker.ask(
-                "load_decoder", timeout_s=_LOAD_TIMEOUT_S, model=pack(model.skeleton),
-                decoder=decoder.to_json(),
-            )  # fmt: skip
+            self._worker.ask(LoadDecoder(model.skeleton, decoder), timeout_s=_LOAD_TIMEOUT_S)
             self._text()  # what is first is not like the others
         except BaseException:
             self._opened.close()
@@ -81,17 +65,14 @@ class GeneratedText:
     ) -> None:
         self._opened.close()
 
-    def _text(self) -> _Text:
+    def _text(self) -> TextTimes:
         asked = self._generation
-        answer = self._worker.ask(
-            "generate", timeout_s=_TEXT_TIMEOUT_S, batch=asked.batch,
-            prompt_tokens=asked.prompt_tokens, new_tokens=asked.new_tokens,
-        )  # fmt: skip
-        return _Text(answer["steps_s"], answer["between_s"])
+        request = GenerateText(asked.batch, asked.prompt_tokens, asked.new_tokens)
+        return self._worker.ask(request, timeout_s=_TEXT_TIMEOUT_S)
 
     def generate(self) -> None:
         """Generate half of the texts."""
-        found: list[_Text] = []
+        found: list[TextTimes] = []
         with self._bench.timing():
             while len(found) < _MIN_TEXTS or (
                 sum(text.total_s for text in found) < _SERIES_S and len(found) < _MAX_TEXTS

@@ -27,7 +27,7 @@ from bricks.graph.reference_values import Reference
 from bricks.graph.view import parse_model
 from bricks.measure.allowance import MAX_S
 from bricks.measure.graphs import Graphs
-from bricks.measure.protocol import pack
+from bricks.measure.protocol.evaluation import WriteReference
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.worker.accuracy import outputs_in
 from bricks.session.programs import ProgramRecorder
@@ -167,13 +167,13 @@ class Runtimes:
         Raises :class:`WorkerError` if nothing can be evaluated with such data.
         """
         file = self.new_file(".npz")
-        facts = self._references.ask(
-            model, "expect", name=model.name, folder=str(model.folder),
-            model=pack(model.skeleton), file=str(file), every=every,
-        )  # fmt: skip
-        reason = facts["reason"]
+        request = WriteReference(
+            model.name, str(model.folder), model.skeleton, str(file), every=every
+        )
+        written = self._references.ask(model, request)
+        reason = written.reason
         values = ONNX_REFERENCE if reason is None else Missing(f"no reference: {reason}")
-        return ReferenceFile(file, facts["own_weights"], values)
+        return ReferenceFile(file, written.own_weights, values)
 
     def in_blocks(
         self, bench: Bench, reference: ReferenceFile, layouts: Mapping[str, Layout]

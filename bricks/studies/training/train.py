@@ -8,8 +8,8 @@ last checkpoint. Must not know how results are shown.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,15 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.memory import PeakMemory
 from bricks.errors import UsageError, WorkerError
 from bricks.graph.model import Model
+from bricks.measure.protocol.request import Answer, Request
+from bricks.measure.protocol.training import (
+    BeginTraining,
+    LoadTraining,
+    SeededProgram,
+    TimeEvaluation,
+    TimeLoading,
+    TrainEpoch,
+)
 from bricks.measure.supervisor import Supervisor, WorkerDied
 from bricks.session.programs import record_program
 from bricks.studies.training.kept_runs import FOLDER, KeptRun, folder_of, read_facts, write_facts
@@ -40,8 +49,6 @@ _MAX_READ_BYTES = 1 << 28
 # The longest silence of a worker, which announces steps but neither loading nor evaluating.
 _TIMEOUT_S = 1800.0
 
-Ask = Callable[..., dict[str, Any]]
-
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
@@ -60,17 +67,25 @@ class _Goal:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A program to train: whom to ask about it, where it is kept, and until when."""
+    """A program to train: the worker that does, where it is kept, and until when."""
 
-    ask: Ask
-    program: Mapping[str, Any]
+    worker: Supervisor
+    workload: str
+    program: SeededProgram
     kept: Path
     goal: _Goal
     again: bool
 
+    def ask(self, request: Request[Answer]) -> Answer:
+        """The worker's answer; if the worker dies, the error names the workload."""
+        try:
+            return self.worker.ask(request, timeout_s=_TIMEOUT_S)
+        except WorkerDied as error:
+            raise WorkerError(f"{self.workload}: {error}") from error
+
     def begin(self, seed: int) -> str:
         """Let the worker begin a training from this seed; its identity."""
-        return str(self.ask("begin_training", **self.program, seed=seed)["identity"])
+        return self.ask(BeginTraining(replace(self.program, seed=seed)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +129,14 @@ def train(
     _refuse(until, seeds, max_epochs)
     entry, of_zoo = find_training(workload)
     where = "" if of_zoo else os.getcwd()
-    program = {
-        "entry": entry, "folder": where, "options": {} if batch is None else {"batch": batch},
-    }  # fmt: skip
+    program = SeededProgram(entry, where, {} if batch is None else {"batch": batch}, seeds[0])
     model = record_program(
         entry, runtime=bench.runtime.backend, threads=bench.runtime.threads,
         seed=bench.options.seed, batch=batch, name=workload, folder=where,
     )  # fmt: skip
     kept = folder_of(Path(folder), model.digest, bench.target.key, str(batch))
     with bench.worker() as worker:
-        task = _Task(_asking(worker, workload), program, kept, _Goal(until, max_epochs), again)
+        task = _Task(worker, workload, program, kept, _Goal(until, max_epochs), again)
         # First of all: a program that cannot be trained should be refused before bricks are timed.
         identity = task.begin(seeds[0])
         step, reason = _step(bench.predict(model))
@@ -170,18 +183,6 @@ def _refuse(until: float, seeds: Sequence[int], max_epochs: int) -> None:
         raise UsageError(f"{max_epochs} epochs are no training: give at least 1")
 
 
-def _asking(worker: Supervisor, workload: str) -> Ask:
-    """Requests to a worker about a workload, which errors name."""
-
-    def ask(op: str, **fields: Any) -> dict[str, Any]:
-        try:
-            return worker.ask(op, timeout_s=_TIMEOUT_S, **fields)
-        except WorkerDied as error:
-            raise WorkerError(f"{workload}: {error}") from error
-
-    return ask
-
-
 def _step(estimate: Any) -> tuple[PredictedTime | None, str | None]:
     """The prediction of a step, or why there is none."""
     if isinstance(estimate, Estimate):
@@ -208,9 +209,9 @@ def _around(
     facts = None if task.again else read_facts(path)
     if facts is None:
         task.begin(seed)
-        loading = task.ask("time_loading", batches=LOADED_BATCHES, read_bytes=read_bytes)
-        evaluation = task.ask("time_evaluation", repeats=EVALUATIONS, read_bytes=read_bytes)
-        facts = {"loading": loading, **evaluation}
+        loading = task.ask(TimeLoading(LOADED_BATCHES, read_bytes))
+        evaluation_s = task.ask(TimeEvaluation(EVALUATIONS, read_bytes))
+        facts = {"loading": asdict(loading), "evaluation_s": list(evaluation_s)}
         write_facts(path, facts)
     kept_loading = facts["loading"]
     begin_s, batch_s = tuple(kept_loading["begin_s"]), tuple(kept_loading["batch_s"])
@@ -227,13 +228,11 @@ def _trained(task: _Task, seed: int, told: _Told) -> tuple[list[TrainedEpoch], i
         return epochs[:end], 0
     epochs = []
     if run.checkpoint.exists():
-        answer = task.ask("load_training", path=str(run.checkpoint))
-        epochs = list(map(TrainedEpoch.from_json, answer["epochs"]))
+        epochs = [*task.ask(LoadTraining(str(run.checkpoint)))]
         run.write(epochs)
     known = len(epochs)
     while (end := task.goal.end(epochs)) is None:
         told.epoch(len(epochs), task.goal.max_epochs)
-        answer = task.ask("train", path=str(run.checkpoint))
-        epochs.append(TrainedEpoch.from_json(answer))
+        epochs.append(task.ask(TrainEpoch(str(run.checkpoint))))
         run.write(epochs)
     return epochs[:end], len(epochs) - known

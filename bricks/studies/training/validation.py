@@ -17,6 +17,13 @@ import numpy as np
 
 from bricks.api.bench import Bench
 from bricks.errors import WorkerError
+from bricks.measure.protocol.request import Request
+from bricks.measure.protocol.training import (
+    CheckGradients,
+    CheckItemOrders,
+    CheckTrajectories,
+    SeededProgram,
+)
 from bricks.measure.supervisor import Supervisor
 from bricks.samples.error_norms import GRADIENT_TOLERANCE
 from bricks.studies.training.optimizers import reference, trajectory, unknown_option
@@ -124,20 +131,16 @@ def validate_training(
     program that cannot be trained; what deviates is part of the result.
     """
     entry, of_zoo = find_training(workload)
-    fields = {
-        "entry": entry,
-        "folder": "" if of_zoo else os.getcwd(),
-        "options": {} if batch is None else {"batch": batch},
-        "seed": seed,
-    }
+    options = {} if batch is None else {"batch": batch}
+    program = SeededProgram(entry, "" if of_zoo else os.getcwd(), options, seed)
     with bench.worker() as worker:
-        ask = partial(_asked, worker, workload, fields)
+        ask = partial(_asked, worker, workload)
         bench.progress(f"{workload}: comparing gradients with differences", 0.0)
-        found = ask("gradients")
+        found = ask(CheckGradients(program))
         bench.progress(f"{workload}: comparing the optimiser with its definition", 0.5)
-        steps = ask("trajectories", steps=OPTIMIZER_STEPS)
+        steps = ask(CheckTrajectories(program, OPTIMIZER_STEPS))
         bench.progress(f"{workload}: comparing the orders of data", 0.7)
-        orders = ask("item_orders", epochs=SAMPLING_EPOCHS)
+        orders = ask(CheckItemOrders(program, SAMPLING_EPOCHS))
     return judge(workload, found, steps, orders)
 
 
@@ -156,10 +159,10 @@ def judge(
 
 
 def _asked(
-    worker: Supervisor, workload: str, fields: Mapping[str, Any], what: str, **more: Any
-) -> dict[str, Any]:
+    worker: Supervisor, workload: str, request: Request[Mapping[str, Any]]
+) -> Mapping[str, Any]:
     try:
-        return worker.ask("check_training", timeout_s=_TIMEOUT_S, what=what, **fields, **more)
+        return worker.ask(request, timeout_s=_TIMEOUT_S)
     except WorkerError as error:
         text = str(error)
         raise WorkerError(text if workload in text else f"{workload}: {text}") from error

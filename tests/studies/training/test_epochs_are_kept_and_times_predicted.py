@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,16 @@ import pytest
 from factories import mlp, save
 
 from bricks import Bench, TrainingFailure, TrainingResult, WorkerError, train
+from bricks.backends.programs import Loading, TrainedEpoch
 from bricks.graph.read import read_model
+from bricks.measure.protocol.request import Request
+from bricks.measure.protocol.training import (
+    BeginTraining,
+    LoadTraining,
+    TimeEvaluation,
+    TimeLoading,
+    TrainEpoch,
+)
 from bricks.session.workspace import Workspace
 from bricks.studies.training.result import PredictedTime, epoch_s
 
@@ -28,35 +38,40 @@ class Interrupted(Exception):
 class Learner:
     """Answers as a worker does: a fifth is learnt each epoch, and losses tell seed and epoch."""
 
-    def ask(self, op: str, *, timeout_s: float, **fields: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = getattr(self, op)(**fields)
-        return answer
+    seed = 0
+    epochs: tuple[TrainedEpoch, ...] = ()
 
-    def begin_training(self, seed: int, **_program: Any) -> dict[str, Any]:
-        self.seed, self.epochs = seed, []
-        return {"identity": "0" * 32}
+    def ask(self, request: Request[Any], *, timeout_s: float) -> Any:
+        match request:
+            case BeginTraining(program):
+                self.seed, self.epochs = program.seed, ()
+                return "0" * 32
+            case TimeLoading(batches):
+                return Loading((0.1, 0.1), (0.01,) * batches)
+            case TimeEvaluation(repeats):
+                return (0.2,) * repeats
+            case TrainEpoch(path):
+                return self.train(Path(path))
+            case LoadTraining(path):
+                known = json.loads(Path(path).read_text())
+                self.epochs = tuple(map(TrainedEpoch.from_json, known))
+                return self.epochs
 
-    def time_loading(self, batches: int, **_: Any) -> dict[str, Any]:
-        return {"begin_s": [0.1, 0.1], "batch_s": [0.01] * batches, "processes": 0}
-
-    def time_evaluation(self, repeats: int, **_: Any) -> dict[str, Any]:
-        return {"evaluation_s": [0.2] * repeats}
-
-    def train(self, path: str) -> dict[str, Any]:
+    def train(self, checkpoint: Path) -> TrainedEpoch:
         if self.seed == DIVERGING:
             raise WorkerError("the loss of step 3 is nan")
         number = len(self.epochs) + 1
-        self.epochs.append(
-            {"losses": [self.seed + 1 / number] * STEPS, "step_s": [0.02] * STEPS,
-             "loading_s": [0.01] * STEPS, "begin_s": 0.1, "accuracy": min(1.0, number / 5),
-             "evaluation_s": 0.2}
-        )  # fmt: skip
-        Path(path).write_text(json.dumps(self.epochs))
-        return self.epochs[-1]
-
-    def load_training(self, path: str) -> dict[str, Any]:
-        self.epochs = json.loads(Path(path).read_text())
-        return {"epochs": self.epochs}
+        epoch = TrainedEpoch(
+            losses=(self.seed + 1 / number,) * STEPS,
+            step_s=(0.02,) * STEPS,
+            loading_s=(0.01,) * STEPS,
+            begin_s=0.1,
+            accuracy=min(1.0, number / 5),
+            evaluation_s=0.2,
+        )
+        self.epochs = (*self.epochs, epoch)
+        checkpoint.write_text(json.dumps([asdict(each) for each in self.epochs]))
+        return epoch
 
 
 @pytest.fixture

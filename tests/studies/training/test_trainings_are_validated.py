@@ -8,6 +8,7 @@ from refusals import refused
 from torch_environment import workload
 
 from bricks import Bench, WorkerError, validate_training
+from bricks.measure.protocol.training import CheckTrajectories, SeededProgram
 from bricks.measure.supervisor import Supervisor
 from bricks.studies.training.validation import (
     AGREES,
@@ -44,10 +45,8 @@ def validated(bench: Bench, name: str) -> TrainingValidation:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_pytorchs_optimisers_are_what_their_definitions_say(name: str, worker: Supervisor) -> None:
-    facts = worker.ask(
-        "check_training", timeout_s=60, what="trajectories", entry=workload(name), folder="",
-        options={}, seed=0, steps=OPTIMIZER_STEPS,
-    )  # fmt: skip
+    program = SeededProgram(workload(name), "", {}, seed=0)
+    facts = worker.ask(CheckTrajectories(program, OPTIMIZER_STEPS), timeout_s=60)
     checks = judge_optimizer(facts)
     assert len(checks) == 2
     for check in checks:

@@ -14,6 +14,12 @@ from torch_environment import workload
 from bricks import Bench, BricksError, ModelError, UsageError, WorkerError, train
 from bricks.graph.read import read_model
 from bricks.measure.conditions import Conditions
+from bricks.measure.protocol.training import (
+    BeginTraining,
+    LoadTraining,
+    SeededProgram,
+    TrainEpoch,
+)
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor
 from bricks.zoo import trainings
@@ -77,15 +83,11 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(
 
 
 def begun(worker: Supervisor, name: str, seed: int = 0) -> str:
-    answer = worker.ask(
-        "begin_training", timeout_s=60, entry=workload(name), folder="", options={}, seed=seed
-    )
-    return str(answer["identity"])
+    return worker.ask(BeginTraining(SeededProgram(workload(name), "", {}, seed)), timeout_s=60)
 
 
-def trained(worker: Supervisor, checkpoint: Path) -> list[float]:
-    losses: list[float] = worker.ask("train", timeout_s=60, path=str(checkpoint))["losses"]
-    return losses
+def trained(worker: Supervisor, checkpoint: Path) -> tuple[float, ...]:
+    return worker.ask(TrainEpoch(str(checkpoint)), timeout_s=60).losses
 
 
 def test_seeds_decide_the_course_of_a_training(worker: Supervisor, tmp_path: Path) -> None:
@@ -106,8 +108,8 @@ def test_a_checkpoint_holds_all_that_the_next_epoch_depends_on(
     second = trained(worker, checkpoint)
     third = trained(worker, tmp_path / "third.pt")
     begun(worker, "good")
-    known = worker.ask("load_training", timeout_s=60, path=str(checkpoint))["epochs"]
-    assert known[1]["losses"] == second
+    known = worker.ask(LoadTraining(str(checkpoint)), timeout_s=60)
+    assert known[1].losses == second
     assert trained(worker, checkpoint) == third
 
 
@@ -117,8 +119,8 @@ def test_another_learning_rate_is_another_training(worker: Supervisor, tmp_path:
     found = set()
     for rate in ("0.05", "0.02"):
         program.write_text(text.replace("SGD(p, 0.05,", f"SGD(p, {rate},"), encoding="utf-8")
-        fields = {"entry": f"{program}:good", "folder": "", "options": {}, "seed": 0}
-        found.add(worker.ask("begin_training", timeout_s=60, **fields)["identity"])
+        begin = BeginTraining(SeededProgram(f"{program}:good", "", {}, seed=0))
+        found.add(worker.ask(begin, timeout_s=60))
     assert len(found) == 2
 
 
@@ -128,7 +130,7 @@ def test_a_damaged_checkpoint_is_named(worker: Supervisor, tmp_path: Path) -> No
     trained(worker, checkpoint)
     checkpoint.write_bytes(checkpoint.read_bytes()[:100])
     with refused(WorkerError, checkpoint):
-        worker.ask("load_training", timeout_s=60, path=str(checkpoint))
+        worker.ask(LoadTraining(str(checkpoint)), timeout_s=60)
 
 
 def test_a_checkpoint_of_another_program_is_refused(worker: Supervisor, tmp_path: Path) -> None:
@@ -137,9 +139,9 @@ def test_a_checkpoint_of_another_program_is_refused(worker: Supervisor, tmp_path
     trained(worker, checkpoint)
     begun(worker, "good", seed=1)
     with refused(WorkerError, checkpoint):
-        worker.ask("load_training", timeout_s=60, path=str(checkpoint))
+        worker.ask(LoadTraining(str(checkpoint)), timeout_s=60)
     begun(worker, "good")
-    worker.ask("load_training", timeout_s=60, path=str(checkpoint))  # so the file is whole
+    worker.ask(LoadTraining(str(checkpoint)), timeout_s=60)  # so the file is whole
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,153 @@
+"""JSON of typed values: the annotations of a dataclass say how its fields are written and read.
+
+Numbers, strings and booleans stay as they are, bytes become base64, tuples lists. A dataclass
+within another value is a row, the list of its fields: tables stay as compact as lists of lists. A
+class with ``to_json`` and ``from_json`` of its own is written and read by them. Must not know what
+the values mean.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from bricks.graph.containers import ValueType, type_from_json
+
+# Types whose values are JSON already.
+_PLAIN = (NoneType, bool, int, float, str, object, Any)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How values of one type are written as JSON and read from it; ``plain`` if they are JSON."""
+
+    to_json: Callable[[Any], Any]
+    from_json: Callable[[Any], Any]
+    plain: bool = False
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_AS_IT_IS = Codec(_same, _same, plain=True)
+
+
+@cache
+def codec_of(kind: Any) -> Codec:
+    """The codec of a type; ``TypeError`` for one that cannot be written."""
+    if kind in _PLAIN:
+        return _AS_IT_IS
+    if kind == ValueType:
+        return Codec(lambda type_: type_.to_json(), type_from_json)
+    if kind is bytes:
+        return Codec(lambda data: base64.b64encode(data).decode(), base64.b64decode)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        return _many(arguments[0]) if arguments[-1] is Ellipsis else _several(arguments)
+    if origin in (Mapping, dict):
+        return _mapping(*arguments)
+    if origin in (Union, UnionType) and NoneType in arguments and len(arguments) == 2:
+        return _optional(next(each for each in arguments if each is not NoneType))
+    if hasattr(kind, "to_json") and hasattr(kind, "from_json"):
+        return Codec(lambda value: value.to_json(), kind.from_json)
+    if is_dataclass(kind):
+        return _row(kind)
+    raise TypeError(f"values of type {kind} have no JSON here")
+
+
+def _many(item: Any) -> Codec:
+    """Tuples of any length."""
+    of = codec_of(item)
+    if of.plain:
+        return Codec(_same, tuple)  # of JSON's writer, a tuple is a list
+    return Codec(
+        lambda values: [of.to_json(value) for value in values],
+        lambda data: tuple(of.from_json(each) for each in data),
+    )
+
+
+def _several(items: tuple[Any, ...]) -> Codec:
+    """Tuples with a type for each place."""
+    codecs = tuple(map(codec_of, items))
+    if all(each.plain for each in codecs):
+        return Codec(_same, tuple)
+    return Codec(
+        lambda values: [of.to_json(value) for of, value in zip(codecs, values, strict=True)],
+        lambda data: tuple(of.from_json(each) for of, each in zip(codecs, data, strict=True)),
+    )
+
+
+def _mapping(key: Any, item: Any) -> Codec:
+    """Mappings: objects where keys are strings, and pairs where they are not."""
+    of = codec_of(item)
+    if key is str:
+        return Codec(
+            lambda mapping: {name: of.to_json(value) for name, value in mapping.items()},
+            lambda data: {name: of.from_json(each) for name, each in data.items()},
+        )
+    pairs = _many(tuple[key, item])
+    return Codec(lambda mapping: pairs.to_json(mapping.items()), lambda d: dict(pairs.from_json(d)))
+
+
+def _optional(item: Any) -> Codec:
+    of = codec_of(item)
+    if of.plain:
+        return of
+    return Codec(
+        lambda value: None if value is None else of.to_json(value),
+        lambda data: None if data is None else of.from_json(data),
+    )
+
+
+def _row(kind: Any) -> Codec:
+    codecs = _fields(kind)
+
+    def to_json(value: Any) -> list[Any]:
+        return [of.to_json(getattr(value, name)) for name, of in codecs.items()]
+
+    def from_json(data: list[Any]) -> Any:
+        return kind(*(of.from_json(each) for of, each in zip(codecs.values(), data, strict=True)))
+
+    return Codec(to_json, from_json)
+
+
+@cache
+def _fields(kind: Any) -> dict[str, Codec]:
+    hints = get_type_hints(kind)
+    return {field.name: codec_of(hints[field.name]) for field in fields(kind)}
+
+
+def message_codec(kind: Any) -> Codec:
+    """The codec of a message: of a dataclass, an object of the fields that are not as by default.
+
+    A message of another type is written as within a message. Raises ``TypeError`` as
+    :func:`codec_of`, and on reading for a field that is missing or not known.
+    """
+    of_dataclass: Any = kind if is_dataclass(kind) else None
+    return codec_of(kind) if of_dataclass is None else _message(of_dataclass)
+
+
+@cache
+def _message(kind: Any) -> Codec:
+    codecs = _fields(kind)
+    defaults = {field.name: field.default for field in fields(kind)}
+
+    def to_json(message: Any) -> dict[str, Any]:
+        values = {name: getattr(message, name) for name in codecs}
+        return {
+            name: codecs[name].to_json(value)
+            for name, value in values.items()
+            if defaults[name] is MISSING or value != defaults[name]
+        }
+
+    def from_json(data: Mapping[str, Any]) -> Any:
+        if strange := [name for name in data if name not in codecs]:
+            raise TypeError(f"{kind.__name__} has no field {strange[0]!r}")
+        return kind(**{name: codecs[name].from_json(each) for name, each in data.items()})
+
+    return Codec(to_json, from_json)

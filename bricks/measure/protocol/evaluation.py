@@ -1,0 +1,65 @@
+"""Requests about what the runtime computes: bricks chained, and results beside a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bricks.decompose.plan import Plan
+from bricks.measure.protocol.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyModel(Request[Mapping[str, Any]]):
+    """Compare a model with its ``bricks``, by key, chained along its ``plan``.
+
+    ``folder`` has the model's own weights. See :func:`bricks.measure.worker.verify.verify_model`.
+    """
+
+    name: str
+    folder: str
+    model: bytes
+    plan: Plan
+    bricks: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenReference:
+    """The ``reason`` why a reference has no values, or None; whether weights are the model's."""
+
+    reason: str | None
+    own_weights: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReference(Request[WrittenReference]):
+    """Write the inputs, weights and outputs of a model in double precision to ``file``.
+
+    ``folder`` has the model's own weights; ``every`` writes the values of all nodes.
+    """
+
+    name: str
+    folder: str
+    model: bytes
+    file: str
+    every: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateModel(Request[Mapping[str, Any]]):
+    """Run a model ``repeats`` times, and compare with the reference in ``file``.
+
+    A program without one is compared with itself in double precision, and with ``gradients`` that
+    with finite differences; ``names`` are those of the outputs of the ONNX model that it computes.
+    ``outputs`` is a file for the outputs of the first run. A value parts from its reference beyond
+    ``tolerance``; None: that of its type.
+    """
+
+    model: bytes
+    repeats: int
+    file: str | None = None
+    tolerance: float | None = None
+    outputs: str | None = None
+    gradients: bool = False
+    names: tuple[str, ...] | None = None

@@ -1,0 +1,34 @@
+"""Requests about the worker process itself: begin with a backend, limit its memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bricks.measure.protocol.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Request[int]):
+    """The first request: make the backend with these settings. The answer is the process's number.
+
+    ``memory_bytes`` limits the data of the process; None: no limit. See
+    :class:`bricks.measure.supervisor.WorkerSettings`.
+    """
+
+    backend: str
+    threads: int
+    seed: int
+    memory_bytes: int | None = None
+    workers: int = 1
+    timing: bool = True
+    optimization: str = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitMemory(Request[int | None]):
+    """Limit the data of the process to so many bytes; None: no limit.
+
+    The answer is the bytes of data that it holds now; None where the system does not tell.
+    """
+
+    memory_bytes: int | None

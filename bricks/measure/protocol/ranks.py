@@ -1,0 +1,114 @@
+"""Requests to a rank: join others, time collectives and data-parallel steps with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bricks.measure.protocol.request import Request
+from bricks.measure.protocol.training import SeededProgram
+
+
+@dataclass(frozen=True, slots=True)
+class ReadInterface(Request[Mapping[str, Any]]):
+    """Facts about a network interface; see :func:`bricks.system.interface.interface_facts`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGroup(Request[int]):
+    """Serve the place where ranks meet, at ``address``; the answer is its port."""
+
+    address: str
+    patience_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup(Request[None]):
+    """Become one of so many ``ranks``, and stay on ``cores``.
+
+    Ranks meet at ``address`` and ``port``, or with the port 0 where their launcher says.
+    """
+
+    rank: int
+    ranks: int
+    address: str
+    port: int
+    interface: str
+    cores: tuple[int, ...]
+    patience_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup(Request[None]):
+    """Leave the other ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTimes:
+    """Seconds of a collective in each pass; of one unit of computation before and during it.
+
+    Units are timed where the rank computes; None where the collective was too short for one.
+    """
+
+    samples: tuple[float, ...]
+    before_s: tuple[float | None, ...] = ()
+    during_s: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TimeCollective(Request[CollectiveTimes]):
+    """Run a collective ``passes`` times, ``computing`` meanwhile or not."""
+
+    operation: str
+    num_bytes: int
+    passes: int
+    computing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeginSteps(Request[None]):
+    """Make the program that all ranks train, data-parallel if ``synchronised``.
+
+    ``bucket_cap_mb`` is the option of that name of DDP; gradients of ``accumulation`` batches are
+    added before they are reduced.
+    """
+
+    program: SeededProgram
+    synchronised: bool
+    bucket_cap_mb: float | None
+    accumulation: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSteps(Request[float]):
+    """Run so many ``steps``, each ``delay_s`` longer: seconds of a step."""
+
+    steps: int
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedBucket:
+    """Gradients that are reduced together: DDP's number of it, its bytes, and its parameters."""
+
+    index: int
+    size_bytes: int
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedBuckets:
+    """Buckets in the order of their reduction; see :class:`.distributed_steps.DistributedSteps`."""
+
+    buckets: tuple[ReducedBucket, ...]
+    bucket_bytes: tuple[int, ...]
+    broadcast_bytes: tuple[int, ...]
+    unused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBuckets(Request[ReducedBuckets]):
+    """The buckets of the synchronised steps. No step can be timed afterwards."""

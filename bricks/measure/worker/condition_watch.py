@@ -1,0 +1,91 @@
+"""Observes the machine around the passes of a walk: its state, and who else used the processor.
+
+Must not know what is walked.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from bricks.measure.worker.instruments import Instruments
+from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.system import Waiting, logical_cpus
+
+# How long to watch whether threads are idle, and how often.
+_IDLE_CHECK_S, _IDLE_CHECKS = 0.02, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions of some passes, as in :class:`~bricks.samples.measurement.Round`."""
+
+    reference_s: float | None = None
+    reference_end_s: float | None = None
+    waited_share: float | None = None
+
+
+class ConditionWatch:
+    """Observes the passes of one walk: call :meth:`warm_up` to :meth:`end` in this order.
+
+    Steps that are ``announced`` may crash: the reference workload is not run beside them. Nodes of
+    ``parallel`` steps run along streams.
+    """
+
+    def __init__(
+        self, runtime: WorkerRuntime, instruments: Instruments, *, announced: bool, parallel: bool
+    ) -> None:
+        self._runtime, self._instruments = runtime, instruments
+        self._timed, self._parallel = not announced, parallel
+        self._reference_s: float | None = None
+        self._taken_share = 0.0
+        self._waiting: Waiting | None = None
+
+    def before(self) -> None:
+        """Time the reference workload, unless the walk before has just timed it."""
+        if self._timed:
+            self._reference_s = self._instruments.reference.recent_s()
+            self._taken_share = self._instruments.sibling.taken_share(self._reference_s)
+
+    def begin(self) -> None:
+        """Note when the passes that count begin."""
+        self._waiting = Waiting()
+
+    def end(self) -> Conditions:
+        """The conditions since :meth:`begin`, with the reference workload timed once more."""
+        waited_share = self._waited_share()
+        if self._parallel:
+            wait_for_idle_threads()
+        end_s = self._instruments.reference.now_s() if self._timed else None
+        if end_s is not None:
+            taken = self._instruments.sibling.taken_share(end_s)
+            self._taken_share = max(self._taken_share, taken)
+        if self._taken_share:  # known also where no account says how long threads waited
+            waited_share = max(waited_share or 0.0, self._taken_share)
+        return Conditions(self._reference_s, end_s, waited_share)
+
+    def _waited_share(self) -> float | None:
+        """The share of the time since :meth:`begin` in which threads waited for a processor.
+
+        More threads than processors wait for each other, and not for other processes; latencies
+        that are derived and not timed are the same however busy the host is.
+        """
+        settings = self._runtime.settings
+        threads = settings.threads + (settings.workers if self._parallel else 0)
+        derived = getattr(self._runtime.backend, "derived", False)
+        if self._waiting is None or threads > len(logical_cpus()) or derived:
+            return None
+        return self._waiting.share()
+
+
+def wait_for_idle_threads() -> None:
+    """Wait, at most a second, until no thread of this process spins any more.
+
+    Threads that run nodes in parallel go on looking for work for some 50 ms after the last node,
+    and slow down whatever runs then.
+    """
+    for _ in range(_IDLE_CHECKS):
+        before_s = time.process_time()
+        time.sleep(_IDLE_CHECK_S)
+        if time.process_time() - before_s < _IDLE_CHECK_S / 20:
+            return

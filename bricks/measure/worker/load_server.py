@@ -1,0 +1,194 @@
+"""A server of one load generator: a queue, batches, and instances that run them.
+
+Samples arrive over a Unix socket, each as a number of eight bytes; the number comes back when the
+sample is served. Must not know when samples arrive, nor what a batch runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from bricks.errors import WorkerError
+from bricks.measure.protocol.serving import ServedBatch
+from bricks.measure.worker.handlers import Announce
+
+# The number of a sample on the socket.
+NUMBER = struct.Struct("=Q")
+
+# Seconds until a load generator has connected: it imports its library first.
+_CONNECT_S = 60.0
+# Seconds between announcements that it is awaited.
+_AWAITED_S = 0.5
+# Seconds between announcements that the server still lives.
+_ANNOUNCE_S = 2.0
+_RECEIVED_BYTES = 1 << 16
+
+# Runs a batch once; its latency in seconds.
+Run = Callable[[], float]
+
+
+class LoadServer:
+    """Serves one load generator after the other; ``announce`` tells that it lives."""
+
+    def __init__(self, announce: Announce) -> None:
+        self._announce = announce
+
+    def serve(
+        self, path: str, instances: list[dict[int, Run]], max_batch: int, wait_s: float
+    ) -> list[ServedBatch]:
+        """Serve who connects to a Unix socket at ``path`` until it leaves, and listen no longer.
+
+        Each of ``instances`` has what runs a batch, by its size. A batch is run when it has
+        ``max_batch`` samples, or its first has waited for ``wait_s`` seconds.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            listening.bind(path)
+            try:
+                listening.listen(1)
+                connection = self._accepted(listening)
+            finally:
+                Path(path).unlink(missing_ok=True)
+        with connection:
+            connection.settimeout(None)
+            server = _Connection(connection, instances, max_batch, wait_s)
+            gc.disable()
+            try:
+                return server.serve(self._announce)
+            finally:
+                gc.enable()
+
+    def serve_passes(
+        self, path: str, one_pass: Callable[[], list[float]]
+    ) -> tuple[list[list[float]], list[float]]:
+        """Run a pass for each sample that arrives at ``path``; what all took, and idle seconds.
+
+        The seconds are those before each pass in which there was nothing to run.
+        """
+        taken: list[list[float]] = []
+
+        def run() -> float:
+            taken.append(one_pass())
+            return sum(taken[-1])
+
+        batches = self.serve(path, [{1: run}], 1, 0.0)
+        return taken, [batch.idle_s for batch in batches]
+
+    def _accepted(self, listening: socket.socket) -> socket.socket:
+        """The load generator's connection; says meanwhile that it is awaited."""
+        listening.settimeout(_AWAITED_S)
+        until_s = time.monotonic() + _CONNECT_S
+        while time.monotonic() < until_s:
+            self._announce(0)
+            with suppress(TimeoutError):
+                return listening.accept()[0]
+        raise WorkerError("no load generator has connected")
+
+
+class _Connection:
+    """One connection's queue and instances."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        instances: list[dict[int, Run]],
+        max_batch: int,
+        timeout_s: float,
+    ) -> None:
+        self._connection, self._instances = connection, instances
+        self._max_batch, self._timeout_s = max_batch, timeout_s
+        self._waiting: deque[tuple[float, bytes]] = deque()
+        self._changed = threading.Condition()
+        self._sending = threading.Lock()
+        self._ended = False
+        self._failure: BaseException | None = None
+        self._batches: dict[
+            int, ServedBatch
+        ] = {}  # by the number in the order in which they are taken
+        self._taken = 0
+
+    def serve(self, announce: Announce) -> list[ServedBatch]:
+        """Serve until the other side leaves."""
+        threads = [
+            threading.Thread(target=self._guarded, args=(runs,), daemon=True)
+            for runs in self._instances
+        ]
+        for thread in threads:
+            thread.start()
+        self._receive(announce)
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise WorkerError(f"a batch failed: {self._failure}") from self._failure
+        return [batch for _, batch in sorted(self._batches.items())]
+
+    def _receive(self, announce: Announce) -> None:
+        """Queue what arrives until there is no more."""
+        rest, said_s = b"", time.monotonic()
+        while data := self._connection.recv(_RECEIVED_BYTES):
+            now_s = time.perf_counter()
+            data = rest + data
+            whole = len(data) - len(data) % NUMBER.size
+            rest = data[whole:]
+            arrived = [(now_s, data[at : at + NUMBER.size]) for at in range(0, whole, NUMBER.size)]
+            with self._changed:
+                self._waiting.extend(arrived)
+                self._changed.notify_all()
+            if time.monotonic() - said_s > _ANNOUNCE_S:
+                said_s = time.monotonic()
+                announce(len(self._batches))
+
+    def _guarded(self, runs: dict[int, Run]) -> None:
+        try:
+            self._instance(runs)
+        except BaseException as failure:  # told where the threads are joined
+            self._failure = failure
+            with self._changed:
+                self._ended = True
+            self._connection.shutdown(socket.SHUT_RDWR)  # so that nobody waits for answers
+
+    def _instance(self, runs: dict[int, Run]) -> None:
+        free_s = time.perf_counter()
+        while batch := self._take():
+            number, due_s, taken = batch
+            run_s = runs[len(taken)]()
+            with self._sending:
+                self._connection.sendall(b"".join(sample for _, sample in taken))
+            # What it takes to hand a batch over keeps the instance from the next one too.
+            idle_s = max(0.0, due_s - free_s)
+            begun_s, free_s = free_s + idle_s, time.perf_counter()
+            here_s = tuple(free_s - arrived_s for arrived_s, _ in taken)
+            self._batches[number] = ServedBatch(len(taken), run_s, free_s - begun_s, idle_s, here_s)
+
+    def _take(self) -> tuple[int, float, list[tuple[float, bytes]]] | None:
+        """The next batch: its number, from when on a free instance was to run it, and its samples.
+
+        None at the end.
+        """
+        with self._changed:
+            while True:
+                while not self._waiting and not self._ended:
+                    self._changed.wait()
+                if self._ended:
+                    return None
+                due_s = self._waiting[0][0] + self._timeout_s
+                left_s = due_s - time.perf_counter()
+                if len(self._waiting) >= self._max_batch or left_s <= 0:
+                    break
+                self._changed.wait(left_s)
+            taken = [
+                self._waiting.popleft() for _ in range(min(self._max_batch, len(self._waiting)))
+            ]
+            last_s = taken[-1][0] if len(taken) == self._max_batch else due_s
+            self._taken += 1
+            return self._taken, min(due_s, last_s), taken

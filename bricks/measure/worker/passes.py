@@ -1,0 +1,89 @@
+"""Passes over the steps of a walk: one by one, announced or not, or in few calls of the runtime.
+
+Must not know how many passes there are, nor what is between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bricks.backends.base import Placed
+from bricks.backends.programs import Recorder
+from bricks.measure.fresh_memory import Event
+from bricks.measure.worker.handlers import Announce
+from bricks.measure.worker.joints import JointSteps
+from bricks.measure.worker.pieces import BoundPiece
+
+# Runs a step once; its latency in seconds.
+StepRun = Callable[[], float]
+
+# Runs all steps once, in order; the latency of each in seconds.
+Pass = Callable[[], list[float]]
+
+
+def one_by_one(runs: Sequence[StepRun]) -> Pass:
+    """Each step in a call of its own."""
+    return lambda: [run() for run in runs]
+
+
+def announced(runs: Sequence[StepRun], announce: Announce) -> Pass:
+    """Each step in a call of its own, and announced before."""
+
+    def one_pass() -> list[float]:
+        taken = []
+        for number, run in enumerate(runs):
+            announce(number)
+            taken.append(run())
+        return taken
+
+    return one_pass
+
+
+def at_once(joint: JointSteps, names: Sequence[str], steps: Sequence[BoundPiece]) -> Pass:
+    """The steps called ``names`` together, after what is to run before each of them."""
+    before = [prepare for step in steps for prepare in step.before]
+
+    def one_pass() -> list[float]:
+        for prepare in before:
+            prepare()
+        return joint.sample(names)
+
+    return one_pass
+
+
+def evicting(read: Placed, one_pass: Pass) -> Pass:
+    """A pass that finds the caches as other weights have left them."""
+
+    def evicted() -> list[float]:
+        read.sample()
+        return one_pass()
+
+    return evicted
+
+
+def allocating(
+    recorder: Recorder, runs: Sequence[StepRun], memory: Sequence[Sequence[Event]]
+) -> tuple[list[StepRun], Callable[[], None]]:
+    """``runs`` that allocate and free before, and what to allocate and free after the last one."""
+
+    def after(events: Sequence[Event], run: StepRun) -> StepRun:
+        def prepared() -> float:
+            recorder.occupy(events)
+            return run()
+
+        return prepared if events else run
+
+    *before, last = memory
+    prepared = [after(events, run) for events, run in zip(before, runs, strict=True)]
+    return prepared, lambda: recorder.occupy(last)
+
+
+def ending(one_pass: Pass, end: Callable[[], None]) -> Pass:
+    """A pass with ``end`` after its last step."""
+
+    def ended() -> list[float]:
+        taken = one_pass()
+        end()
+        return taken
+
+    return ended

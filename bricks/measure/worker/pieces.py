@@ -1,0 +1,134 @@
+"""Pieces (bricks, whole models, probes) as they are loaded, and as steps that are bound to memory.
+
+Must not know in which order steps run, nor what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.graph.loops import running_as_noted
+from bricks.graph.model_metadata import noted_sketches
+from bricks.graph.topology import all_nodes
+from bricks.graph.value_dependence import read_for_values, values_decide
+from bricks.graph.view import graph_of, parse_model
+from bricks.graph.weights import with_own_weights
+from bricks.measure.protocol.loading import BindPiece, LoadPiece
+from bricks.measure.worker.instruments import Instruments
+from bricks.measure.worker.region import ActivationRegion
+from bricks.measure.worker.runtime import WorkerRuntime
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPiece:
+    """A piece that the backend has loaded.
+
+    ``parallel`` is whether its nodes run along streams, ``sign_sensitive`` whether it is slower
+    where signs are unpredictable. Where it is ``branching``, a processor would learn to predict its
+    branches if it ran twice on the same data.
+    """
+
+    loaded: Loaded
+    parallel: bool
+    sign_sensitive: bool
+    branching: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPiece:
+    """A step: a piece with its inputs and outputs bound.
+
+    ``before`` is what runs untimed before it. A ``repeated`` step runs once untimed before each
+    sample.
+    """
+
+    placed: Placed
+    before: tuple[Callable[[], object], ...]
+    repeated: bool
+    parallel: bool
+
+    def runner(self, *, sampled: bool) -> Callable[[], float]:
+        """A function that runs the step; it returns the latency in seconds.
+
+        It runs it once, or twice if it is repeated and ``sampled``: then the second counts.
+        """
+        run, before = self.placed.sample, self.before
+
+        def prepared() -> float:
+            for prepare in before:
+                prepare()
+            return run()
+
+        once = prepared if before else run
+
+        def twice() -> float:
+            once()
+            return once()
+
+        return twice if sampled and self.repeated else once
+
+
+class Pieces:
+    """Everything that is loaded, by name; the steps, by name; and the region that they share."""
+
+    def __init__(self, runtime: WorkerRuntime, instruments: Instruments) -> None:
+        self._runtime, self._instruments = runtime, instruments
+        self._loaded: dict[str, LoadedPiece] = {}
+        self.steps: dict[str, BoundPiece] = {}
+        self.region = ActivationRegion()
+
+    def load(self, request: LoadPiece) -> None:
+        """Load a piece; several threads may do so at once, where the backend allows it."""
+        proto = running_as_noted(parse_model(request.model))
+        if request.folder and values_decide(proto.graph.node):
+            proto = with_own_weights(proto, Path(request.folder))
+        backend = self._runtime.backend
+        loaded = backend.load(
+            proto, key=request.key, optimize=request.optimize, streams=request.streams
+        )
+        signs = _sign_sensitive(backend, proto)
+        branching = signs or bool(noted_sketches(proto)) or _reads_for_values(proto)
+        self._loaded[request.name] = LoadedPiece(loaded, bool(request.streams), signs, branching)
+        self._instruments.clamp.register(request.name, proto)
+        self._instruments.signs.register(request.name, proto)
+
+    def bind(self, request: BindPiece) -> None:
+        """Bind a piece as a step."""
+        piece, region = self._loaded[request.piece], self.region.memory
+        placed = piece.loaded.place(Placement(request.inputs, request.outputs), region)
+        prepared = (
+            *self._instruments.clamp.placed(request.piece, request.inputs, region),
+            *self._instruments.signs.placed(request.piece, request.inputs, region),
+        )
+        before: list[Callable[[], object]] = [each.sample for each in prepared]
+        renewable: Any = placed
+        if piece.branching and hasattr(placed, "renew"):
+            before.append(renewable.renew)
+        repeated = request.repeated and not piece.branching
+        self.steps[request.step] = BoundPiece(placed, tuple(before), repeated, piece.parallel)
+
+    def refill(self, size_bytes: int | None = None) -> None:
+        """Fill the first bytes of the region with ordinary numbers; None: all of it."""
+        signed = any(piece.sign_sensitive for piece in self._loaded.values())
+        self.region.fill(self._runtime.settings.seed, signed=signed, size_bytes=size_bytes)
+
+    def unload(self) -> None:
+        """Unload everything, and keep the region."""
+        self.steps.clear()
+        self._loaded.clear()
+
+
+def _sign_sensitive(backend: Backend, proto: onnx.ModelProto) -> bool:
+    operators = {node.op_type for node in all_nodes(proto.graph)}
+    return any(map(backend.sign_sensitive, operators))
+
+
+def _reads_for_values(proto: onnx.ModelProto) -> bool:
+    types = graph_of(proto).types
+    return any(read_for_values(node, types) for node in all_nodes(proto.graph))

@@ -1,0 +1,136 @@
+"""Requests to run walks: warms up, runs the passes that count, and observes the machine meanwhile.
+
+Must not know of the store, of how walks are chosen, or of why something is run.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from typing import cast
+
+from bricks.backends.programs import Recorder
+from bricks.measure.protocol.walking import RunWalk, TimeReference, Walked
+from bricks.measure.worker.condition_watch import Conditions, ConditionWatch
+from bricks.measure.worker.handlers import Announce, Handlers
+from bricks.measure.worker.instruments import Instruments
+from bricks.measure.worker.joints import Joints, JointSteps
+from bricks.measure.worker.load_server import LoadServer
+from bricks.measure.worker.passes import (
+    Pass,
+    allocating,
+    announced,
+    at_once,
+    ending,
+    evicting,
+    one_by_one,
+)
+from bricks.measure.worker.pieces import BoundPiece, Pieces
+from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.measure.worker.warmth import Warmth
+
+
+class WalkRequests:
+    """Runs the steps that ``pieces`` are bound as; ``joints`` and ``warmth`` are about them too."""
+
+    def __init__(
+        self,
+        runtime: WorkerRuntime,
+        instruments: Instruments,
+        pieces: Pieces,
+        joints: Joints,
+        warmth: Warmth,
+        announce: Announce,
+    ) -> None:
+        self._runtime, self._instruments, self._pieces = runtime, instruments, pieces
+        self._joints, self._warmth, self._announce = joints, warmth, announce
+
+    def handlers(self) -> Handlers:
+        """See :class:`.handlers.RequestHandler`."""
+        return {RunWalk: self.run, TimeReference: self.time_reference}
+
+    def time_reference(self, request: TimeReference) -> float:
+        """Seconds of the reference workload now."""
+        return self._instruments.reference.now_s()
+
+    def run(self, request: RunWalk) -> Walked:
+        """Run a walk; see the request."""
+        names = [name for name, _ in request.steps]
+        steps = [self._pieces.steps[name] for name in names]
+        joint = None if request.announce or request.memory else self._joint(request, names)
+        one_pass = self._pass(request, steps, joint)
+        self._pieces.refill(request.region_bytes)
+        whole = True
+        if steps and not request.announce:
+            one_pass, whole = self._evicting(request, joint, one_pass)
+        taken, idle_s, conditions = self._sampled(request, steps, one_pass)
+        columns = list(zip(*taken, strict=True)) or [()] * len(steps)
+        timed = [wanted for _, wanted in request.steps]
+        return Walked(
+            tuple(of if wanted else () for of, wanted in zip(columns, timed, strict=True)),
+            reference_s=conditions.reference_s,
+            reference_end_s=conditions.reference_end_s,
+            waited_share=conditions.waited_share,
+            eviction_short=not whole,
+            apart=tuple(n for n, name in enumerate(names) if joint and name in joint.apart),
+            idle_s=tuple(idle_s),
+        )
+
+    def _joint(self, request: RunWalk, names: Sequence[str]) -> JointSteps | None:
+        placed = {name: step.placed for name, step in self._pieces.steps.items()}
+        return self._joints.of(self._runtime.backend, placed, names, request.eviction_bytes)
+
+    def _pass(
+        self, request: RunWalk, steps: Sequence[BoundPiece], joint: JointSteps | None
+    ) -> Pass:
+        """A pass over the steps, without what evicts the caches before it."""
+        if joint is not None:
+            return at_once(joint, [name for name, _ in request.steps], steps)
+        runs = [
+            step.runner(sampled=wanted and not request.announce)
+            for step, (_, wanted) in zip(steps, request.steps, strict=True)
+        ]
+        end = None
+        if request.memory:
+            recorder = cast(Recorder, self._runtime.backend)
+            runs, end = allocating(recorder, runs, request.memory)
+        one_pass = announced(runs, self._announce) if request.announce else one_by_one(runs)
+        return one_pass if end is None else ending(one_pass, end)
+
+    def _evicting(
+        self, request: RunWalk, joint: JointSteps | None, one_pass: Pass
+    ) -> tuple[Pass, bool]:
+        """The pass with the read that evicts the caches; whether there is memory for all of it."""
+        size_bytes = request.eviction_bytes if joint is None else joint.eviction_bytes
+        if not size_bytes:
+            return one_pass, True
+        read, whole = self._instruments.evictor.reader(size_bytes)
+        return evicting(read, one_pass), whole
+
+    def _sampled(
+        self, request: RunWalk, steps: Sequence[BoundPiece], one_pass: Pass
+    ) -> tuple[list[list[float]], list[float], Conditions]:
+        """Latencies of each pass that counts, idle seconds before each, and the conditions."""
+        watch = ConditionWatch(
+            self._runtime,
+            self._instruments,
+            announced=request.announce or not steps,
+            parallel=any(step.parallel for step in steps),
+        )
+        watch.before()
+        if request.announce:
+            self._warmth.rehearse(request.steps, one_pass)
+        else:
+            self._warmth.warm_up(request.steps, one_pass)
+        gc.disable()
+        watch.begin()
+        try:
+            taken, idle_s = self._passes(request, one_pass)
+        finally:
+            gc.enable()
+        return taken, idle_s, watch.end()
+
+    def _passes(self, request: RunWalk, one_pass: Pass) -> tuple[list[list[float]], list[float]]:
+        if request.served_at is None:
+            return [one_pass() for _ in range(request.passes)], []
+        return LoadServer(self._announce).serve_passes(request.served_at, one_pass)

@@ -1,0 +1,62 @@
+"""Requests about a whole model that runs by itself: the runtime's profile, the peaks of memory.
+
+Must not know what a model is cut into.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bricks.backends.base import Isolated, Profiler
+from bricks.errors import BackendError
+from bricks.graph.view import parse_model
+from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel
+from bricks.measure.worker.handlers import Handlers
+from bricks.measure.worker.memory_peaks import memory_peaks
+from bricks.measure.worker.profiling import typical_run
+from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.samples.memory_peaks import MemoryPeaks
+from bricks.samples.profile import TypicalRun
+
+
+class WholeModelRequests:
+    """Runs models with the backend of ``runtime``; ``unload`` unloads everything else."""
+
+    def __init__(self, runtime: WorkerRuntime, unload: Callable[[], None]) -> None:
+        self._runtime, self._unload = runtime, unload
+
+    def handlers(self) -> Handlers:
+        """See :class:`.handlers.RequestHandler`."""
+        return {ProfileModel: self.profile, MeasureMemory: self.measure_memory}
+
+    def profile(self, request: ProfileModel) -> TypicalRun:
+        """A typical run under the runtime's profiler."""
+        backend: Any = self._runtime.backend
+        if not hasattr(backend, "profiled"):
+            name = self._runtime.settings.backend
+            raise BackendError(f"{name} has no profile of its own that could be shown")
+        profiler: Profiler = backend
+        self._unload()
+        try:
+            proto = parse_model(request.model)
+            profiled = profiler.profiled(proto, key=request.key, streams=request.streams)
+            return typical_run(profiled)
+        finally:
+            self._unload()
+
+    def measure_memory(self, request: MeasureMemory) -> MemoryPeaks:
+        """Peaks of this process, which must be fresh: see :func:`memory_peaks`."""
+        backend: Any = self._runtime.backend
+        if not hasattr(backend, "standalone"):
+            name = self._runtime.settings.backend
+            raise BackendError(f"{name} loads no model by itself: its memory is not measured")
+        isolated: Isolated = backend
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name).resolve()
+            written = isolated.standalone(
+                parse_model(request.model), key=request.key, folder=folder, inline=request.inline
+            )
+            return memory_peaks(written, folder)
