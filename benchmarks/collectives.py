@@ -80,11 +80,11 @@ def measured(name: str, cache: Path, max_bytes: int) -> Facts:
             computing=True, progress=lambda what, share: print(f"{share:4.0%} {what}", flush=True),
         )  # fmt: skip
         network = network_called(store, name)
-    slow = network.slowdown(RANKS)
+    slow = network.slowdown(RANKS).interval
     return {
         "identity": network.fingerprint["identity"],
         "version": network.fingerprint["version"],
-        "slowdown": [slow.ratio, slow.low, slow.high],
+        "slowdown": [slow.value, slow.low, slow.high],
         "alone": _points(network, Aspect.ALONE),
         "computing": _points(network, Aspect.COMPUTING),
     }
@@ -104,7 +104,7 @@ def ratios_of(points: Mapping[int, float]) -> list[float]:
     left_out = ordered[1:-1:2]
     kept = interpolated([(size, points[size]) for size in ordered if size not in left_out])
     assert kept is not None, "too few sizes were measured"
-    return [kept.time_s(size) / points[size] for size in left_out]
+    return [kept.at(size).value / points[size] for size in left_out]
 
 
 def _errors(ratios: Sequence[float]) -> list[float]:

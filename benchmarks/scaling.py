@@ -26,7 +26,6 @@ from page_parts import put
 
 from bricks import Bench, BricksError, DataParallelTraining, scale_training
 from bricks.cli.quantities import bytes_per_s_of
-from bricks.compose.figure import Figure
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.network.collective import ALL_REDUCE, BROADCAST
@@ -38,6 +37,7 @@ from bricks.store import Store
 from bricks.studies.scaling.check import RealSteps
 from bricks.studies.scaling.result import ScaleFailure, ScalePoint
 from bricks.studies.scaling.strategies import DistributedDataParallel
+from bricks.units.interval import Interval
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "scaling.json"
@@ -212,7 +212,7 @@ def curves(bench: Bench, measured: Mapping[str, Network]) -> Facts:
 
 
 def _point(point: ScalePoint) -> Facts:
-    def told(figure: Figure) -> list[float]:
+    def told(figure: Interval) -> list[float]:
         return [float(f"{each:.4g}") for each in (figure.value, figure.low, figure.high)]
 
     return {

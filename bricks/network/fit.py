@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from bricks.samples.statistics import NORMAL_95
+from bricks.units.curve import Beyond, Curve
+from bricks.units.interval import Interval
 
 # A piece needs more points than its line has numbers; so many pieces are the most.
 _MIN_POINTS, _MAX_PIECES = 3, 4
@@ -39,7 +42,7 @@ class Piece:
         return self.alpha_s + num_bytes / self.beta_bytes_per_s
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: the curve is kept
 class Fit:
     """Lines in order of size, and how far the points are from them.
 
@@ -62,12 +65,7 @@ class Fit:
         Between the last size of one piece and the first of the next no line is right alone: they
         are joined by a straight line there.
         """
-        before, at = self._around(num_bytes)
-        if before is None:
-            return at.time_s(num_bytes)
-        low, high = before.max_bytes, self._first_of(at)
-        share = (num_bytes - low) / (high - low)
-        return (1 - share) * before.time_s(low) + share * at.time_s(high)
+        return self._curve.at(num_bytes).value
 
     def deviation_at(self, num_bytes: int) -> float:
         """The relative standard deviation of a time between measured sizes.
@@ -81,6 +79,15 @@ class Fit:
         either = (before.time_s(num_bytes), at.time_s(num_bytes))
         apart = max((abs(math.log(t / joined_s)) for t in either if t > 0), default=0.0)
         return math.hypot(self.deviation, apart / NORMAL_95)
+
+    @cached_property
+    def _curve(self) -> Curve:
+        """From no bytes on: the lines of the pieces from their first to their last size."""
+        ends = [(0, self.pieces[0])]
+        ends += [(self._first_of(piece), piece) for piece in self.pieces[1:]]
+        ends += [(piece.max_bytes, piece) for piece in self.pieces]
+        exact = ((size, Interval.exact(piece.time_s(size))) for size, piece in ends)
+        return Curve.through(exact, above=Beyond.RISING, widens=False)
 
     def _around(self, num_bytes: int) -> tuple[Piece | None, Piece]:
         """The piece of so many bytes; with the one before it, if the bytes are between both."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from bricks.units.curve import Beyond, Curve
+from bricks.units.interval import Interval
 
 # A line through fewer says nothing of how far times are from it.
 MIN_POINTS = 3
@@ -19,45 +21,22 @@ MIN_POINTS = 3
 _MIN_DEVIATION = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Interpolation:
-    """``points`` are sizes in bytes with seconds, in order of size, :data:`MIN_POINTS` at least."""
+def interpolated(points: Sequence[tuple[int, float]]) -> Curve | None:
+    """The seconds by bytes through ``points``, all sizes unlike; None of too few.
 
-    points: tuple[tuple[int, float], ...]
-
-    def time_s(self, num_bytes: int) -> float:
-        """Seconds for so many bytes, no fewer than the first size.
-
-        Beyond the last size the line through the last two goes on, if it rises.
-        """
-        above = self._above(num_bytes)
-        line_s = _on_line(self.points[above - 1], self.points[above], num_bytes)
-        return max(line_s, self.points[-1][1]) if num_bytes > self.points[-1][0] else line_s
-
-    def deviation_at(self, num_bytes: int) -> float:
-        """The relative standard deviation of a time.
-
-        It is how far either neighbour is from the line through the two beside it.
-        """
-        above = self._above(num_bytes)
-        inner = {min(max(1, at), len(self.points) - 2) for at in (above - 1, above)}
-        return max(_MIN_DEVIATION, *(self._off(at) for at in inner))
-
-    def _above(self, num_bytes: int) -> int:
-        sizes = [size for size, _ in self.points]
-        return min(max(1, bisect_left(sizes, num_bytes)), len(sizes) - 1)
-
-    def _off(self, at: int) -> float:
-        """How far a point is from the line through the two beside it."""
-        before, (size, time_s), after = self.points[at - 1 : at + 2]
-        return abs(math.log(_on_line(before, after, size) / time_s))
+    Beyond the last size the line through the last two goes on, if it rises.
+    """
+    if len(points) < MIN_POINTS:
+        return None
+    exact = ((size, Interval.exact(time_s)) for size, time_s in points)
+    return Curve.through(exact, above=Beyond.RISING, widens=False)
 
 
-def _on_line(low: tuple[int, float], high: tuple[int, float], num_bytes: int) -> float:
-    share = (num_bytes - low[0]) / (high[0] - low[0])
-    return (1 - share) * low[1] + share * high[1]
+def deviation_at(curve: Curve, num_bytes: int) -> float:
+    """The relative standard deviation of a time on a curve of ``MIN_POINTS`` points or more.
 
-
-def interpolated(points: Sequence[tuple[int, float]]) -> Interpolation | None:
-    """The interpolation of ``points``, all sizes unlike; None of too few."""
-    return Interpolation(tuple(sorted(points))) if len(points) >= MIN_POINTS else None
+    It is how far either neighbour is from the line through the two beside it.
+    """
+    above = min(max(1, bisect_left(curve.sizes, num_bytes)), len(curve.sizes) - 1)
+    inner = {min(max(1, at), len(curve.sizes) - 2) for at in (above - 1, above)}
+    return max(_MIN_DEVIATION, *(abs(math.log(curve.left_out[at - 1])) for at in inner))

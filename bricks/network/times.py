@@ -26,7 +26,7 @@ from bricks.network.collective import (
 )
 from bricks.network.fit import Fit, fit
 from bricks.network.formulas import steps, volume
-from bricks.network.interpolation import interpolated
+from bricks.network.interpolation import deviation_at, interpolated
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.statistics import (
     MIN_RANKED,
@@ -40,8 +40,7 @@ from bricks.units.interval import Interval
 
 __all__ = [
     "ALL_GATHER", "ALL_REDUCE", "BROADCAST", "EXTRAPOLATED", "FITTED", "MEASURED",
-    "REDUCE_SCATTER", "STATED", "CollectiveTime", "MeasuredNetwork", "Network", "Slowdown",
-    "StatedNetwork",
+    "REDUCE_SCATTER", "STATED", "MeasuredNetwork", "Network", "Sourced", "StatedNetwork",
 ]  # fmt: skip
 
 # From the most to the least that is known of a figure.
@@ -59,29 +58,14 @@ _MAX_SHARING = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class CollectiveTime:
-    """The time of a collective in seconds with its 95 % interval.
+class Sourced:
+    """A quantity, and where it comes from.
 
     ``origin`` is ``measured`` (at this size and these ranks), ``fitted`` (between measured sizes),
     ``extrapolated`` (by formula, beyond them) or ``stated``.
     """
 
-    seconds: float
-    low_s: float
-    high_s: float
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class Slowdown:
-    """How much slower a rank computes while a collective runs on its cores, from 1 on.
-
-    ``low`` and ``high`` are a 95 % interval; ``origin`` is as in :class:`CollectiveTime`.
-    """
-
-    ratio: float
-    low: float
-    high: float
+    interval: Interval
     origin: str
 
 
@@ -108,19 +92,17 @@ class Network(Protocol):
     def cores_per_rank(self) -> float:
         """The cores that each rank has, 1 at most: less where ranks share them."""
 
-    def time(
-        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
-    ) -> CollectiveTime:
-        """The time of an operation on a tensor of ``num_bytes`` on each of so many ``ranks``.
+    def time(self, operation: str, num_bytes: int, ranks: int, *, computing: bool) -> Sourced:
+        """Seconds of an operation on a tensor of ``num_bytes`` on each of so many ``ranks``.
 
         ``computing``: while the ranks compute on their cores.
         """
 
-    def slowdown(self, ranks: int) -> Slowdown:
-        """How much slower a rank computes while a collective runs on its cores."""
+    def slowdown(self, ranks: int) -> Sourced:
+        """The ratio by which a rank computes slower while a collective runs on its cores."""
 
 
-_NOTHING = CollectiveTime(0.0, 0.0, 0.0, STATED)
+_NOTHING = Sourced(Interval.exact(0.0), STATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,23 +126,21 @@ class StatedNetwork:
         if not (math.isfinite(self.latency_s) and self.latency_s >= 0):
             raise UsageError(f"a latency of {self.latency_s:g} s cannot be")
 
-    def time(
-        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
-    ) -> CollectiveTime:
+    def time(self, operation: str, num_bytes: int, ranks: int, *, computing: bool) -> Sourced:
         """See :class:`Network`."""
         _refuse(operation, num_bytes, ranks)
         if ranks == 1:
             return _NOTHING
         latency_s = steps(operation, ranks) * self.latency_s
         seconds = latency_s + volume(operation, ranks) * num_bytes / self.bandwidth
-        return CollectiveTime(seconds, seconds, seconds, STATED)
+        return Sourced(Interval.exact(seconds), STATED)
 
-    def slowdown(self, ranks: int) -> Slowdown:
+    def slowdown(self, ranks: int) -> Sourced:
         """See :class:`Network`."""
         if ranks == 1:
-            return Slowdown(1.0, 1.0, 1.0, STATED)
+            return Sourced(Interval.exact(1.0), STATED)
         high = max(self.slowdown_ratio, _MAX_SHARING)
-        return Slowdown(self.slowdown_ratio, 1.0, high, STATED)
+        return Sourced(Interval(self.slowdown_ratio, 1.0, high), STATED)
 
 
 @dataclass(frozen=True)  # without slots: what follows from the samples is asked for many times
@@ -179,9 +159,7 @@ class MeasuredNetwork:
         """See :class:`Network`."""
         return min(1.0, float(self.fingerprint["identity"]["cores_per_rank"]))
 
-    def time(
-        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
-    ) -> CollectiveTime:
+    def time(self, operation: str, num_bytes: int, ranks: int, *, computing: bool) -> Sourced:
         """See :class:`Network`; :class:`UsageError` for an operation that was not measured here."""
         _refuse(operation, num_bytes, ranks)
         if ranks == 1:
@@ -196,8 +174,7 @@ class MeasuredNetwork:
                 f" measure {self.name} --operation {written(operation)}'"
             )
         if num_bytes in known.get(ranks, {}):
-            found = self.measured(operation, num_bytes, ranks, aspect)
-            return CollectiveTime(found.value, found.low, found.high, MEASURED)
+            return Sourced(self.measured(operation, num_bytes, ranks, aspect), MEASURED)
         if ranks in known:
             of = self.fit(operation, ranks, aspect)
             seconds, deviation = self._beside(operation, num_bytes, ranks, aspect)
@@ -205,19 +182,19 @@ class MeasuredNetwork:
             return _within(seconds, deviation, origin)
         return self._by_formula(operation, num_bytes, ranks, aspect)
 
-    def slowdown(self, ranks: int) -> Slowdown:
+    def slowdown(self, ranks: int) -> Sourced:
         """See :class:`Network`: the median over sizes and operations that were measured."""
         if ranks == 1:
-            return Slowdown(1.0, 1.0, 1.0, MEASURED)
+            return Sourced(Interval.exact(1.0), MEASURED)
         known = self._slowdowns
         if not known:
-            return Slowdown(1.0, 1.0, _MAX_SHARING, EXTRAPOLATED)
+            return Sourced(Interval(1.0, 1.0, _MAX_SHARING), EXTRAPOLATED)
         nearest = _nearest(known, ranks)
         ratios = sorted(max(1.0, ratio) for ratio in known[nearest])
         found = spread(ratios)
-        low, high = (ratios[0], ratios[-1]) if len(ratios) < MIN_RANKED else (found.low, found.high)
-        origin = MEASURED if nearest == ranks else EXTRAPOLATED
-        return Slowdown(found.value, low, high, origin)
+        if len(ratios) < MIN_RANKED:
+            found = Interval(found.value, ratios[0], ratios[-1])
+        return Sourced(found, MEASURED if nearest == ranks else EXTRAPOLATED)
 
     def series(self, operation: str, aspect: Aspect) -> dict[int, dict[int, list[float]]]:
         """The times of the rounds in seconds, by ranks and bytes."""
@@ -253,11 +230,9 @@ class MeasuredNetwork:
         if between is None or num_bytes < min(sizes):
             return _fitted(self.fit(operation, ranks, aspect), num_bytes)
         beyond = _PER_DOUBLED_SIZE * max(0.0, math.log2(num_bytes / max(sizes)))
-        return between.time_s(num_bytes), math.hypot(between.deviation_at(num_bytes), beyond)
+        return between.at(num_bytes).value, math.hypot(deviation_at(between, num_bytes), beyond)
 
-    def _by_formula(
-        self, operation: str, num_bytes: int, ranks: int, aspect: Aspect
-    ) -> CollectiveTime:
+    def _by_formula(self, operation: str, num_bytes: int, ranks: int, aspect: Aspect) -> Sourced:
         known = self.series(operation, aspect)
         base = _nearest(known, ranks)
         of = self.fit(operation, base, aspect)
@@ -345,12 +320,12 @@ def _fitted(of: Fit, num_bytes: int) -> tuple[float, float]:
     return seconds, math.hypot(of.deviation, _PER_DOUBLED_SIZE * beyond)
 
 
-def _within(seconds: float, deviation: float, origin: str) -> CollectiveTime:
-    factor = math.exp(NORMAL_95 * deviation)
-    return CollectiveTime(seconds, seconds / factor, seconds * factor, origin)
+def _within(seconds: float, deviation: float, origin: str) -> Sourced:
+    return Sourced(Interval.within_factor(seconds, math.exp(NORMAL_95 * deviation)), origin)
 
 
-def _shared(alone: CollectiveTime) -> CollectiveTime:
+def _shared(alone: Sourced) -> Sourced:
     """The time beside computing where that was not measured: between alone and half of a core."""
-    middle = (1 + _MAX_SHARING) / 2 * alone.seconds
-    return CollectiveTime(middle, alone.low_s, _MAX_SHARING * alone.high_s, EXTRAPOLATED)
+    known_s = alone.interval
+    middle_s = (1 + _MAX_SHARING) / 2 * known_s.value
+    return Sourced(Interval(middle_s, known_s.low, _MAX_SHARING * known_s.high), EXTRAPOLATED)

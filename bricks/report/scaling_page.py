@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bricks.compose.figure import Figure
 from bricks.compose.lanes import Span
 from bricks.errors import printable
 from bricks.report.page import environment, in_script, library, style
 from bricks.report.tables import number, percent, seconds, size
 from bricks.studies.scaling.result import ScalePoint, ScaleResult
 from bricks.studies.scaling.simulation import NETWORK
+from bricks.units.interval import Interval
 
 
 def scaling_page(results: Sequence[ScaleResult], *, version: str, made: str) -> str:
@@ -85,7 +85,7 @@ def _curve(result: ScaleResult, point: ScalePoint) -> dict[str, Any]:
     return row | {"text": f"{seconds(point.step_s.value)}, {number(point.speedup.value)} times"}
 
 
-def _scaled(name: str, figure: Figure, factor: float) -> dict[str, float]:
+def _scaled(name: str, figure: Interval, factor: float) -> dict[str, float]:
     ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
     return {f"{name}{end}": float(f"{factor * value:.5g}") for end, value in ends.items()}
 

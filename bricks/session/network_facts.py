@@ -81,6 +81,6 @@ def slowdowns(network: MeasuredNetwork) -> list[dict[str, Any]]:
     }
     found = []
     for count in sorted(ranks):
-        known = network.slowdown(count)
-        found.append({"ranks": count, "ratio": known.ratio, "low": known.low, "high": known.high})
+        ratio = network.slowdown(count).interval
+        found.append({"ranks": count, "ratio": ratio.value, "low": ratio.low, "high": ratio.high})
     return found

@@ -21,11 +21,11 @@ from bricks import Bench
 from bricks.cli import completion
 from bricks.cli.scale import COLLECTIVES, STRATEGIES
 from bricks.graph.program_phases import TRAINING
-from bricks.network.times import CollectiveTime, Slowdown, StatedNetwork
+from bricks.network.times import Sourced, StatedNetwork
 from bricks.session.networks import loopback_network
 from bricks.store import Store
 from bricks.studies.scaling.buckets import Gradient
-from bricks.studies.scaling.copies import SIZES, CopyTimes, Seconds, TimesBySize
+from bricks.studies.scaling.copies import SIZES, CopyTimes, by_size
 from bricks.studies.scaling.result import ScaleFailure, ScaleResult
 from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
 from bricks.studies.scaling.strategies import (
@@ -35,6 +35,7 @@ from bricks.studies.scaling.strategies import (
     Strategy,
 )
 from bricks.studies.scaling.training_step import TrainingStep
+from bricks.units.interval import Interval
 from bricks.zoo import programs
 
 NETWORK = ("--bandwidth", "1Gbit", "--latency", "50us")
@@ -53,12 +54,14 @@ FACTS = {
 
 BATCH = 4
 GRADIENTS = (Gradient("last", 1 << 20, "float32"), Gradient("first", 1 << 22, "float32"))
-STEP = TrainingStep(2e-3, 4e-3, 1e-3, GRADIENTS, (1e-3, 4e-3), {"float32": 4096}, 0.9, 1.2)
-COPY_S = TimesBySize(SIZES, tuple(Seconds(*(r * 1e-10 * s for r in (1, 0.8, 1.3))) for s in SIZES))
+STEP = TrainingStep(
+    2e-3, 4e-3, 1e-3, GRADIENTS, (1e-3, 4e-3), {"float32": 4096}, Interval(1.0, 0.9, 1.2)
+)
+COPY_S = by_size((size, Interval(1.0, 0.8, 1.3).scaled(1e-10 * size)) for size in SIZES)
 NAMED: Mapping[str, Strategy] = {
     each.name: each for each in (DistributedDataParallel(None), Horovod(), ParameterServer())
 }
-COPIES = CopyTimes(COPY_S, Seconds(0.0, 0.0, 1e-3), COPY_S)
+COPIES = CopyTimes(COPY_S, Interval(0.0, 0.0, 1e-3), COPY_S)
 
 
 def made_up(
@@ -90,13 +93,11 @@ class Noted:
     name: str = "noted"
     cores_per_rank: float = 1.0
 
-    def time(
-        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
-    ) -> CollectiveTime:
+    def time(self, operation: str, num_bytes: int, ranks: int, *, computing: bool) -> Sourced:
         self.operations.add(operation)
         return self.network.time(operation, num_bytes, ranks, computing=computing)
 
-    def slowdown(self, ranks: int) -> Slowdown:
+    def slowdown(self, ranks: int) -> Sourced:
         return self.network.slowdown(ranks)
 
 

@@ -56,8 +56,8 @@ def test_keys_say_what_was_measured_and_nothing_else_is_such_a_key() -> None:
 def test_a_measured_size_is_told_as_it_was_measured() -> None:
     found = network(measured(line(1e-4, 1e9))).time("all_reduce", SIZES[3], 2, computing=False)
     assert found.origin == "measured"
-    assert found.low_s < found.seconds < found.high_s
-    assert found.seconds == line(1e-4, 1e9)(SIZES[3])
+    assert found.interval.low < found.interval.value < found.interval.high
+    assert found.interval.value == line(1e-4, 1e9)(SIZES[3])
 
 
 def test_sizes_between_and_beyond_are_on_the_line_of_those_beside_them_and_less_certain() -> None:
@@ -66,9 +66,9 @@ def test_sizes_between_and_beyond_are_on_the_line_of_those_beside_them_and_less_
     between = lan.time("all_reduce", 300_000, 2, computing=False)
     beyond = lan.time("all_reduce", 64 * SIZES[-1], 2, computing=False)
     assert (between.origin, beyond.origin) == ("fitted", "extrapolated")
-    assert between.seconds == pytest.approx(truth(300_000), rel=1e-6)
-    assert beyond.seconds == pytest.approx(truth(64 * SIZES[-1]), rel=1e-6)
-    assert beyond.high_s / beyond.seconds > between.high_s / between.seconds > 1
+    assert between.interval.value == pytest.approx(truth(300_000), rel=1e-6)
+    assert beyond.interval.value == pytest.approx(truth(64 * SIZES[-1]), rel=1e-6)
+    assert beyond.interval.relative > between.interval.relative > 0
 
 
 def test_an_algorithm_that_changes_with_the_size_is_fitted_in_pieces() -> None:
@@ -97,7 +97,7 @@ def test_sizes_that_leave_the_caches_are_fitted_by_lines_that_begin_below_zero()
     assert of.time_s(50_000_000) == pytest.approx(truth(50_000_000), rel=0.05)
     for ranks in (2, 8, 1024):
         times = [
-            lan.time("all_reduce", size, ranks, computing=False).seconds
+            lan.time("all_reduce", size, ranks, computing=False).interval.value
             for size in (1 << 23, 1 << 26, 1 << 29)
         ]
         assert times == sorted(times) and times[0] > 0
@@ -112,11 +112,11 @@ def test_what_bends_far_from_a_size_does_not_move_it() -> None:
     lan = network(measured(truth))
     for size in (3_000, 100_000, 900_000, 8_000_000, 40_000_000, 200_000_000):
         found = lan.time("all_reduce", size, 2, computing=False)
-        assert found.seconds == pytest.approx(truth(size), rel=1e-6)
+        assert found.interval.value == pytest.approx(truth(size), rel=1e-6)
     bent = lan.time("all_reduce", 3_000_000, 2, computing=False)
-    assert bent.low_s <= truth(3_000_000) <= bent.high_s
+    assert bent.interval.holds(truth(3_000_000))
     straight = lan.time("all_reduce", 8_000, 2, computing=False)
-    assert bent.high_s / bent.low_s > straight.high_s / straight.low_s
+    assert bent.interval.relative > straight.interval.relative
 
 
 def test_between_two_pieces_either_may_be_right() -> None:
@@ -125,9 +125,10 @@ def test_between_two_pieces_either_may_be_right() -> None:
 
     lan = network(measured(truth, sizes=[1024 << power for power in range(12)]))
     gap = lan.time("all_reduce", 90_000, 2, computing=False)
-    assert gap.low_s <= line(1e-4, 1e9)(90_000) < line(5e-3, 1e8)(90_000) <= gap.high_s
+    assert gap.interval.holds(line(1e-4, 1e9)(90_000))
+    assert gap.interval.holds(line(5e-3, 1e8)(90_000))
     beside = lan.time("all_reduce", 200_000, 2, computing=False)
-    assert beside.high_s / beside.low_s < gap.high_s / gap.low_s
+    assert beside.interval.relative < gap.interval.relative
 
 
 def test_a_single_size_and_times_that_fall_are_fitted_without_negative_numbers() -> None:
@@ -147,13 +148,13 @@ def test_ranks_that_nobody_measured_follow_the_formula_and_are_less_certain(rank
     two = lan.time("all_reduce", SIZES[5], 2, computing=False)
     more = lan.time("all_reduce", SIZES[5], ranks, computing=False)
     assert more.origin == "extrapolated"
-    assert more.seconds == pytest.approx(ring(ranks)(SIZES[5]), rel=1e-6)
-    assert more.high_s / more.seconds > two.high_s / two.seconds
+    assert more.interval.value == pytest.approx(ring(ranks)(SIZES[5]), rel=1e-6)
+    assert more.interval.relative > two.interval.relative
     # Where the formula was wrong between two measured numbers of ranks, it is trusted less.
     wrong = network(measured(ring(2)), measured(lambda size: 2 * ring(3)(size), ranks=3))
     doubted = wrong.time("all_reduce", SIZES[5], 4 * ranks, computing=False)
     trusted = lan.time("all_reduce", SIZES[5], 4 * ranks, computing=False)
-    assert doubted.high_s / doubted.seconds > trusted.high_s / trusted.seconds
+    assert doubted.interval.relative > trusted.interval.relative
 
 
 def test_computing_ranks_are_told_as_measured_or_with_half_a_core() -> None:
@@ -162,32 +163,38 @@ def test_computing_ranks_are_told_as_measured_or_with_half_a_core() -> None:
     guessed = network(alone).time("all_reduce", size, 2, computing=True)
     once = network(alone).time("all_reduce", size, 2, computing=False)
     assert guessed.origin == "extrapolated"
-    assert guessed.low_s <= once.seconds < guessed.seconds < 2 * once.seconds <= guessed.high_s
+    assert (
+        guessed.interval.low
+        <= once.interval.value
+        < guessed.interval.value
+        < 2 * once.interval.value
+        <= guessed.interval.high
+    )
     both = network(alone, measured(line(3e-4, 5e8), aspect=Aspect.COMPUTING))
     assert both.time("all_reduce", size, 2, computing=True).origin == "measured"
-    assert both.slowdown(2).ratio == 1.0 and both.slowdown(2).high == 2.0
+    assert both.slowdown(2).interval.value == 1.0 and both.slowdown(2).interval.high == 2.0
     units = [
         measured(lambda size: 1e-3, aspect=Aspect.UNIT_BEFORE),
         measured(lambda size: 1.5e-3, aspect=Aspect.UNIT_DURING),
     ]
     told = network(alone, *units).slowdown(2)
-    assert (told.ratio, told.origin) == (pytest.approx(1.5), "measured")
+    assert (told.interval.value, told.origin) == (pytest.approx(1.5), "measured")
     assert network(alone, *units).slowdown(8).origin == "extrapolated"
 
 
 def test_a_stated_network_is_its_formula() -> None:
     lan: Network = StatedNetwork(bandwidth=1e9, latency_s=1e-4)
     found = lan.time("all_reduce", 8_000_000, 4, computing=True)
-    assert found.seconds == pytest.approx(6 * 1e-4 + 1.5 * 8e-3)
+    assert found.interval.value == pytest.approx(6 * 1e-4 + 1.5 * 8e-3)
     assert found.origin == "stated"
-    assert lan.time("broadcast", 8_000_000, 5, computing=False).seconds == pytest.approx(
+    assert lan.time("broadcast", 8_000_000, 5, computing=False).interval.value == pytest.approx(
         3 * (1e-4 + 8e-3)
     )
     for operation in OPERATIONS:
-        assert lan.time(operation, 1 << 20, 1, computing=False).seconds == 0
+        assert lan.time(operation, 1 << 20, 1, computing=False).interval.value == 0
         assert steps(operation, 2) >= 1 and volume(operation, 64) <= 6
         assert bytes_sent(operation, 100, 1) == 0
-    assert lan.slowdown(1).high == 1 < lan.slowdown(2).high
+    assert lan.slowdown(1).interval.high == 1 < lan.slowdown(2).interval.high
     for bandwidth, latency_s in ((0.0, 0.0), (math.nan, 0.0), (1e9, -1.0)):
         with pytest.raises(UsageError):
             StatedNetwork(bandwidth, latency_s)

@@ -7,8 +7,7 @@ known what DDP takes once and for each gradient. Must not know what is copied, n
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,6 +18,8 @@ from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick
 from bricks.graph.program import DOMAIN, REPLICATED, Call
 from bricks.graph.view import graph_of
+from bricks.units.curve import Beyond, Curve
+from bricks.units.interval import Interval
 
 # Bytes that are copied: from the smallest gradients to more than most caches hold.
 SIZES = tuple(1 << power for power in (12, 16, 20, 23, 25))
@@ -30,49 +31,22 @@ _FLOAT = 4
 PROGRAMS = ((4, 1 << 8), (36, 1 << 8), (16, 1 << 16), (4, 1 << 22))
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """A time with the ends of its interval."""
-
-    seconds: float
-    low_s: float
-    high_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class TimesBySize:
-    """Seconds for each of ``sizes_bytes``, with the ends of their intervals."""
-
-    sizes_bytes: tuple[int, ...]
-    times: tuple[Seconds, ...]
-
-    def of(self, size_bytes: int, end: str = "seconds") -> float:
-        """The seconds for any size: between two, and beyond the last, in proportion.
-
-        ``end`` is ``seconds``, ``low_s`` or ``high_s``.
-        """
-        known: Sequence[float] = [getattr(each, end) for each in self.times]
-        if size_bytes <= self.sizes_bytes[0]:
-            return known[0]
-        if size_bytes >= self.sizes_bytes[-1]:
-            return known[-1] * size_bytes / self.sizes_bytes[-1]
-        above = bisect_left(self.sizes_bytes, size_bytes)
-        low, high = self.sizes_bytes[above - 1], self.sizes_bytes[above]
-        share = (size_bytes - low) / (high - low)
-        return known[above - 1] + share * (known[above] - known[above - 1])
+def by_size(times_s: Iterable[tuple[int, Interval]]) -> Curve:
+    """Seconds by bytes: no less than those of the first size, beyond the last in proportion."""
+    return Curve.through(times_s, below=Beyond.CONSTANT, above=Beyond.PROPORTIONAL, widens=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTimes:
     """What moving gradients within a rank takes.
 
-    ``copies`` are plain copies by their size, ``ddp_step`` is what DDP takes around a step, and
-    ``ddp_gradients`` what it takes for a gradient by its size, copying it into a bucket and back.
+    ``copies_s`` are plain copies by their size, ``ddp_step_s`` is what DDP takes around a step, and
+    ``ddp_gradients_s`` what it takes for a gradient by its size, copying it into a bucket and back.
     """
 
-    copies: TimesBySize
-    ddp_step: Seconds
-    ddp_gradients: TimesBySize
+    copies_s: Curve
+    ddp_step_s: Interval
+    ddp_gradients_s: Curve
     measured: bool = True
 
 
@@ -88,26 +62,21 @@ def ddp_bricks() -> tuple[Brick, ...]:
     return tuple(_added(*program) for program in PROGRAMS)
 
 
-def ddp_times(added: Sequence[Seconds]) -> tuple[Seconds, TimesBySize]:
+def ddp_times(added_s: Sequence[Interval]) -> tuple[Interval, Curve]:
     """What DDP takes for a step, and for gradients by their size.
 
-    ``added`` are the latencies of :func:`ddp_bricks`, whose errors are independent.
+    ``added_s`` are the latencies of :func:`ddp_bricks`, whose errors are independent. No part of a
+    step takes less than nothing.
     """
     counts, sizes = zip(*PROGRAMS, strict=True)
-    each_s = (added[1].seconds - added[0].seconds) / (counts[1] - counts[0])
-    once_s = max(0.0, added[0].seconds - counts[0] * each_s)
-    halves_s = [(each.high_s - each.low_s) / 2 for each in added]
-    times = [
-        _within((each.seconds - once_s) / count, half_s / count)
-        for each, count, half_s in zip(added[1:], counts[1:], halves_s[1:], strict=True)
+    each_s = (added_s[1].value - added_s[0].value) / (counts[1] - counts[0])
+    once_s = max(0.0, added_s[0].value - counts[0] * each_s)
+    times_s = [
+        Interval.around((one_s.value - once_s) / count, one_s.half_width / count).at_least(0.0)
+        for one_s, count in zip(added_s[1:], counts[1:], strict=True)
     ]
-    return _within(once_s, halves_s[0]), TimesBySize(sizes[1:], tuple(times))
-
-
-def _within(seconds: float, half_s: float) -> Seconds:
-    """No part of a step takes less than nothing."""
-    ends = (max(0.0, seconds + off_s) for off_s in (0.0, -half_s, half_s))
-    return Seconds(*ends)
+    step_s = Interval.around(once_s, added_s[0].half_width).at_least(0.0)
+    return step_s, by_size(zip(sizes[1:], times_s, strict=True))
 
 
 def _added(gradients: int, size_bytes: int) -> Brick:

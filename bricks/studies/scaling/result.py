@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bricks.compose.figure import Figure
 from bricks.compose.lanes import Span, Timeline
 from bricks.studies.scaling.simulation import NETWORK, rank_lane
 from bricks.system import Target
+from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class ScalePoint:
 
     ranks: int
     batch: int
-    step_s: Figure
-    samples_per_s: Figure
-    speedup: Figure
-    efficiency: Figure
-    exposed_communication_s: Figure
+    step_s: Interval
+    samples_per_s: Interval
+    speedup: Interval
+    efficiency: Interval
+    exposed_communication_s: Interval
     communication_s: float
     bytes_sent: float
-    cost_per_epoch: Figure | None
+    cost_per_epoch: Interval | None
     origins: Origins
     simulated: Timeline
     checked: CheckedStep | None = None

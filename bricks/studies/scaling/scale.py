@@ -21,8 +21,7 @@ from bricks.session.programs import code_of, read_program, record_program
 from bricks.studies.scaling.copies import (
     SIZES,
     CopyTimes,
-    Seconds,
-    TimesBySize,
+    by_size,
     copy_bricks,
     ddp_bricks,
     ddp_times,
@@ -32,6 +31,7 @@ from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
 from bricks.studies.scaling.strategies import Strategy
 from bricks.studies.scaling.training_step import TrainingStep, module_tensors, training_step
 from bricks.system import Target
+from bricks.units.interval import Interval
 
 # Copies are a small part of a step: a few rounds tell them well enough.
 _COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6)
@@ -195,19 +195,17 @@ def _copies(bench: Bench, target: Target, measure: bool) -> CopyTimes:
             rule = replace(rule, precision=asked, min_rounds=2, max_rounds=3)
         bench.measure_alone([*copy_bricks(), *ddp_bricks()], rule=rule)
     known = [_copy_s(bench, target, brick) for brick in copy_bricks()]
-    copies = TimesBySize(SIZES, tuple(each for each, _ in known))
+    copies = by_size(zip(SIZES, (copy_s for copy_s, _ in known), strict=True))
     results = bench.known.results(target.key, [brick.key for brick in ddp_bricks()])
     measured = [results.get(brick.key) for brick in ddp_bricks()]
     added = [round_spread(each) for each in measured if isinstance(each, Measurement)]
     if len(added) == len(measured):
-        seconds = [Seconds(each.value, each.low, each.high) for each in added]
-        return CopyTimes(copies, *ddp_times(seconds), measured=all(sure for _, sure in known))
-    twice = [Seconds(2 * t.seconds, 2 * t.low_s, 2 * t.high_s) for t in copies.times]
-    nothing = Seconds(0.0, 0.0, 0.0)
-    return CopyTimes(copies, nothing, TimesBySize(SIZES, tuple(twice)), measured=False)
+        return CopyTimes(copies, *ddp_times(added), measured=all(sure for _, sure in known))
+    twice = copies.map(lambda copy_s: copy_s.scaled(2.0))
+    return CopyTimes(copies, Interval.exact(0.0), twice, measured=False)
 
 
-def _copy_s(bench: Bench, target: Target, brick: Brick) -> tuple[Seconds, bool]:
+def _copy_s(bench: Bench, target: Target, brick: Brick) -> tuple[Interval, bool]:
     """What a copy takes without the call of the runtime, and whether it was measured."""
     plan = by_itself(brick, str(bench.granularity)).plan
     found = bench.predict_plan(plan, target=target)
@@ -217,5 +215,5 @@ def _copy_s(bench: Bench, target: Target, brick: Brick) -> tuple[Seconds, bool]:
             " predicted: leave out --no-measure, or scale there"
         )
     count, call_s = len(plan.occurrences), found.call_overhead_s
-    ends = (found.estimate_s, found.low_s, found.high_s)
-    return Seconds(*(max(0.0, end - call_s) / count for end in ends)), not found.predicted_share
+    whole_s = Interval(found.estimate_s, found.low_s, found.high_s)
+    return whole_s.map(lambda s: max(0.0, s - call_s) / count), not found.predicted_share

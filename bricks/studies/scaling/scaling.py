@@ -8,11 +8,10 @@ independent, so their deviations add up as squares. Must not know bricks, nor ho
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bricks.compose.figure import Figure
 from bricks.compose.lanes import Timeline
 from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
 from bricks.studies.scaling.copies import CopyTimes
@@ -30,6 +29,8 @@ from bricks.studies.scaling.strategies import (
 )
 from bricks.studies.scaling.training_step import TrainingStep
 from bricks.studies.scaling.unevenness import slowest
+from bricks.units.cases import End, high_of, low_of, value_of
+from bricks.units.interval import Interval
 
 # A further rank pays if it adds at least this share of the samples/s of a rank by itself.
 MIN_GAIN = 0.5
@@ -64,19 +65,19 @@ class DataParallelTraining:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Which end of each source's interval counts: ``seconds``, ``low_s`` or ``high_s``."""
+    """Which number of each source's intervals counts."""
 
-    compute: str = "seconds"
-    network: str = "seconds"
-    slowdown: str = "seconds"
-    copies: str = "seconds"
-    unevenness: str = "seconds"
+    compute: End = value_of
+    network: End = value_of
+    slowdown: End = value_of
+    copies: End = value_of
+    unevenness: End = value_of
 
     @classmethod
     def ends(cls) -> Iterable[tuple[str, _Case]]:
         """Each source by name, with everything else as it is most likely."""
         for source in ("compute", "network", "slowdown", "copies", "unevenness"):
-            for end in ("low_s", "high_s"):
+            for end in (low_of, high_of):
                 yield source, replace(cls(), **{source: end})
 
 
@@ -111,7 +112,7 @@ class Scaling:
         middle = self._figures(ranks, _LIKELY)
         others = [(source, self._figures(ranks, case)) for source, case in _Case.ends()]
         found = {
-            name: _figure(value, [(source, figures[name]) for source, figures in others])
+            name: _interval(value, [(source, figures[name]) for source, figures in others])
             for name, value in middle.items()
         }
         return ScalePoint(
@@ -187,9 +188,7 @@ class Scaling:
     def _run(self, ranks: int, case: _Case) -> _Run:
         training = self.training
         step = self.steps[training.share(ranks)]
-        step = step.times(
-            {"seconds": 1.0, "low_s": step.low_ratio, "high_s": step.high_ratio}[case.compute]
-        )
+        step = step.times(case.compute(step.relative))
         costs = Costs(training.network, self.copies, ranks, case.network, case.copies)
         own = solo(step, costs, training.accumulate)
         alone = simulate([self._sharing(own)], own.moved, 1.0)
@@ -201,9 +200,8 @@ class Scaling:
             lanes.insert(0, self._sharing(schedule, training.straggler))
         else:  # a straggler is the slowest in any case
             lanes = [(*lanes[0], Work(SLOWEST, self._waiting_s(ranks, case)))]
-        slowdown = training.network.slowdown(ranks)
-        ratio = {"seconds": slowdown.ratio, "low_s": slowdown.low, "high_s": slowdown.high}
-        simulated = simulate(lanes, schedule.moved, max(1.0, ratio[case.slowdown]))
+        slowdown = case.slowdown(training.network.slowdown(ranks).interval)
+        simulated = simulate(lanes, schedule.moved, max(1.0, slowdown))
         added = {COPYING, AROUND}
         copying_s = sum(w.seconds for w in lanes[0] if isinstance(w, Work) and w.kind in added)
         return _Run(
@@ -218,8 +216,9 @@ class Scaling:
         """How long ranks wait for the slowest one, on average over steps."""
         training = self.training
         uneven = self.steps[training.share(ranks)].unevenness.repeated(training.accumulate)
-        deviation_s = uneven.together_s if case.unevenness == "high_s" else uneven.apart_s
-        return slowest(ranks) * deviation_s / training.network.cores_per_rank
+        return (
+            slowest(ranks) * case.unevenness(uneven.deviation_s) / training.network.cores_per_rank
+        )
 
     def _origins(self, ranks: int, run: _Run) -> Origins:
         step = self.steps[self.training.share(ranks)]
@@ -234,12 +233,10 @@ class Scaling:
         )
 
 
-def _figure(value: float, others: Iterable[tuple[str, float]]) -> Figure:
-    """``value`` and how far each source moves it: squares add up, on each side."""
-    below: dict[str, float] = {}
-    above: dict[str, float] = {}
+def _interval(value: float, others: Iterable[tuple[str, float]]) -> Interval:
+    """``value``, off by what each source moves it."""
+    moved: dict[str, list[float]] = defaultdict(lambda: [value])
     for source, other in others:
-        below[source] = max(below.get(source, 0.0), value - other)
-        above[source] = max(above.get(source, 0.0), other - value)
-    low = value - math.hypot(*below.values())
-    return Figure(value, max(0.0, low), value + math.hypot(*above.values()))
+        moved[source].append(other)
+    sources = [Interval(value, min(seen), max(seen)) for seen in moved.values()]
+    return Interval.deviating(value, sources).at_least(0.0)

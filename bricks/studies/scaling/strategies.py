@@ -25,6 +25,7 @@ from bricks.studies.scaling.simulation import (
     Work,
 )
 from bricks.studies.scaling.training_step import TrainingStep
+from bricks.units.cases import End, value_of
 
 COPYING, ACCUMULATING, AROUND = "copying gradients", "accumulating gradients", "DDP itself"
 SLOWEST = "waiting for the slowest rank"
@@ -34,29 +35,28 @@ SLOWEST = "waiting for the slowest rank"
 class Costs:
     """What moving bytes takes between ``ranks`` and within one of them.
 
-    ``network_end`` and ``copies_end`` say which end of intervals counts: ``seconds``, ``low_s`` or
-    ``high_s``. ``origins`` collects where the times of all collectives that were asked for come
-    from.
+    ``network_end`` and ``copies_end`` say which number of an interval counts. ``origins`` collects
+    where the times of all collectives that were asked for come from.
     """
 
     network: Network
     copies: CopyTimes
     ranks: int
-    network_end: str = "seconds"
-    copies_end: str = "seconds"
+    network_end: End = value_of
+    copies_end: End = value_of
     origins: set[str] = field(default_factory=set)
 
     def copy_s(self, size_bytes: int) -> float:
         """A copy within a rank's memory."""
-        return self.copies.copies.of(size_bytes, self.copies_end)
+        return self.copies_end(self.copies.copies_s.at(size_bytes))
 
     def ddp_step_s(self) -> float:
         """What DDP takes around a step."""
-        return float(getattr(self.copies.ddp_step, self.copies_end))
+        return self.copies_end(self.copies.ddp_step_s)
 
     def ddp_gradient_s(self, size_bytes: int) -> float:
         """What DDP takes for a gradient on one of its two ways: into a bucket, or back."""
-        return self.copies.ddp_gradients.of(size_bytes, self.copies_end) / 2
+        return self.copies_end(self.copies.ddp_gradients_s.at(size_bytes)) / 2
 
     def collective_s(
         self, operation: str, size_bytes: int, ranks: int | None = None
@@ -67,7 +67,7 @@ class Costs:
         for computing in (False, True):
             time = self.network.time(operation, size_bytes, among, computing=computing)
             self.origins.add(time.origin)
-            found.append(float(getattr(time, self.network_end)))
+            found.append(self.network_end(time.interval))
         return found[0], found[1]
 
     def transfer(

@@ -21,6 +21,9 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
 from bricks.studies.scaling.buckets import Gradient
 from bricks.studies.scaling.unevenness import EVEN, Unevenness, unevenness
+from bricks.units.interval import Interval
+
+_EXACT = Interval.exact(1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,9 @@ class TrainingStep:
     """A step of one rank, in seconds.
 
     ``gradients`` are in the order in which they become ready, ``ready_s`` after the backward pass
-    began. ``buffers_bytes`` are those of the module's buffers by type. ``low_ratio`` and
-    ``high_ratio`` are the ends of the step's interval relative to it. ``unevenness`` is how much it
-    varies from one time to the next.
+    began. ``buffers_bytes`` are those of the module's buffers by type. ``relative``
+    is the step's interval relative to it. ``unevenness`` is how much it varies from one time to
+    the next.
     """
 
     forward_s: float
@@ -39,8 +42,7 @@ class TrainingStep:
     gradients: tuple[Gradient, ...]
     ready_s: tuple[float, ...]
     buffers_bytes: Mapping[str, int]
-    low_ratio: float = 1.0
-    high_ratio: float = 1.0
+    relative: Interval = _EXACT
     provenance: Provenance = MEASURED
     unevenness: Unevenness = EVEN
 
@@ -89,11 +91,15 @@ def training_step(model: Model, basis: Basis, estimate: Estimate) -> TrainingSte
         gradients=tuple(gradient for _, gradient in made),
         ready_s=tuple(ends_s[position] for position, _ in made),
         buffers_bytes=dict(module.buffers_bytes),
-        low_ratio=estimate.low_s / whole_s if whole_s else 1.0,
-        high_ratio=estimate.high_s / whole_s if whole_s else 1.0,
+        relative=_relative(Interval(whole_s, estimate.low_s, estimate.high_s)),
         provenance=estimate.provenance,
         unevenness=unevenness(plan.counts, basis.results),
     )
+
+
+def _relative(step_s: Interval) -> Interval:
+    whole_s = step_s.value
+    return step_s.map(lambda s: s / whole_s) if whole_s else _EXACT
 
 
 def ready_gradients(

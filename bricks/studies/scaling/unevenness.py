@@ -14,6 +14,7 @@ from statistics import NormalDist
 
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.statistics import pooled_variance
+from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class Unevenness:
 
     apart_s: float
     together_s: float
+
+    @property
+    def deviation_s(self) -> Interval:
+        """The deviation, at most that of bricks that are disturbed together."""
+        return Interval(self.apart_s, self.apart_s, self.together_s)
 
     def times(self, ratio: float) -> Unevenness:
         """That of a rank that takes ``ratio`` times as long."""

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bricks.network.times import MEASURED, CollectiveTime, Slowdown, StatedNetwork
+from bricks.network.times import MEASURED, Sourced, StatedNetwork
 from bricks.samples.measurement import Failure, Measurement, Round
 from bricks.studies.scaling.buckets import Gradient, assign, bucket_limits
 from bricks.studies.scaling.copies import (
     PROGRAMS,
     SIZES,
     CopyTimes,
-    Seconds,
-    TimesBySize,
+    by_size,
     ddp_times,
 )
 from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
@@ -30,16 +29,19 @@ from bricks.studies.scaling.strategies import (
 )
 from bricks.studies.scaling.training_step import TrainingStep
 from bricks.studies.scaling.unevenness import Unevenness, unevenness
+from bricks.units.curve import Curve
+from bricks.units.interval import Interval
 
 ALL: list[Strategy] = [DistributedDataParallel(), Horovod(), ParameterServer()]
 
 
-def linear(ns_per_byte: float) -> TimesBySize:
+def linear(ns_per_byte: float) -> Curve:
     per_byte = [ratio * 1e-9 * ns_per_byte for ratio in (1, 0.8, 1.3)]
-    return TimesBySize(SIZES, tuple(Seconds(*(s * size for s in per_byte)) for size in SIZES))
+    return by_size((size, Interval(*(s * size for s in per_byte))) for size in SIZES)
 
 
-COPIES = CopyTimes(linear(0.1), Seconds(0.0, 0.0, 1e-3), linear(0.2))
+RELATIVE = Interval(1.0, 0.9, 1.2)
+COPIES = CopyTimes(linear(0.1), Interval(0.0, 0.0, 1e-3), linear(0.2))
 BATCH = 8
 
 # A point is simulated for both ends of each source of error.
@@ -60,21 +62,19 @@ def steps(draw: st.DrawFn) -> TrainingStep:
     places = st.lists(st.floats(0, 1), min_size=len(found), max_size=len(found))
     ready_s = tuple(backward_s * at for at in sorted(draw(places)))
     buffers = draw(st.sampled_from([{}, {"float32": 4096, "int64": 64}]))
-    return TrainingStep(draw(seconds), backward_s, draw(seconds), found, ready_s, buffers, 0.9, 1.2)
+    return TrainingStep(draw(seconds), backward_s, draw(seconds), found, ready_s, buffers, RELATIVE)
 
 
 class SlowingNetwork(StatedNetwork):
     """Collectives take half as long again while ranks compute, and slow these down."""
 
-    def time(
-        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
-    ) -> CollectiveTime:
+    def time(self, operation: str, num_bytes: int, ranks: int, *, computing: bool) -> Sourced:
         found = StatedNetwork.time(self, operation, num_bytes, ranks, computing=computing)
-        s = found.seconds * (1.5 if computing else 1.0)
-        return CollectiveTime(s, 0.8 * s, 1.5 * s, MEASURED)
+        s = found.interval.value * (1.5 if computing else 1.0)
+        return Sourced(Interval(s, 0.8 * s, 1.5 * s), MEASURED)
 
-    def slowdown(self, ranks: int) -> Slowdown:
-        return Slowdown(1.4, 1.2, 1.7, MEASURED)
+    def slowdown(self, ranks: int) -> Sourced:
+        return Sourced(Interval(1.4, 1.2, 1.7), MEASURED)
 
 
 networks = st.builds(SlowingNetwork, st.floats(1e6, 1e11), st.floats(1e-7, 1e-2))
@@ -164,7 +164,7 @@ def test_all_but_the_last_bucket_hides_behind_the_backward_pass() -> None:
     network = StatedNetwork(bandwidth=(1 << 21) / 0.02, latency_s=1e-9)
     point = scaling(a_step(), network, DistributedDataParallel(cap_bytes=1)).point(2)
     # Copying back what has arrived hides behind the last transfer.
-    copied_s = (4 + 1) * COPIES.copies.of(1 << 21)
+    copied_s = (4 + 1) * COPIES.copies_s.at(1 << 21).value
     assert [span.kind for span in point.simulated.of(NETWORK)] == [
         f"all-reduce of bucket {number}" for number in (1, 2, 3, 4)
     ]
@@ -275,18 +275,18 @@ def test_work_and_a_transfer_slow_each_other_down() -> None:
 
 
 def test_copies_grow_with_their_size() -> None:
-    of = TimesBySize((100, 200), (Seconds(1.0, 1.0, 1.0), Seconds(3.0, 3.0, 3.0)))
-    assert [of.of(size) for size in (1, 100, 150, 200, 400)] == [1.0, 1.0, 2.0, 3.0, 6.0]
-    assert math.isfinite(of.of(1 << 40))
+    of = by_size([(100, Interval.exact(1.0)), (200, Interval.exact(3.0))])
+    assert [of.at(size).value for size in (1, 100, 150, 200, 400)] == [1.0, 1.0, 2.0, 3.0, 6.0]
+    assert math.isfinite(of.at(1 << 40).value)
 
 
 def test_what_ddp_adds_is_told_by_steps_with_and_without_it() -> None:
     """300 µs once, 20 µs for each gradient, and 1 ns for each of its bytes."""
     added = [3e-4 + count * (2e-5 + 1e-9 * size) for count, size in PROGRAMS]
-    once, gradients = ddp_times([Seconds(s, s, s) for s in added])
-    assert once.seconds == pytest.approx(3e-4)
+    once, gradients = ddp_times([Interval.exact(s) for s in added])
+    assert once.value == pytest.approx(3e-4)
     for size in (1 << 8, 1 << 16, 1 << 18, 1 << 22):
-        assert gradients.of(size) == pytest.approx(2e-5 + 1e-9 * size)
+        assert gradients.at(size).value == pytest.approx(2e-5 + 1e-9 * size)
 
 
 @few
