@@ -106,7 +106,7 @@ def generate(
 
 def _decoys(bench: Bench, mine: Mapping[str, Brick], wanted: int) -> dict[str, Brick]:
     """Bricks of models of the zoo, the same ones whenever the suite is generated."""
-    from bricks.session.programs import zoo_of
+    from bricks.sources.programs import zoo_of
     from bricks.suite import decoys
 
     names = [entry.name for entry in zoo_of(bench.runtime.backend)]

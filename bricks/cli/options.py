@@ -405,7 +405,7 @@ def read_all(
     whole_zoo = isinstance(options, Surveying) and not options.models
     names = list(options.models or ())
     if whole_zoo:
-        from bricks.session.programs import zoo_of
+        from bricks.sources.programs import zoo_of
 
         names = [entry.name for entry in zoo_of(options.runtime)]
     known = {entry.name for entry in programs()}
@@ -461,7 +461,7 @@ def given_values(options: CommonOptions) -> dict[str, Any]:
 
 
 def _recorded(entry: str, options: CommonOptions) -> Model:
-    from bricks.session.programs import read_program
+    from bricks.sources.programs import read_program
     from bricks.system import physical_cores
 
     if options.shape or options.value or options.inputs:

@@ -312,7 +312,7 @@ def _loopback(
 
 def _refuse_program(options: Measuring, bench: Bench) -> None:
     """An error of the program comes before networks are measured, which takes longer."""
-    from bricks.session.programs import read_program
+    from bricks.sources.programs import read_program
 
     (workload,) = options.models
     read_program(

@@ -18,6 +18,7 @@ LAYERS = (
     {"measure"},
     {"compose"},
     {"session"},
+    {"sources"},
     {"api"},
     {"analysis"},
     {"studies", "fleet"},

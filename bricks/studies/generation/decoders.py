@@ -13,7 +13,7 @@ from bricks.errors import UsageError
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
-from bricks.session.programs import names_program, record_program
+from bricks.sources.programs import names_program, record_program
 from bricks.zoo import find, is_entry
 
 

@@ -14,7 +14,7 @@ from bricks.measure.distributed_steps import RULE, measure_steps
 from bricks.measure.rounds import StopRule
 from bricks.network.times import MeasuredNetwork
 from bricks.session.networks import places_of
-from bricks.session.programs import code_of
+from bricks.sources.programs import code_of
 from bricks.studies.scaling.result import CheckedStep
 
 

@@ -17,7 +17,7 @@ from bricks.errors import BricksError, ModelError, UsageError
 from bricks.graph.model import Model
 from bricks.measure.rounds import StopRule
 from bricks.samples.measurement import Measurement, round_spread
-from bricks.session.programs import code_of, read_program, record_program
+from bricks.sources.programs import code_of, read_program, record_program
 from bricks.studies.scaling.copies import (
     SIZES,
     CopyTimes,

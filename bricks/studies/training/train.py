@@ -29,7 +29,7 @@ from bricks.measure.protocol.training import (
     TrainEpoch,
 )
 from bricks.measure.supervisor import Supervisor, WorkerDied
-from bricks.session.programs import record_program
+from bricks.sources.programs import record_program
 from bricks.studies.training.kept_runs import FOLDER, KeptRun, folder_of, read_facts, write_facts
 from bricks.studies.training.result import (
     PredictedTime,

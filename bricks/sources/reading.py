@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.errors import UsageError
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
-from bricks.session.programs import names_program, read_program
+from bricks.sources.programs import names_program, read_program
 from bricks.system import Runtime
 from bricks.zoo import find
 
