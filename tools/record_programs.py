@@ -22,7 +22,7 @@ from bricks.decompose.work import flops
 from bricks.graph.program import origin_of, state_of
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model, without_values
-from bricks.sources.programs import record_program
+from bricks.sources.recorder import record_program
 from bricks.system import environments
 from bricks.zoo import PROGRAMS, programs, put, zoo_folder
 

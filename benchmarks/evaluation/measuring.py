@@ -33,7 +33,8 @@ from bricks import (
     UsageError,
     WorkerError,
 )
-from bricks.zoo import entries, find
+from bricks.sources import find_files, only
+from bricks.zoo import entries
 from evaluation import published
 from evaluation.layers import Layers
 from evaluation.results import (
@@ -352,10 +353,7 @@ def tell(line: str) -> None:
 
 
 def _name(given: str) -> str:
-    found = find(given)
-    if len(found) != 1:
-        raise UsageError(f"{given} holds {len(found)} models: name one of them")
-    return found[0][0]
+    return only(given, find_files(given)).title
 
 
 def _inputs(inputs: Sequence[tuple[str, str, tuple[int | str, ...]]]) -> str:

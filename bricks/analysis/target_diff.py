@@ -20,10 +20,10 @@ from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
 from bricks.session.latency_model import LatencyModel
+from bricks.sources import find_files
 from bricks.store import Reading
 from bricks.system.names import names_of, target_named
 from bricks.system.target import Target
-from bricks.zoo import find
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _meant(
     unknown = []
     for name in models:
         try:
-            titles = [name] if _called(name, labels) else [title for title, _ in find(name)]
+            titles = [name] if _called(name, labels) else [file.title for file in find_files(name)]
         except BricksError as error:
             unknown.append(Incomparable(name, f"{name} is no model that both know: {error}"))
             continue

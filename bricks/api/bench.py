@@ -32,7 +32,6 @@ from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options
 from bricks.session.summaries import Comparison, Measured, Probed
 from bricks.session.workspace import Workspace, silent
-from bricks.sources.reading import read
 from bricks.store import Merged, Published, Reading, Store
 from bricks.system import Runtime, Target
 

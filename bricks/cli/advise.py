@@ -12,7 +12,6 @@ from bricks.cli import completion
 from bricks.cli.known import refuse_missing
 from bricks.cli.options import (
     Surveying,
-    Unread,
     decomposed,
     open_bench,
     read_all,
@@ -25,6 +24,7 @@ from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import known_targets
 from bricks.errors import BricksError, UsageError
 from bricks.graph.sizes import LARGEST_DIM
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.api.bench import Bench

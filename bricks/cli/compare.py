@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import (
     Constructing,
-    Unread,
     decomposed,
     open_bench,
     read_all,
@@ -18,6 +17,7 @@ from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.predict import PROVENANCE
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding, warn_of_denormals
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.compose.comparison import ComparisonFailure, ModelComparison

@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import Constructing, Unread, decomposed, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Constructing,
+    decomposed,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.predict import NoMeasure, facts_of
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding
 from bricks.errors import BricksError, UsageError
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.analysis.explain import Explainer

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import Measuring, Unread, bench_options, read_all
+from bricks.cli.options import Measuring, bench_options, read_all
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.progress import terminal_progress
 from bricks.cli.warnings import warn_of_denormals
 from bricks.errors import UsageError
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick

@@ -13,7 +13,6 @@ import typer
 
 from bricks.cli.options import (
     CommonOptions,
-    Unread,
     decomposed,
     open_bench,
     read_all,
@@ -21,6 +20,7 @@ from bricks.cli.options import (
 )
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError, UsageError
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.api.bench import Bench
@@ -106,7 +106,7 @@ def generate(
 
 def _decoys(bench: Bench, mine: Mapping[str, Brick], wanted: int) -> dict[str, Brick]:
     """Bricks of models of the zoo, the same ones whenever the suite is generated."""
-    from bricks.sources.programs import zoo_of
+    from bricks.sources import zoo_of
     from bricks.suite import decoys
 
     names = [entry.name for entry in zoo_of(bench.runtime.backend)]

@@ -9,7 +9,6 @@ import typer
 
 from bricks.cli.options import (
     Measuring,
-    Unread,
     decomposed,
     open_bench,
     read_all,
@@ -18,6 +17,7 @@ from bricks.cli.options import (
 from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.warnings import refuse_crowding, warn_of_denormals
 from bricks.errors import BricksError
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.api.bench import Bench

@@ -13,13 +13,13 @@ from bricks.cli.options import (
     CommonOptions,
     Models,
     Shapes,
-    Unread,
     Values,
     read_all,
     takes_options,
 )
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.runtimes import ComparingRuntimes, Repeats, open_benches, runtime_facts
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model

@@ -6,12 +6,13 @@ import inspect
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from bricks import sources
 from bricks.cli import clock, completion
 from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
 from bricks.cli.known import warn_of
@@ -20,7 +21,7 @@ from bricks.cli.rules import load_rule
 from bricks.cli.typed import with_options
 from bricks.cli.verbosity import Quiet, Verbose
 from bricks.cli.warnings import warn_of_empty_inputs
-from bricks.errors import BricksError, OpenDimensions, UsageError
+from bricks.errors import ModelError, OpenDimensions, UsageError
 from bricks.graph.sizes import LARGEST_DIM, parse_shape
 from bricks.session.defaults import (
     CACHE,
@@ -34,7 +35,7 @@ from bricks.session.defaults import (
     RUNTIME,
     TIMEOUT_S,
 )
-from bricks.zoo import find, is_entry, programs
+from bricks.sources import Opened, PrivateBricks, ReadOptions, Unread, is_program
 
 if TYPE_CHECKING:
     from bricks.api.bench import Bench
@@ -318,14 +319,6 @@ def _default(field: Field[Any]) -> Any:
     return inspect.Parameter.empty if field.default is MISSING else field.default
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A model that could not be read, and why, in one line."""
-
-    name: str
-    error: str
-
-
 @contextmanager
 def open_bench(options: CommonOptions) -> Iterator[Bench]:
     """A bench with these options, its progress shown on a terminal."""
@@ -373,10 +366,7 @@ def bench_options(options: CommonOptions) -> Options:
 
 def runtime_of(options: CommonOptions) -> str:
     """The runtime that is named, or the one that runs programs where only such are given."""
-    named = {entry.name for entry in programs()} if options.models else set()
-    only_programs = bool(options.models) and all(
-        is_entry(name) or name in named for name in options.models
-    )
+    only_programs = bool(options.models) and all(map(is_program, options.models))
     return PROGRAMS_RUNTIME if only_programs and options.runtime == RUNTIME else options.runtime
 
 
@@ -391,58 +381,67 @@ def read_all(
     rejected if there is no such list. ``words`` receives for each model, by its digest, the word
     that names it alone on a command line, or the suite that has it.
     """
-    from bricks.graph.read import read_model
+    models: list[Model | Unread] = []
+    how = _read_options(options)
+    for reference in _references(options):
+        for opened in sources.open(reference, how):
+            found = opened.found
+            if isinstance(found, PrivateBricks):
+                _bricks_of(found, alone)
+            elif isinstance(found, Unread):
+                models.append(_with_command(found, reference, opened.word, options))
+            else:
+                models.append(found)
+                _note(opened, found, words, how)
+    return models
 
+
+def _read_options(options: CommonOptions) -> ReadOptions:
+    """How the models are to be read."""
+    from bricks.system import physical_cores
+
+    return ReadOptions(
+        batch=options.batch,
+        shapes=_shapes(options),
+        values=given_values(options),
+        granularity=options.granularity,
+        runtime=runtime_of(options),
+        threads=options.threads or physical_cores(),
+        seed=options.seed,
+    )
+
+
+def _shapes(options: CommonOptions) -> dict[str, tuple[int | None, ...]]:
+    """What ``--shape`` says of inputs, by name; None for a size that stays."""
     shapes: dict[str, tuple[int | None, ...]] = {}
     for text in options.shape or []:
         name, shape = parse_shape(text)
         if name in shapes:
             raise UsageError(f"--shape gives input {name!r} twice")
         shapes[name] = shape
-    values = given_values(options)
-    models: list[Model | Unread] = []
-    named: dict[str, str] = {} if words is None else words
-    whole_zoo = isinstance(options, Surveying) and not options.models
-    names = list(options.models or ())
-    if whole_zoo:
-        from bricks.sources.programs import zoo_of
+    return shapes
 
-        names = [entry.name for entry in zoo_of(options.runtime)]
-    known = {entry.name for entry in programs()}
-    for name in names:
-        if is_entry(name) or name in known:
-            try:
-                program = _recorded(name, options)
-                models.append(program)
-                named[program.digest] = name
-            except BricksError as error:
-                models.append(Unread(name, str(error)))
-            continue
-        if _is_suite(name):
-            found = _of_suite(Path(name), options, alone)
-            models += found
-            named |= {model.digest: name for model in found if not isinstance(model, Unread)}
-            continue
-        try:
-            files = find(name)
-        except BricksError as error:
-            models.append(Unread(name, str(error)))
-            continue
-        for title, path in files:
-            try:
-                model = read_model(
-                    path, batch=options.batch, shapes=shapes, values=values, name=title
-                )
-                if not shapes and not values:
-                    warn_of_empty_inputs(model)
-                models.append(model)
-                named[model.digest] = name if len(files) == 1 else str(path)
-            except OpenDimensions as error:
-                alone_there = Path(name) if len(files) == 1 else path
-                models.append(Unread(title, _with_command(error, name, str(alone_there), options)))
-            except BricksError as error:
-                models.append(Unread(title, str(error)))
-    return models
+
+def _references(options: CommonOptions) -> list[str]:
+    """The words that name models; where there are none, the zoo's names if it is meant."""
+    if isinstance(options, Surveying) and not options.models:
+        return [entry.name for entry in sources.zoo_of(options.runtime)]
+    return list(options.models or ())
+
+
+def _bricks_of(private: PrivateBricks, alone: list[Brick] | None) -> None:
+    """Add the bricks of a private suite to ``alone``; refused where models are wanted."""
+    if alone is None:
+        raise sources.refusal(private)
+    alone += private.bricks
+
+
+def _note(opened: Opened, model: Model, words: dict[str, str] | None, how: ReadOptions) -> None:
+    """Remember the word of a model, and warn of inputs that are empty unless chosen otherwise."""
+    if opened.adjustable and not how.shapes and not how.values:
+        warn_of_empty_inputs(model)
+    if words is not None:
+        words[model.digest] = opened.word
 
 
 def given_values(options: CommonOptions) -> dict[str, Any]:
@@ -460,60 +459,21 @@ def given_values(options: CommonOptions) -> dict[str, Any]:
     return values
 
 
-def _recorded(entry: str, options: CommonOptions) -> Model:
-    from bricks.sources.programs import read_program
-    from bricks.system import physical_cores
+def _with_command(unread: Unread, reference: str, word: str, options: CommonOptions) -> Unread:
+    """The same, with a command to be pasted whole where that would set the open dimensions.
 
-    if options.shape or options.value or options.inputs:
-        raise UsageError(
-            f"{entry} makes its own inputs: leave out --shape, --value and --inputs, --batch is"
-            " passed on"
-        )
-    return read_program(
-        entry, runtime=runtime_of(options), threads=options.threads or physical_cores(),
-        seed=options.seed, batch=options.batch,
-    )  # fmt: skip
-
-
-def _with_command(error: OpenDimensions, word: str, path: str, options: CommonOptions) -> str:
-    """The error's message with a command, to be pasted whole, that sets the open dimensions."""
+    ``word`` names the model alone; ``reference`` may be a folder, whose other files are not meant.
+    """
+    error, path = unread.cause, str(Path(word))
+    if not isinstance(error, OpenDimensions):
+        return unread
     others = set(options.models) - {path}
     command = with_options(error.options, others) if error.options else None
     if command is None:
-        return str(error)
-    if word in others:  # a folder, whose other files are not meant
+        return unread
+    if reference in others:
         command = command.replace(" --", f" {shlex.quote(path)} --", 1)
-    return f"{error.problem}: try {command}, or other sizes"
-
-
-def _is_suite(name: str) -> bool:
-    return name.lower().endswith(".zip")
-
-
-def _of_suite(
-    path: Path, options: CommonOptions, alone: list[Brick] | None
-) -> list[Model | Unread]:
-    """The models of a suite, which fixes their shapes and their granularity."""
-    from bricks.suite import read_suite
-
-    if options.batch is not None or options.shape or options.value or options.inputs:
-        raise UsageError(
-            f"the inputs in {path} are fixed: leave out --batch, --shape, --value and --inputs"
-        )
-    try:
-        suite = read_suite(path)
-    except BricksError as error:
-        return [Unread(str(path), str(error))]
-    if suite.granularity != options.granularity:
-        raise UsageError(
-            f"{path} was cut at granularity {suite.granularity}: give --granularity"
-            f" {suite.granularity}"
-        )
-    if suite.bricks:
-        if alone is None:
-            raise UsageError(f"{path} is private, it holds no models: 'bricks measure' takes it")
-        alone += suite.bricks
-    return list(suite.models)
+    return replace(unread, cause=ModelError(f"{error.problem}: try {command}, or other sizes"))
 
 
 def decomposed(bench: Bench, models: Sequence[Model | Unread]) -> Sequence[Model | Unread]:

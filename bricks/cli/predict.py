@@ -11,7 +11,6 @@ import typer
 
 from bricks.cli.options import (
     Constructing,
-    Unread,
     decomposed,
     open_bench,
     read_all,
@@ -23,6 +22,7 @@ from bricks.cli.systems import SystemName, target_called
 from bricks.cli.verbosity import Verbosity, verbosity
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.api.bench import Bench

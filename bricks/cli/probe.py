@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bricks.cli.options import Surveying, Unread, decomposed, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Surveying,
+    decomposed,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import BricksError
 from bricks.session.defaults import MAX_PROBE_BRICKS, MIN_PROBE_BRICKS, PROBE_BRICKS, PROBING_S
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.system.target import Target

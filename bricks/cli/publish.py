@@ -59,7 +59,7 @@ def publish(
     """
     from bricks.analysis.publishing import publish, runnable, validated
     from bricks.api.bench import Bench
-    from bricks.sources.programs import zoo_of
+    from bricks.sources import zoo_of
 
     numbers = _numbers(threads)
     if not into.is_dir():

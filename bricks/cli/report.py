@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bricks.cli.known import refuse_missing
-from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Surveying,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.predict import PROVENANCE
 from bricks.cli.remedies import Remedies, width_of, zoo_name
 from bricks.cli.systems import SystemName, systems_called
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -312,12 +312,15 @@ def _loopback(
 
 def _refuse_program(options: Measuring, bench: Bench) -> None:
     """An error of the program comes before networks are measured, which takes longer."""
-    from bricks.sources.programs import read_program
+    from bricks.sources import ReadOptions, read
 
     (workload,) = options.models
-    read_program(
-        workload, runtime=options.runtime, threads=bench.runtime.threads, seed=options.seed,
-        batch=options.batch,
+    read(
+        workload,
+        ReadOptions(
+            batch=options.batch, runtime=options.runtime, threads=bench.runtime.threads,
+            seed=options.seed,
+        ),
     )  # fmt: skip
 
 

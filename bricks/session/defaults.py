@@ -6,6 +6,7 @@ they are used.
 
 from bricks.measure.defaults import PRECISION, TIMEOUT_S
 from bricks.predict.defaults import MIN as MIN_PROBE_BRICKS
+from bricks.sources.defaults import GRANULARITY, PROGRAMS_RUNTIME
 
 __all__ = [
     "CACHE",
@@ -26,8 +27,6 @@ __all__ = [
 
 CACHE = "cache"
 RUNTIME = "onnxruntime"
-PROGRAMS_RUNTIME = "torch"  # of programs, unless another one is named
-GRANULARITY = "executed"
 OPTIMIZATION = "all"
 EFFORT = "full"
 

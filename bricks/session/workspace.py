@@ -19,9 +19,9 @@ from bricks.session.defaults import CACHE
 from bricks.session.estimators import Estimators
 from bricks.session.options import Options
 from bricks.session.plans import Plans
-from bricks.session.reading import read
 from bricks.session.resources import Resources
 from bricks.session.setup import Setup
+from bricks.sources import InMemory, ReadOptions, read
 from bricks.store import Merged, Store
 from bricks.system import fingerprint
 
@@ -86,15 +86,19 @@ class Workspace(Resources):
         ``name`` overrides the name of its file or graph. ``values`` are the values of inputs that
         cannot be synthetic; see :func:`read_model`, which also lists the errors.
         """
+        named = isinstance(model, str | Path)
         return read(
-            model,
-            name=name,
-            batch=batch,
-            shapes=shapes,
-            values=values,
-            runtime=self.runtime,
-            seed=self.options.seed,
-            folder=self.folder,
+            str(model) if named else InMemory(model, self.folder),
+            ReadOptions(
+                name=name,
+                batch=batch,
+                shapes=shapes or {},
+                values=values or {},
+                granularity=self.options.granularity,
+                runtime=self.runtime.backend,
+                threads=self.runtime.threads,
+                seed=self.options.seed,
+            ),
         )
 
     def merge(self, results: Path) -> Merged:

@@ -3,3 +3,25 @@
 Here because a word on a command line, an argument of the library and an address of the server name
 models the same way. Must not know what is done with a model.
 """
+
+from bricks.sources.files import File
+from bricks.sources.in_memory import InMemory
+from bricks.sources.opening import find, find_files, only, open, read, refusal
+from bricks.sources.programs import (
+    ZOO_FOLDER,
+    Function,
+    Recorded,
+    find_workload,
+    function_of,
+    is_program,
+    recorded_program,
+    zoo_of,
+)
+from bricks.sources.source import Opened, PrivateBricks, ReadOptions, Source, Unread
+from bricks.sources.suites import Suite
+
+__all__ = [
+    "ZOO_FOLDER", "File", "Function", "InMemory", "Opened", "PrivateBricks", "ReadOptions",
+    "Recorded", "Source", "Suite", "Unread", "find", "find_files", "find_workload", "function_of",
+    "is_program", "only", "open", "read", "recorded_program", "refusal", "zoo_of",
+]  # fmt: skip

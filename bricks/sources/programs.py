@@ -1,146 +1,125 @@
-"""Models from programs: a step of a PyTorch program, recorded in a worker as a graph of calls.
+"""Models from programs: functions that build one, and steps that were recorded for the zoo.
 
-Here because the user's code may run nowhere else than in a worker. Must not know what is recorded.
+Must not know how a step is recorded.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import time
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from bricks import backends
-from bricks.errors import WorkerError
-from bricks.graph.digest import digest
-from bricks.graph.model import Model
-from bricks.graph.read import read_model
-from bricks.graph.view import graph_of, parse_model
-from bricks.measure.protocol.graphs import RecordProgram
-from bricks.measure.supervisor import Supervisor, WorkerSettings
-from bricks.session.defaults import PROGRAMS_RUNTIME
-from bricks.zoo import ZooEntry, entries, is_entry, programs
+from bricks.sources.defaults import PROGRAMS_RUNTIME
+from bricks.sources.source import Opened, ReadOptions, attempted
+from bricks.zoo import ZooEntry, entries, find_training, is_entry, programs
 
-_logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
 
-# A function may build a large model, and a few steps of it may take long.
-_TIMEOUT_S = 1800.0
+# The folder of functions that come with the zoo.
+ZOO_FOLDER = ""
 
 
-def names_program(text: str) -> bool:
-    """Whether ``text`` names a program: a function, or a recorded program of the zoo."""
-    return is_entry(text) or any(entry.name == text for entry in programs())
+def is_program(reference: str) -> bool:
+    """Whether ``reference`` names a program: a function, or a recorded program of the zoo."""
+    return is_entry(reference) or recorded_program(reference) is not None
+
+
+def recorded_program(name: str) -> ZooEntry | None:
+    """The recorded program of the zoo called ``name``, if there is one."""
+    return next((entry for entry in programs() if entry.name == name), None)
 
 
 def zoo_of(runtime: str) -> list[ZooEntry]:
     """The zoo's models that a runtime may run: recorded programs, or ONNX models."""
+    from bricks import backends  # here: most sources need no runtime
+
     return programs() if backends.describe(runtime).programs else entries()
 
 
-def code_of(program: str) -> str | None:
-    """The function of the zoo that a recorded program of this name was recorded from, if any."""
-    return next((entry.code for entry in programs() if entry.name == program), None)
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The function ``word`` (``FILE.py:FUNCTION`` or ``package.module:FUNCTION``) of a program.
 
-
-def read_program(
-    program: str,
-    *,
-    runtime: str = PROGRAMS_RUNTIME,
-    threads: int = 1,
-    seed: int = 0,
-    batch: int | None = None,
-    name: str | None = None,
-) -> Model:
-    """The program called ``program`` (:func:`names_program`), as a model without weights.
-
-    One of the zoo is read as it was recorded, unless ``batch`` is given; all others are recorded.
-    See :func:`record_program`.
+    It is called with ``arguments``, and with ``batch=`` if a batch size is asked for. A relative
+    file starts from ``folder``; None is the current one, and :data:`ZOO_FOLDER` that of the zoo.
     """
-    for entry in programs():
-        if entry.name == program:
-            title = program if name is None else name
-            recorded = runtime == PROGRAMS_RUNTIME and batch is None
-            if recorded or entry.code is None:
-                return read_model(entry.path, batch=batch, name=title)
-            return record_program(
-                entry.code, runtime=runtime, threads=threads, seed=seed, batch=batch, name=title,
-                folder="",
-            )  # fmt: skip
-    return record_program(
-        program, runtime=runtime, threads=threads, seed=seed, batch=batch, name=name
-    )
+
+    word: str
+    folder: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def request(self, batch: int | None = None) -> dict[str, Any]:
+        """The fields of a worker's request that name this function, called with ``batch``."""
+        folder = os.getcwd() if self.folder is None else self.folder
+        sized = {} if batch is None else {"batch": batch}
+        return {"entry": self.word, "folder": folder, "options": {**sized, **self.arguments}}
+
+    def open(self, options: ReadOptions) -> Iterator[Opened]:
+        """One step of the program, recorded in a worker."""
+        yield attempted(self.word, self.word, lambda: self.record(options))
+
+    def record(self, options: ReadOptions) -> Model:
+        """One step of the program, recorded in a worker of its own; see ``record_program``."""
+        from bricks.sources.recorder import record_program  # here: nothing else needs a worker
+
+        options.refuse_inputs(self.word)
+        return record_program(
+            self.word, runtime=options.runtime, threads=options.threads, seed=options.seed,
+            batch=options.batch, options=self.arguments, name=options.name, folder=self.folder,
+        )  # fmt: skip
 
 
-def record_program(
-    entry: str,
-    *,
-    runtime: str = PROGRAMS_RUNTIME,
-    threads: int = 1,
-    seed: int = 0,
-    batch: int | None = None,
-    options: Mapping[str, Any] | None = None,
-    name: str | None = None,
-    folder: str | None = None,
-) -> Model:
-    """One step of the program ``entry``, as a model without weights.
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The program of the zoo called ``entry.name``, a step of which was recorded."""
 
-    ``entry`` is ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``. The function is called with
-    ``batch=`` if that is given, and with ``options``; docs/torch.md says what it returns. A
-    relative file starts from ``folder``, by default the current one; the empty folder is the zoo's.
-    Raises
-    :class:`~bricks.errors.WorkerError` for a program that cannot be recorded, and
-    :class:`~bricks.errors.BackendError` if the runtime is not installed.
+    entry: ZooEntry
+
+    @property
+    def word(self) -> str:
+        """Its name."""
+        return self.entry.name
+
+    @property
+    def function(self) -> Function | None:
+        """The function of the zoo that it was recorded from; None where its code is not there."""
+        code = self.entry.code
+        return None if code is None else Function(code, ZOO_FOLDER)
+
+    def open(self, options: ReadOptions) -> Iterator[Opened]:
+        """The step as it was recorded; recorded again for a batch size, or another runtime."""
+        yield attempted(self.word, self.word, lambda: self._read(options))
+
+    def _read(self, options: ReadOptions) -> Model:
+        from bricks.graph.read import read_model  # here: importing onnx takes a moment
+
+        options.refuse_inputs(self.word)
+        as_recorded = options.runtime == PROGRAMS_RUNTIME and options.batch is None
+        if self.function is None or as_recorded:
+            name = self.word if options.name is None else options.name
+            return read_model(self.entry.path, batch=options.batch, name=name)
+        return self.record(options)
+
+    def record(self, options: ReadOptions) -> Model:
+        """The step, recorded again from its code, which must be there."""
+        assert self.function is not None, "its code is there"
+        name = self.word if options.name is None else options.name
+        return self.function.record(replace(options, name=name))
+
+
+def function_of(reference: str) -> Function:
+    """The function that ``reference`` is, or that a recorded program of the zoo comes from."""
+    recorded = recorded_program(reference)
+    function = None if recorded is None else Recorded(recorded).function
+    return Function(reference) if function is None else function
+
+
+def find_workload(name: str) -> Function:
+    """The training that ``name`` means: a function, or a workload of the zoo.
+
+    Raises :class:`~bricks.errors.ModelError` if there is none, with the nearest name.
     """
-    given = {**({} if batch is None else {"batch": batch}), **(options or {})}
-    with ProgramRecorder(runtime=runtime, threads=threads, seed=seed) as recorder:
-        return recorder.record(entry, given, name=name, folder=folder)
-
-
-class ProgramRecorder:
-    """Records many programs with one worker; use it as a context manager, or close it."""
-
-    def __init__(self, *, runtime: str, threads: int, seed: int) -> None:
-        """Raises :class:`~bricks.errors.BackendError` if the runtime is not installed."""
-        info = backends.describe(runtime)
-        self._worker = Supervisor(
-            WorkerSettings(info.name, threads, seed, timing=False, python=info.python)
-        )
-
-    def __enter__(self) -> ProgramRecorder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the worker."""
-        self._worker.close()
-
-    def record(
-        self,
-        entry: str,
-        options: Mapping[str, Any],
-        *,
-        name: str | None = None,
-        folder: str | None = None,
-    ) -> Model:
-        """One step of the program ``entry``, whose function is called with ``options``.
-
-        See :func:`record_program`.
-        """
-        started = time.perf_counter()
-        title = entry if name is None else name
-        _logger.info("%s: recording a step", title)
-        try:
-            request = RecordProgram(entry, os.getcwd() if folder is None else folder, options)
-            skeleton = self._worker.ask_afresh(request, timeout_s=_TIMEOUT_S)
-        except WorkerError as error:
-            text = str(error)
-            raise WorkerError(text if entry in text else f"{entry}: {text}") from error
-        proto = parse_model(skeleton)
-        graph = graph_of(proto)
-        inputs = tuple((each, graph.types[each]) for each in graph.inputs)
-        read_s = time.perf_counter() - started
-        return Model(title, Path(), skeleton, inputs, digest(proto), read_s=read_s)
+    function, of_zoo = find_training(name)
+    return Function(function, ZOO_FOLDER if of_zoo else None)

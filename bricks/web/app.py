@@ -20,9 +20,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from bricks import sources
 from bricks.errors import BricksError, ModelError, UsageError, one_line
 from bricks.graph.model import Model
-from bricks.graph.read import read_bytes, read_model
+from bricks.graph.read import read_bytes
 from bricks.session.options import Options
 from bricks.store.published_index import folder as published_folder
 from bricks.web import openapi, pages
@@ -274,7 +275,9 @@ class _Site:
         size = checked_batch(batch)
 
         def read() -> Model:
-            return read_model(known.path, batch=size, name=known.name)
+            return sources.read(
+                sources.File(known.name, known.name, known.path), sources.ReadOptions(batch=size)
+            )
 
         return self._jobs.submit(_client(request), known.name, read, upload=False)
 

@@ -1,7 +1,6 @@
-"""The zoo, models that ship with the package; and the resolution of a MODEL argument to files.
+"""The zoo: models that ship with the package, by name, and recipes that build them.
 
-Separate so that every command resolves MODEL the same way. Must not know what is inside a model
-file: no module of this package reads ONNX.
+Must not know what is inside a model file: no module of this package reads ONNX.
 """
 
 from bricks.zoo.catalogue import (
@@ -12,7 +11,6 @@ from bricks.zoo.catalogue import (
     decoders,
     entries,
     entry,
-    find,
     is_entry,
     programs,
     put,
@@ -21,6 +19,6 @@ from bricks.zoo.catalogue import (
 from bricks.zoo.trainings import find_training, trainings
 
 __all__ = [
-    "DECODER", "DECODERS", "PROGRAMS", "ZooEntry", "decoders", "entries", "entry", "find",
+    "DECODER", "DECODERS", "PROGRAMS", "ZooEntry", "decoders", "entries", "entry",
     "find_training", "is_entry", "programs", "put", "trainings", "zoo_folder",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Find models: by path, by folder, or by the name of a zoo model.
+"""The models of the zoo, by name.
 
 Users type names, so this module also answers typing errors. The zoo is a folder of ONNX files with
 a ``manifest.json``: ``$BRICKS_ZOO``, else the one beside this module (an installed package), else
@@ -90,36 +90,6 @@ def is_entry(text: str) -> bool:
     return _ENTRY.fullmatch(text) is not None
 
 
-def find(name_or_path: str) -> list[tuple[str, Path]]:
-    """The models that ``name_or_path`` refers to, as (name, path of an ONNX file).
-
-    Paths on disk take precedence: an ONNX file, or a folder of them (sorted by name; if the folder
-    itself holds none, its subfolders are searched, one level deep). Names of the zoo come next; the
-    prefix that names a model's source may be omitted (``resnet50_v1`` is ``gluon_resnet50_v1``).
-    Raises :class:`ModelError` if nothing matches, or several models of the zoo do.
-    """
-    if not name_or_path:  # to pathlib this is the current folder, which nobody meant
-        raise ModelError("the name of a model is empty: give a file, a folder or a zoo model")
-    path = Path(os.path.expanduser(name_or_path))  # pathlib's own raises for unknown users
-    if path.is_dir():
-        return _models_in(path)
-    if path.is_file():
-        if path.suffix.lower() != ".onnx":
-            raise ModelError(f"{name_or_path}: not an ONNX file (its name must end in .onnx)")
-        return [(path.stem, path)]
-    if path.exists():  # a pipe or a device, such as /dev/stdin
-        return [(path.name, path)]
-    if path.is_symlink():
-        raise ModelError(
-            f"{name_or_path} is a link to {os.readlink(path)}, which does not exist: mend the link"
-        )
-    if os.sep in name_or_path or path.suffix.lower() == ".onnx":
-        meant = _nearest_path(path)
-        hint = "check the path" if meant is None else f"did you mean {meant}?"
-        raise ModelError(f"no file or folder is called {name_or_path!r}: {hint}")
-    return [_zoo_file(name_or_path)]
-
-
 def entries() -> list[ZooEntry]:
     """All ONNX models of the zoo, sorted by name; :class:`ModelError` for an unusable manifest."""
     return _listed(zoo_folder() / _MANIFEST)
@@ -165,9 +135,21 @@ def _entries(manifest: str, folder: Path) -> tuple[ZooEntry, ...]:
     return tuple(sorted((_entry(item, folder) for item in items), key=lambda item: item.name))
 
 
-def entry(name: str) -> ZooEntry:
-    """The zoo model called ``name``; else :class:`ModelError`, which suggests the nearest name."""
-    return _called(name, "zoo model")
+def entry(name: str, among: str = "zoo model") -> ZooEntry:
+    """The zoo model called ``name``, or the only one of that name after its source's prefix.
+
+    Raises :class:`ModelError` if there is none ``among`` what was looked for, with the nearest
+    name, or if several may be meant.
+    """
+    zoo = {entry.name: entry for entry in (*entries(), *programs(), *decoders())}
+    if name in zoo:
+        return zoo[name]
+    meant = [source + name for source in _SOURCES if source + name in zoo]
+    if len(meant) > 1:
+        raise ModelError(f"{name!r} may be {' or '.join(meant)}: give one of these names")
+    if not meant:
+        raise ModelError(f"no {among} is called {name!r}: {_hint(name, zoo)}")
+    return zoo[meant[0]]
 
 
 def put(folder: Path, items: Iterable[dict[str, Any]]) -> None:
@@ -212,39 +194,6 @@ def _entry(item: dict[str, Any], folder: Path) -> ZooEntry:
     )
 
 
-def _models_in(folder: Path) -> list[tuple[str, Path]]:
-    direct = _onnx_files(folder)
-    if direct:
-        return [(path.stem, path) for path in direct]
-    models = []
-    for subfolder in sorted(path for path in folder.iterdir() if path.is_dir()):
-        files = _onnx_files(subfolder)
-        # A subfolder per model often holds "model.onnx": then the subfolder distinguishes them.
-        alone = len(files) == 1
-        models += [(subfolder.name if alone else f"{subfolder.name}/{p.stem}", p) for p in files]
-    if not models:
-        raise ModelError(f"the folder {folder} holds no .onnx file: give a folder that does")
-    return models
-
-
-def _nearest_path(path: Path) -> Path | None:
-    """The entry of a similar name in the folder of a mistyped path; None if there is none."""
-    try:
-        names = [
-            found.name
-            for found in path.parent.iterdir()
-            if (found.suffix.lower() == ".onnx" if path.suffix else found.is_dir())
-        ]
-    except OSError:  # the folder is mistyped too, or may not be looked into
-        return None
-    meant = nearest(path.name, names)
-    return None if meant is None else path.with_name(meant)
-
-
-def _onnx_files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.suffix.lower() == ".onnx" and p.is_file())
-
-
 def _hint(name: str, zoo: Iterable[str]) -> str:
     names = list(zoo)
     meant = nearest(name, names)
@@ -253,25 +202,3 @@ def _hint(name: str, zoo: Iterable[str]) -> str:
     if len(names) > _MAX_NAMED:
         return f"the zoo has {len(names)} models, 'bricks zoo list' names them"
     return f"the zoo has {', '.join(names)}"
-
-
-def _called(name: str, among: str) -> ZooEntry:
-    """The zoo model called ``name``, or the only one of that name after its source's prefix."""
-    zoo = {entry.name: entry for entry in (*entries(), *programs(), *decoders())}
-    if name in zoo:
-        return zoo[name]
-    meant = [source + name for source in _SOURCES if source + name in zoo]
-    if len(meant) > 1:
-        raise ModelError(f"{name!r} may be {' or '.join(meant)}: give one of these names")
-    if not meant:
-        raise ModelError(f"no {among} is called {name!r}: {_hint(name, zoo)}")
-    return zoo[meant[0]]
-
-
-def _zoo_file(name: str) -> tuple[str, Path]:
-    found = _called(name, "file, folder or zoo model")
-    if not found.path.is_file():
-        raise ModelError(
-            f"the file of zoo model {found.name!r} is missing: {found.path}; rebuild the zoo"
-        )
-    return found.name, found.path

@@ -13,8 +13,8 @@ import runtime_environments
 
 from bricks import Bench
 from bricks.measure.supervisor import Supervisor
-from bricks.session import programs
 from bricks.session.workspace import Workspace
+from bricks.sources import recorder as recording
 
 PROGRAMS = Path(__file__).resolve().parent / "programs.py"
 
@@ -28,7 +28,7 @@ def python() -> Path:
 def one_recorder() -> Iterator[None]:
     """Meanwhile one process records all programs, where otherwise each starts its own."""
     python()
-    original = programs.ProgramRecorder
+    original = recording.ProgramRecorder
     shared = original(runtime="torch", threads=1, seed=0)
 
     def recorder(*, runtime: str, **settings: Any) -> Any:
@@ -37,7 +37,7 @@ def one_recorder() -> Iterator[None]:
         return original(runtime=runtime, **settings)
 
     with shared, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs, "ProgramRecorder", recorder)
+        patch.setattr(recording, "ProgramRecorder", recorder)
         yield
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Surveying,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.systems import SystemName, target_called
 from bricks.cli.zoo.plans import plans_of
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.analysis.coverage import Coverage, Covered

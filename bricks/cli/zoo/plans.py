@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bricks.cli.options import Unread, decomposed
+from bricks.cli.options import decomposed
 from bricks.errors import BricksError
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.api.bench import Bench
@@ -29,5 +30,5 @@ def plans_of(
         try:
             found.append(bench.plan(model, target=target))
         except BricksError as error:
-            found.append(Unread(model.name, str(error)))
+            found.append(Unread(model.name, error))
     return found

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.options import Surveying, Unread, open_bench, read_all, takes_options
+from bricks.cli.options import (
+    Surveying,
+    open_bench,
+    read_all,
+    takes_options,
+)
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.zoo.plans import plans_of
+from bricks.sources import Unread
 from bricks.zoo import entries
 
 if TYPE_CHECKING:

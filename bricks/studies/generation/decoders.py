@@ -13,8 +13,8 @@ from bricks.errors import UsageError
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
-from bricks.sources.programs import names_program, record_program
-from bricks.zoo import find, is_entry
+from bricks.sources import Function, ReadOptions, find_files, is_program, only
+from bricks.zoo import is_entry
 
 
 class Steps(Protocol):
@@ -60,11 +60,12 @@ class ProgramSteps:
     def read(self, bench: Bench, batch: int, tokens: int, past: int) -> Model:
         """See :class:`Steps`."""
         bench.progress(f"recording {self.name} after {past} tokens", 0.0)
-        model = record_program(
-            self.name, runtime=bench.runtime.backend, threads=bench.runtime.threads,
-            seed=bench.options.seed, batch=batch,
-            options={"tokens": tokens, "past_tokens": past},
+        options = ReadOptions(
+            batch=batch, runtime=bench.runtime.backend, threads=bench.runtime.threads,
+            seed=bench.options.seed,
         )  # fmt: skip
+        step = Function(self.name, arguments={"tokens": tokens, "past_tokens": past})
+        model = step.record(options)
         if tokens == 1:
             types = [type_ for _, type_ in model.inputs if isinstance(type_, TensorType)]
             self._input_bytes[batch, past] = sum(type_.size_bytes for type_ in types)
@@ -88,7 +89,7 @@ def steps_of(name: str) -> Steps:
     """
     if is_entry(name):
         return ProgramSteps(name, {})
-    if names_program(name):
+    if is_program(name):
         raise UsageError(
             f"{name} was recorded at one length: give a function that takes batch=, tokens= and"
             " past_tokens=, as FILE.py:FUNCTION"
@@ -98,8 +99,5 @@ def steps_of(name: str) -> Steps:
 
 def onnx_decoder(name: str) -> Decoder:
     """The decoder in an ONNX file, or of the zoo."""
-    found = find(name)
-    if len(found) != 1:
-        raise UsageError(f"{name} holds {len(found)} models: name one of them")
-    title, path = found[0]
-    return decoder_of(path, title)
+    file = only(name, find_files(name))
+    return decoder_of(file.path, file.title)

@@ -18,12 +18,13 @@ from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
 from bricks.samples.measurement import Measurement
+from bricks.sources import find_files
 from bricks.store import Reading
 from bricks.studies.numerics.deepbench import KERNELS, deepbench, operator_of
 from bricks.studies.numerics.operator import Operator, ProgramForm, bytes_of
 from bricks.studies.numerics.results import Work
 from bricks.system import Target
-from bricks.zoo import entries, find, is_entry
+from bricks.zoo import entries, is_entry
 
 DEEPBENCH, ZOO = "deepbench", "zoo"
 LISTS = (DEEPBENCH, ZOO)
@@ -66,7 +67,7 @@ def operators_named(word: str, zoo: ZooSource | None) -> list[Operator]:
     if is_entry(word):
         return [Operator(word, word, program=ProgramForm(word))]
     if Path(word).suffix.lower() == ".onnx" or Path(word).exists():
-        return [Operator(name, str(path), onnx=path) for name, path in find(word)]
+        return [Operator(f.title, str(f.path), onnx=f.path) for f in find_files(word)]
     raise UsageError(
         f"no list, operator or file is called {word!r}: {suggestion(word, [*LISTS, *kernels])}"
     )

@@ -30,7 +30,7 @@ from bricks.measure.graphs import Graphs
 from bricks.measure.protocol.evaluation import WriteReference
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.worker.accuracy import outputs_in
-from bricks.sources.programs import ProgramRecorder
+from bricks.sources.recorder import ProgramRecorder
 from bricks.studies.numerics.blocked_layout import Layout, block_of, blocked, layout_probe
 from bricks.studies.numerics.operator import Operator
 from bricks.studies.numerics.results import Accuracy, GradientCheck, Gradients, Missing, accuracy_of

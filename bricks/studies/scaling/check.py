@@ -6,7 +6,6 @@ predicted.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from bricks.measure.distributed_steps import RULE, measure_steps
 from bricks.measure.rounds import StopRule
 from bricks.network.times import MeasuredNetwork
 from bricks.session.networks import places_of
-from bricks.sources.programs import code_of
+from bricks.sources import function_of
 from bricks.studies.scaling.result import CheckedStep
 
 
@@ -42,12 +41,7 @@ class RealSteps:
         :class:`~bricks.errors.BricksError` if the network cannot be set up here, and if a rank
         fails.
         """
-        code = code_of(self.workload)
-        program = {
-            "entry": self.workload if code is None else code,
-            "folder": os.getcwd() if code is None else "",
-            "options": {} if batch is None else {"batch": batch},
-        }
+        program = function_of(self.workload).request(batch)
         with places_of(self.network, ranks) as places:
             found = measure_steps(
                 program,

@@ -17,7 +17,7 @@ from bricks.errors import BricksError, ModelError, UsageError
 from bricks.graph.model import Model
 from bricks.measure.rounds import StopRule
 from bricks.samples.measurement import Measurement, round_spread
-from bricks.sources.programs import code_of, read_program, record_program
+from bricks.sources import ReadOptions, Recorded, read, recorded_program
 from bricks.studies.scaling.copies import (
     SIZES,
     CopyTimes,
@@ -168,20 +168,16 @@ class _Steps:
 
     def _recorded(self, batch: int | None) -> Model:
         """The program; one of the zoo is recorded anew if its recording lacks what is needed."""
-        options = self._bench.options
-        runtime, threads = self._bench.runtime.backend, self._bench.runtime.threads
-        model = read_program(
-            self._workload, runtime=runtime, threads=threads, seed=options.seed, batch=batch
-        )
-        if module_tensors(model) is not None:
-            return model
-        code = code_of(self._workload)
-        if code is None:
-            return model
-        return record_program(
-            code, runtime=runtime, threads=threads, seed=options.seed, batch=batch,
-            name=self._workload, folder="",
+        bench = self._bench
+        options = ReadOptions(
+            batch=batch, name=self._workload, runtime=bench.runtime.backend,
+            threads=bench.runtime.threads, seed=bench.options.seed,
         )  # fmt: skip
+        model = read(self._workload, options)
+        known = recorded_program(self._workload)
+        if known is None or known.code is None or module_tensors(model) is not None:
+            return model
+        return Recorded(known).record(options)
 
 
 def _copies(bench: Bench, target: Target, measure: bool) -> CopyTimes:

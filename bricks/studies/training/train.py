@@ -7,7 +7,6 @@ last checkpoint. Must not know how results are shown.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from bricks.measure.protocol.training import (
     TrainEpoch,
 )
 from bricks.measure.supervisor import Supervisor, WorkerDied
-from bricks.sources.programs import record_program
+from bricks.sources import ReadOptions, find_workload
 from bricks.studies.training.kept_runs import FOLDER, KeptRun, folder_of, read_facts, write_facts
 from bricks.studies.training.result import (
     PredictedTime,
@@ -39,7 +38,6 @@ from bricks.studies.training.result import (
     TrainingRun,
 )
 from bricks.studies.training.sampled_time import predicted_mean
-from bricks.zoo import find_training
 
 # Batches and evaluations that are timed without training.
 LOADED_BATCHES, EVALUATIONS = 100, 5
@@ -127,12 +125,13 @@ def train(
     later is part of the result.
     """
     _refuse(until, seeds, max_epochs)
-    entry, of_zoo = find_training(workload)
-    where = "" if of_zoo else os.getcwd()
-    program = SeededProgram(entry, where, {} if batch is None else {"batch": batch}, seeds[0])
-    model = record_program(
-        entry, runtime=bench.runtime.backend, threads=bench.runtime.threads,
-        seed=bench.options.seed, batch=batch, name=workload, folder=where,
+    function = find_workload(workload)
+    program = SeededProgram(**function.request(batch), seed=seeds[0])
+    model = function.record(
+        ReadOptions(
+            batch=batch, name=workload, runtime=bench.runtime.backend,
+            threads=bench.runtime.threads, seed=bench.options.seed,
+        )
     )  # fmt: skip
     kept = folder_of(Path(folder), model.digest, bench.target.key, str(batch))
     with bench.worker() as worker:

@@ -6,7 +6,6 @@ ends: it agrees, it deviates, or nothing can be said, with the reason. Must not 
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,8 @@ from bricks.measure.protocol.training import (
 )
 from bricks.measure.supervisor import Supervisor
 from bricks.samples.error_norms import GRADIENT_TOLERANCE
+from bricks.sources import find_workload
 from bricks.studies.training.optimizers import reference, trajectory, unknown_option
-from bricks.zoo import find_training
 
 # Steps of an optimiser, and how far it may be from its definition, relative to the norm of the
 # point. Twenty steps of some twenty roundings (1e-16) may add up to 1e-13, and dividing by roots of
@@ -130,9 +129,7 @@ def validate_training(
     ``workload`` is as in :func:`bricks.train`. Raises :class:`~bricks.errors.WorkerError` for a
     program that cannot be trained; what deviates is part of the result.
     """
-    entry, of_zoo = find_training(workload)
-    options = {} if batch is None else {"batch": batch}
-    program = SeededProgram(entry, "" if of_zoo else os.getcwd(), options, seed)
+    program = SeededProgram(**find_workload(workload).request(batch), seed=seed)
     with bench.worker() as worker:
         ask = partial(_asked, worker, workload)
         bench.progress(f"{workload}: comparing gradients with differences", 0.0)

@@ -14,7 +14,7 @@ from refusals import refused
 from bricks import Bench, UsageError
 from bricks.graph.program import MODULE
 from bricks.graph.view import parse_model
-from bricks.sources.programs import record_program
+from bricks.sources.recorder import record_program
 from bricks.studies.scaling.buckets import MIB, Gradient, assign, bucket_limits
 from bricks.studies.scaling.training_step import module_tensors, ready_gradients
 from bricks.zoo import zoo_folder

@@ -1,13 +1,12 @@
-import ast
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
 from refusals import refused
 
 from bricks.errors import ModelError
-from bricks.zoo import decoders, entries, entry, find, programs
+from bricks.sources import find_files
+from bricks.zoo import decoders, entries, entry, programs
 
 REPOSITORY = Path(__file__).parents[2]
 NAMES = [
@@ -23,6 +22,10 @@ NAMES = [
 ]
 
 
+def found(reference: str) -> list[tuple[str, Path]]:
+    return [(file.title, file.path) for file in find_files(reference)]
+
+
 def touch(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"")
@@ -34,16 +37,11 @@ def zoo_at(monkeypatch: pytest.MonkeyPatch, folder: Path, manifest: str) -> None
     monkeypatch.setenv("BRICKS_ZOO", str(folder))
 
 
-def test_the_zoo_has_the_classifiers_that_users_know() -> None:
-    assert set(NAMES) <= {entry.name for entry in entries()}
-    assert [entry.name for entry in entries()] == sorted(entry.name for entry in entries())
-
-
 def test_a_zoo_name_is_found() -> None:
     for name in NAMES:
-        [(found, path)] = find(name)
-        assert found == name
-        assert path.is_file(), name
+        [file] = find_files(name)
+        assert file.title == name
+        assert file.path.is_file(), name
 
 
 def sources_at(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
@@ -58,18 +56,18 @@ def sources_at(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> No
 def test_a_name_may_lack_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources_at(monkeypatch, tmp_path, "gluon_a", "mx_b", "c", "gluon_c", "mx_c")
     for name, meant in {"a": "gluon_a", "b": "mx_b", "c": "c", "mx_c": "mx_c"}.items():
-        assert find(name) == [(meant, tmp_path / f"{meant}.onnx")]
+        assert found(name) == [(meant, tmp_path / f"{meant}.onnx")]
         assert entry(name).name == meant
     for name in ("x_b", "luon_a", "_b", "b.onnx", "A"):
         with refused(ModelError, f"'{name}'"):
-            find(name)
+            find_files(name)
 
 
 def test_a_name_that_several_sources_have_is_ambiguous(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources_at(monkeypatch, tmp_path, "gluon_a", "mx_a")
-    for asked in (find, entry):
+    for asked in (find_files, entry):
         with refused(ModelError, "'a'", "gluon_a", "mx_a"):
             asked("a")
 
@@ -80,25 +78,20 @@ def test_models_of_the_zoo_are_found_without_their_source() -> None:
         short = name.removeprefix("gluon_").removeprefix("mx_")
         twins = names & {f"gluon_{short}", f"mx_{short}"}
         if short not in names and len(twins) == 1:
-            assert find(short) == find(name)
-
-
-def test_an_entry_is_written_as_the_manifest_has_it() -> None:
-    manifest = json.loads((REPOSITORY / "models/manifest.json").read_text())
-    assert [entry.to_json() for entry in entries()] == manifest
+            assert found(short) == found(name)
 
 
 def test_a_file_is_called_after_its_stem_and_a_folder_is_all_its_models(tmp_path: Path) -> None:
     for name in ("b.onnx", "a.onnx", "notes.txt", "sub/c.onnx"):
         touch(tmp_path / name)
-    assert find(str(tmp_path / "b.onnx")) == [("b", tmp_path / "b.onnx")]
-    assert [name for name, _ in find(str(tmp_path))] == ["a", "b"]
+    assert found(str(tmp_path / "b.onnx")) == [("b", tmp_path / "b.onnx")]
+    assert [name for name, _ in found(str(tmp_path))] == ["a", "b"]
 
 
 def test_a_folder_of_folders_names_models_after_their_folder(tmp_path: Path) -> None:
     for name in ("b/model.onnx", "a/model.onnx", "c/one.onnx", "c/two.onnx", "d/e/deep.onnx"):
         touch(tmp_path / name)
-    assert [name for name, _ in find(str(tmp_path))] == ["a", "b", "c/one", "c/two"]
+    assert [name for name, _ in found(str(tmp_path))] == ["a", "b", "c/one", "c/two"]
 
 
 def test_an_empty_name_is_not_the_current_folder(
@@ -106,16 +99,16 @@ def test_an_empty_name_is_not_the_current_folder(
 ) -> None:
     touch(tmp_path / "a.onnx")
     monkeypatch.chdir(tmp_path)
-    assert [name for name, _ in find(".")] == ["a"]
+    assert [name for name, _ in found(".")] == ["a"]
     with refused(ModelError):
-        find("")
+        find_files("")
 
 
 def test_what_holds_no_model_is_an_error(tmp_path: Path) -> None:
     """Neither a folder without one, nor a file of another kind."""
     for path in (tmp_path, touch(tmp_path / "weights.bin")):
         with refused(ModelError, path, ".onnx"):
-            find(str(path))
+            find_files(str(path))
 
 
 def test_a_name_that_means_nothing_gets_an_answer_of_one_line(
@@ -131,17 +124,7 @@ def test_a_name_that_means_nothing_gets_an_answer_of_one_line(
         ("resnet50.onnx", "'resnet50.onnx'"),
     ):
         with refused(ModelError, answer):
-            find(typed)
-
-
-def test_a_damaged_manifest_is_a_model_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    damaged = (("[{", ()), ("{}", ()), ('[{"name": "x"}]', ("version",)), ("[1]", ()), ("3", ()))
-    for manifest, named in damaged:
-        zoo_at(monkeypatch, tmp_path, manifest)
-        with refused(ModelError, tmp_path / "manifest.json", *named):
-            entries()
+            find_files(typed)
 
 
 def test_a_missing_manifest_and_a_missing_file_are_model_errors(
@@ -149,23 +132,7 @@ def test_a_missing_manifest_and_a_missing_file_are_model_errors(
 ) -> None:
     monkeypatch.setenv("BRICKS_ZOO", str(tmp_path))
     with refused(ModelError, tmp_path / "manifest.json", "BRICKS_ZOO"):
-        find("resnet50")
+        find_files("resnet50")
     zoo_at(monkeypatch, tmp_path, (REPOSITORY / "models/manifest.json").read_text())
     with refused(ModelError, "resnet50", tmp_path / "resnet50.onnx"):
-        find("resnet50")
-
-
-def test_finding_a_model_does_not_need_onnx() -> None:
-    for path in (REPOSITORY / "bricks/zoo").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                assert "onnx" not in {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                assert (node.module or "").split(".")[0] != "onnx"
-
-
-def test_an_installed_package_has_the_zoo_beside_the_catalogue() -> None:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["sources"]["models"] == "bricks/zoo/models"
-    assert "models" in wheel["only-include"]
+        find_files("resnet50")

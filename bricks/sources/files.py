@@ -1,0 +1,98 @@
+"""Models in ONNX files, which are named by a path, or lie in a folder.
+
+Users type paths, so this module also answers typing errors. Must not know what a file holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bricks.errors import ModelError, nearest
+from bricks.sources.source import Opened, ReadOptions, attempted
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """The model called ``title`` in the ONNX file ``path``."""
+
+    word: str
+    title: str
+    path: Path
+
+    def open(self, options: ReadOptions) -> Iterator[Opened]:
+        """The model, its open dimensions fixed as ``options`` say."""
+        from bricks.graph.read import read_model  # here: importing onnx takes a moment
+
+        yield attempted(
+            self.word,
+            self.title,
+            lambda: read_model(
+                self.path, batch=options.batch, shapes=options.shapes, values=options.values,
+                name=self.title if options.name is None else options.name,
+            ),
+            adjustable=True,
+        )  # fmt: skip
+
+
+def files(reference: str) -> list[File] | None:
+    """The ONNX files that ``reference`` names; None where it is no path, but may be a name.
+
+    It is an ONNX file, or a folder of them (sorted by name; if the folder itself holds none, its
+    subfolders are searched, one level deep). Raises :class:`ModelError` for a path that leads to no
+    such file.
+    """
+    if not reference:  # to pathlib this is the current folder, which nobody meant
+        raise ModelError("the name of a model is empty: give a file, a folder or a zoo model")
+    path = Path(os.path.expanduser(reference))  # pathlib's own raises for unknown users
+    if path.is_dir():
+        found = _models_in(path)
+        return [File(reference if len(found) == 1 else str(p), title, p) for title, p in found]
+    if path.is_file() and path.suffix.lower() != ".onnx":
+        raise ModelError(f"{reference}: not an ONNX file (its name must end in .onnx)")
+    if path.exists():  # a file; or a pipe or a device, such as /dev/stdin
+        return [File(reference, path.stem if path.is_file() else path.name, path)]
+    if path.is_symlink():
+        raise ModelError(
+            f"{reference} is a link to {os.readlink(path)}, which does not exist: mend the link"
+        )
+    if os.sep in reference or path.suffix.lower() == ".onnx":
+        meant = _nearest_path(path)
+        hint = "check the path" if meant is None else f"did you mean {meant}?"
+        raise ModelError(f"no file or folder is called {reference!r}: {hint}")
+    return None
+
+
+def _models_in(folder: Path) -> list[tuple[str, Path]]:
+    direct = _onnx_files(folder)
+    if direct:
+        return [(path.stem, path) for path in direct]
+    models = []
+    for subfolder in sorted(path for path in folder.iterdir() if path.is_dir()):
+        found = _onnx_files(subfolder)
+        # A subfolder per model often holds "model.onnx": then the subfolder distinguishes them.
+        alone = len(found) == 1
+        models += [(subfolder.name if alone else f"{subfolder.name}/{p.stem}", p) for p in found]
+    if not models:
+        raise ModelError(f"the folder {folder} holds no .onnx file: give a folder that does")
+    return models
+
+
+def _nearest_path(path: Path) -> Path | None:
+    """The entry of a similar name in the folder of a mistyped path; None if there is none."""
+    try:
+        names = [
+            found.name
+            for found in path.parent.iterdir()
+            if (found.suffix.lower() == ".onnx" if path.suffix else found.is_dir())
+        ]
+    except OSError:  # the folder is mistyped too, or may not be looked into
+        return None
+    meant = nearest(path.name, names)
+    return None if meant is None else path.with_name(meant)
+
+
+def _onnx_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() == ".onnx" and p.is_file())

@@ -1,0 +1,99 @@
+"""Find the sources that a reference names, and read the models in them.
+
+A reference is what a user names models with: an ONNX file, a folder, a name of the zoo, a suite, or
+a function of a program. Must not know what is done with the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from bricks.errors import BricksError, ModelError, UsageError
+from bricks.sources.files import File, files
+from bricks.sources.programs import Function, Recorded, recorded_program
+from bricks.sources.source import Opened, PrivateBricks, ReadOptions, Source, Unread
+from bricks.sources.suites import Suite, is_suite
+from bricks.zoo import entry, is_entry
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+
+_Found = TypeVar("_Found")
+
+
+def find(reference: str) -> Sequence[Source]:
+    """The sources that ``reference`` names: several for a folder, else one.
+
+    Functions, recorded programs of the zoo and suites come first, then paths on disk, and then
+    names of the zoo; the prefix that names a zoo model's origin may be omitted (``resnet50_v1`` is
+    ``gluon_resnet50_v1``). Raises :class:`ModelError` if nothing matches, or several models of the
+    zoo do.
+    """
+    if is_entry(reference):
+        return (Function(reference),)
+    recorded = recorded_program(reference)
+    if recorded is not None:
+        return (Recorded(recorded),)
+    if is_suite(reference):
+        return (Suite(reference),)
+    return find_files(reference)
+
+
+def find_files(reference: str) -> Sequence[File]:
+    """The ONNX files that ``reference`` names, on disk or in the zoo; see :func:`find`."""
+    found = files(reference)
+    return (_of_zoo(reference),) if found is None else found
+
+
+def _of_zoo(reference: str) -> File:
+    known = entry(reference, "file, folder or zoo model")
+    if not known.path.is_file():
+        raise ModelError(
+            f"the file of zoo model {known.name!r} is missing: {known.path}; rebuild the zoo"
+        )
+    return File(reference, known.name, known.path)
+
+
+def open(reference: str, options: ReadOptions) -> Iterator[Opened]:
+    """Read the models that ``reference`` names; one that cannot be read doesn't stop the others.
+
+    Raises :class:`UsageError` for options that do not go with what it names.
+    """
+    try:
+        found = find(reference)
+    except BricksError as error:
+        yield Opened(reference, Unread(reference, error))
+        return
+    for source in found:
+        yield from source.open(options)
+
+
+def read(source: str | Source, options: ReadOptions) -> Model:
+    """The one model of a source, or of what a reference names.
+
+    Raises the error of a model that cannot be read, and :class:`UsageError` where there are
+    several.
+    """
+    one = only(source, find(source)) if isinstance(source, str) else source
+    return _model(only(one.word, list(one.open(options))).found)
+
+
+def only(reference: str, found: Sequence[_Found]) -> _Found:
+    """The one that ``reference`` names; :class:`UsageError` if there is another number of them."""
+    if len(found) != 1:
+        raise UsageError(f"{reference} holds {len(found)} models: name one of them")
+    return found[0]
+
+
+def _model(found: Model | Unread | PrivateBricks) -> Model:
+    if isinstance(found, Unread):
+        raise found.cause
+    if isinstance(found, PrivateBricks):
+        raise refusal(found)
+    return found
+
+
+def refusal(private: PrivateBricks) -> UsageError:
+    """The error for who wants models of a private suite."""
+    return UsageError(f"{private.file} is private, it holds no models: 'bricks measure' takes it")

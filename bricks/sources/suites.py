@@ -1,0 +1,60 @@
+"""Models of a suite, which fixes their shapes and how they are cut; or bricks of a private one.
+
+Must not know how suites are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bricks.errors import BricksError, UsageError
+from bricks.sources.source import Opened, PrivateBricks, ReadOptions, Unread
+
+if TYPE_CHECKING:
+    from bricks import suite
+
+
+def is_suite(reference: str) -> bool:
+    """Whether ``reference`` names a suite."""
+    return reference.lower().endswith(".zip")
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The suite in the archive that ``word`` is the path of."""
+
+    word: str
+
+    def open(self, options: ReadOptions) -> Iterator[Opened]:
+        """Its models, or the bricks of a private suite.
+
+        Raises :class:`UsageError` for a batch size, shapes or values, and for another granularity.
+        """
+        from bricks.suite import read_suite  # here: importing onnx takes a moment
+
+        path = Path(self.word)
+        if options.batch is not None or options.shapes or options.values:
+            raise UsageError(
+                f"the inputs in {path} are fixed: leave out --batch, --shape, --value and --inputs"
+            )
+        try:
+            found = read_suite(path)
+        except BricksError as error:
+            yield Opened(self.word, Unread(str(path), error))
+            return
+        yield from self._opened(found, options.granularity)
+
+    def _opened(self, found: suite.Suite, granularity: str) -> Iterator[Opened]:
+        path = Path(self.word)
+        if found.granularity != granularity:
+            raise UsageError(
+                f"{path} was cut at granularity {found.granularity}: give --granularity"
+                f" {found.granularity}"
+            )
+        if found.bricks:
+            yield Opened(self.word, PrivateBricks(str(path), found.bricks))
+        for model in found.models:
+            yield Opened(self.word, model)
