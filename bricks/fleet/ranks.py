@@ -19,7 +19,7 @@ from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.ranks import JOIN_TIMEOUT_S
 from bricks.measure.supervisor import Supervisor
 from bricks.session.networks import collectives_settings
-from bricks.store.claims import host_id
+from bricks.store.owners import host_id
 from bricks.system import System, fingerprint, logical_cpus
 from bricks.system.interface import interface_of
 

@@ -8,7 +8,7 @@ may work on one cache: a measurement is claimed before it is made, so that it is
     migrations.py    how an older cache becomes a current one
     engine.py        connections and transactions; where database errors become StoreError
     rows.py          rows to frozen data and back
-    claims.py        the owner of a claim, and whether its process still lives
+    owners.py        the owner of a claim, and whether its process still lives
     measurements.py  claims, rounds, results
     integrity.py     whether the database file is whole
     audit.py         what ``verify`` checks
@@ -25,8 +25,8 @@ may work on one cache: a measurement is claimed before it is made, so that it is
 The package must not know how anything is decomposed, measured or estimated.
 """
 
-from bricks.store.claims import Claim, Owner, alive
 from bricks.store.merge import Merged
+from bricks.store.owners import Claim, Owner, alive
 from bricks.store.published import Published
 from bricks.store.reading import Reading
 from bricks.store.schema import SCHEMA_VERSION

@@ -30,8 +30,8 @@ from sqlalchemy import (
 from bricks.errors import CacheDamaged, StoreError, first_line
 from bricks.samples.machine_state import SAME_STATE_FACTOR
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
-from bricks.store.claims import Claim, Owner, Watch, lease_columns
 from bricks.store.engine import chunks, insert_or_ignore
+from bricks.store.owners import Claim, Owner, Watch, lease_columns
 from bricks.store.rows import decoding, round_of, round_row
 from bricks.store.schema import DONE, FAILED, NOBODY, OPEN, measurements, rounds
 

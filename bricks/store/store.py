@@ -22,11 +22,11 @@ from bricks.samples.measurement import Failure, Measurement
 from bricks.store import engine as database
 from bricks.store import export, measurements, merge, results_file
 from bricks.store.audit import Rekey, problems
-from bricks.store.claims import LEASE_S, Claim, Owner, Watch
 from bricks.store.integrity import integrity_problems, refuse_truncated
 from bricks.store.measurements import TimedRound
 from bricks.store.merge import Merged, Mismatch
 from bricks.store.migrations import prepare
+from bricks.store.owners import LEASE_S, Claim, Owner, Watch
 from bricks.store.rows import (
     SYSTEM_COLUMNS,
     brick_of,
