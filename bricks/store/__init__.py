@@ -4,23 +4,31 @@ One database holds systems, targets, plans, bricks, measurements and failures. I
 folder by default and any database SQLAlchemy speaks to by URL. Several processes, on several hosts,
 may work on one cache: a measurement is claimed before it is made, so that it is made once.
 
-    schema.py        the tables and the history of their version
-    migrations.py    how an older cache becomes a current one
-    engine.py        connections and transactions; where database errors become StoreError
-    rows.py          rows to frozen data and back
-    owners.py        the owner of a claim, and whether its process still lives
-    measurements.py  claims, rounds, results
-    integrity.py     whether the database file is whole
-    audit.py         what ``verify`` checks
-    stats.py         counts of what a cache holds
-    export.py        rows to records that travel
-    records.py       records to frozen data
-    merge.py         records of another cache to rows
-    results_file.py  files of records
-    store.py         ``Store``, the class that other packages use
-    reading.py       ``Reading``, what can be asked of any source of measurements
-    published.py     measurements that ship with the package
-    union.py         several sources as one
+    store.py             ``Store``, the class that other packages use
+    systems.py           its systems, networks and targets
+    plans.py             its plans and bricks
+    measurements.py      its results
+    claims.py            what processes hold of it
+    contents.py          all of it: counted, checked, exported, merged
+    database.py          the connection that they share
+    engine.py            transactions; where database errors become StoreError
+    schema.py            the tables and the history of their version
+    migrations.py        how an older cache becomes a current one
+    rows.py              rows to frozen data and back
+    measurement_rows.py  rows of measurements and rounds: selected, locked, added to
+    owners.py            the owner of a claim, and whether its process still lives
+    integrity.py         whether the database file is whole
+    audit.py             what ``verify`` checks
+    stats.py             counts of what a cache holds
+    export.py            rows to records that travel
+    records.py           records to frozen data
+    merge.py             records of another cache to rows
+    results_file.py      files of records
+    reading.py           ``Reading``, what can be asked of any source of measurements
+    published.py         measurements that ship with the package
+    published_index.py   which files they are in
+    published_file.py    one of these files
+    union.py             several sources as one
 
 The package must not know how anything is decomposed, measured or estimated.
 """
@@ -32,16 +40,16 @@ from bricks.store.reading import Reading
 from bricks.store.schema import SCHEMA_VERSION
 from bricks.store.stats import CacheStats
 from bricks.store.store import Store
-from bricks.store.union import Elsewhere, Union
+from bricks.store.union import ReadThrough, Union
 
 __all__ = [
     "SCHEMA_VERSION",
     "CacheStats",
     "Claim",
-    "Elsewhere",
     "Merged",
     "Owner",
     "Published",
+    "ReadThrough",
     "Reading",
     "Store",
     "Union",

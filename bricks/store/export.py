@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, Select, select
 
 from bricks.decompose.plan import Brick
-from bricks.errors import CacheDamaged
 from bricks.samples.measurement import Round
 from bricks.store.engine import CHUNK, chunks
+from bricks.store.measurement_rows import rounds_by_id, rounds_lost
 from bricks.store.results_file import Record
 from bricks.store.rows import (
     SYSTEM_COLUMNS,
@@ -24,7 +24,6 @@ from bricks.store.rows import (
     decoding,
     network_of,
     plan_of,
-    round_of,
     target_of,
 )
 from bricks.store.schema import (
@@ -34,7 +33,6 @@ from bricks.store.schema import (
     measurements,
     networks,
     plans,
-    rounds,
     systems,
     targets,
 )
@@ -143,29 +141,11 @@ def _measurements(
             else:
                 mine = taken.get(row.id, [])
                 if len(mine) != row.round_count or not mine:
-                    raise CacheDamaged(
-                        f"the measurement of {row.brick_key} is damaged in the cache ({len(mine)}"
-                        f" of its {row.round_count} rounds can be found): run 'bricks cache verify'"
-                    )
+                    raise rounds_lost(row, len(mine))
                 if digits is not None:
                     mine = [taken.rounded(digits) for taken in mine]
                 record["rounds"] = list(map(_round_record, mine))
             yield "measurement", record
-
-
-def rounds_by_id(connection: Connection, ids: Collection[int]) -> dict[int, list[Round]]:
-    """The rounds of each measurement by its row number, in the order in which they were taken.
-
-    Raises CacheDamaged for a round that is damaged.
-    """
-    found: dict[int, list[Round]] = {}
-    for chunk in chunks(ids):
-        query = select(rounds).where(rounds.c.measurement_id.in_(chunk))
-        query = query.order_by(rounds.c.measurement_id, rounds.c.number)
-        for row in connection.execute(query):
-            with decoding(f"round {row.number} of measurement {row.measurement_id}"):
-                found.setdefault(row.measurement_id, []).append(round_of(row))
-    return found
 
 
 def _round_record(taken: Round) -> list[Any]:

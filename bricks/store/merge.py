@@ -22,7 +22,7 @@ from bricks.decompose.plan import Brick, Plan
 from bricks.samples.measurement import Round
 from bricks.store.audit import BRICK_PREFIX
 from bricks.store.engine import CHUNK, chunks, insert_or_ignore
-from bricks.store.export import rounds_by_id
+from bricks.store.measurement_rows import rounds_by_id
 from bricks.store.owners import Owner, Watch, lease_columns
 from bricks.store.records import Settled
 from bricks.store.records import brick_of as brick_record

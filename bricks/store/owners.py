@@ -114,7 +114,7 @@ class Watch:
     """
 
     def __init__(self, lease_s: float) -> None:
-        self._lease_s = lease_s
+        self.lease_s = lease_s
         self._first_seen: dict[tuple[str, float], float] = {}
         self._alive: dict[str, bool] = {}
 
@@ -130,4 +130,4 @@ class Watch:
                 self._alive[owner.token] = alive(owner)
             return lease_until_monotonic_s > now and self._alive[owner.token]
         seen = self._first_seen.setdefault((owner.token, lease_until_s), now)
-        return lease_until_s > time.time() and now - seen < self._lease_s
+        return lease_until_s > time.time() and now - seen < self.lease_s

@@ -14,16 +14,20 @@ from bricks.samples.measurement import Failure, Measurement
 from bricks.system.target import System, Target
 
 
-class Reading(Protocol):
-    """Systems, targets, plans, bricks and settled measurements; see :class:`bricks.store.Store`."""
+class SystemsReading(Protocol):
+    """Systems and targets; see :class:`bricks.store.systems.Systems`."""
 
-    def systems(self) -> list[System]:
+    def all(self) -> list[System]:
         """All systems, by name."""
 
     def targets(self) -> list[Target]:
-        """All targets, by name of their system."""
+        """All targets that run models, by name of their system."""
 
-    def load_plan(
+
+class PlansReading(Protocol):
+    """Plans and bricks; see :class:`bricks.store.plans.Plans`."""
+
+    def load(
         self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> tuple[Plan, float] | None:
         """The plan of a model, called ``name``, and the wall seconds of decomposing; or None.
@@ -31,19 +35,24 @@ class Reading(Protocol):
         Without ``name``, it has the name that it was decomposed under.
         """
 
-    def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+    def all(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
         """All plans that are known there, and the wall seconds that decomposing took, by name."""
 
-    def brick_usage(
+    def usage(
         self, target_key: str, granularity: str, *, unlearned: bool = False
     ) -> list[tuple[str, dict[str, Usage]]]:
         """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
 
-        With ``unlearned``, without the models that :meth:`learned` learned from.
+        With ``unlearned``, without the models that :meth:`MeasurementsReading.learned` learned
+        from.
         """
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given."""
+
+
+class MeasurementsReading(Protocol):
+    """Settled measurements; see :class:`bricks.store.measurements.Measurements`."""
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
         """Results of those of ``keys`` that are settled on this target, in the order given."""
@@ -59,6 +68,22 @@ class Reading(Protocol):
 
         A file of :mod:`bricks.predict.learned_file`, whose version may be another one.
         """
+
+
+class Reading(Protocol):
+    """A source of measurements: :class:`bricks.Store`, published files, or several as one."""
+
+    @property
+    def systems(self) -> SystemsReading:
+        """The systems and targets that it knows."""
+
+    @property
+    def plans(self) -> PlansReading:
+        """The plans of these targets, and their bricks."""
+
+    @property
+    def measurements(self) -> MeasurementsReading:
+        """The settled measurements on these targets."""
 
     def refuse_damage(self) -> None:
         """Raise StoreError where what is kept is damaged."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bricks.decompose.plan import Brick, Plan, Usage
 from bricks.samples.measurement import Failure, Measurement
-from bricks.store.reading import Reading
+from bricks.store.reading import MeasurementsReading, PlansReading, Reading, SystemsReading
 from bricks.system.target import System, Target
 
 # What is learned from a source hardly changes with so many times fewer measurements of another.
@@ -17,14 +17,45 @@ _MANY_TIMES = 100
 
 
 class Union:
-    """What several sources know, the first ones first; see :class:`Reading` for the methods."""
+    """What several sources know, the first ones first; see :class:`Reading`."""
 
     def __init__(self, *sources: Reading) -> None:
         self._sources = sources
+        self.systems: SystemsReading = _Systems([source.systems for source in sources])
+        self.plans: PlansReading = _Plans([source.plans for source in sources])
+        self.measurements: MeasurementsReading = _Measurements([s.measurements for s in sources])
 
-    def systems(self) -> list[System]:
+    def refuse_damage(self) -> None:
+        """Raise StoreError where a source is damaged."""
+        for source in self._sources:
+            source.refuse_damage()
+
+
+class ReadThrough:
+    """A source without its results of one target, of which it has only the plans.
+
+    Where something is to be measured on a target, what others measured on such a target is not in
+    its place.
+    """
+
+    def __init__(self, source: Reading, hidden: str) -> None:
+        """Read ``source``; ``hidden`` is the key of the target."""
+        self._source = source
+        self.systems, self.plans = source.systems, source.plans
+        self.measurements: MeasurementsReading = _Elsewhere(source.measurements, hidden)
+
+    def refuse_damage(self) -> None:
+        """Raise StoreError where the source is damaged."""
+        self._source.refuse_damage()
+
+
+class _Systems:
+    def __init__(self, sources: Sequence[SystemsReading]) -> None:
+        self._sources = sources
+
+    def all(self) -> list[System]:
         """All systems, by name: each as the first source that knows it describes it."""
-        found = {s.key: s for source in reversed(self._sources) for s in source.systems()}
+        found = {s.key: s for source in reversed(self._sources) for s in source.all()}
         return sorted(found.values(), key=lambda system: system.name)
 
     def targets(self) -> list[Target]:
@@ -32,54 +63,57 @@ class Union:
         # A target is kept together with its system. So systems that are read after the targets
         # have that of each, also of one that another process adds meanwhile.
         found = {t.key: t for source in reversed(self._sources) for t in source.targets()}
-        systems = {system.key: system for system in self.systems()}
+        systems = {system.key: system for system in self.all()}
         named = [Target(systems[t.system.key], t.runtime) for t in found.values()]
         return sorted(named, key=lambda target: (target.system.name, target.key))
 
-    def load_plan(
+
+class _Plans:
+    def __init__(self, sources: Sequence[PlansReading]) -> None:
+        self._sources = sources
+
+    def load(
         self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> tuple[Plan, float] | None:
-        """The plan of a model, called ``name``, and the wall seconds of decomposing; or None.
-
-        Without ``name``, it has the name that it was decomposed under.
-        """
+        """That of the first source that has one."""
         for source in self._sources:
-            found = source.load_plan(digest, granularity, target_key, name=name)
+            found = source.load(digest, granularity, target_key, name=name)
             if found is not None:
                 return found
         return None
 
-    def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
-        """All plans that are known there, and the wall seconds that decomposing took, by name."""
+    def all(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+        """The plans of all sources, of a model that of the first; by name."""
         found: dict[str, tuple[Plan, float]] = {}
         for source in reversed(self._sources):
-            found |= {each[0].digest: each for each in source.plans(target_key, granularity)}
+            found |= {each[0].digest: each for each in source.all(target_key, granularity)}
         return sorted(found.values(), key=lambda each: (each[0].model, each[0].digest))
 
-    def brick_usage(
+    def usage(
         self, target_key: str, granularity: str, *, unlearned: bool = False
     ) -> list[tuple[str, dict[str, Usage]]]:
-        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
-
-        With ``unlearned``, without the models that :meth:`learned` learned from.
-        """
+        """The models of all sources."""
         # A model that several sources know is told once by each: that changes no question asked.
         every = (
-            source.brick_usage(target_key, granularity, unlearned=unlearned)
-            for source in self._sources
+            source.usage(target_key, granularity, unlearned=unlearned) for source in self._sources
         )
         return [each for found in every for each in found]
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
-        """Those of ``keys`` that are known, in the order given."""
+        """Those of ``keys`` that a source knows, in the order given."""
         found: dict[str, Brick] = {}
         for source in self._sources:
             missing = [key for key in keys if key not in found]
             found |= source.load_bricks(missing) if missing else {}
         return {key: found[key] for key in dict.fromkeys(keys) if key in found}
 
+
+class _Measurements:
+    def __init__(self, sources: Sequence[MeasurementsReading]) -> None:
+        self._sources = sources
+
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
-        """Results of those of ``keys`` that are settled on this target, in the order given."""
+        """Results of those of ``keys`` that a source has settled, in the order given."""
         found: dict[str, Measurement | Failure] = {}
         for source in self._sources:
             missing = [key for key in keys if key not in found]
@@ -92,7 +126,7 @@ class Union:
         return sorted(set().union(*found))
 
     def costs(self, target_key: str) -> dict[str, float]:
-        """Wall seconds, by key, of all that is measured on this target."""
+        """Wall seconds, by key, of all that a source has measured on this target."""
         found: dict[str, float] = {}
         for source in reversed(self._sources):
             found |= source.costs(target_key)
@@ -106,32 +140,27 @@ class Union:
             return None
         return self._sources[counts.index(most)].learned(target_key)
 
-    def refuse_damage(self) -> None:
-        """Raise StoreError where a source is damaged."""
-        for source in self._sources:
-            source.refuse_damage()
 
+class _Elsewhere:
+    """Measurements of a source on all targets but one."""
 
-class Elsewhere(Union):
-    """What a source knows of other targets than one, of which it has only the plans.
-
-    Where something is to be measured on a target, what others measured on such a target is not in
-    its place.
-    """
-
-    def __init__(self, source: Reading, target_key: str) -> None:
-        super().__init__(source)
-        self._target_key = target_key
+    def __init__(self, source: MeasurementsReading, hidden: str) -> None:
+        self._source = source
+        self._hidden = hidden
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
-        """As of the source; none of the one target."""
-        return {} if target_key == self._target_key else super().results(target_key, keys)
+        """Results of the source; none of the hidden target."""
+        return {} if target_key == self._hidden else self._source.results(target_key, keys)
 
     def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        """As of the source; none of the one target."""
-        hidden = target_key == self._target_key
-        return [] if hidden else super().keys_in_states(target_key, factor)
+        """Keys of the source; none of the hidden target."""
+        hidden = target_key == self._hidden
+        return [] if hidden else self._source.keys_in_states(target_key, factor)
 
     def costs(self, target_key: str) -> dict[str, float]:
-        """As of the source; none of the one target."""
-        return {} if target_key == self._target_key else super().costs(target_key)
+        """Costs of the source; none of the hidden target."""
+        return {} if target_key == self._hidden else self._source.costs(target_key)
+
+    def learned(self, target_key: str) -> bytes | None:
+        """What the source has learned; nothing of the hidden target."""
+        return None if target_key == self._hidden else self._source.learned(target_key)

@@ -1,0 +1,195 @@
+"""Claims on measurements: what makes "measured once per target" true.
+
+The process that inserts the row of a measurement holds it until it is done or failed. A row that
+its owner abandoned is taken over by an UPDATE that only succeeds while owner and lease are still
+those that were judged. Must not know what a key stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, select, update
+
+from bricks.errors import StoreError, first_line
+from bricks.samples.measurement import PROTOCOL
+from bricks.store.database import Database
+from bricks.store.engine import chunks, insert_or_ignore
+from bricks.store.measurement_rows import (
+    TimedRound,
+    add_rounds,
+    among,
+    held,
+    round_counts,
+    rounds_of,
+)
+from bricks.store.owners import Claim, Owner, Watch, lease_columns
+from bricks.store.schema import DONE, FAILED, NOBODY, OPEN, measurements
+
+
+class Claims:
+    """The measurements of a cache that processes hold, and what they may do with them.
+
+    ``watch`` judges whether a claim of another owner still counts.
+    """
+
+    def __init__(self, database: Database, watch: Watch) -> None:
+        self._database = database
+        self._watch = watch
+
+    def claim(self, target_key: str, keys: Sequence[str], owner: Owner) -> list[Claim]:
+        """Claim, at once, those of ``keys`` that are not settled and that no other owner holds.
+
+        The caller measures what it claimed, and then calls :meth:`finish`, :meth:`fail` or
+        :meth:`release`. A claim whose process died or whose lease ran out is taken over, with the
+        rounds so far; keys that ``owner`` holds already are returned again.
+        """
+        with self._database.writing() as connection:
+            claimed = self._claimed(connection, target_key, keys, owner)
+            sampled = rounds_of(connection, list(claimed.values()))
+        return [
+            Claim(key, sampled.get(claimed[key].id, ()), claimed[key].wall_s)
+            for key in dict.fromkeys(keys)
+            if key in claimed
+        ]
+
+    def _claimed(
+        self, connection: Connection, target_key: str, keys: Sequence[str], owner: Owner
+    ) -> dict[str, Row[Any]]:
+        """The rows that ``owner`` holds from now on, by key."""
+        mine = _owner_columns(owner, self._watch.lease_s)
+        new = {"target_key": target_key, "protocol": PROTOCOL, "state": OPEN, **mine}
+        new |= {"wall_s": 0.0, "round_count": 0}
+        self._watch.look_again()
+        claimed: dict[str, Row[Any]] = {}
+        for chunk in chunks(sorted(keys)):
+            insert_or_ignore(connection, measurements, [{**new, "brick_key": key} for key in chunk])
+            query = select(measurements).where(
+                among(target_key, chunk), measurements.c.state == OPEN
+            )
+            for row in connection.execute(held(query)).all():
+                free = not self._held_by_another(row, owner)
+                if row.owner_token == owner.token or (free and _take_over(connection, row, mine)):
+                    claimed[row.brick_key] = row
+        return claimed
+
+    def _held_by_another(self, row: Row[Any], owner: Owner) -> bool:
+        """Whether another owner has a claim on the row that counts."""
+        if row.owner_token in (NOBODY, owner.token):
+            return False
+        other = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
+        return self._watch.counts(other, row.lease_until_s, row.lease_until_monotonic_s)
+
+    def append_rounds(self, target_key: str, walk: Mapping[str, TimedRound], owner: Owner) -> None:
+        """Add one round to each key of a walk: its raw samples and wall time, in seconds.
+
+        Renews the lease of all that ``owner`` holds. Raises StoreError, and keeps nothing, when a
+        key isn't held any more.
+        """
+        with self._database.writing() as connection:
+            # Renewing comes first: it locks all rows of the owner in their order, and appending
+            # needs no others. In the other order, a process that claims could wait for one row
+            # while this one waits for another: a deadlock.
+            self._renew(connection, target_key, owner)
+            add_rounds(connection, _ids_owned(connection, target_key, list(walk), owner), walk)
+
+    def renew(self, target_key: str, owner: Owner) -> None:
+        """Prolong the leases of ``owner`` where a long time passes without a round."""
+        with self._database.writing() as connection:
+            self._renew(connection, target_key, owner)
+
+    def _renew(self, connection: Connection, target_key: str, owner: Owner) -> None:
+        mine = measurements.c.target_key == target_key, _owned(owner)
+        # Held first, so that the update locks nothing in an order of its own.
+        connection.execute(held(select(measurements.c.id).where(*mine))).all()
+        lease = lease_columns(self._watch.lease_s)
+        connection.execute(update(measurements).where(*mine).values(lease))
+
+    def finish(self, target_key: str, keys: Sequence[str], owner: Owner) -> None:
+        """Declare claimed measurements done; each needs samples."""
+        with self._database.writing() as connection:
+            ids = _ids_owned(connection, target_key, keys, owner)
+            counts = round_counts(connection, ids.values())
+            empty = [key for key, number in ids.items() if not counts.get(number)]
+            if empty:
+                raise StoreError(
+                    f"the measurement of {empty[0]} has no samples: it cannot be finished"
+                )
+            _settle(connection, target_key, keys, {"state": DONE})
+
+    def fail(self, target_key: str, key: str, reason: str, owner: Owner) -> None:
+        """Declare that something claimed cannot be measured, and why, in one line."""
+        line = first_line(Exception(reason)) if reason.strip() else "no reason was given"
+        with self._database.writing() as connection:
+            _ids_owned(connection, target_key, [key], owner)
+            _settle(connection, target_key, [key], {"state": FAILED, "reason": line})
+
+    def release(self, target_key: str, keys: Sequence[str], owner: Owner) -> None:
+        """Give claims back unfinished; the next owner goes on with their rounds.
+
+        What ``owner`` does not hold (any more) is left alone.
+        """
+        with self._database.writing() as connection:
+            for chunk in chunks(sorted(keys)):
+                mine = select(measurements.c.id).where(among(target_key, chunk), _owned(owner))
+                ids = connection.execute(held(mine)).scalars().all()
+                change = update(measurements).where(measurements.c.id.in_(ids))
+                connection.execute(change.values(owner_token=NOBODY))
+
+
+def _owned(owner: Owner) -> ColumnElement[bool]:
+    return and_(measurements.c.owner_token == owner.token, measurements.c.state == OPEN)
+
+
+def _owner_columns(owner: Owner, lease_s: float) -> dict[str, Any]:
+    return {
+        "owner_token": owner.token,
+        "owner_host": owner.host,
+        "owner_pid": owner.pid,
+        "owner_started_s": owner.started_s,
+        **lease_columns(lease_s),
+    }
+
+
+def _take_over(connection: Connection, row: Row[Any], mine: Mapping[str, Any]) -> bool:
+    result = connection.execute(
+        update(measurements)
+        .where(
+            measurements.c.id == row.id,
+            measurements.c.state == OPEN,
+            measurements.c.owner_token == row.owner_token,
+            measurements.c.lease_until_s == row.lease_until_s,
+        )
+        .values(mine)
+    )
+    return result.rowcount == 1
+
+
+def _ids_owned(
+    connection: Connection, target_key: str, keys: Sequence[str], owner: Owner
+) -> dict[str, int]:
+    """Row numbers of ``keys``; StoreError unless the owner holds each of them."""
+    found: dict[str, int] = {}
+    for chunk in chunks(sorted(keys)):
+        query = select(measurements.c.brick_key, measurements.c.id)
+        query = query.where(among(target_key, chunk), _owned(owner))
+        found.update((key, number) for key, number in connection.execute(held(query)))
+    lost = [key for key in dict.fromkeys(keys) if key not in found]
+    if lost:
+        raise StoreError(
+            f"{len(lost)} of {len(set(keys))} measurements, {lost[0]} first, are not claimed by "
+            "this run any more: another run took them over; run again to go on from there"
+        )
+    return found
+
+
+def _settle(
+    connection: Connection, target_key: str, keys: Sequence[str], values: Mapping[str, Any]
+) -> None:
+    for chunk in chunks(keys):
+        connection.execute(
+            update(measurements)
+            .where(among(target_key, chunk))
+            .values(owner_token=NOBODY, **values)
+        )

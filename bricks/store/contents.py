@@ -1,0 +1,78 @@
+"""The contents of a cache as a whole: counted, checked, exported, and merged with another's.
+
+Must not know how models are decomposed or measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from bricks.errors import StoreError
+from bricks.store import export, merge, results_file
+from bricks.store.audit import Rekey, problems
+from bricks.store.database import Database
+from bricks.store.engine import lock_tables
+from bricks.store.merge import Merged, Mismatch
+from bricks.store.owners import Watch
+from bricks.store.stats import CacheStats, stats_of
+
+
+class Contents:
+    """All that a cache holds. ``watch`` judges the claims of processes that measure meanwhile."""
+
+    def __init__(self, database: Database, watch: Watch) -> None:
+        self._database = database
+        self._watch = watch
+
+    def stats(self) -> CacheStats:
+        """Counts and size; CacheDamaged if the file is damaged, for the counts may be too low."""
+        self._database.refuse_damage()
+        with self._database.reading() as connection:
+            return stats_of(connection, self._database.label)
+
+    def verify(self, rekey: Rekey | None = None) -> list[str]:
+        """Check the whole cache; returns the problems found, one line each, none if it is sound.
+
+        ``rekey`` recomputes a brick's key, so that its identity is checked too.
+        """
+        found: list[str] = []
+        try:
+            with self._database.reading() as connection:
+                found.extend(" ".join(line.split()) for line in problems(connection, rekey))
+        except StoreError as exc:
+            if not found:  # else it is what was found already that ends the transaction
+                found.append(str(exc))
+        return found
+
+    def export(
+        self,
+        path: Path,
+        target_keys: Collection[str],
+        *,
+        package: str,
+        keys: Collection[str] | None = None,
+        digits: int | None = None,
+    ) -> int:
+        """Write all settled measurements on these targets into a file; the number of records.
+
+        The file also holds the targets' plans and their bricks; or, with ``keys``, neither of them
+        and only the measurements of these keys, for a cache that has the bricks already.
+        ``package`` is the version of the package that writes it. With ``digits``, samples have no
+        more significant digits than these. The same content gives the same bytes. Raises StoreError
+        if the file cannot be written, or a row is damaged.
+        """
+        with self._database.reading() as connection:
+            found = export.records(connection, target_keys, keys, digits)
+            return results_file.write(path, found, package=package)
+
+    def merge(self, path: Path, mismatch: Mismatch) -> Merged:
+        """Merge the results that another cache exported into ``path``: all of them, or none.
+
+        ``mismatch`` returns what is wrong with a brick, or None. Raises StoreError for a file that
+        is cut off, was altered, is of a later version, or holds a record that cannot be true.
+        """
+        with results_file.reading(path) as found, self._database.writing() as connection:
+            # Rows that merging looks up and writes later must not be written by others in between.
+            lock_tables(connection, merge.WRITTEN)
+            return merge.merge(connection, found, mismatch, self._watch)

@@ -1,0 +1,141 @@
+"""Rows of measurements and of their rounds: selected, locked, read, and added to.
+
+A measurement is a row, open until it is done or failed; the unique constraint over target, key and
+protocol admits one. Each function works inside a transaction that the caller opened. Must not know
+what a key stands for, nor who may change a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, select, update
+
+from bricks.errors import CacheDamaged, StoreError
+from bricks.samples.measurement import PROTOCOL, Round
+from bricks.store.engine import chunks
+from bricks.store.rows import decoding, round_of, round_row
+from bricks.store.schema import DONE, measurements, rounds
+
+# A round, and the wall time in seconds that it took in all.
+TimedRound = tuple[Round, float]
+
+
+def among(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
+    """The rows of ``keys`` on a target, measured by the current protocol."""
+    return and_(
+        measurements.c.target_key == target_key,
+        measurements.c.protocol == PROTOCOL,
+        measurements.c.brick_key.in_(keys),
+    )
+
+
+def held(query: Select[Any]) -> Select[Any]:
+    """A query of measurements that keeps others from changing its rows until the end.
+
+    Always in the same order, and of many keys the chunks are sorted too: two transactions that lock
+    the same rows cannot wait for each other.
+    SQLite, which has no such locks, lets one write at a time anyhow.
+    """
+    return query.order_by(measurements.c.brick_key).with_for_update()
+
+
+def rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tuple[Round, ...]]:
+    """The rounds of each measurement, by its number, in the order they were taken.
+
+    Raises CacheDamaged for a round that is damaged, or lost.
+    """
+    by_id = {row.id: row for row in rows}
+    found = rounds_by_id(
+        connection, by_id, lambda row: f"the measurement of {by_id[row.measurement_id].brick_key}"
+    )
+    for number, row in by_id.items():
+        count = len(found.get(number, ()))
+        if count != row.round_count or (row.state == DONE and not count):
+            raise rounds_lost(row, count)
+    return {number: tuple(taken) for number, taken in found.items()}
+
+
+def rounds_lost(row: Row[Any], count: int) -> CacheDamaged:
+    """The error that says of a measurement that only ``count`` rounds can be found."""
+    return CacheDamaged(
+        f"the measurement of {row.brick_key} is damaged in the cache ({count} of its "
+        f"{row.round_count} rounds can be found): run 'bricks cache verify'"
+    )
+
+
+def _by_number(row: Row[Any]) -> str:
+    return f"round {row.number} of measurement {row.measurement_id}"
+
+
+def rounds_by_id(
+    connection: Connection, ids: Collection[int], name: Callable[[Row[Any]], str] = _by_number
+) -> dict[int, list[Round]]:
+    """The rounds of each measurement by its row number, in the order in which they were taken.
+
+    Raises CacheDamaged for a round that is damaged, which it calls by ``name``.
+    """
+    found: dict[int, list[Round]] = {}
+    for chunk in chunks(ids):
+        query = select(rounds).where(rounds.c.measurement_id.in_(chunk))
+        query = query.order_by(rounds.c.measurement_id, rounds.c.number)
+        for row in connection.execute(query):
+            with decoding(name(row)):
+                found.setdefault(row.measurement_id, []).append(round_of(row))
+    return found
+
+
+def round_counts(connection: Connection, ids: Collection[int]) -> dict[int, int]:
+    """How many rounds each measurement has, by its row number; those without are left out."""
+    counts: dict[int, int] = {}
+    for chunk in chunks(ids):
+        query = (
+            select(rounds.c.measurement_id, func.count())
+            .where(rounds.c.measurement_id.in_(chunk))
+            .group_by(rounds.c.measurement_id)
+        )
+        counts.update((number, count) for number, count in connection.execute(query))
+    return counts
+
+
+def add_rounds(
+    connection: Connection, ids: Mapping[str, int], walk: Mapping[str, TimedRound]
+) -> None:
+    """Add one round to each key of a walk; ``ids`` has the row number of each.
+
+    Raises StoreError for a round whose numbers cannot be true.
+    """
+    counts = round_counts(connection, ids.values())
+    added: list[dict[str, Any]] = []
+    for key, (taken, _) in walk.items():
+        if not taken.samples:  # time was spent, on creating a session say, and nothing sampled
+            continue
+        try:
+            columns = round_row(taken)
+        except ValueError as exc:
+            raise StoreError(f"cannot keep a round of {key}: {exc}") from exc
+        row = {"measurement_id": ids[key], "number": counts.get(ids[key], 0)}
+        added.append({**row, **columns})
+    if added:
+        connection.execute(rounds.insert(), added)
+    if walk:
+        _count_rounds(connection, ids, walk)
+
+
+def _count_rounds(
+    connection: Connection, ids: Mapping[str, int], walk: Mapping[str, TimedRound]
+) -> None:
+    """Add a walk's wall time and rounds to those of its measurements."""
+    connection.execute(
+        update(measurements)
+        .where(measurements.c.id == bindparam("row"))
+        .values(
+            wall_s=measurements.c.wall_s + bindparam("wall_s_delta"),
+            round_count=measurements.c.round_count + bindparam("rounds_more"),
+        ),
+        [
+            {"row": ids[key], "wall_s_delta": wall_s, "rounds_more": bool(taken.samples)}
+            for key, (taken, wall_s) in walk.items()
+        ],
+    )

@@ -1,0 +1,97 @@
+"""Plans and bricks of a cache: how models were decomposed for each target.
+
+Must not know how models are decomposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Select, select
+
+from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
+from bricks.store.database import Database
+from bricks.store.engine import chunks, insert_or_ignore, insert_or_replace
+from bricks.store.rows import brick_of, brick_row, decoding, plan_of, plan_row, usage_in
+from bricks.store.schema import bricks, plans
+
+
+class Plans:
+    """The plans that a cache has of each target, and the bricks that they name."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(self, decomposition: Decomposition, target_key: str) -> None:
+        """Keep a plan and those of its bricks that are new; saved again, the last plan counts."""
+        plan = decomposition.plan
+        row = plan_row(plan, target_key, decomposition.wall_s)
+        new = [brick_row(brick) for _, brick in sorted(decomposition.bricks.items())]
+        with self._database.writing() as connection:
+            insert_or_ignore(connection, bricks, new)
+            unique = ["digest", "granularity", "target_key"]
+            insert_or_replace(connection, plans, row, unique)
+
+    def save_bricks(self, found: Iterable[Brick]) -> None:
+        """Keep those bricks that are new."""
+        new = [brick_row(brick) for brick in found]
+        if new:
+            with self._database.writing() as connection:
+                insert_or_ignore(connection, bricks, new)
+
+    def load(
+        self, digest: str, granularity: str, target_key: str, *, name: str | None
+    ) -> tuple[Plan, float] | None:
+        """The plan of a model, and the wall time in seconds that decomposing took; or None.
+
+        ``name`` becomes the plan's ``model``: the same model may go by several names. None: the
+        name that it was decomposed under.
+        """
+        query = _plans_of(target_key, granularity).where(plans.c.digest == digest)
+        with self._database.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        with decoding(f"the plan of {name or digest}"):
+            plan = plan_of(row)
+            return plan if name is None else replace(plan, model=name), row.wall_s
+
+    def all(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+        """All plans that are known there, and the wall seconds that decomposing took, by name."""
+        found: list[tuple[Plan, float]] = []
+        with self._database.reading() as connection:
+            for row in connection.execute(_plans_of(target_key, granularity)):
+                with decoding(f"the plan of {row.digest}"):
+                    found.append((plan_of(row), row.wall_s))
+        return sorted(found, key=lambda each: (each[0].model, each[0].digest))
+
+    def usage(
+        self, target_key: str, granularity: str, *, unlearned: bool = False
+    ) -> list[tuple[str, dict[str, Usage]]]:
+        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
+
+        ``unlearned`` or not: see :meth:`bricks.store.measurements.Measurements.learned`.
+        """
+        query = _plans_of(target_key, granularity).order_by(plans.c.id)
+        found = []
+        with self._database.reading() as connection:
+            for row in connection.execute(query):
+                with decoding(f"the plan of {row.digest}"):
+                    found.append(usage_in(row))
+        return found
+
+    def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
+        """Those of ``keys`` that are known, in the order given."""
+        found: dict[str, Brick] = {}
+        with self._database.reading() as connection:
+            for chunk in chunks(keys):
+                for row in connection.execute(select(bricks).where(bricks.c.key.in_(chunk))):
+                    with decoding(f"brick {row.key}"):
+                        found[row.key] = brick_of(row)
+        return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+
+
+def _plans_of(target_key: str, granularity: str) -> Select[Any]:
+    return select(plans).where(plans.c.granularity == granularity, plans.c.target_key == target_key)

@@ -1,0 +1,158 @@
+"""One file of published measurements: its lines by what they are about, decoded on demand.
+
+An estimate needs one plan and a few hundred measurements of a file of thousands. Must not know
+which files there are, nor what to do about a damaged one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bricks.decompose.plan import Brick, Occurrence, Plan, Usage, usage_of
+from bricks.errors import StoreError, first_line
+from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
+from bricks.store import records, results_file
+from bricks.store.published_index import DAMAGE
+
+# How the lines of records begin, as ``results_file.write`` writes those of ``export.records``.
+_KIND = re.compile(rb'\{"([a-z]+)":\{')
+_BRICK = re.compile(rb'\{"brick":\{"key":"([^"]+)"')
+_PLAN = re.compile(
+    rb'\{"plan":\{"target":"([^"]+)","wall_s":([^,]+),"plan":\{"model":"(?:[^"\\]|\\.)*",'
+    rb'"digest":"([^"]+)","granularity":"([^"]+)"'
+)
+_MEASUREMENT = re.compile(
+    rb'\{"measurement":\{"target":"([^"]+)","brick":"([^"]+)","protocol":([0-9]+),'
+    rb'"wall_s":([^,]+),"(rounds|reason)"'
+)
+
+
+def content_of(path: Path, sha256: str) -> bytes:
+    """The bytes of a file; StoreError unless it is as the index says."""
+    try:
+        content = path.read_bytes()
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be read ({exc.strerror}): install bricks again") from exc
+    # The whole file at once: checking the digest that results end with would take much longer.
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise StoreError(f"{path} is not as it was published: install bricks again")
+    return content
+
+
+@dataclass(slots=True)
+class PublishedFile:
+    """The lines of one file, found by what they are about, and decoded on demand."""
+
+    path: Path
+    of_plans: dict[tuple[str, str], dict[str, tuple[bytes, float]]] = field(default_factory=dict)
+    of_bricks: dict[str, bytes] = field(default_factory=dict)
+    of_results: dict[str, dict[str, tuple[bytes, float, bool]]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, sha256: str) -> PublishedFile:
+        """Read a file; StoreError unless it is as the index says."""
+        content, found = content_of(path, sha256), cls(path)
+        with _decoding(path), results_file.uncompressed(io.BytesIO(content)) as file:
+            every = results_file.lines(path, file)
+            results_file.check_format(path, next(every, b""))
+            for line in every:
+                found._add(line)
+        return found
+
+    def _add(self, line: bytes) -> None:
+        if (match := _MEASUREMENT.match(line)) is not None:
+            target, key, protocol, wall_s, kind = match.groups()
+            if int(protocol) == PROTOCOL:
+                mine = self.of_results.setdefault(target.decode(), {})
+                mine[key.decode()] = line, float(wall_s), kind == b"rounds"
+        elif (match := _BRICK.match(line)) is not None:
+            self.of_bricks[match[1].decode()] = line
+        elif (match := _PLAN.match(line)) is not None:
+            target, wall_s, digest, cut = match.groups()
+            of = self.of_plans.setdefault((target.decode(), cut.decode()), {})
+            of[digest.decode()] = line, float(wall_s)
+        elif (match := _KIND.match(line)) is None or match[1] not in _OTHERS:
+            raise ValueError(f"it holds a line that is no record: {line[:40]!r}")
+
+    def plan(
+        self, digest: str, granularity: str, target_key: str, name: str | None
+    ) -> tuple[Plan, float] | None:
+        """The plan of a model, called ``name``, and the seconds of decomposing; or None."""
+        found = self.of_plans.get((target_key, granularity), {}).get(digest)
+        if found is None:
+            return None
+        with _decoding(self.path):
+            data = json.loads(found[0])["plan"]["plan"]
+            renamed = data if name is None else data | {"model": name}
+            return Plan.from_json(renamed), found[1]
+
+    def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+        """All plans of a target, and the wall seconds that decomposing took."""
+        with _decoding(self.path):
+            return [
+                (Plan.from_json(json.loads(line)["plan"]["plan"]), wall_s)
+                for line, wall_s in self.of_plans.get((target_key, granularity), {}).values()
+            ]
+
+    def usage(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, Usage]]]:
+        """The name of each model of a target, and its bricks as ``Plan.usage``."""
+        with _decoding(self.path):
+            plans = [
+                json.loads(line)["plan"]["plan"]
+                for line, _ in self.of_plans.get((target_key, granularity), {}).values()
+            ]
+            return [
+                (str(p["model"]), usage_of([*map(Occurrence.from_json, p["occurrences"])]))
+                for p in plans
+            ]
+
+    def bricks(self, keys: Collection[str]) -> dict[str, Brick]:
+        """Those of ``keys`` that the file has."""
+        with _decoding(self.path):
+            return {
+                key: records.brick_of(json.loads(self.of_bricks[key])["brick"])
+                for key in keys
+                if key in self.of_bricks
+            }
+
+    def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
+        """Results of those of ``keys`` that are settled on this target."""
+        mine = self.of_results.get(target_key, {})
+        with _decoding(self.path):
+            return {key: _result(mine[key][0]) for key in keys if key in mine}
+
+    def costs(self, target_key: str) -> dict[str, float]:
+        """Wall seconds, by key, of all that is measured on this target."""
+        mine = self.of_results.get(target_key, {})
+        return {key: wall_s for key, (_, wall_s, measured) in mine.items() if measured}
+
+
+# Other lines: the index has the facts of the first two.
+_OTHERS = (b"system", b"target", b"end")
+
+
+def _result(line: bytes) -> Measurement | Failure:
+    data = json.loads(line)["measurement"]
+    if "reason" in data:
+        return Failure(data["brick"], data["reason"])
+    # Numbers are not checked again: the file is as it was when publishing it compared them.
+    rounds = tuple(Round(tuple(samples), *conditions) for samples, *conditions in data["rounds"])
+    return Measurement(data["brick"], rounds, data["wall_s"], published=True)
+
+
+@contextmanager
+def _decoding(path: Path) -> Iterator[None]:
+    """Turn any error of decoding into a StoreError that names the file."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except DAMAGE as exc:
+        raise StoreError(f"{path} cannot be read ({first_line(exc, 120)}): update bricks") from exc

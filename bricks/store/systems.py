@@ -1,0 +1,133 @@
+"""Systems, networks and targets of a cache: what measurements are of.
+
+Must not know what was measured on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import select, update
+
+from bricks.errors import CacheDamaged, StoreError
+from bricks.store.database import Database
+from bricks.store.engine import insert_or_ignore, insert_or_replace
+from bricks.store.rows import (
+    SYSTEM_COLUMNS,
+    decoding,
+    network_of,
+    network_row,
+    system_of,
+    system_row,
+    target_of,
+    target_row,
+)
+from bricks.store.schema import networks, systems, targets
+from bricks.system.network import NetworkFingerprint
+from bricks.system.target import System, Target, checked_price
+
+
+class Systems:
+    """The systems, networks and targets that a cache knows."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save_target(self, target: Target) -> None:
+        """Keep a target and its system; name and recorded facts of a known system are updated."""
+        wanted = (systems, system_row(target.system)), (targets, target_row(target))
+        with self._database.reading() as connection:
+            known = [
+                connection.execute(select(table).where(table.c.key == row["key"])).one_or_none()
+                for table, row in wanted
+            ]
+        if all(
+            found is not None and row.items() <= found._asdict().items()
+            for found, (_, row) in zip(known, wanted, strict=True)
+        ):
+            return  # so a cache that cannot be written serves what it holds
+        with self._database.writing() as connection:
+            for table, row in wanted:
+                insert_or_replace(connection, table, row, ["key"])
+
+    def all(self) -> list[System]:
+        """All systems, by name."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(systems).order_by(systems.c.key)).all()
+        found: list[System] = []
+        for row in rows:
+            with decoding(f"system {row.key}"):
+                found.append(system_of(row))
+        return sorted(found, key=lambda system: system.name)
+
+    def named(self, system: System) -> System:
+        """``system`` with the name and the price that the cache has for it, if it has them."""
+        for known in self.all():
+            if known.key == system.key:
+                return replace(system, name=known.name, price_per_hour=known.price_per_hour)
+        return system
+
+    def describe(
+        self, key: str, *, name: str | None = None, price_per_hour: float | None = None
+    ) -> None:
+        """Give a system a name, or a price, that stays whatever is measured on it.
+
+        Raises StoreError where another system has the name.
+        """
+        values: dict[str, Any] = {}
+        if name is not None:
+            values["given_name"] = name
+            for other in self.all():
+                if other.name == name and other.key != key:
+                    raise StoreError(f"{other.key} is called {name!r} already: give another name")
+        if price_per_hour is not None:
+            values["price_per_hour"] = checked_price(price_per_hour)
+        if values:
+            with self._database.writing() as connection:
+                change = update(systems).where(systems.c.key == key).values(values)
+                if connection.execute(change).rowcount != 1:
+                    raise StoreError(f"the cache {self._database.label} knows no system {key}")
+
+    def targets(self) -> list[Target]:
+        """All targets that run models, by name of their system."""
+        return [target for target in self._targets() if target.runtime.network is None]
+
+    def network_targets(self) -> list[tuple[NetworkFingerprint, Target]]:
+        """All targets of collectives, each with its network, by name of the network."""
+        # Targets first: a network is kept before its targets, also by another process meanwhile.
+        found = [t for t in self._targets() if t.runtime.network is not None]
+        known = self._networks()
+        for target in found:
+            if target.runtime.network not in known:
+                raise CacheDamaged(
+                    f"the network of target {target.key} is not in the cache"
+                    f" {self._database.label}: run 'bricks cache verify'"
+                )
+        pairs = [(known[target.runtime.network], target) for target in found]
+        return sorted(pairs, key=lambda pair: (pair[0].name, pair[1].runtime.version))
+
+    def save_network(self, network: NetworkFingerprint) -> None:
+        """Keep a network; a known one keeps the name that it has."""
+        with self._database.writing() as connection:
+            insert_or_ignore(connection, networks, [network_row(network)])
+
+    def _targets(self) -> list[Target]:
+        query = select(targets, *SYSTEM_COLUMNS)
+        query = query.join(systems).order_by(targets.c.key)
+        with self._database.reading() as connection:
+            rows = connection.execute(query).all()
+        found: list[Target] = []
+        for row in rows:
+            with decoding(f"target {row.key}"):
+                found.append(target_of(row))
+        return sorted(found, key=lambda target: target.system.name)
+
+    def _networks(self) -> dict[str | None, NetworkFingerprint]:
+        with self._database.reading() as connection:
+            rows = connection.execute(select(networks)).all()
+        known: dict[str | None, NetworkFingerprint] = {}
+        for row in rows:
+            with decoding(f"network {row.key}"):
+                known[row.key] = network_of(row)
+        return known
