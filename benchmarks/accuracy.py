@@ -255,7 +255,7 @@ def compared(bench: Bench, names: Sequence[str], case: Case) -> Case:
 def row_of(bench: Bench, comparison: Comparison, row: ModelComparison, read_s: float) -> Row:
     """A compared model as it is kept: in microseconds to four digits."""
     plan, estimate, measured = row.plan, row.estimate, row.measured_s
-    results = bench.store.results(
+    results = bench.store.measurements.results(
         comparison.target.key, [*plan.keys, plan.digest, *PROBES.values()]
     )
     whole = results[plan.digest]
@@ -339,10 +339,12 @@ def cost_of(bench: Bench, case: Case) -> Cost | None:
     """What measuring the models of a case cost, and what their bricks did."""
     names = {row.model for row in case.rows}
     target = bench.target.key
-    plans = {p.model: (p, s) for p, s in bench.store.plans(target, "executed") if p.model in names}
+    plans = {
+        p.model: (p, s) for p, s in bench.store.plans.all(target, "executed") if p.model in names
+    }
     keys = {key for plan, _ in plans.values() for key in plan.keys}
     digests = [plan.digest for plan, _ in plans.values()]
-    found = bench.store.results(target, sorted({*keys, *digests}))
+    found = bench.store.measurements.results(target, sorted({*keys, *digests}))
     wholes = [m for digest in digests if isinstance(m := found.get(digest), Measurement)]
     parts = [m for key in keys if isinstance(m := found.get(key), Measurement)]
     if not parts or len(wholes) < len(names):

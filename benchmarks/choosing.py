@@ -26,26 +26,26 @@ def chosen_by(bench: Bench, effort: str, results: Mapping[str, Measurement]) -> 
     jobs = [Job(model, bench.decompose(model), whole=False) for model in models]
     target, owner = bench.target, Owner.current()
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
-        store.save_target(target)
+        store.systems.save_target(target)
         for job in jobs:
-            store.save_decomposition(job.decomposition, target.key)
+            store.plans.save(job.decomposition, target.key)
         latency_model = LatencyModel(store, target.key, "executed")
 
         def run(jobs: Sequence[Job], _left_s: float | None, _progress: Progress) -> CampaignResult:
             wanted = {key for job in jobs for key in job.bricks} & results.keys()
-            new = sorted(wanted - store.results(target.key, sorted(wanted)).keys())
+            new = sorted(wanted - store.measurements.results(target.key, sorted(wanted)).keys())
             _copy({key: results[key] for key in new}, store, target, owner)
             return CampaignResult({}, (), frozenset())
 
         AdaptiveMeasurement(jobs, latency_model, EFFORTS[effort], None, lambda *_: None).run(run)
         keys = {key for job in jobs for key in job.bricks}
-        return frozenset(store.results(target.key, sorted(keys)))
+        return frozenset(store.measurements.results(target.key, sorted(keys)))
 
 
 def _copy(results: Mapping[str, Measurement], store: Store, target: Target, owner: Owner) -> None:
     keys = sorted(results)
-    store.claim(target.key, keys, owner)
+    store.claims.claim(target.key, keys, owner)
     for number in range(max((len(m.rounds) for m in results.values()), default=0)):
         rounds = {k: (m.rounds[number], 0.0) for k, m in results.items() if number < len(m.rounds)}
-        store.append_rounds(target.key, rounds, owner)
-    store.finish(target.key, keys, owner)
+        store.claims.append_rounds(target.key, rounds, owner)
+    store.claims.finish(target.key, keys, owner)

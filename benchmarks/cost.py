@@ -160,7 +160,9 @@ class Cost:
         found: dict[str, list[Measurement]] = {}
         for cache in (MODELS, *AGAIN):
             with self.bench(cache) as bench:
-                of = bench.store.results(bench.target.key, [m.digest for m in self.models])
+                of = bench.store.measurements.results(
+                    bench.target.key, [m.digest for m in self.models]
+                )
             for model in self.models:
                 result = of.get(model.digest)
                 if isinstance(result, Measurement):
@@ -177,7 +179,7 @@ class Cost:
             plans = {m.name: bench.plan(m) for m in self.models}
             target = bench.target.key
             keys = sorted({key for plan in plans.values() for key in plan.keys})
-            results = bench.store.results(target, [*keys, *PROBES.values()])
+            results = bench.store.measurements.results(target, [*keys, *PROBES.values()])
             latency_model = LatencyModel(bench.store, target, "executed")
             predictions = latency_model.predictions(keys)
             found = []
@@ -243,7 +245,7 @@ def one_more(cost: Cost) -> dict[str, Any]:
 def facts_of(cost: Cost) -> dict[str, Any]:
     """The facts of the page about models and efforts."""
     with cost.bench(MODELS) as bench:
-        wholes = bench.store.results(bench.target.key, [m.digest for m in cost.models])
+        wholes = bench.store.measurements.results(bench.target.key, [m.digest for m in cost.models])
     saved_s = sum(_saved_s(m) for m in wholes.values() if isinstance(m, Measurement))
     reading_s, decomposing_s = cost.preparing_s["reading"], cost.preparing_s["decomposing"]
     all_s = reading_s + cost.spent_s[MODELS]

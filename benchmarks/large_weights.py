@@ -107,7 +107,9 @@ def measured(threads: int) -> tuple[str, int, list[dict[str, Any]]]:
         with tempfile.TemporaryDirectory() as cache, Bench(cache, threads=threads) as bench:
             models = [model for _, model in cases(bench, cache_bytes).values()]
             bench.run(models)
-            results = bench.store.results(bench.target.key, [model.digest for model in models])
+            results = bench.store.measurements.results(
+                bench.target.key, [model.digest for model in models]
+            )
             for model in models:
                 result = results[model.digest]
                 assert isinstance(result, Measurement)

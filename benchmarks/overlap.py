@@ -130,7 +130,7 @@ def compared(name: str, options: Options) -> Cell | str:
 
 def cell_of(bench: Bench, row: ModelComparison) -> Cell:
     """``row`` with the latencies behind its estimate."""
-    found = bench.store.results(bench.target.key, row.plan.keys)
+    found = bench.store.measurements.results(bench.target.key, row.plan.keys)
     latency_s = {
         key: round_spread(m).value for key, m in found.items() if isinstance(m, Measurement)
     }

@@ -220,7 +220,9 @@ def read(bench: Bench) -> Zoo:
         bricks.update(decomposition.bricks)
         plans[entry.name] = decomposition.plan
     digests = [plan.digest for plan in plans.values()]
-    found = bench.store.results(bench.target.key, [*bricks, *PROBES.values(), *digests])
+    found = bench.store.measurements.results(
+        bench.target.key, [*bricks, *PROBES.values(), *digests]
+    )
     results = {key: m for key, m in found.items() if isinstance(m, Measurement)}
     if not results.keys() >= {*bricks, *PROBES.values()}:
         raise SystemExit("the cache does not hold the zoo's measurements: run bricks compare on it")

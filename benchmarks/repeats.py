@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _side(bench: Bench, number: int) -> TargetData:
-    known = bench.store.plans(bench.target.key, bench.options.granularity)
+    known = bench.store.plans.all(bench.target.key, bench.options.granularity)
     plans = {plan.digest: plan for plan, _ in known}
     return target_data(bench.store, f"session {number}", bench.target, plans, list(plans))
 

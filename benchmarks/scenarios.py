@@ -295,7 +295,9 @@ def _curves(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]
 def _published(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]:
     """The same models on published systems, where nothing can be measured."""
     with tempfile.TemporaryDirectory() as folder, Bench(folder, keep_plans=False) as bench:
-        targets = [t for t in bench.published.targets() if t.runtime.backend == "onnxruntime"]
+        targets = [
+            t for t in bench.published.systems.targets() if t.runtime.backend == "onnxruntime"
+        ]
         for target in sorted(targets, key=lambda t: (t.system.name, t.runtime.threads)):
             mine = [row for row in rows if row["system"] == target.system.name]
             for name in _lacking(arguments, mine, MODELS, target.runtime.threads):

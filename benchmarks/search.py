@@ -182,9 +182,9 @@ class Search:
         plans = [bench.plan(model) for model in sampled]
         digests = [model.digest for model in sampled]
         keys = sorted({key for plan in plans for key in plan.keys})
-        results = bench.store.results(target, [*keys, *PROBES.values(), *digests])
+        results = bench.store.measurements.results(target, [*keys, *PROBES.values(), *digests])
         with self.bench("again") as other:
-            again = other.store.results(target, digests)
+            again = other.store.measurements.results(target, digests)
         latency_model = LatencyModel(bench.store, target, str(bench.granularity))
         predictions = latency_model.predictions(keys)
         for plan in plans:

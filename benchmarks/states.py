@@ -117,12 +117,12 @@ def read(bench: Bench) -> Data:
     keys = sorted({key for plan in plans.values() for key in plan.keys})
     digests = [plan.digest for plan in plans.values()]
     wanted = [*keys, *panel_keys(), *PROBES.values(), *digests]
-    found = bench.store.results(bench.target.key, wanted)
+    found = bench.store.measurements.results(bench.target.key, wanted)
     results = {key: m for key, m in found.items() if isinstance(m, Measurement)}
     met = states(r.state_s for m in results.values() for r in m.quiet_rounds)
     if len(met) < 2 or met[0] is None or met[1] is None:
         raise SystemExit("all rounds of this cache were taken in one state of the machine")
-    bricks = bench.store.load_bricks([*keys, *panel_keys()])
+    bricks = bench.store.plans.load_bricks([*keys, *panel_keys()])
     facts = {key: extract_features(brick).size_facts for key, brick in bricks.items()}
     fast_s, slow_s = sorted(met[:2])  # type: ignore[type-var]
     return Data(plans, results, facts, half, fast_s, slow_s)  # type: ignore[arg-type]

@@ -178,7 +178,7 @@ def _row(bench: Bench, name: str, group: str, model: Model) -> Row:
     (row,) = bench.compare([model]).rows
     if not isinstance(row, ModelComparison):
         return Row(name, group, error=row.error)
-    whole = bench.store.results(bench.target.key, [row.plan.digest])[row.plan.digest]
+    whole = bench.store.measurements.results(bench.target.key, [row.plan.digest])[row.plan.digest]
     assert isinstance(whole, Measurement)
     noise = repeat_error(whole)
     estimate = row.estimate

@@ -69,14 +69,14 @@ class KnownTarget:
 def read(store: Store) -> list[KnownTarget]:
     """All targets of the cache on which most of the zoo is measured."""
     found = []
-    for target in store.targets():
+    for target in store.systems.targets():
         latency_model = LatencyModel(store, target.key, "executed")
         elsewhere = latency_model.as_source()
         if elsewhere is None:
             continue
         latency_s, families = latency_model.known_latencies()
         counts = {}
-        for plan, _ in store.plans(target.key, "executed"):
+        for plan, _ in store.plans.all(target.key, "executed"):
             counted = dict(plan.counts)
             if counted.keys() <= latency_s.keys():
                 counts[plan.model] = counted

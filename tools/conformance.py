@@ -227,7 +227,7 @@ def _measure(bench: Bench, cut: str, models: dict[int, Model], results: list[Res
     bench.measure(models.values())
     for number, model in models.items():
         keys = bench.decompose(model).plan.keys
-        settled = bench.store.results(bench.target.key, keys)
+        settled = bench.store.measurements.results(bench.target.key, keys)
         reasons = [str(getattr(settled.get(key), "reason", "")) for key in keys]
         results[number].failures[cut] = [reason for reason in reasons if reason]
         missing = [key for key in keys if key not in settled]

@@ -308,7 +308,9 @@ class Evaluation:
         """Add a model and its bricks to those of its runtime and granularity."""
         target, digest = bench.target.key, row.plan.digest
         wholes, bricks = self._wholes.setdefault(cut, {}), self._bricks.setdefault(cut, {})
-        for key, result in bench.store.results(target, [digest, *row.plan.keys]).items():
+        for key, result in bench.store.measurements.results(
+            target, [digest, *row.plan.keys]
+        ).items():
             assert isinstance(result, Measurement), "what was compared was measured"
             if key == digest:
                 wholes[name] = result.latency_s(), frozenset(row.plan.keys)

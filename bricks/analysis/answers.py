@@ -44,7 +44,7 @@ def targets_like(bench: Bench) -> list[Target]:
     usual = bench.runtime
     return [
         target
-        for target in bench.known.targets()
+        for target in bench.known.systems.targets()
         if replace(target.runtime, threads=usual.threads, version=usual.version) == usual
     ]
 
@@ -74,8 +74,8 @@ def answers(bench: Bench, digest: str) -> list[Answer | NoAnswer]:
     """
     like = {target.key for target in targets_like(bench)}
     found: list[Answer | NoAnswer] = []
-    for target in bench.known.targets():
-        if not bench.known.costs(target.key):
+    for target in bench.known.systems.targets():
+        if not bench.known.measurements.costs(target.key):
             continue
         plan = bench.known_plan(digest, target=target)
         if plan is not None:

@@ -109,8 +109,8 @@ def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = Non
     """
     target = bench.target if target is None else target
     keys = list(dict.fromkeys(key for plan in plans for key in plan.keys))
-    results = bench.store.results(target.key, [*keys, *ALL_PROBES])
-    bricks = bench.store.load_bricks(keys)
+    results = bench.store.measurements.results(target.key, [*keys, *ALL_PROBES])
+    bricks = bench.store.plans.load_bricks(keys)
     for key in keys:
         if key not in bricks:
             raise CacheDamaged(
@@ -122,6 +122,6 @@ def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = Non
 
 def cost_model(bench: Bench, target: Target | None = None) -> CostModel | None:
     """The model of measuring costs on ``target``; None while too little is measured there."""
-    costs = bench.store.costs((bench.target if target is None else target).key)
-    bricks = bench.store.load_bricks(list(costs))  # omits models and probes
+    costs = bench.store.measurements.costs((bench.target if target is None else target).key)
+    bricks = bench.store.plans.load_bricks(list(costs))  # omits models and probes
     return fit([(brick, costs[key]) for key, brick in bricks.items()])

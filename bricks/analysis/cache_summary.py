@@ -124,11 +124,11 @@ def summarise_cache(
     """
     views, unmeasured = [], []
     cut = str(bench.granularity)
-    for target in bench.known.targets() if targets is None else targets:
-        known = bench.known.plans(target.key, cut)
+    for target in bench.known.systems.targets() if targets is None else targets:
+        known = bench.known.plans.all(target.key, cut)
         plans = [each for each in known if digests is None or each[0].digest in digests]
         keys = sorted({key for plan, _ in plans for key in plan.keys})
-        if bench.known.results(target.key, keys):
+        if bench.known.measurements.results(target.key, keys):
             views.append(view_of(bench, target, plans, peaks=peaks))
         elif plans:
             unmeasured.append(target)
@@ -148,7 +148,9 @@ def view_of(
     insight = Explainer(bench, target, measure=peaks)
     keys = sorted({key for plan, _ in plans for key in plan.keys})
     bricks = {key: brick for plan, _ in plans for key, brick in bench.bricks(plan).items()}
-    results = bench.known.results(target.key, [*keys, *(plan.digest for plan, _ in plans)])
+    results = bench.known.measurements.results(
+        target.key, [*keys, *(plan.digest for plan, _ in plans)]
+    )
     called = titles([plan for plan, _ in plans])
     task = {entry.name: entry.task for entry in (*entries(), *programs())}
     models, compared = [], []

@@ -99,7 +99,9 @@ class Explainer:
 
     def _results(self, keys: Collection[str], target: Target) -> Results:
         peaks = (brick.key for brick in peak_bricks())
-        return self.bench.known.results(target.key, sorted({*keys, *PROBES.values(), *peaks}))
+        return self.bench.known.measurements.results(
+            target.key, sorted({*keys, *PROBES.values(), *peaks})
+        )
 
     def _best(self, target: Target) -> Peaks:
         """The highest measured rate of each kind."""
@@ -151,7 +153,7 @@ class Explainer:
         """The number of other models in the cache that have each brick, on this target."""
         if self._models is None:
             cut = str(self.bench.granularity)
-            self._models = dict(self.bench.known.brick_usage(self._target.key, cut))
+            self._models = dict(self.bench.known.plans.usage(self._target.key, cut))
             self._holders = Counter(key for used in self._models.values() for key in used)
         itself = self._models.get(plan.model, ())
         return Counter({key: self._holders[key] - (key in itself) for key in plan.keys})
@@ -181,7 +183,7 @@ class Explainer:
 
     def _alike(self) -> Iterable[Target]:
         own = self._target
-        for other in self.bench.known.targets():
+        for other in self.bench.known.systems.targets():
             same_host = other.system.key == own.system.key
             if same_host and other.runtime.threads == own.runtime.threads:
                 yield other

@@ -90,7 +90,7 @@ def validated(bench: Bench, models: Sequence[Model]) -> Validated:
 
     Raises :class:`NotQuiet` if something is missing and the host is busy.
     """
-    runs = bench.store.results(bench.target.key, [model.digest for model in models])
+    runs = bench.store.measurements.results(bench.target.key, [model.digest for model in models])
     if (
         len(runs) < len({model.digest for model in models})
         and describe(bench.runtime.backend).timed
@@ -115,8 +115,8 @@ class Validated:
         failed = [row for row in comparison.rows if isinstance(row, ComparisonFailure)]
         if failed:
             raise BricksError(f"{failed[0].error}: nothing is published without it")
-        keys = list(bench.store.costs(bench.target.key))
-        found = bench.store.results(bench.target.key, keys)
+        keys = list(bench.store.measurements.costs(bench.target.key))
+        found = bench.store.measurements.results(bench.target.key, keys)
         rounds = [r for m in found.values() if isinstance(m, Measurement) for r in m.rounds]
         share = sum(r.disturbed for r in rounds) / max(1, len(rounds))
         if share > MAX_DISTURBED_SHARE and describe(bench.runtime.backend).timed:
@@ -145,17 +145,19 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
                 others.append(entry)
                 continue
             about |= entry.about["targets"]
-            if not {target.key for target in store.targets()} >= {t.key for t in entry.targets}:
+            if not {target.key for target in store.systems.targets()} >= {
+                t.key for t in entry.targets
+            }:
                 _merge(store, place, entry)
         about |= {each.target_key: dict(each.facts) for each in validated}
         chosen = sorted(
-            (target for target in store.targets() if target.key in about),
+            (target for target in store.systems.targets() if target.key in about),
             key=lambda target: (target.runtime.backend, target.runtime.threads),
         )
         name = _file_name(system.name, system.key, [entry.file for entry in others])
         with tempfile.TemporaryDirectory(dir=place) as folder:
             written = Path(folder) / name
-            store.export(
+            store.contents.export(
                 written, [target.key for target in chosen], package=__version__, digits=DIGITS
             )
             digest = hashlib.sha256(written.read_bytes()).hexdigest()
@@ -207,11 +209,11 @@ def _merge(store: Store, place: Path, entry: Entry) -> None:
             f"{path} is not as {INDEX} beside it says, so its other targets cannot be taken over:"
             " restore both, or remove the entry"
         )
-    store.merge(path, mismatch)
+    store.contents.merge(path, mismatch)
 
 
 def _only_system(store: Store) -> System:
-    systems = {target.system.key: target.system for target in store.targets()}
+    systems = {target.system.key: target.system for target in store.systems.targets()}
     if len(systems) != 1:
         raise StoreError(f"the cache {store.path} must hold measurements of one system")
     return next(iter(systems.values()))
@@ -235,12 +237,14 @@ def _rounded(results: Mapping[str, Measurement | Failure]) -> dict[str, Measurem
 def _check(store: Store, published: Published, entry: Entry) -> None:
     """StoreError unless the file has the plans and results that the cache has."""
     for target in entry.targets:
-        keys = [*store.costs(target.key)]
-        same = published.results(target.key, keys) == _rounded(store.results(target.key, keys))
-        mine = [plan for plan, _ in store.plans(target.key, GRANULARITY)]
-        same = same and mine == [plan for plan, _ in published.plans(target.key, GRANULARITY)]
+        keys = [*store.measurements.costs(target.key)]
+        same = published.measurements.results(target.key, keys) == _rounded(
+            store.measurements.results(target.key, keys)
+        )
+        mine = [plan for plan, _ in store.plans.all(target.key, GRANULARITY)]
+        same = same and mine == [plan for plan, _ in published.plans.all(target.key, GRANULARITY)]
         used = sorted({key for plan in mine for key in plan.keys})
-        same = same and published.load_bricks(used) == store.load_bricks(used)
+        same = same and published.plans.load_bricks(used) == store.plans.load_bricks(used)
         if published.problems or not same:
             problem = published.problems[0] if published.problems else "its content differs"
             raise StoreError(f"{entry.file} was not written as it should be ({problem})")

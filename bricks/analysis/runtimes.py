@@ -248,5 +248,5 @@ def _answer(
         explanation = Explainer(bench, target).of(plan, found)
     except BricksError as error:
         return RuntimeAnswer(runtime, version, error=str(error), available=available)
-    answer = _answer_of(target, explanation, _names(bench.known.targets()))
+    answer = _answer_of(target, explanation, _names(bench.known.systems.targets()))
     return replace(answer, available=available)

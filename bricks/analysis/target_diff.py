@@ -58,7 +58,7 @@ def diff_targets(
     """
     cut = str(Granularity.parse(granularity))
     store.refuse_damage()  # unreadable bricks would be reported as missing
-    targets = store.targets()
+    targets = store.systems.targets()
     both = target_named(old, targets), target_named(new, targets)
     names = names_of(targets)
     old_name, new_name = (names[target.key] for target in both)
@@ -105,15 +105,15 @@ def _plans(store: Reading, both: tuple[Target, Target], cut: str) -> list[dict[s
     A plan of one target is used for the other too, if that executes the same graph and has measured
     all of it: this is the case for a private suite, which contains no models.
     """
-    own = [{plan.digest: plan for plan, _ in store.plans(target.key, cut)} for target in both]
+    own = [{plan.digest: plan for plan, _ in store.plans.all(target.key, cut)} for target in both]
     found = [dict(known) for known in own]
     if cut == EXECUTED and not both[0].executes_like(both[1]):
         return found
     for target, missing, other in zip(both, found, own[::-1], strict=True):
         for digest, plan in other.items():
-            if digest not in missing and set(store.results(target.key, plan.keys)) == set(
-                plan.keys
-            ):
+            if digest not in missing and set(
+                store.measurements.results(target.key, plan.keys)
+            ) == set(plan.keys):
                 missing[digest] = plan
     return found
 
@@ -123,7 +123,7 @@ def target_data(
 ) -> TargetData:
     """The data of a target, with predictions for the missing bricks of these models."""
     keys = list(dict.fromkeys(key for plan in plans.values() for key in plan.keys))
-    results = store.results(target.key, [*keys, *ALL_PROBES])
+    results = store.measurements.results(target.key, [*keys, *ALL_PROBES])
     meant = [plans[digest] for digest in digests if digest in plans]
     missing = sorted({key for plan in meant for key in plan.keys} - results.keys())
     known = [result for result in results.values() if isinstance(result, Measurement)]

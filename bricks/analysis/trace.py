@@ -27,10 +27,10 @@ def traced(bench: Bench, model: Model, *, run: bool = True, target: Target | Non
     target = bench.target if target is None else target
     basis = bench.basis(model, measure=False, target=target)
     plan, construction = basis.plan, basis.construction
-    bricks = bench.known.load_bricks(plan.keys)
+    bricks = bench.known.plans.load_bricks(plan.keys)
     streams = () if construction is None else construction.streams
     key = whole_key(plan, streams, 1 if construction is None else construction.workers)
-    whole = bench.known.results(target.key, [key]).get(key)
+    whole = bench.known.measurements.results(target.key, [key]).get(key)
     profile: Profile | NoProfile
     if target.key != bench.target.key:
         profile = NoProfile(f"a model cannot be run on {target.system.name} from here")

@@ -32,7 +32,7 @@ def stats(json: Json = False, cache: Cache = "cache") -> None:
     Example: bricks cache stats
     """
     with _open(cache) as store:
-        facts = asdict(store.stats())
+        facts = asdict(store.contents.stats())
     if json:
         print_json(facts)
         return
@@ -48,7 +48,7 @@ def verify(json: Json = False, cache: Cache = "cache") -> None:
     Example: bricks cache verify
     """
     with _open(cache) as store:
-        problems = store.verify(rekey=_rekey)
+        problems = store.contents.verify(rekey=_rekey)
         path = store.path
     advice = _advice(path) if problems else None
     if json:
@@ -79,13 +79,16 @@ def export(
     from bricks._version import __version__
 
     with _open(cache) as store:
-        targets = [*store.targets(), *(target for _, target in store.network_targets())]
+        targets = [
+            *store.systems.targets(),
+            *(target for _, target in store.systems.network_targets()),
+        ]
         known = [target.system for target in targets]
         keys = {found.key for name in system or () for found in systems_called(known, name)}
         targets = [target for target in targets if not system or target.system.key in keys]
         if not targets:
             raise StoreError(f"the cache {store.path} holds nothing yet: measure something first")
-        count = store.export(file, [target.key for target in targets], package=__version__)
+        count = store.contents.export(file, [target.key for target in targets], package=__version__)
     names = sorted({target.system.name for target in targets})
     if json:
         print_json({"file": str(file), "records": count, "systems": names})
@@ -107,7 +110,7 @@ def import_(
     from bricks.store import Store
 
     with Store.open(cache) as store:
-        merged = store.merge(file, mismatch)
+        merged = store.contents.merge(file, mismatch)
     facts = asdict(merged)
     if json:
         print_json({"file": str(file), **facts})

@@ -63,7 +63,7 @@ def diff(
     most = None if fail_on is None else _share(fail_on)
     with known(cache) as source:
         found = diff_targets(source, old, new, models or [], granularity=granularity)
-        bricks = source.load_bricks(_keys(found))
+        bricks = source.plans.load_bricks(_keys(found))
         operators = {key: brick.operators for key, brick in bricks.items()}
     facts = _facts(found, operators, most)
     if json:

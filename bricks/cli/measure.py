@@ -71,7 +71,7 @@ def measure(
         failed = _failed(bench, done)
         # Not done.unfinished: that also counts the probes of the call overhead, which are not
         # bricks.
-        settled = bench.store.settled(bench.target.key, sorted(needed))
+        settled = bench.store.measurements.settled(bench.target.key, sorted(needed))
         missing = len(needed - settled) - done.predicted_bricks
     errors = [row["error"] for row in rows if row["error"] is not None]
     errors += failed
@@ -121,7 +121,7 @@ def _counted(done: Measured, missing: int) -> str:
 
 def _failed(bench: Bench, done: Measured) -> list[str]:
     """A line for each brick that could not be measured."""
-    bricks = bench.store.load_bricks([failure.key for failure in done.failures])
+    bricks = bench.store.plans.load_bricks([failure.key for failure in done.failures])
     return [
         f"brick {f.key} ({', '.join(bricks[f.key].operators)}) could not be measured: {f.reason};"
         " --retry tries again"

@@ -141,9 +141,12 @@ def _zoo(bench: Bench, system: str | None, top: int) -> ZooSource | None:
     cut = str(bench.granularity)
     if system is not None:
         return ZooSource(bench.known, target_called(bench, system), cut, top)
-    every = {target.key: target for target in bench.known.targets()}
-    for target in (*filter(None, [every.get(bench.target.key)]), *bench.published.targets()):
-        if bench.known.brick_usage(target.key, cut):
+    every = {target.key: target for target in bench.known.systems.targets()}
+    for target in (
+        *filter(None, [every.get(bench.target.key)]),
+        *bench.published.systems.targets(),
+    ):
+        if bench.known.plans.usage(target.key, cut):
             return ZooSource(bench.known, target, cut, top)
     return None
 

@@ -113,7 +113,7 @@ def _answer_at_once(bench: Bench, models: Sequence[Model]) -> None:
     from bricks.compose.estimate import Estimate
     from bricks.report.tables import seconds
 
-    if bench.store.costs(bench.target.key):
+    if bench.store.measurements.costs(bench.target.key):
         return
     for model in models[:_AT_ONCE]:
         with suppress(BricksError):  # said where it is measured

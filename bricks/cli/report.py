@@ -94,7 +94,7 @@ def _targets(bench: Bench, system: str | None, *, named: bool) -> Sequence[Targe
     The page of a cache shows what was measured for it, and none of what everybody has; but where
     the cache has nothing, what is published is all there is.
     """
-    own, every = bench.store.targets(), bench.known.targets()
+    own, every = bench.store.systems.targets(), bench.known.systems.targets()
     if system is None:
         return every if named or not own else own
     keys = {found.key for found in systems_called((t.system for t in every), system)}

@@ -119,14 +119,14 @@ def _known_place(runtime: str, lack: BackendError, system: str | None, reader: B
     """
     from bricks.analysis.runtimes import Place
 
-    every, threads = reader.known.targets(), reader.options.threads
+    every, threads = reader.known.systems.targets(), reader.options.threads
     keys = {reader.target.system.key}
     if system is None:
         threads = reader.runtime.threads
     else:
         keys = {each.key for each in systems_called((t.system for t in every), system)}
     mine = [target for target in every if target.runtime.backend == runtime]
-    known = [target for target in mine if reader.known.costs(target.key)]
+    known = [target for target in mine if reader.known.measurements.costs(target.key)]
     there = [target for target in known if target.system.key in keys]
     found = [target for target in there if threads in (None, target.runtime.threads)]
     if not found:

@@ -53,11 +53,11 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
         own = []
         if Store.exists(cache):  # asking about a missing cache must not create it
             own = [opened.enter_context(Store.open(cache))]
-            here = own[0].named(here)
+            here = own[0].systems.named(here)
         everything = Union(*own, published)
-        every, targets = everything.systems(), everything.targets()
+        every, targets = everything.systems.all(), everything.systems.targets()
     names = names_of(targets)
-    shipped = {target.key for target in published.targets()}
+    shipped = {target.key for target in published.systems.targets()}
     rows = [
         {
             **system.to_json(),
@@ -86,7 +86,7 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
     for row in rows:
         mark = " (this host)" if row["this_host"] else ""
         price = f", {row['price_per_hour']:g} an hour," if "price_per_hour" in row else ""
-        shown = _published(published.systems(), row) if row["published"] else ""
+        shown = _published(published.systems.all(), row) if row["published"] else ""
         show("", f"{row['name']} ({row['key']}){mark}{price}{shown} was measured with:")
         for runtime in row["runtimes"]:
             level = runtime.get("optimization")
@@ -131,7 +131,7 @@ def diff(
     from bricks.system import fingerprint
 
     with known(cache) as source:
-        every = source.systems()
+        every = source.systems.all()
     first = _called(every, one)
     second = fingerprint() if other is None else _called(every, other)
     found = first.differences(second)
@@ -185,9 +185,9 @@ def set_(
     if not Store.exists(cache):
         raise StoreError(f"there is no cache in {cache}: give another --cache")
     with Store.open(cache, make=False) as store:
-        key = _called(store.systems(), system).key
-        store.describe_system(key, name=name, price_per_hour=price)
-        now = _called(store.systems(), key)
+        key = _called(store.systems.all(), system).key
+        store.systems.describe(key, name=name, price_per_hour=price)
+        now = _called(store.systems.all(), key)
     if json:
         print_json(now.to_json())
     else:
@@ -219,7 +219,7 @@ def _published_keys(name: str) -> set[str]:
     """The keys of systems that are published under a name."""
     from bricks.store import Published
 
-    return {system.key for system in Published().systems() if system.name == name}
+    return {system.key for system in Published().systems.all() if system.name == name}
 
 
 def _called(known: list[System], name: str) -> System:
@@ -237,7 +237,7 @@ def target_called(bench: Bench, name: str) -> Target:
     Its version there may be another one; the number of threads too, unless the options give it.
     Raises :class:`UsageError` if there is none, or more than one.
     """
-    every = bench.known.targets()
+    every = bench.known.systems.targets()
     keys = {system.key for system in systems_called((t.system for t in every), name)}
     targets = [target for target in every if target.system.key in keys]
     wanted = bench.runtime
@@ -279,7 +279,7 @@ def known_targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
     """Targets measured with the bench's runtime and granularity, with any number of threads."""
     from bricks.analysis.answers import targets_like
 
-    known = [target.system for target in bench.known.targets()]
+    known = [target.system for target in bench.known.systems.targets()]
     keys = {system.key for name in names for system in systems_called(known, name)}
     found = [target for target in targets_like(bench) if not names or target.system.key in keys]
     if not found:

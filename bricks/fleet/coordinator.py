@@ -244,7 +244,7 @@ class Coordinator:
             path = Path(folder) / "results.jsonl"
             path.write_bytes(results)
             try:
-                self._store.merge(path, mismatch)
+                self._store.contents.merge(path, mismatch)
             except StoreError as exc:
                 raise StoreError(str(exc).replace(str(path), "what it sent")) from exc
 

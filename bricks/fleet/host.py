@@ -119,7 +119,9 @@ class _Request:
     def export(self, keys: Sequence[str] | None) -> bytes:
         path = Path(self.folder.name) / "results.jsonl"
         wanted = None if keys is None else [*keys, *ALL_PROBES]
-        self.bench.store.export(path, [self.bench.target.key], package=__version__, keys=wanted)
+        self.bench.store.contents.export(
+            path, [self.bench.target.key], package=__version__, keys=wanted
+        )
         return path.read_bytes()
 
 
@@ -151,7 +153,7 @@ def prepare(request: str, options: Options, payloads: Sequence[ModelPayload]) ->
                 made.models.append(model)
             except BricksError as exc:
                 made.errors[model.name] = str(exc)
-        bench.store.save_target(bench.target)
+        bench.store.systems.save_target(bench.target)
         results = made.export(None)
     except BaseException:
         made.close()
@@ -176,7 +178,7 @@ def measure(request: str, keys: Sequence[str] | None) -> BatchResult:
     known.used_s = time.monotonic()
     every = {key for model in known.models for key in known.bench.decompose(model).plan.keys}
     return BatchResult(
-        known.export(sorted(every) if keys is None else keys),
+        known.contents.export(sorted(every) if keys is None else keys),
         fingerprint(),
         done.new_bricks,
         done.wall_s,

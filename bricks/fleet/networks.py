@@ -45,7 +45,8 @@ def measure_between_hosts(
         )  # fmt: skip
         version = workers.facts[0]["version"]
         return measure_on(
-            store, workers, network, store.named(workers.systems[0]), f"{backend} {version}",
+            store, workers, network, store.systems.named(workers.systems[0]),
+            f"{backend} {version}",
             operations=operations, sizes=sizes, computing=computing, again=again,
             progress=progress,
         )  # fmt: skip

@@ -91,7 +91,7 @@ class WorkQueue:
 
     def report(self, store: Store) -> TargetReport:
         """What ``store`` holds now of the bricks of this queue."""
-        settled = store.results(self.target.key, sorted(self.keys))
+        settled = store.measurements.results(self.target.key, sorted(self.keys))
         missing = len(self.keys) - len(settled)
         predicted = missing if self.done and not self.divided and not self.given_up else 0
         return TargetReport(
@@ -120,7 +120,7 @@ def work_queue(
     """
     jobs = _jobs(store, [m for m in models if m.name not in errors], options, target)
     keys = sorted({key for job in jobs for key in job.keys})
-    settled = store.results(target.key, keys)
+    settled = store.measurements.results(target.key, keys)
     missing = {
         key
         for key in keys
@@ -142,9 +142,9 @@ def _jobs(store: Store, models: Sequence[Model], options: Options, target: Targe
     granularity = str(Granularity.parse(options.granularity))
     jobs: list[Job] = []
     for model in models:
-        known = store.load_plan(model.digest, granularity, target.key, name=model.name)
+        known = store.plans.load(model.digest, granularity, target.key, name=model.name)
         if known is not None:
             plan, wall_s = known
-            bricks = store.load_bricks(plan.keys)
+            bricks = store.plans.load_bricks(plan.keys)
             jobs.append(Job(model, Decomposition(plan, bricks, wall_s), whole=False))
     return jobs

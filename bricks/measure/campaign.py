@@ -228,7 +228,9 @@ class Campaign:
         try:
             yield
         finally:
-            self._store.release(self._target, sorted(claim.key for claim in claims), self._owner)
+            self._store.claims.release(
+                self._target, sorted(claim.key for claim in claims), self._owner
+            )
 
     def _claims(self, keys: Sequence[str], deadline: float | None) -> Iterator[list[Claim]]:
         """Claims to complete, until all ``keys`` have results, or the time is up.
@@ -239,7 +241,7 @@ class Campaign:
             if deadline is not None and time.monotonic() >= deadline:
                 self._unfinished |= missing
                 return
-            yield self._store.claim(self._target, sorted(missing), self._owner)
+            yield self._store.claims.claim(self._target, sorted(missing), self._owner)
 
     def _wait_for_others(self, what: str, share: float) -> None:
         self._progress(f"{what}: another process measures the rest", share)
@@ -247,7 +249,7 @@ class Campaign:
 
     def _missing(self, keys: Sequence[str]) -> set[str]:
         unique = list(dict.fromkeys(keys))
-        return set(unique) - self._store.settled(self._target, unique)
+        return set(unique) - self._store.measurements.settled(self._target, unique)
 
     def _state_now(self) -> float:
         return self._supervisor.ask_afresh(TimeReference(), timeout_s=self._conditions.timeout_s)
@@ -333,18 +335,18 @@ class Campaign:
         if deadline is not None and deadline - time.monotonic() < _PANEL_S:
             return
         if self._references is None:
-            self._references = self._store.reference_counts(self._target)
+            self._references = self._store.measurements.reference_counts(self._target)
         if not several_states(self._references, state_s):
             return
         self._panel_states.append(state_s)
-        results = self._store.results(self._target, panel_keys())
+        results = self._store.measurements.results(self._target, panel_keys())
         failed = {key for key, result in results.items() if isinstance(result, Failure)}
         known = {key: m for key, m in results.items() if isinstance(m, Measurement)}
         if len(results) == len(panel_keys()) and all(m.known_in(state_s) for m in known.values()):
             return
-        self._store.save_bricks(panel())
+        self._store.plans.save_bricks(panel())
         missing = sorted(set(panel_keys()) - results.keys())
-        claims = self._store.claim(self._target, missing, self._owner) if missing else []
+        claims = self._store.claims.claim(self._target, missing, self._owner) if missing else []
         others = set(missing) - {claim.key for claim in claims}  # of other processes
         with self._releasing(claims):
             walks = {PANEL: panel_walk(avoid=failed | others)}
@@ -354,7 +356,7 @@ class Campaign:
         self._states = None
 
     def _known(self, keys: Sequence[str]) -> dict[str, Measurement]:
-        results = self._store.results(self._target, keys)
+        results = self._store.measurements.results(self._target, keys)
         return {key: m for key, m in results.items() if isinstance(m, Measurement)}
 
     def _probe(self, claims: list[Claim], deadline: float | None) -> None:
@@ -380,7 +382,9 @@ class Campaign:
         """
         wanted = {claim.key for claim in claims} | again
         plans = [job.decomposition.plan for job in batch.jobs]
-        results = self._store.results(self._target, [key for plan in plans for key in plan.keys])
+        results = self._store.measurements.results(
+            self._target, [key for plan in plans for key in plan.keys]
+        )
         walks: dict[str, Walk] = {}
         # The model first: loading it takes the most memory, of which there is most at first. Where
         # bricks are measured again, so is the model, in turn with them.
@@ -446,11 +450,11 @@ class Campaign:
         self._apart |= sampler.apart
         claimed = task.claimed
         for key in sorted(claimed & sampler.failures.keys()):
-            self._store.fail(self._target, key, sampler.failures[key], self._owner)
+            self._store.claims.fail(self._target, key, sampler.failures[key], self._owner)
             self._failures.append(Failure(key, sampler.failures[key]))
             _logger.info("%s failed: %s", key, sampler.failures[key])
         done = claimed & known - sampler.failures.keys() - sampler.out_of_memory.keys()
-        self._store.finish(self._target, sorted(done), self._owner)
+        self._store.claims.finish(self._target, sorted(done), self._owner)
         for key in sorted(claimed & sampler.out_of_memory.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             done |= self._sample(task.alone(key))
@@ -494,10 +498,10 @@ class Campaign:
         """Put rounds into the store, of claimed keys and of keys that are measured again."""
         new = {key: charged for key, charged in rounds.items() if key in task.claimed}
         if new:
-            self._store.append_rounds(self._target, new, self._owner)
+            self._store.claims.append_rounds(self._target, new, self._owner)
         again = {key: charged for key, charged in rounds.items() if key not in new}
         if again:
-            self._store.supplement(self._target, again)
+            self._store.measurements.supplement(self._target, again)
             bricks = (walk for name, walk in task.walks.items() if name.startswith(BRICKS))
             self._again |= again.keys() & {step.key for walk in bricks for step in walk.steps}
 
@@ -512,7 +516,7 @@ class Campaign:
         """Renew the claims, if the last time is long ago."""
         if time.monotonic() - self._renewed >= _RENEW_S:
             self._renewed = time.monotonic()
-            self._store.renew(self._target, self._owner)
+            self._store.claims.renew(self._target, self._owner)
 
 
 def _probes(jobs: Iterable[Job]) -> list[str]:

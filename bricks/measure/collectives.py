@@ -131,15 +131,17 @@ class CollectiveCampaign:
         kinds = (False, True) if computing else (False,)
         every = [_Sampled(of, kind) for of in sorted(set(wanted)) for kind in kinds]
         keys = [key for each in every for key in each.keys]
-        settled = self._store.settled(self._target, keys)
+        settled = self._store.measurements.settled(self._target, keys)
         open_ = [each for each in every if any(key not in settled for key in each.keys)]
         missing = [key for each in open_ for key in each.keys if key not in settled]
-        claims = self._store.claim(self._target, missing, self._owner) if missing else []
+        claims = self._store.claims.claim(self._target, missing, self._owner) if missing else []
         claimed = {claim.key: claim for claim in claims}
         mine = [each for each in open_ if all(k in claimed or k in settled for k in each.keys)]
         if again:
             mine += [each for each in every if each not in open_]
-            failed = {failure.key for failure in self._store.failures(self._target, keys)}
+            failed = {
+                failure.key for failure in self._store.measurements.failures(self._target, keys)
+            }
             known = settled - failed
             self._again = frozenset(key for each in mine for key in each.keys if key in known)
         for each in mine:  # rounds of an interrupted run count
@@ -155,8 +157,8 @@ class CollectiveCampaign:
                     left_out = self._sample(mine, claimed.keys())
         finally:
             self._keep()
-            self._store.release(self._target, sorted(claimed), self._owner)
-        done = self._store.settled(self._target, sorted(claimed)) - set(left_out)
+            self._store.claims.release(self._target, sorted(claimed), self._owner)
+        done = self._store.measurements.settled(self._target, sorted(claimed)) - set(left_out)
         return CollectivesMeasured(
             tuple(sorted(done)),
             tuple(sorted(settled)),
@@ -212,27 +214,27 @@ class CollectiveCampaign:
         while self._unkept:
             walk = {key: rounds.pop(0) for key, rounds in self._unkept.items()}
             self._unkept = {key: rounds for key, rounds in self._unkept.items() if rounds}
-            settled = self._store.settled(self._target, sorted(walk))
+            settled = self._store.measurements.settled(self._target, sorted(walk))
             new = {key: walk[key] for key in sorted(walk.keys() - settled)}
-            self._store.append_rounds(self._target, new, self._owner)
+            self._store.claims.append_rounds(self._target, new, self._owner)
             more = {key: walk[key] for key in sorted(settled & self._again)}
-            self._store.supplement(self._target, more)
+            self._store.measurements.supplement(self._target, more)
         self._kept_s = time.monotonic()
 
     def _settle(self, each: _Sampled) -> None:
         self._keep()
-        settled = self._store.settled(self._target, each.keys)
+        settled = self._store.measurements.settled(self._target, each.keys)
         for key, aspect in zip(each.keys, each.aspects, strict=True):
             if key in settled:
                 continue
             if aspect in (Aspect.UNIT_BEFORE, Aspect.UNIT_DURING) and not self._has_rounds(key):
                 reason = "it is too short for a unit of computation beside it"
-                self._store.fail(self._target, key, reason, self._owner)
+                self._store.claims.fail(self._target, key, reason, self._owner)
                 continue
-            self._store.finish(self._target, [key], self._owner)
+            self._store.claims.finish(self._target, [key], self._owner)
 
     def _has_rounds(self, key: str) -> bool:
-        [claim] = self._store.claim(self._target, [key], self._owner)
+        [claim] = self._store.claims.claim(self._target, [key], self._owner)
         return bool(claim.rounds)
 
     @staticmethod
@@ -286,6 +288,6 @@ def _mean_s(times: Sequence[float | None]) -> float | None:
 
 def known_collectives(store: Store, target_key: str) -> dict[str, Measurement]:
     """All collectives that are measured on a target, by their keys."""
-    keys = [key for key in store.costs(target_key) if Collective.of(key) is not None]
-    results = store.results(target_key, keys)
+    keys = [key for key in store.measurements.costs(target_key) if Collective.of(key) is not None]
+    results = store.measurements.results(target_key, keys)
     return {key: m for key, m in results.items() if not isinstance(m, Failure)}

@@ -120,14 +120,14 @@ _MIN_ROUNDS, _MIN_SHARE = 30, 0.02
 
 def learn_states(store: Reading, target_key: str) -> StateModel:
     """How latencies change on a target: from all bricks that were measured in several states."""
-    found = set(store.keys_in_states(target_key, SAME_STATE_FACTOR))
+    found = set(store.measurements.keys_in_states(target_key, SAME_STATE_FACTOR))
     first = [key for key in panel_keys() if key in found] if found else []
     # Keys are digests: the first of them are a random sample.
     others = sorted(key for key in found.difference(first) if key.startswith("b1-"))
     keys = [*first, *others][:MAX_LEARNED]
-    results = store.results(target_key, keys)
+    results = store.measurements.results(target_key, keys)
     measured = [m for m in results.values() if isinstance(m, Measurement)]
-    return StateModel(measured, size_facts(store.load_bricks(keys)))
+    return StateModel(measured, size_facts(store.plans.load_bricks(keys)))
 
 
 def size_facts(bricks: Mapping[str, Brick]) -> dict[str, SizeFacts]:

@@ -53,7 +53,7 @@ class Campaigns:
         """The bricks of ``jobs`` among which an effort or a budget has to choose."""
         bricks = {key for job in jobs for key in job.bricks}
         store, target = self._resources.store, self._resources.target
-        return bricks - store.settled(target.key, sorted(bricks))
+        return bricks - store.measurements.settled(target.key, sorted(bricks))
 
     def budget_s(self) -> float | None:
         """What is left of the budget, in seconds, but always enough for a round; None: no limit."""
@@ -87,7 +87,9 @@ class Campaigns:
     def _forget_failures(self, jobs: Sequence[Job]) -> None:
         keys = {key for job in jobs for key in job.keys}
         target = self._resources.target
-        self._resources.store.forget_failures(target.key, sorted(keys | set(ALL_PROBES)))
+        self._resources.store.measurements.forget_failures(
+            target.key, sorted(keys | set(ALL_PROBES))
+        )
 
     def _conditions(self, budget_s: float | None, rule: StopRule | None) -> Conditions:
         conditions = replace(self._resources.conditions, budget_s=budget_s)

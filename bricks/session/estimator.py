@@ -70,7 +70,7 @@ class Estimator:
         settled = self._settled.setdefault(target.key, {})
         missing = [key for key in dict.fromkeys(keys) if key not in settled]
         if missing:
-            settled |= self._source.results(target.key, missing)
+            settled |= self._source.measurements.results(target.key, missing)
         return {key: settled[key] for key in dict.fromkeys(keys) if key in settled}
 
     def predictions(
@@ -116,7 +116,7 @@ class Estimator:
         """
         construction = None
         if self._resources.options.workers > 1:
-            bricks = self._source.load_bricks(plan.keys)
+            bricks = self._source.plans.load_bricks(plan.keys)
             construction = self.construction(plan, bricks, target)
         predictions = self.predictions(plan.keys, results, target, plan)
         whole = results.get(plan.digest)

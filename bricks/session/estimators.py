@@ -14,7 +14,7 @@ from bricks.session.estimator import Estimator
 from bricks.session.latency_model import LatencyModel
 from bricks.session.plans import Plans
 from bricks.session.resources import Resources
-from bricks.store import Elsewhere, Reading, Union
+from bricks.store import Reading, ReadThrough, Union
 from bricks.system import Target
 
 
@@ -30,8 +30,8 @@ class Estimators:
         published, target = resources.published, resources.target
         prior = Estimator(published, resources, plans)
         self.known = self.measured = Estimator(resources.known, resources, plans, prior)
-        if any(each.key == target.key for each in published.targets()):
-            others: Reading = Union(resources.store, Elsewhere(published, target.key))
+        if any(each.key == target.key for each in published.systems.targets()):
+            others: Reading = Union(resources.store, ReadThrough(published, target.key))
             self.measured = Estimator(others, resources, plans, prior)
 
     def of(self, plan: Plan, target: Target, *, measure: bool = False) -> Estimator:
@@ -43,7 +43,7 @@ class Estimators:
         if not here or measure:
             return self.measured if measure else self.known
         keys = set(needed_by(plan))
-        measured = keys == self._resources.store.settled(target.key, sorted(keys))
+        measured = keys == self._resources.store.measurements.settled(target.key, sorted(keys))
         return self.measured if measured else self.known
 
     def latency_model(self, target: Target | None = None) -> LatencyModel:

@@ -118,7 +118,7 @@ class LatencyModel:
     def resolved(self, keys: Collection[str]) -> set[str]:
         """Those of ``keys`` that are measured by now, or have failed."""
         open_keys = [k for k in keys if k not in self._measured and k not in self._failed]
-        for key, result in self._store.results(self._target, open_keys).items():
+        for key, result in self._store.measurements.results(self._target, open_keys).items():
             if isinstance(result, Measurement):
                 self._measured[key] = result
             elif isinstance(result, Failure):
@@ -224,8 +224,8 @@ class LatencyModel:
         if self._kept or len(self._measured) >= WELL_KNOWN:
             return ()
         if self._sources is None:
-            keys = [t.key for t in self._store.targets() if t.key != self._target]
-            keys.sort(key=lambda key: (-len(self._store.costs(key)), key))
+            keys = [t.key for t in self._store.systems.targets() if t.key != self._target]
+            keys.sort(key=lambda key: (-len(self._store.measurements.costs(key)), key))
             known = (
                 LatencyModel(self._store, key, self._granularity, self._loaded)
                 for key in keys[:_MAX_OTHERS]
@@ -243,7 +243,7 @@ class LatencyModel:
             return None
         from bricks.predict.transfer import Borrowed
 
-        runtimes = {target.key: target.runtime for target in self._store.targets()}
+        runtimes = {target.key: target.runtime for target in self._store.systems.targets()}
         mine = runtimes.get(self._target)
         alike = [o for o in self.others if runtimes.get(o.target_key) == mine]
         return Borrowed(alike or self.others)
@@ -252,7 +252,7 @@ class LatencyModel:
         """What a call costs on a target of which predictions are borrowed; else nothing."""
         borrowed = self.borrowed()
         for key in () if borrowed is None else borrowed.target_keys:
-            found = self._store.results(key, ALL_PROBES)
+            found = self._store.measurements.results(key, ALL_PROBES)
             if all(isinstance(found.get(probe), Measurement) for probe in PROBES.values()):
                 return found
         return {}
@@ -303,14 +303,14 @@ class LatencyModel:
 
     def _learned_before(self) -> Learned | None:
         """What was learned earlier from the same measurements, and kept with them."""
-        content = self._store.learned(self._target)
+        content = self._store.measurements.learned(self._target)
         if content is None:
             return None
         from bricks.predict.learned_file import read
 
         found = read(content, self._target, self._granularity)
         if found is not None:
-            new = self._store.brick_usage(self._target, self._granularity, unlearned=True)
+            new = self._store.plans.usage(self._target, self._granularity, unlearned=True)
             self._note_contexts([usage for _, usage in new])
         return found
 
@@ -340,7 +340,7 @@ class LatencyModel:
 
     def _look(self) -> dict[str, set[str]]:
         """Look which bricks of known models are measured; the bricks of each family."""
-        models = self._store.brick_usage(self._target, self._granularity)
+        models = self._store.plans.usage(self._target, self._granularity)
         every = sorted({key for _, usage in models for key in usage})
         self._note_contexts([usage for _, usage in models])
         self.resolved(every)
@@ -397,7 +397,7 @@ class LatencyModel:
 
     def _load(self, keys: Collection[str]) -> dict[str, Brick]:
         bricks = self._loaded.bricks
-        bricks |= self._store.load_bricks([key for key in keys if key not in bricks])
+        bricks |= self._store.plans.load_bricks([key for key in keys if key not in bricks])
         return {key: bricks[key] for key in keys if key in bricks}
 
 

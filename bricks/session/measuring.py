@@ -48,7 +48,9 @@ def _jobs(workspace: Workspace, models: Iterable[Model], only: Collection[str] |
 def _isolated_jobs(workspace: Workspace, bricks: Iterable[Brick | Decomposition]) -> list[Job]:
     """The jobs of ``bricks``, which the cache has from now on."""
     jobs = [isolated_job(workspace, brick) for brick in bricks]
-    workspace.store.save_bricks([b for job in jobs for b in job.decomposition.bricks.values()])
+    workspace.store.plans.save_bricks(
+        [b for job in jobs for b in job.decomposition.bricks.values()]
+    )
     return jobs
 
 
@@ -57,14 +59,14 @@ def _summary(
 ) -> Measured:
     store, target = workspace.store, workspace.target
     keys = {key for job in (*jobs, *others) for key in job.keys}
-    settled = store.settled(target.key, sorted(keys))
+    settled = store.measurements.settled(target.key, sorted(keys))
     return Measured(
         models=len(jobs),
         occurrences=sum(len(job.decomposition.plan.occurrences) for job in jobs),
         bricks=len(keys),
         new_bricks=len(set().union(*result.measured.values()) & keys),
         predicted_bricks=len(keys - settled - result.unfinished),
-        failures=tuple(store.failures(target.key, sorted(keys))),
+        failures=tuple(store.measurements.failures(target.key, sorted(keys))),
         unfinished=len(result.unfinished),
         wall_s=0.0,
         **result.sampling_fields,

@@ -130,7 +130,7 @@ def measure_locally(
     ):
         requests = [ReadInterface(place.interface) for place in places]
         facts = workers.ask_each(requests, timeout_s=_TIMEOUT_S)
-        system = store.named(fingerprint())
+        system = store.systems.named(fingerprint())
         return measure_on(
             store, workers, _on_this_host(name, facts, system), system, f"{backend} {version}",
             operations=operations, sizes=sizes, computing=computing, again=again,
@@ -168,12 +168,12 @@ def loopback_network(
     """
     refuse("loopback", ranks, operations, sizes)
     version = collectives_settings(backend)[1]
-    system = store.named(fingerprint())
+    system = store.systems.named(fingerprint())
     facts = [interface_facts(place.interface) for place in loopback(ranks)]
     network = _called_as_known(store, _on_this_host("loopback", facts, system), ranks)
     target = _target(network, system, f"{backend} {version}")
     keys = [key for of in _wanted(operations, sizes, ranks) for key in _aspects(of)]
-    if set(keys) - store.settled(target.key, keys):
+    if set(keys) - store.measurements.settled(target.key, keys):
         announce(network.name)
         measure_locally(
             store, network.name, ranks=ranks, backend=backend, operations=operations, sizes=sizes,
@@ -184,7 +184,7 @@ def loopback_network(
 
 def _called_as_known(store: Store, network: NetworkFingerprint, ranks: int) -> NetworkFingerprint:
     """``network`` under the name that it is known by, or one that no other network has."""
-    names = {known.key: known.name for known, _ in store.network_targets()}
+    names = {known.key: known.name for known, _ in store.systems.network_targets()}
     if network.key in names:
         return replace(network, name=names[network.key])
     others = set(names.values())
@@ -254,8 +254,8 @@ def measure_on(
     """
     _refuse_other_name(store, network)
     target = _target(network, system, backend)
-    store.save_network(network)
-    store.save_target(target)
+    store.systems.save_network(network)
+    store.systems.save_target(target)
     wanted = _wanted(operations, sizes, ranks.count)
     exclusive = target.runtime.backend != "fake"
     campaign = CollectiveCampaign(store, ranks, target.key, progress, exclusive=exclusive)
@@ -275,7 +275,7 @@ def _wanted(operations: Sequence[str], sizes: Sequence[int], ranks: int) -> list
 
 
 def _refuse_other_name(store: Store, network: NetworkFingerprint) -> None:
-    for known, _ in store.network_targets():
+    for known, _ in store.systems.network_targets():
         if known.name == network.name and known.key != network.key:
             told = ", ".join(
                 f"{fact} {there} there and {here} here"
@@ -307,7 +307,7 @@ def refuse(name: str, ranks: int, operations: Sequence[str], sizes: Sequence[int
 def measured_networks(store: Store) -> list[MeasuredNetwork]:
     """All networks of the cache, one for each version of a backend, by name."""
     found = []
-    for network, target in store.network_targets():
+    for network, target in store.systems.network_targets():
         facts = {
             **network.to_json(),
             "target": target.key,

@@ -95,12 +95,12 @@ class Plans:
         if not self._resources.options.keep_plans:
             return
         self.save_target()
-        self._store.save_decomposition(decomposition, self._target.key)
+        self._store.plans.save(decomposition, self._target.key)
 
     def save_target(self) -> None:
         """Store the target before anything that belongs to it."""
         if not self._target_saved:
-            self._store.save_target(self._target)
+            self._store.systems.save_target(self._target)
             self._target_saved = True
 
     def plan(self, model: Model, *, target: Target | None = None) -> Plan:
@@ -152,7 +152,7 @@ class Plans:
         """Whether a plan of this host is that of another target too."""
         # If all of it was measured there as it is executed here, the target measured a private
         # suite.
-        settled = len(self._known.results(target.key, plan.keys)) == len(plan.keys)
+        settled = len(self._known.measurements.results(target.key, plan.keys)) == len(plan.keys)
         return settled or _executed_alike(plan, self._target, target)
 
     def bricks(self, plan: Plan) -> Mapping[str, Brick]:
@@ -183,7 +183,7 @@ class Plans:
     def _bricks_of(self, plan: Plan) -> dict[str, Brick]:
         """The bricks of ``plan`` that the cache has."""
         missing = [key for key in plan.keys if key not in self._bricks]
-        self._bricks |= self._known.load_bricks(missing)
+        self._bricks |= self._known.plans.load_bricks(missing)
         return {key: self._bricks[key] for key in plan.keys if key in self._bricks}
 
     def _alike(self, digest: str, name: str | None, target: Target) -> tuple[Plan, float] | None:
@@ -192,7 +192,7 @@ class Plans:
             found = self._load(digest, name, target, source)
             if found is not None:
                 return found
-        for other in self._known.targets() if self._granularity.executed else ():
+        for other in self._known.systems.targets() if self._granularity.executed else ():
             if other.key != target.key and _may_execute_alike(other, target):
                 found = self._load(digest, name, other, self._known)
                 if found is not None and _executed_alike(found[0], other, target):
@@ -203,7 +203,7 @@ class Plans:
         self, digest: str, name: str | None, target: Target, source: Reading
     ) -> tuple[Plan, float] | None:
         cut = str(self._granularity)
-        found = source.load_plan(digest, cut, target.key, name=name)
+        found = source.plans.load(digest, cut, target.key, name=name)
         if found is not None and found[0].memory.outdated:
             return None  # it is made again
         return found

@@ -41,8 +41,8 @@ def probe(
         latency_model.add_model(job.decomposition)
     chosen = _measured_probes(workspace, jobs, latency_model, bricks, budget_s)
     keys = sorted({key for job in jobs for key in job.keys})
-    found = workspace.store.results(workspace.target.key, keys)
-    others = {target.key: target for target in workspace.known.targets()}
+    found = workspace.store.measurements.results(workspace.target.key, keys)
+    others = {target.key: target for target in workspace.known.systems.targets()}
     return Probed(
         models=len(jobs),
         bricks=len(keys),

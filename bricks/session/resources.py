@@ -40,7 +40,7 @@ class Resources:
     """
 
     def __init__(self, store: Store, setup: Setup, progress: Progress) -> None:
-        self.setup = setup.named(store.named(setup.target.system))
+        self.setup = setup.named(store.systems.named(setup.target.system))
         self.progress = progress
         self.store = store
         self.published = Published() if setup.options.published else Published(NOWHERE)

@@ -107,6 +107,6 @@ class Workspace(Resources):
         Raises :class:`~bricks.errors.StoreError` if the file is damaged or implausible. Later
         predictions may differ from earlier ones.
         """
-        merged = self.store.merge(results, mismatch)
+        merged = self.store.contents.merge(results, mismatch)
         self.estimators.forget()  # they have learned without the imported results
         return merged

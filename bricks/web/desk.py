@@ -218,7 +218,7 @@ class Desk:
 
 
 def _picture(bench: Bench, answered: Answered, target_key: str) -> Pictured | None:
-    for target in bench.known.targets():
+    for target in bench.known.systems.targets():
         if target.key == target_key:
             plan = bench.known_plan(answered.plan.digest, target=target)
             if plan is None:
@@ -269,9 +269,13 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _systems(bench: Bench) -> list[dict[str, Any]]:
-    targets = [target for target in bench.known.targets() if bench.known.costs(target.key)]
+    targets = [
+        target
+        for target in bench.known.systems.targets()
+        if bench.known.measurements.costs(target.key)
+    ]
     names = names_of(targets)
-    shipped = {target.key for target in bench.published.targets()}
+    shipped = {target.key for target in bench.published.systems.targets()}
     found: dict[str, System] = {target.system.key: target.system for target in targets}
     return [_system(each, targets, names, shipped) for each in found.values()]
 

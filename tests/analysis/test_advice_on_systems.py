@@ -68,8 +68,8 @@ def known(models: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
     measure_on(HOME, cache, models)
     measure_on(BIG, cache, models[:1])
     with Store.open(cache) as store:
-        store.describe_system(HOME.key, price_per_hour=3)
-        store.describe_system(BIG.key, price_per_hour=2)
+        store.systems.describe(HOME.key, price_per_hour=3)
+        store.systems.describe(BIG.key, price_per_hour=2)
     return cache
 
 

@@ -211,8 +211,8 @@ def test_the_fastest_implementation_is_that_of_any_runtime_on_the_same_system(
         (newer, [second.brick], second.latency_s * 0.97),  # as fast, for all that one can tell
         (wider, [first.brick], first.latency_s / 8),  # with more threads is no implementation
     ):
-        bench.store.save_target(target)
-        bench.store.save_decomposition(bench.decompose(read), target.key)
+        bench.store.systems.save_target(target)
+        bench.store.plans.save(bench.decompose(read), target.key)
         measure(bench.store, target, keys, latency_s)
     with bricks.Bench(tmp_path / "cache", **QUICK) as later:
         found = bricks.explain(later, read)

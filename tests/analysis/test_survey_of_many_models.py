@@ -92,7 +92,7 @@ def test_side_by_side_gives_the_same_plans_and_bricks(
             assert all(bench.knows(each) == (processes == "2") for each in models)
             done = [bench.decompose(each) for each in models]
             found.append([(each.plan, dict(each.bricks)) for each in done])
-            assert bench.store.verify() == []
+            assert bench.store.contents.verify() == []
     assert found[0] == found[1]
 
 

@@ -199,7 +199,7 @@ def shipped(net: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for runtime, latency_s in RUNTIMES.items():
         know_on(THERE, folder / "own", net, latency_s, runtime=runtime, threads=1)
     with Store.open(folder / "own") as own:
-        validated = [Validated(target.key, {}) for target in own.targets()]
+        validated = [Validated(target.key, {}) for target in own.systems.targets()]
     publish(folder / "own", validated, place)
     return place
 

@@ -119,7 +119,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rename(bench: Bench, name: str) -> None:
-    bench.store.describe_system(bench.target.system.key, name=name)
+    bench.store.systems.describe(bench.target.system.key, name=name)
 
 
 def test_commands_and_options(complete: Complete) -> None:

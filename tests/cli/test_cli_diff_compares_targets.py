@@ -65,14 +65,17 @@ def take(
     """Keep measurements of many rounds, and of the probes."""
     owner = Owner.current()
     probes = {k: m.latency_s() for k, m in results({}).items() if isinstance(m, Measurement)}
-    every = {**latency_s, **({} if store.results(target.key, list(probes)) else probes)}
-    store.claim(target.key, list(every), owner)
+    every = {
+        **latency_s,
+        **({} if store.measurements.results(target.key, list(probes)) else probes),
+    }
+    store.claims.claim(target.key, list(every), owner)
     for varied in PATTERN:
         walk = {
             k: (Round((s * (1 + varied),), state_s, waited_share), 0.1) for k, s in every.items()
         }
-        store.append_rounds(target.key, walk, owner)
-    store.finish(target.key, list(every), owner)
+        store.claims.append_rounds(target.key, walk, owner)
+    store.claims.finish(target.key, list(every), owner)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +85,7 @@ def two_versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = make_decomposition(KINDS, "net")
     with open_with_target(cache, OLD, NEW) as store:
         for target, factor in ((OLD, 1.0), (NEW, 2.0)):
-            store.save_decomposition(made, target.key)
+            store.plans.save(made, target.key)
             latency_s = {key: 1e-3 for key in made.plan.keys}
             take(store, target, {**latency_s, "b1-0002": factor * 1e-3})
     return cache
@@ -214,8 +217,8 @@ def test_other_granularities_are_compared_too(here: Here, measured: Path) -> Non
 
 def test_a_model_that_only_the_old_one_knows_does_not_pass(versions: Here, diff: Diff) -> None:
     with Store.open(versions.cache) as store:
-        store.save_decomposition(make_decomposition((1,), "gone", "e" * 64), OLD.key)
-        store.save_decomposition(make_decomposition((3,), "come", "f" * 64), NEW.key)
+        store.plans.save(make_decomposition((1,), "gone", "e" * 64), OLD.key)
+        store.plans.save(make_decomposition((3,), "come", "f" * 64), NEW.key)
     done = diff("1.0", "2.0")
     assert (done.status, done.err) == (0, "")
     assert "Only old knows, and nothing is compared of: gone." in done.out
@@ -265,8 +268,8 @@ def test_where_all_is_slower_the_machine_may_be_the_cause(versions: Here, diff: 
     throughout = Target(OLD.system, replace(OLD.runtime, version="3.0"))
     made = make_decomposition(KINDS, "net")
     with Store.open(versions.cache) as store:
-        store.save_target(throughout)
-        store.save_decomposition(made, throughout.key)
+        store.systems.save_target(throughout)
+        store.plans.save(made, throughout.key)
         take(store, throughout, dict.fromkeys(made.plan.keys, 1.1e-3))
     assert "more than two sessions of one machine mostly differ by" in diff("1.0", "3.0").out
     done = diff("1.0", "3.0", "--fail-on", "3%")
@@ -279,8 +282,8 @@ def test_where_others_kept_the_processors_busy_that_is_said(versions: Here, diff
     busy = Target(OLD.system, replace(OLD.runtime, version="3.0"))
     made = make_decomposition(KINDS, "net")
     with Store.open(versions.cache) as store:
-        store.save_target(busy)
-        store.save_decomposition(made, busy.key)
+        store.systems.save_target(busy)
+        store.plans.save(made, busy.key)
         take(store, busy, dict.fromkeys(made.plan.keys, 3e-3), waited_share=0.3)
     done = diff("1.0", "3.0", "--fail-on", "3%")
     assert "net: 100 % of it was only measured while others kept the processors busy" in done.out
@@ -294,9 +297,9 @@ def test_another_state_of_the_machine_does_not_pass_without_a_word(
 ) -> None:
     later = Target(OLD.system, replace(OLD.runtime, version="3.0"))
     with Store.open(versions.cache) as store:
-        store.save_target(later)
+        store.systems.save_target(later)
         made = make_decomposition(KINDS, "net")
-        store.save_decomposition(made, later.key)
+        store.plans.save(made, later.key)
         take(store, later, dict.fromkeys(made.plan.keys, 1e-3), state_s=3e-4)
     done = diff("1.0", "3.0")
     assert done.status == 0
@@ -312,7 +315,7 @@ def test_what_was_measured_without_a_model_takes_the_plan_of_a_target_that_execu
     """So a private suite comes back: results, and no plans."""
     back = Target(OLD.system, replace(OLD.runtime, threads=2))
     with Store.open(versions.cache) as store:
-        store.save_target(back)
+        store.systems.save_target(back)
         take(store, back, dict.fromkeys(make_decomposition(KINDS).plan.keys, 2e-3))
     done = diff("1.0/1-thread", "2-threads", "--fail-on", "3%", "--json")
     assert done.status == 1
@@ -344,7 +347,7 @@ def test_what_cannot_be_meant_is_one_line(versions: Here, diff: Diff, tmp_path: 
 
 def test_targets_without_a_model_in_common_are_no_comparison(here: Here, diff: Diff) -> None:
     with open_with_target(here.cache, OLD, NEW) as store:
-        store.save_decomposition(make_decomposition(), OLD.key)
+        store.plans.save(make_decomposition(), OLD.key)
     done = diff("1.0", "2.0", "--fail-on", "3%")
     assert (done.status, done.out) == (1, "")
     assert "have no model in common at granularity executed" in done.complaint
@@ -362,7 +365,7 @@ def test_nothing_is_measured_and_no_runtime_is_asked_for(
     assert (done.status, done.err, asked) == (0, "", [])
     assert [row["model"] for row in done.json["models"]] == ["net"]
     with Store.open(versions.cache) as store:
-        assert store.results(NEW.key, ["b1-0004"]) == {}
+        assert store.measurements.results(NEW.key, ["b1-0004"]) == {}
 
 
 def test_a_failure_on_both_sides_is_a_failure(versions: Here, diff: Diff) -> None:
@@ -370,10 +373,10 @@ def test_a_failure_on_both_sides_is_a_failure(versions: Here, diff: Diff) -> Non
     with Store.open(versions.cache) as store:
         owner = Owner.current()
         for target in (OLD, NEW):
-            store.save_decomposition(made, target.key)
-            store.claim(target.key, ["b1-0009"], owner)
-            store.fail(target.key, "b1-0009", "it crashed", owner)
-            assert store.results(target.key, ["b1-0009"]) == {
+            store.plans.save(made, target.key)
+            store.claims.claim(target.key, ["b1-0009"], owner)
+            store.claims.fail(target.key, "b1-0009", "it crashed", owner)
+            assert store.measurements.results(target.key, ["b1-0009"]) == {
                 "b1-0009": Failure("b1-0009", "it crashed")
             }
     done = diff("1.0", "2.0", "--fail-on", "50%")

@@ -213,7 +213,7 @@ def test_every_other_command_has_the_facts_of_its_contract(
     suite, file = tmp_path / "suite.zip", tmp_path / "results.jsonl"
     target = make_target("lab")
     with Store.open(here.cache) as store:
-        store.save_target(target)
+        store.systems.save_target(target)
     (tmp_path / "published").mkdir()
     publishing = (save(chain("Relu"), tmp_path, "relu.onnx"), "--into", tmp_path / "published")
     network = ("lan", "--backend", "fake", "--operation", "broadcast", "--max-bytes", 70_000)

@@ -43,8 +43,8 @@ def test_failed_bricks_are_neither_measured_nor_known(here: Here, conv: Path) ->
     with Bench(here.cache, runtime="fake") as bench:
         target, key = bench.target.key, bench.decompose(bench.read(conv)).plan.keys[0]
         owner = Owner.current()
-        bench.store.claim(target, [key], owner)
-        bench.store.fail(target, key, "too big", owner)
+        bench.store.claims.claim(target, [key], owner)
+        bench.store.claims.fail(target, key, "too big", owner)
     done = here("measure", conv)
     assert done.status == 1
     assert done.out.startswith(f"{mine} bricks: {mine - 1} measured now, 1 failed; they stand")

@@ -147,8 +147,8 @@ def test_coverage_of_another_system_is_by_what_was_measured_there(
     with Bench(here.cache, runtime="fake", threads=1) as bench:
         conv, dense = (bench.read(path) for path in (models[0], models[2]))
         there = Target(System("lab", {"cpu": "other"}, {}), bench.runtime)
-        bench.store.save_target(there)
-        bench.store.save_decomposition(bench.decompose(conv), there.key)
+        bench.store.systems.save_target(there)
+        bench.store.plans.save(bench.decompose(conv), there.key)
         bench.decompose(dense)
         measure(bench.store, there, bench.plan(conv).keys[:1])
     words = ("zoo", "coverage", models[0], models[2], "--threads", 1, "--json")

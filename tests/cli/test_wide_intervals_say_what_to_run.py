@@ -64,11 +64,11 @@ def given(
         taken = dict(zip(keys, map(rounds, range(len(keys))), strict=True))
         taken |= {PROBES[n]: [Round((call_s + n * 1e-7,))] * 8 for n in (SHORT, LONG)}
         owner, target = Owner.current(), bench.target.key
-        bench.store.claim(target, sorted(taken), owner)
+        bench.store.claims.claim(target, sorted(taken), owner)
         for number in range(max(map(len, taken.values()))):
             walk = {key: (of[number], 0.1) for key, of in taken.items() if number < len(of)}
-            bench.store.append_rounds(target, walk, owner)
-        bench.store.finish(target, sorted(taken), owner)
+            bench.store.claims.append_rounds(target, walk, owner)
+        bench.store.claims.finish(target, sorted(taken), owner)
 
 
 def in_two_states(folder: Path, **options: Any) -> Path:

@@ -51,7 +51,7 @@ def test_workers_share_the_bricks_and_not_the_whole_models(diamond: Path, tmp_pa
             assert row.new_bricks == (0 if found else len(row.plan.keys))
             assert done.new_models == (1 if first else 0)
             assert found.setdefault(workers, row.measured_s) == row.measured_s
-            targets = len(bench.store.targets())
+            targets = len(bench.store.systems.targets())
     assert found[2].value < found[1].value
     assert targets == 1
 
@@ -121,7 +121,7 @@ def test_the_runtime_runs_streams_side_by_side_and_measures_them_once(tmp_path: 
         decomposition = bench.decompose(of)
         streams = streams_of(decomposition.plan, decomposition.bricks, 2)
         keys = [whole_key(decomposition.plan, streams, 2), decomposition.plan.digest]
-        kept = bench.store.results(bench.target.key, keys)
+        kept = bench.store.measurements.results(bench.target.key, keys)
     assert len(set(streams)) == 2
     (row,), (again,) = first.rows, second.rows
     assert isinstance(row, bricks.ModelComparison), row

@@ -116,7 +116,7 @@ def test_a_disturbed_host_answers_with_what_its_kind_published(
     place.mkdir()
     know_on(host, tmp_path / "theirs", path, 1e-3, runtime="fake", threads=1)
     with Store.open(tmp_path / "theirs") as store:
-        publish(tmp_path / "theirs", [Validated(t.key, {}) for t in store.targets()], place)
+        publish(tmp_path / "theirs", [Validated(t.key, {}) for t in store.systems.targets()], place)
     monkeypatch.setenv("BRICKS_FAKE_UNREST", "200")  # samples vary by 80 %
 
     def asked() -> Estimate:

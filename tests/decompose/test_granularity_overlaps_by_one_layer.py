@@ -214,7 +214,9 @@ def test_end_to_end_the_fake_runtime_adds_up(tmp_path: Path) -> None:
             read = bench.read(path)
             assert isinstance(bench.predict(read), Estimate)
             plan = bench.decompose(read).plan
-            found = bench.store.results(bench.target.key, [*plan.keys, *PROBES.values()])
+            found = bench.store.measurements.results(
+                bench.target.key, [*plan.keys, *PROBES.values()]
+            )
             # The fake runtime's calls cost no more in a walk than in a probe.
             estimates.append(recompose(plan, found, in_walk_call_factor=1.0))
     plain, overlapped = estimates

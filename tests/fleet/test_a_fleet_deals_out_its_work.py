@@ -142,14 +142,14 @@ def test_hosts_that_are_alike_share_the_work_and_others_do_all_of_it(
 ) -> None:
     done = fleet(Hosts(a=good, b=good, c=elsewhere), store, models).run()
     assert [host.left for host in done.hosts] == [None] * 3
-    assert len(done.targets) == len(store.systems()) == 2
+    assert len(done.targets) == len(store.systems.all()) == 2
     for target in done.targets:
         assert (target.unfinished, target.errors, target.given_up) == (0, {}, ())
         assert target.new_bricks == target.bricks > 0
     new = {host.name: host.new_bricks for host in done.hosts}
     assert new["a"] and new["b"]
     assert new["a"] + new["b"] == new["c"] == done.targets[0].bricks
-    assert store.verify() == []
+    assert store.contents.verify() == []
 
 
 def test_what_the_store_has_is_not_asked_for(store: Store, models: list[Model]) -> None:

@@ -272,7 +272,7 @@ def test_processes_on_two_systems_measure_all_for_each(
     assert [t["new_bricks"] for t in again.json["targets"]] == [0, 0]
     assert here.plain("cache", "verify", "--cache", here.cache).status == 0
     with Store.open(here.cache) as store:
-        assert len(store.systems()) == 2
+        assert len(store.systems.all()) == 2
 
 
 @pytest.mark.slow

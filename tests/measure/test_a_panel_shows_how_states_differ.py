@@ -32,7 +32,7 @@ def models(folder: Path) -> list[Path]:
 def states_of_panel(cache: Path) -> list[int]:
     """In how many states each brick of the panel was measured."""
     with Bench(cache, runtime="fake") as bench:
-        found = bench.store.results(bench.target.key, panel_keys())
+        found = bench.store.measurements.results(bench.target.key, panel_keys())
     measured = [m for m in found.values() if isinstance(m, Measurement)]
     assert len(measured) == len(found)
     return [len(states(r.state_s for r in m.quiet_rounds)) for m in measured]

@@ -183,7 +183,7 @@ def test_bricks_that_a_disturbed_host_leaves_unsure_get_further_rounds(
         with Bench(tmp_path / cache, runtime="fake", conditions=conditions) as bench:
             read = bench.read(path)
             bench.measure([read])
-            found = bench.store.results(bench.target.key, bench.plan(read).keys)
+            found = bench.store.measurements.results(bench.target.key, bench.plan(read).keys)
         return max(len(each.rounds) for each in found.values() if isinstance(each, Measurement))
 
     quiet = rounds("quiet")
@@ -200,7 +200,7 @@ def test_what_is_measured_again_has_further_rounds_beside_its_first(tmp_path: Pa
             read = bench.read(path)
             bench.measure([read])
             keys = bench.plan(read).keys
-            found = bench.store.results(bench.target.key, keys)
+            found = bench.store.measurements.results(bench.target.key, keys)
         measured = {key: each for key, each in found.items() if isinstance(each, Measurement)}
         return {key: len(each.rounds) for key, each in measured.items()}
 

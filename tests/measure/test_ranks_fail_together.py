@@ -102,7 +102,7 @@ def test_rounds_until_a_rank_dies_are_kept_and_gone_on_with(
     wanted = [Collective("all_reduce", size, 2) for size in (1024, 4096)]
 
     with Store.open(tmp_path / "cache") as store:
-        store.save_target(target)
+        store.systems.save_target(target)
         campaign = partial(
             CollectiveCampaign, store, target_key=target.key, progress=lambda what, share: None,
             exclusive=False,
@@ -111,18 +111,18 @@ def test_rounds_until_a_rank_dies_are_kept_and_gone_on_with(
             victim = children()[0]
 
             def strike() -> None:
-                until(lambda: store.stats().samples >= 6)
+                until(lambda: store.contents.stats().samples >= 6)
                 os.kill(victim.pid, signal.SIGKILL)
 
             threading.Thread(target=strike, daemon=True).start()
             with pytest.raises(WorkerError) as caught:  # it may be met dying, or dead
                 campaign(ranks=ranks).run(wanted, computing=False)
             assert "rank 0 of 2" in str(caught.value)
-            kept = store.stats()
+            kept = store.contents.stats()
             assert kept.samples >= 6 and kept.open_claims == 2
         with start(2, 0.0) as ranks:
             done = campaign(ranks=ranks).run(wanted, computing=False)
         assert len(done.new) == 2
         found = known_collectives(store, target.key)
         assert sum(len(m.samples) for m in found.values()) > kept.samples
-        assert store.stats().open_claims == 0 and store.verify() == []
+        assert store.contents.stats().open_claims == 0 and store.contents.verify() == []

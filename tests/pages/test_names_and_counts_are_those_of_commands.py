@@ -48,7 +48,7 @@ def counted() -> Iterator[tuple[str, str, int]]:
 
 
 def test_pages_call_systems_as_the_command_lists_them() -> None:
-    listed = {system.name for system in Published(PUBLISHED).systems()}
+    listed = {system.name for system in Published(PUBLISHED).systems.all()}
     known = listed | {*write_published.UNPUBLISHED}
     found = {page.name: {*SYSTEM.findall(prose(page))} for page in (*PAGES, *PICTURES)}
     assert {page: names - known for page, names in found.items() if names - known} == {}

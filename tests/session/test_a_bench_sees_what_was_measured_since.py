@@ -10,6 +10,7 @@ import bricks
 from bricks.errors import StoreError
 from bricks.session.latency_model import LatencyModel
 from bricks.store import Store
+from bricks.store.systems import Systems
 
 QUICK = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)
 
@@ -45,7 +46,7 @@ def test_a_bench_that_cannot_be_opened_leaves_no_cache_open(
     def damaged(*_: object) -> None:
         raise refusal
 
-    monkeypatch.setattr(Store, "named", damaged)
+    monkeypatch.setattr(Systems, "named", damaged)
     monkeypatch.setattr(Store, "close", lambda store: closed.append(store))
     with refused(StoreError) as caught:
         bricks.Bench(tmp_path / "cache", runtime="fake")

@@ -179,7 +179,9 @@ def test_whole_models_can_be_run_without_their_bricks(here: Here, models: list[P
         done = bench.run(read)
         digests = {model.digest for model in read}
         assert set().union(*done.measured.values()) == digests
-        resolved = bench.store.results(bench.target.key, [*digests, *bench.plan(read[0]).keys])
+        resolved = bench.store.measurements.results(
+            bench.target.key, [*digests, *bench.plan(read[0]).keys]
+        )
     assert resolved.keys() == digests
 
 

@@ -65,9 +65,12 @@ def test_progress_is_told_what_is_done_and_how_far(tmp_path: Path) -> None:
 
 def claimable(bench: bricks.Bench, keys: Sequence[str]) -> bool:
     """Whether another run could measure, now, all of ``keys`` that are not measured."""
-    settled, other = bench.store.results(bench.target.key, keys).keys(), Owner.current()
-    claimed = [claim.key for claim in bench.store.claim(bench.target.key, keys, other)]
-    bench.store.release(bench.target.key, claimed, other)
+    settled, other = (
+        bench.store.measurements.results(bench.target.key, keys).keys(),
+        Owner.current(),
+    )
+    claimed = [claim.key for claim in bench.store.claims.claim(bench.target.key, keys, other)]
+    bench.store.claims.release(bench.target.key, claimed, other)
     return settled | set(claimed) == set(keys)
 
 

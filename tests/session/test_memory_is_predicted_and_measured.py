@@ -49,7 +49,7 @@ def test_nothing_is_measured_or_stored_for_a_prediction(tmp_path: Path) -> None:
         path = heavy(tmp_path)
         found = predicted(bench, path)
         keys = bench.plan(bench.read(path)).keys
-        assert bench.store.results(bench.target.key, keys) == {}
+        assert bench.store.measurements.results(bench.target.key, keys) == {}
     assert found.weight_bytes == 16 * MIB
     assert found.activation_bytes >= 32 * MIB
 

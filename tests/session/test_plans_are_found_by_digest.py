@@ -40,8 +40,8 @@ def test_plans_that_are_not_kept_are_known_until_the_bench_is_closed(tmp_path: P
         plan = bench.decompose(model).plan
         assert bench.known_plan(model.digest) == plan
         assert bench.bricks(plan).keys() == set(plan.keys)
-        assert bench.store.targets() == []
-        assert bench.store.load_bricks(plan.keys) == {}
+        assert bench.store.systems.targets() == []
+        assert bench.store.plans.load_bricks(plan.keys) == {}
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         assert bench.known_plan(model.digest) is None
 

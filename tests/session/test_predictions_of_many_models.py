@@ -36,13 +36,13 @@ def measured(bench: Bench, models: Sequence[Model], state_s: float) -> None:
     keys = sorted({key for model in models for key in bench.plan(model).keys})
     assert len(keys) >= MIN
     owner = Owner.current()
-    bench.store.claim(bench.target.key, keys, owner)
+    bench.store.claims.claim(bench.target.key, keys, owner)
     rounds = {
         key: (Round((1e-5 * (1 + at / 100),), state_s, 0.0, state_s), 1.0)
         for at, key in enumerate(keys)
     }
-    bench.store.append_rounds(bench.target.key, rounds, owner)
-    bench.store.finish(bench.target.key, keys, owner)
+    bench.store.claims.append_rounds(bench.target.key, rounds, owner)
+    bench.store.claims.finish(bench.target.key, keys, owner)
 
 
 def test_predictions_are_for_a_state_in_which_enough_was_measured(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_what_failed_is_predicted_only_if_nothing_can_measure_it(tmp_path: Path)
         latency_model = bench.latency_model()
         latency_model.add_model(made)
         owner = Owner.current()
-        bench.store.claim(bench.target.key, [unmeasurable, crashed], owner)
+        bench.store.claims.claim(bench.target.key, [unmeasurable, crashed], owner)
         for key in (unmeasurable, crashed):
-            bench.store.fail(bench.target.key, key, "no measurement", owner)
+            bench.store.claims.fail(bench.target.key, key, "no measurement", owner)
         found = latency_model.predictions(made.plan.keys)
     assert found.unmeasurable == {unmeasurable}
     assert unmeasurable in found.of and crashed not in found.of

@@ -51,7 +51,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_with_target(cache, TARGET) as store:
         for number in range(16):
             made = decomposition(number, network(8 + 4 * number))
-            store.save_decomposition(made, TARGET.key)
+            store.plans.save(made, TARGET.key)
             take(store, made, made.bricks)
     return cache
 
@@ -65,13 +65,13 @@ def store(known: Path, tmp_path: Path) -> Iterator[Store]:
 def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
     """What is measured of one model more."""
     made = decomposition(99, found)
-    store.save_decomposition(made, TARGET.key)
+    store.plans.save(made, TARGET.key)
     model: Any = SimpleNamespace(name="net99", digest=made.plan.digest)
     done = set[str]()
 
     def run(jobs: Sequence[Job], _left_s: float | None, _progress: Progress) -> CampaignResult:
         (job,) = jobs
-        known = store.results(TARGET.key, job.bricks)
+        known = store.measurements.results(TARGET.key, job.bricks)
         take(store, made, new := set(job.bricks) - known.keys())
         done.update(new)
         return CampaignResult({}, (), frozenset())

@@ -21,7 +21,8 @@ from bricks.decompose.plan import Plan
 from bricks.measure.supervisor import Supervisor
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.measurement import Round
-from bricks.store import Owner, Store
+from bricks.store import Owner
+from bricks.store.measurements import Measurements
 from bricks.store.published_index import read_index
 from bricks.system import fingerprint
 
@@ -76,7 +77,7 @@ def test_no_worker_starts(
 def test_measuring_again_decodes_no_round(
     here: Here, cache: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Store, "results", refuse("rounds are read"))
+    monkeypatch.setattr(Measurements, "results", refuse("rounds are read"))
     for options in ((), ("--budget", 60), ("--effort", "quick")):
         done = here("measure", model, *options, "--threads", 1, "--json").json
         assert (done["new_bricks"], done["predicted_bricks"], done["unfinished"]) == (0, 0, 0)
@@ -86,13 +87,13 @@ def test_a_further_model_does_no_work_for_the_others(
     here: Here, cache: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = set[str]()
-    results = Store.results
+    results = Measurements.results
 
-    def noted(store: Store, target: str, keys: list[str]) -> object:
+    def noted(known: Measurements, target: str, keys: list[str]) -> object:
         asked.update(keys)
-        return results(store, target, keys)
+        return results(known, target, keys)
 
-    monkeypatch.setattr(Store, "results", noted)
+    monkeypatch.setattr(Measurements, "results", noted)
     further = save(mlp(), tmp_path, "mlp.onnx")
     assert here("measure", model, further, "--threads", 1, "--json").json["new_bricks"] > 0
     with Bench(here.cache, runtime="fake", threads=1) as bench:
@@ -140,12 +141,12 @@ def test_no_published_file_is_read_though_states_differ(
 def _keep(bench: Bench, plan: Plan) -> None:
     """Rounds of all that ``plan`` needs, of its last brick in another machine state."""
     keys, owner, target = list(dict.fromkeys(needed_by(plan))), Owner.current(), bench.target.key
-    bench.store.save_target(bench.target)
-    bench.store.claim(target, keys, owner)
+    bench.store.systems.save_target(bench.target)
+    bench.store.claims.claim(target, keys, owner)
     for _ in range(12):
         rounds = {key: (_round(key in plan.keys, key == plan.keys[-1]), 0.1) for key in keys}
-        bench.store.append_rounds(target, rounds, owner)
-    bench.store.finish(target, keys, owner)
+        bench.store.claims.append_rounds(target, rounds, owner)
+    bench.store.claims.finish(target, keys, owner)
 
 
 def _round(brick: bool, elsewhere: bool) -> Round:

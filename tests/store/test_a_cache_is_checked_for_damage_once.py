@@ -57,7 +57,7 @@ def test_all_stages_of_an_adaptive_measurement_check_once(
         assert len(known) > 1, "it takes several stages"
         assert len(checks) == 1
         bench.predict(bench.read(paths[0]))
-        bench.store.stats()
+        bench.store.contents.stats()
     assert len(checks) == 1
 
 
@@ -74,16 +74,16 @@ def test_a_cache_is_checked_again_when_it_is_opened_again(
 def test_verify_always_checks(tmp_path: Path, checks: list[str]) -> None:
     with open_with_target(tmp_path) as store:
         store.refuse_damage()
-        assert store.verify() == store.verify() == []
+        assert store.contents.verify() == store.contents.verify() == []
     assert len(checks) == 3
 
 
 def test_a_damaged_cache_is_refused_every_time(tmp_path: Path) -> None:
     with open_with_target(tmp_path) as store:
-        store.save_decomposition(make_decomposition(range(1, 200)), make_target().key)
+        store.plans.save(make_decomposition(range(1, 200)), make_target().key)
     file = tmp_path / "bricks.sqlite"
     file.write_bytes(file.read_bytes()[:-4096] + b"\xff" * 4096)
     with Store.open(tmp_path) as store:
-        for ask in (store.refuse_damage, store.refuse_damage, store.stats):
+        for ask in (store.refuse_damage, store.refuse_damage, store.contents.stats):
             with refused(CacheDamaged, file, "bricks cache verify"):
                 ask()

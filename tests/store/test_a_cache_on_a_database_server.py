@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from bricks.cli import main
 from bricks.errors import StoreError
 from bricks.samples.measurement import Round
 from bricks.store import Owner, Store
+from bricks.store.database import Database
+from bricks.store.engine import BUSY_TIMEOUT_S
 
 PASSWORD = "hunter2-never-shown"
 
@@ -126,19 +129,19 @@ def test_who_adds_rounds_and_who_wants_to_claim_never_wait_for_each_other(url: s
         try:
             with Store.open(url) as store:
                 while not adding.is_set():
-                    assert store.claim(target.key, keys, other) == []
+                    assert store.claims.claim(target.key, keys, other) == []
         except Exception as exc:  # looked at below
             errors.append(exc)
 
     with open_with_target(url, target) as store:
-        store.claim(target.key, keys, mine)
+        store.claims.claim(target.key, keys, mine)
         thread = threading.Thread(target=claim)
         thread.start()
         try:
             for number in range(30):
                 some = keys[100 + number : 110 + number]
                 walk = {key: (Round((0.5,)), 1.0) for key in some}
-                store.append_rounds(target.key, walk, mine)
+                store.claims.append_rounds(target.key, walk, mine)
         finally:
             adding.set()
             thread.join()
@@ -172,7 +175,7 @@ def test_a_server_that_restarts_in_between_is_reached_again(url: str, postgresql
             f" WHERE datname = '{name}' AND pid <> pg_backend_pid()"
         )
         assert ended == [(True,)]
-        assert list(store.results(target.key, ["b1-0001"])) == ["b1-0001"]
+        assert list(store.measurements.results(target.key, ["b1-0001"])) == ["b1-0001"]
 
 
 def test_a_reader_sees_one_moment(url: str) -> None:
@@ -180,9 +183,10 @@ def test_a_reader_sees_one_moment(url: str) -> None:
     target = make_target()
     with open_with_target(url, target) as store, Store.open(url) as other:
         measure(store, target, ["b1-0001"])
-        with store._reading() as connection:
+        database = Database.open(url, busy_timeout_s=BUSY_TIMEOUT_S, make=False)
+        with closing(database), database.reading() as connection:
             before = connection.exec_driver_sql("SELECT count(*) FROM rounds").scalar_one()
-            other.save_decomposition(make_decomposition(), target.key)
+            other.plans.save(make_decomposition(), target.key)
             measure(other, target, ["b1-0002"])
             assert connection.exec_driver_sql("SELECT count(*) FROM rounds").scalar_one() == before
             assert connection.exec_driver_sql("SELECT count(*) FROM bricks").scalar_one() == 0

@@ -203,9 +203,9 @@ def test_a_log_that_is_damaged_holds_whole_walks_or_nothing(
         assert problems(killed, real=False) == []
     with with_bricks(killed) as store:  # it is gone on with
         # This process made the claims, and it lives: they are still held, if they are there.
-        claims = store.claim(TARGET.key, KEYS, Owner.current())
+        claims = store.claims.claim(TARGET.key, KEYS, Owner.current())
         assert not any(claim.rounds for claim in claims)
-        assert store.verify() == []
+        assert store.contents.verify() == []
     assert walks_in(killed) == walks
 
 

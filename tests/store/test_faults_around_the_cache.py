@@ -58,19 +58,19 @@ def test_a_clock_that_is_a_year_off_neither_steals_nor_sticks(
         with with_bricks(folder) as store, started(fork_server, 1, *words) as (other,):
             set_clock(monkeypatch, ours_s)
             me = Owner.current()
-            assert store.claim(TARGET.key, KEYS, me) == []
+            assert store.claims.claim(TARGET.key, KEYS, me) == []
             if dies:
                 other.kill()
-                claims = store.claim(TARGET.key, KEYS, me)
+                claims = store.claims.claim(TARGET.key, KEYS, me)
                 expected = [(key, (Round((0.5,)),)) for key in KEYS]
                 assert [(c.key, c.rounds) for c in claims] == expected
-                store.finish(TARGET.key, KEYS, me)
+                store.claims.finish(TARGET.key, KEYS, me)
             else:
                 other.go_on()
                 assert other.fork.wait(60) == 0
-                assert store.claim(TARGET.key, KEYS, me) == []
-            assert list(store.results(TARGET.key, KEYS)) == KEYS
-            assert store.verify() == []
+                assert store.claims.claim(TARGET.key, KEYS, me) == []
+            assert list(store.measurements.results(TARGET.key, KEYS)) == KEYS
+            assert store.contents.verify() == []
 
 
 @pytest.mark.parametrize("jump_s", [-YEAR_S, YEAR_S])
@@ -80,16 +80,16 @@ def test_a_clock_that_jumps_while_something_is_claimed_changes_nothing(
     me, other = Owner.current(), Owner.current()
     walk = {key: (Round((0.5,)), 1.0) for key in KEYS}
     with with_bricks(tmp_path) as store:
-        store.claim(TARGET.key, KEYS, me)
-        store.append_rounds(TARGET.key, walk, me)
+        store.claims.claim(TARGET.key, KEYS, me)
+        store.claims.append_rounds(TARGET.key, walk, me)
         set_clock(monkeypatch, jump_s)
-        assert store.claim(TARGET.key, KEYS, other) == []
-        store.append_rounds(TARGET.key, walk, me)
-        assert store.claim(TARGET.key, KEYS, other) == []
+        assert store.claims.claim(TARGET.key, KEYS, other) == []
+        store.claims.append_rounds(TARGET.key, walk, me)
+        assert store.claims.claim(TARGET.key, KEYS, other) == []
         set_clock(monkeypatch, 0.0)
-        assert store.claim(TARGET.key, KEYS, other) == []
-        store.finish(TARGET.key, KEYS, me)
-        assert {len(m.rounds) for m in store.results(TARGET.key, KEYS).values()} == {2}
+        assert store.claims.claim(TARGET.key, KEYS, other) == []
+        store.claims.finish(TARGET.key, KEYS, me)
+        assert {len(m.rounds) for m in store.measurements.results(TARGET.key, KEYS).values()} == {2}
 
 
 def test_a_claim_of_another_host_whose_lease_ends_next_year_does_not_stick(
@@ -98,17 +98,17 @@ def test_a_claim_of_another_host_whose_lease_ends_next_year_does_not_stick(
     far, me = replace(Owner.current(), host="elsewhere"), Owner.current()
     with with_bricks(tmp_path) as store:
         set_clock(monkeypatch, YEAR_S)
-        store.claim(TARGET.key, KEYS, far)
+        store.claims.claim(TARGET.key, KEYS, far)
         set_clock(monkeypatch, 0.0)
-        assert store.claim(TARGET.key, KEYS, me) == []
+        assert store.claims.claim(TARGET.key, KEYS, me) == []
         now = time.monotonic
         monkeypatch.setattr(time, "monotonic", lambda: now() + 590)
-        assert store.claim(TARGET.key, KEYS, me) == []
-        store.renew(TARGET.key, far)  # it lives: what was seen before says nothing any more
+        assert store.claims.claim(TARGET.key, KEYS, me) == []
+        store.claims.renew(TARGET.key, far)  # it lives: what was seen before says nothing any more
         monkeypatch.setattr(time, "monotonic", lambda: now() + 1180)
-        assert store.claim(TARGET.key, KEYS, me) == []
+        assert store.claims.claim(TARGET.key, KEYS, me) == []
         monkeypatch.setattr(time, "monotonic", lambda: now() + 1790)
-        assert [claim.key for claim in store.claim(TARGET.key, KEYS, me)] == KEYS
+        assert [claim.key for claim in store.claims.claim(TARGET.key, KEYS, me)] == KEYS
 
 
 def test_a_run_whose_clock_jumps_all_the_time_measures_as_ever(
@@ -206,7 +206,7 @@ def test_what_a_killed_run_left_in_a_read_only_folder_is_not_overlooked(tmp_path
     finally:
         killed.chmod(0o755)
     with Store.open(killed) as store:
-        assert store.stats().samples == 5 * 4 * 2
+        assert store.contents.stats().samples == 5 * 4 * 2
 
 
 def test_a_read_only_folder_without_a_cache_is_one_line(here: Here, tmp_path: Path) -> None:

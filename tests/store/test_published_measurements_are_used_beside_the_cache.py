@@ -83,8 +83,8 @@ def test_a_system_that_nobody_has_here_is_predicted_from_what_it_published(
     assert done.json["system"]["name"] == "big"
     assert (row["published_share"], row["measured_share"]) == (1, 0)
     with Store.open(by_big.parent / "own") as store:
-        (target,) = store.targets()
-        whole = store.results(target.key, [digest_of(models["conv"])])
+        (target,) = store.systems.targets()
+        whole = store.measurements.results(target.key, [digest_of(models["conv"])])
     (measured,) = whole.values()
     assert isinstance(measured, Measurement)
     assert row["estimate_s"] == pytest.approx(measured.latency_s(), rel=0.01)
@@ -101,8 +101,8 @@ def test_nothing_published_gets_into_the_cache(
     here("predict", models["conv"], "--system", "big", "--threads", 1)
     here("advise", models["conv"], "--slo", "1s", "--system", "big")
     with Store.open(here.cache) as store:
-        assert [t.system.name for t in store.targets() if t.system.name == "big"] == []
-        assert store.stats().measurements == 0
+        assert [t.system.name for t in store.systems.targets() if t.system.name == "big"] == []
+        assert store.contents.stats().measurements == 0
 
 
 def test_systems_lists_what_is_published(here: Here, place: Path) -> None:
@@ -148,11 +148,11 @@ def test_on_a_host_of_the_same_kind_own_measurements_win(
         model = bench.read(models["conv"])
         before = bench.predict(model, measure=False)
         assert isinstance(before, Estimate)
-        assert bench.store.stats().measurements == 0
+        assert bench.store.contents.stats().measurements == 0
         done = bench.measure([model])
         assert done.new_bricks == done.bricks > 0  # what others measured is not measured here
-        own = bench.store.results(bench.target.key, bench.plan(model).keys)
-        known = bench.known.results(bench.target.key, bench.plan(model).keys)
+        own = bench.store.measurements.results(bench.target.key, bench.plan(model).keys)
+        known = bench.known.measurements.results(bench.target.key, bench.plan(model).keys)
         assert known == own
         alone = bench.compare([bench.read(models["mlp"])])
         assert alone.new_models == 1
@@ -265,7 +265,7 @@ def test_a_file_of_a_later_format_is_left_out_by_name(place: Path) -> None:
     (place / INDEX).write_text(json.dumps(data), encoding="utf-8")
     published = Published(place)
     published.check()
-    assert published.targets() == []
+    assert published.systems.targets() == []
     (problem,) = published.problems
     assert f"{entry.file} has version 2 of its format" in problem
 
@@ -311,10 +311,12 @@ def test_targets_that_a_cache_lacks_are_kept_from_the_earlier_file(
     assert entry.about["targets"][kept.key] == before.about["targets"][kept.key]
     published, earlier = Published(place), Published(by_big)
     for read in (published, earlier):
-        assert [plan.model for plan, _ in read.plans(kept.key, GRANULARITY)] == ["conv", "mlp"]
-    keys = [*earlier.costs(kept.key)]
+        assert [plan.model for plan, _ in read.plans.all(kept.key, GRANULARITY)] == ["conv", "mlp"]
+    keys = [*earlier.measurements.costs(kept.key)]
     assert keys
-    assert published.results(kept.key, keys) == earlier.results(kept.key, keys)
+    assert published.measurements.results(kept.key, keys) == earlier.measurements.results(
+        kept.key, keys
+    )
 
 
 def test_models_that_a_runtime_does_not_run_are_named_with_the_reason(
@@ -474,15 +476,15 @@ def test_shipped_files_hold_what_learning_gives() -> None:
     shipped = Published(CHECKOUT)
     entry = min(shipped.entries(), key=lambda entry: len(entry.targets))
     target_key = entry.targets[0].key
-    content = shipped.learned(target_key)
+    content = shipped.measurements.learned(target_key)
     assert content is not None
     kept = learned_file.read(content, target_key, GRANULARITY)
     anew = LatencyModel(Unlearned(CHECKOUT), target_key, GRANULARITY).to_keep()
     assert kept is not None and anew is not None
     assert kept.seen == anew.seen
     assert kept.predictor.bias == pytest.approx(anew.predictor.bias, rel=1e-3)
-    (plan, _), *_ = shipped.plans(target_key, GRANULARITY)
-    bricks = shipped.load_bricks(plan.keys)
+    (plan, _), *_ = shipped.plans.all(target_key, GRANULARITY)
+    bricks = shipped.plans.load_bricks(plan.keys)
     features = {key: extract_features(brick) for key, brick in bricks.items()}
     for key, one in kept.predictor.predict(features).items():
         other = anew.predictor.predict(features)[key]

@@ -93,7 +93,7 @@ def test_a_bench_predicts_from_what_it_has_taken_in(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
     with Bench(tmp_path / "there", runtime="fake", threads=1) as there:
         there.measure([there.read(save(mlp(widths=range(8, 328, 8)), tmp_path, "known.onnx"))])
-        there.store.export(results, [there.target.key], package="0")
+        there.store.contents.export(results, [there.target.key], package="0")
     with Bench(tmp_path / "here", runtime="fake", threads=1) as bench:
         model = bench.read(save(mlp(widths=(12, 20, 28)), tmp_path, "new.onnx"))
         assert isinstance(bench.predict(model, measure=False), IncompleteEstimate)
@@ -161,7 +161,7 @@ def test_systems_are_never_mixed(
 def results_of(here: Here, model: Path) -> Any:
     with Bench(here.cache, runtime="fake") as bench:
         keys = bench.decompose(bench.read(model)).plan.keys
-        return bench.store.results(bench.target.key, keys)
+        return bench.store.measurements.results(bench.target.key, keys)
 
 
 def test_one_system_alone_can_be_exported(
@@ -183,11 +183,11 @@ def test_one_system_alone_can_be_exported(
 
 def test_what_was_measured_wins_over_what_failed(here: Here, there: Here, results: Path) -> None:
     with Bench(there.cache, runtime="fake") as bench:
-        bench.store.save_target(bench.target)
+        bench.store.systems.save_target(bench.target)
         key = next(key for _, key in settled(results))
         owner = Owner.current()
-        bench.store.claim(bench.target.key, [key], owner)
-        bench.store.fail(bench.target.key, key, "too big", owner)
+        bench.store.claims.claim(bench.target.key, [key], owner)
+        bench.store.claims.fail(bench.target.key, key, "too big", owner)
         target = bench.target.key
     failed = there.cache.parent / "failed.jsonl"
     exported(there, failed)
@@ -195,7 +195,7 @@ def test_what_was_measured_wins_over_what_failed(here: Here, there: Here, result
     assert imported(here, failed)["known"] == 1
     for cache in (here.cache, there.cache):
         with Store.open(cache) as store:
-            (found,) = store.results(target, [key]).values()
+            (found,) = store.measurements.results(target, [key]).values()
             assert not hasattr(found, "reason")
     assert sound(there)
 
@@ -203,12 +203,12 @@ def test_what_was_measured_wins_over_what_failed(here: Here, there: Here, result
 def test_what_is_just_being_measured_is_left_alone(there: Here, results: Path) -> None:
     (target, key), *_ = settled(results)
     with Bench(there.cache, runtime="fake") as bench:
-        bench.store.save_target(bench.target)
+        bench.store.systems.save_target(bench.target)
         owner = Owner.current()
-        assert bench.store.claim(target, [key], owner)
+        assert bench.store.claims.claim(target, [key], owner)
         assert imported(there, results)["busy"] == 1
-        assert not bench.store.results(target, [key])
-        bench.store.release(target, [key], owner)
+        assert not bench.store.measurements.results(target, [key])
+        bench.store.claims.release(target, [key], owner)
     assert imported(there, results)["measurements"] == 1
 
 

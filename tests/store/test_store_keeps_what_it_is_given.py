@@ -24,7 +24,7 @@ from bricks.decompose.plan import Usage
 from bricks.errors import StoreError
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store, Union
-from bricks.store import measurements as ledger
+from bricks.store import measurement_rows as ledger
 from bricks.store.engine import locate
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, Target
@@ -35,21 +35,21 @@ TARGET = make_target()
 def test_targets_and_systems_come_back(cache: Cache) -> None:
     one, many, other = make_target(), make_target(threads=4), make_target("other")
     with open_with_target(cache, one, many, other, one) as store:
-        assert {t.key: t for t in store.targets()} == {t.key: t for t in (one, many, other)}
-        assert store.systems() == [one.system, other.system]
+        assert {t.key: t for t in store.systems.targets()} == {t.key: t for t in (one, many, other)}
+        assert store.systems.all() == [one.system, other.system]
 
 
 def test_a_known_system_takes_new_name_and_recorded_facts(cache: Cache) -> None:
     renamed = replace(TARGET, system=replace(TARGET.system, name="desk", recorded={"kernel": "7"}))
     with open_with_target(cache, TARGET, renamed) as store:
-        assert store.targets() == [renamed]
+        assert store.systems.targets() == [renamed]
 
 
 def test_another_build_of_a_runtime_is_the_same_target_and_is_recorded(cache: Cache) -> None:
     built = replace(TARGET, runtime=replace(TARGET.runtime, build="cp311-linux_x86_64"))
     assert built.key == TARGET.key
     with open_with_target(cache, TARGET, built) as store:
-        (found,) = store.targets()
+        (found,) = store.systems.targets()
     assert found == TARGET
     assert found.runtime.build == "cp311-linux_x86_64"
     assert "build" not in found.runtime.identity
@@ -59,21 +59,21 @@ def test_another_build_of_a_runtime_is_the_same_target_and_is_recorded(cache: Ca
 def test_a_decomposition_comes_back_under_the_callers_name(cache: Cache) -> None:
     made = make_decomposition()
     with open_with_target(cache) as store:
-        store.save_decomposition(made, TARGET.key)
+        store.plans.save(made, TARGET.key)
     with Store.open(cache) as store:
-        loaded = store.load_plan(made.plan.digest, "executed", TARGET.key, name="other.onnx")
+        loaded = store.plans.load(made.plan.digest, "executed", TARGET.key, name="other.onnx")
         assert loaded == (replace(made.plan, model="other.onnx"), 0.25)
-        assert store.load_bricks(made.plan.keys) == made.bricks
-        assert store.load_plan(made.plan.digest, "5", TARGET.key, name="x") is None
-        assert store.load_plan(made.plan.digest, "executed", "t1-none", name="x") is None
-        assert store.load_bricks(["b1-none"]) == {}
+        assert store.plans.load_bricks(made.plan.keys) == made.bricks
+        assert store.plans.load(made.plan.digest, "5", TARGET.key, name="x") is None
+        assert store.plans.load(made.plan.digest, "executed", "t1-none", name="x") is None
+        assert store.plans.load_bricks(["b1-none"]) == {}
 
 
 def test_the_order_of_a_bricks_inputs_and_unknown_flops_survive(cache: Cache) -> None:
     made = make_decomposition((0,))
     with open_with_target(cache) as store:
-        store.save_decomposition(made, TARGET.key)
-        brick = store.load_bricks(["b1-0000"])["b1-0000"]
+        store.plans.save(made, TARGET.key)
+        brick = store.plans.load_bricks(["b1-0000"])["b1-0000"]
     assert list(brick.inputs) == ["z", "a"]
     assert brick == make_brick(0) and brick.flops is None
 
@@ -82,8 +82,8 @@ def test_how_models_use_their_bricks_is_known(cache: Cache) -> None:
     made, other = make_decomposition(), make_decomposition((2, 3), "other.onnx", digest="e" * 64)
     with open_with_target(cache) as store:
         for each in (made, other):
-            store.save_decomposition(each, TARGET.key)
-        found = dict(store.brick_usage(TARGET.key, "executed"))
+            store.plans.save(each, TARGET.key)
+        found = dict(store.plans.usage(TARGET.key, "executed"))
     assert found == {"net.onnx": made.plan.usage, "other.onnx": other.plan.usage}
     assert found["net.onnx"]["b1-0001"] == Usage(occurrences=2, copies=2)
 
@@ -92,11 +92,11 @@ def test_how_models_use_their_bricks_is_known(cache: Cache) -> None:
 def test_saving_a_decomposition_again_is_harmless(cache: Cache) -> None:
     made = make_decomposition()
     with open_with_target(cache) as store:
-        store.save_decomposition(made, TARGET.key)
-        store.save_decomposition(replace(made, wall_s=0.5), TARGET.key)
-        store.save_decomposition(make_decomposition((2, 3), digest="e" * 64), TARGET.key)
-        stats = store.stats()
-        loaded = store.load_plan(made.plan.digest, "executed", TARGET.key, name="net.onnx")
+        store.plans.save(made, TARGET.key)
+        store.plans.save(replace(made, wall_s=0.5), TARGET.key)
+        store.plans.save(make_decomposition((2, 3), digest="e" * 64), TARGET.key)
+        stats = store.contents.stats()
+        loaded = store.plans.load(made.plan.digest, "executed", TARGET.key, name="net.onnx")
     assert (stats.plans, stats.bricks) == (2, 3)
     assert loaded == (made.plan, 0.5)
 
@@ -105,9 +105,9 @@ def test_saving_a_decomposition_again_is_harmless(cache: Cache) -> None:
 def test_a_decomposition_for_an_unknown_target_is_refused_whole(cache: Cache) -> None:
     with Store.open(cache) as store:
         with refused(StoreError, store.path) as caught:
-            store.save_decomposition(make_decomposition(), "t1-unknown")
+            store.plans.save(make_decomposition(), "t1-unknown")
         assert isinstance(caught.value.__cause__, IntegrityError)
-        assert store.stats().bricks == 0
+        assert store.contents.stats().bricks == 0
 
 
 @ON_BOTH
@@ -116,15 +116,15 @@ def test_raw_samples_come_back_bit_for_bit_in_rounds(cache: Cache) -> None:
     rounds = [(0.1 + 0.2, 1e-9), (5e-324, 3.0, 1.7e308), (1 / 3,)]
     owner = Owner.current()
     with open_with_target(cache) as store:
-        store.claim(TARGET.key, keys, owner)
+        store.claims.claim(TARGET.key, keys, owner)
         for samples in rounds:
             walk = {key: (Round(samples), 0.25) for key in keys}
-            store.append_rounds(TARGET.key, walk, owner)
-        store.append_rounds(TARGET.key, {keys[0]: (Round(()), 1.25)}, owner)
-        assert store.results(TARGET.key, keys) == {}
-        store.finish(TARGET.key, keys, owner)
+            store.claims.append_rounds(TARGET.key, walk, owner)
+        store.claims.append_rounds(TARGET.key, {keys[0]: (Round(()), 1.25)}, owner)
+        assert store.measurements.results(TARGET.key, keys) == {}
+        store.claims.finish(TARGET.key, keys, owner)
     with Store.open(cache) as store:
-        found = store.results(TARGET.key, [*reversed(keys), "b1-none"])
+        found = store.measurements.results(TARGET.key, [*reversed(keys), "b1-none"])
     assert list(found) == keys[::-1]
     assert found[keys[0]] == Measurement(keys[0], tuple(map(Round, rounds)), 2.0)
     assert found[keys[2]] == Measurement(keys[2], tuple(map(Round, rounds)), 0.75)
@@ -134,23 +134,23 @@ def test_the_conditions_of_a_round_come_back(cache: Cache) -> None:
     owner = Owner.current()
     rounds = (Round((0.5,), 0.001, 0.25, 0.002), Round((0.5,), None, 0.0), Round((0.5,)))
     with open_with_target(cache) as store:
-        store.claim(TARGET.key, ["b1-0001"], owner)
+        store.claims.claim(TARGET.key, ["b1-0001"], owner)
         for taken in rounds:
-            store.append_rounds(TARGET.key, {"b1-0001": (taken, 1.0)}, owner)
-        store.finish(TARGET.key, ["b1-0001"], owner)
-        (found,) = store.results(TARGET.key, ["b1-0001"]).values()
+            store.claims.append_rounds(TARGET.key, {"b1-0001": (taken, 1.0)}, owner)
+        store.claims.finish(TARGET.key, ["b1-0001"], owner)
+        (found,) = store.measurements.results(TARGET.key, ["b1-0001"]).values()
     assert found == Measurement("b1-0001", rounds, 3.0)
 
 
 def test_conditions_that_cannot_be_are_not_kept(cache: Cache) -> None:
     owner, inf = Owner.current(), float("inf")
     with open_with_target(cache) as store:
-        store.claim(TARGET.key, ["b1-0001"], owner)
+        store.claims.claim(TARGET.key, ["b1-0001"], owner)
         for wrong in ((0.0, None), (-1.0, None), (inf, None), (None, -0.1), (None, None, 0.0)):
             with refused(StoreError, "b1-0001"):
                 walk = {"b1-0001": (Round((0.5,), *wrong), 1.0)}
-                store.append_rounds(TARGET.key, walk, owner)
-        assert store.stats().samples == 0
+                store.claims.append_rounds(TARGET.key, walk, owner)
+        assert store.contents.stats().samples == 0
 
 
 @ON_BOTH
@@ -159,10 +159,10 @@ def test_what_is_done_can_be_supplemented_by_anybody(cache: Cache) -> None:
     again = {key: (Round((0.25,), 0.002), 3.0) for key in ("b1-0001", "b1-0002", "b1-0003")}
     with open_with_target(cache) as store:
         measure(store, TARGET, ["b1-0001"], 0.5)
-        store.claim(TARGET.key, ["b1-0002"], owner)  # somebody is at it: left alone
-        store.supplement(TARGET.key, again)
-        found = store.results(TARGET.key, sorted(again))
-        assert store.claim(TARGET.key, ["b1-0002"], owner)[0].rounds == ()
+        store.claims.claim(TARGET.key, ["b1-0002"], owner)  # somebody is at it: left alone
+        store.measurements.supplement(TARGET.key, again)
+        found = store.measurements.results(TARGET.key, sorted(again))
+        assert store.claims.claim(TARGET.key, ["b1-0002"], owner)[0].rounds == ()
     assert found == {
         "b1-0001": Measurement("b1-0001", (Round((0.5,)), Round((0.25,), 0.002)), 4.0),
     }
@@ -172,23 +172,23 @@ def test_what_is_done_can_be_supplemented_by_anybody(cache: Cache) -> None:
 def test_what_is_no_latency_is_not_kept(cache: Cache) -> None:
     owner = Owner.current()
     with open_with_target(cache) as store:
-        store.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
+        store.claims.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
         for sample in (0.0, -1.0, float("nan"), float("inf"), True, "0.1"):
             walk = {"b1-0001": (Round((0.5,)), 1.0), "b1-0002": (Round((sample,)), 1.0)}
             with refused(StoreError, "b1-0002", repr(sample)):
-                store.append_rounds(TARGET.key, walk, owner)
-            assert store.stats().samples == 0
+                store.claims.append_rounds(TARGET.key, walk, owner)
+            assert store.contents.stats().samples == 0
         with refused(StoreError, "b1-0001"):
-            store.finish(TARGET.key, ["b1-0001"], owner)
+            store.claims.finish(TARGET.key, ["b1-0001"], owner)
 
 
 def test_results_never_mix_targets(cache: Cache) -> None:
     one, many = make_target(), make_target(threads=4)
     with open_with_target(cache, one, many) as store:
         measure(store, one, ["b1-0001"], 0.5)
-        assert store.results(many.key, ["b1-0001"]) == {}
+        assert store.measurements.results(many.key, ["b1-0001"]) == {}
         measure(store, many, ["b1-0001", "b1-0002"], 0.125)
-        found = [store.results(t.key, ["b1-0001", "b1-0002"]) for t in (one, many)]
+        found = [store.measurements.results(t.key, ["b1-0001", "b1-0002"]) for t in (one, many)]
     assert found[0] == {"b1-0001": Measurement("b1-0001", (Round((0.5,)),), 1.0)}
     assert {m.rounds for m in found[1].values() if isinstance(m, Measurement)} == {
         (Round((0.125,)),)
@@ -202,35 +202,37 @@ def test_results_of_another_protocol_are_not_used(
     with open_with_target(cache) as store:
         measure(store, TARGET, ["b1-0001"])
         monkeypatch.setattr(ledger, "PROTOCOL", PROTOCOL + 1)
-        assert store.results(TARGET.key, ["b1-0001"]) == {}
-        assert [c.rounds for c in store.claim(TARGET.key, ["b1-0001"], Owner.current())] == [()]
+        assert store.measurements.results(TARGET.key, ["b1-0001"]) == {}
+        assert [c.rounds for c in store.claims.claim(TARGET.key, ["b1-0001"], Owner.current())] == [
+            ()
+        ]
 
 
 def test_failures_are_reported_and_can_be_forgotten(cache: Cache) -> None:
     owner = Owner.current()
     with open_with_target(cache) as store:
-        store.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
-        store.append_rounds(TARGET.key, {"b1-0001": (Round((0.5,)), 1.0)}, owner)
-        store.fail(TARGET.key, "b1-0001", "out of\n  memory", owner)
+        store.claims.claim(TARGET.key, ["b1-0001", "b1-0002"], owner)
+        store.claims.append_rounds(TARGET.key, {"b1-0001": (Round((0.5,)), 1.0)}, owner)
+        store.claims.fail(TARGET.key, "b1-0001", "out of\n  memory", owner)
         failed = {"b1-0001": Failure("b1-0001", "out of memory")}
-        assert store.results(TARGET.key, ["b1-0001", "b1-0002"]) == failed
-        assert store.claim(TARGET.key, ["b1-0001"], owner) == []
-        assert store.forget_failures(TARGET.key, ["b1-0001", "b1-0002"]) == 1
-        assert store.forget_failures(TARGET.key, ["b1-0001", "b1-0002"]) == 0
-        (claim,) = store.claim(TARGET.key, ["b1-0001"], owner)
+        assert store.measurements.results(TARGET.key, ["b1-0001", "b1-0002"]) == failed
+        assert store.claims.claim(TARGET.key, ["b1-0001"], owner) == []
+        assert store.measurements.forget_failures(TARGET.key, ["b1-0001", "b1-0002"]) == 1
+        assert store.measurements.forget_failures(TARGET.key, ["b1-0001", "b1-0002"]) == 0
+        (claim,) = store.claims.claim(TARGET.key, ["b1-0001"], owner)
         assert (claim.rounds, claim.wall_s) == ((), 0.0)
-        assert store.stats().samples == 0
+        assert store.contents.stats().samples == 0
 
 
 @ON_BOTH
 def test_stats_count_everything(cache: Cache) -> None:
     owner = Owner.current()
     with open_with_target(cache) as store:
-        store.save_decomposition(make_decomposition(), TARGET.key)
+        store.plans.save(make_decomposition(), TARGET.key)
         measure(store, TARGET, ["b1-0001", "b1-0002"])
-        store.claim(TARGET.key, ["b1-0003", "b1-0004"], owner)
-        store.fail(TARGET.key, "b1-0003", "no", owner)
-        stats = store.stats()
+        store.claims.claim(TARGET.key, ["b1-0003", "b1-0004"], owner)
+        store.claims.fail(TARGET.key, "b1-0003", "no", owner)
+        stats = store.contents.stats()
     assert stats == CacheStats(
         path=stats.path,
         schema_version=SCHEMA_VERSION,
@@ -253,24 +255,24 @@ def test_thousands_of_keys_are_fine_in_one_call(cache: Cache) -> None:
     keys = keys_up_to(2000)
     with open_with_target(cache) as store:
         measure(store, TARGET, keys)
-        assert list(store.results(TARGET.key, keys)) == keys
-        assert store.results(TARGET.key, []) == {}
-        assert store.claim(TARGET.key, [], Owner.current()) == []
-        assert store.forget_failures(TARGET.key, keys) == 0
+        assert list(store.measurements.results(TARGET.key, keys)) == keys
+        assert store.measurements.results(TARGET.key, []) == {}
+        assert store.claims.claim(TARGET.key, [], Owner.current()) == []
+        assert store.measurements.forget_failures(TARGET.key, keys) == 0
 
 
 def test_a_folder_is_made_and_the_database_file_lies_in_it(tmp_path: Path) -> None:
     with open_with_target(tmp_path / "a" / "b") as store:
-        assert store.stats().path == str(tmp_path / "a" / "b" / "bricks.sqlite")
+        assert store.contents.stats().path == str(tmp_path / "a" / "b" / "bricks.sqlite")
     assert (tmp_path / "a" / "b" / "bricks.sqlite").is_file()
 
 
 def test_a_database_file_can_be_named_by_url(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path}/team.db") as store:
-        store.save_target(TARGET)
-        assert store.stats().size_bytes > 0
+        store.systems.save_target(TARGET)
+        assert store.contents.stats().size_bytes > 0
     with Store.open(f"sqlite:///{tmp_path}/team.db") as store:
-        assert store.targets() == [TARGET]
+        assert store.systems.targets() == [TARGET]
 
 
 def test_the_store_loads_no_model_library() -> None:
@@ -287,7 +289,7 @@ def test_a_network_is_kept_and_an_older_cache_gets_the_table_for_it(cache: Cache
     network = NetworkFingerprint("lan", {"kind": "veth", "mtu": 1500}, {"speed_mbps": None})
     target = Target(TARGET.system, Runtime("gloo", "2", "CPU", 1, "none", network=network.key))
     with open_with_target(cache) as store:
-        store.save_decomposition(make_decomposition(), TARGET.key)
+        store.plans.save(make_decomposition(), TARGET.key)
         measure(store, TARGET, ["b1-0001"])
     engine = create_engine(locate(cache))
     with engine.begin() as connection:
@@ -297,16 +299,16 @@ def test_a_network_is_kept_and_an_older_cache_gets_the_table_for_it(cache: Cache
         )
     engine.dispose()
     with Store.open(cache) as store:
-        assert store.network_targets() == []
-        store.save_network(network)
-        store.save_target(target)
-        store.save_network(replace(network, name="another"))  # it keeps its first name
-        assert store.network_targets() == [(network, target)]
-        assert store.targets() == [TARGET]
+        assert store.systems.network_targets() == []
+        store.systems.save_network(network)
+        store.systems.save_target(target)
+        store.systems.save_network(replace(network, name="another"))  # it keeps its first name
+        assert store.systems.network_targets() == [(network, target)]
+        assert store.systems.targets() == [TARGET]
         measure(store, target, ["c1-all_reduce-1024-2-alone"])
-        stats = store.stats()
+        stats = store.contents.stats()
         assert (stats.schema_version, stats.networks, stats.measurements) == (SCHEMA_VERSION, 1, 2)
-        assert store.verify() == []
+        assert store.contents.verify() == []
 
 
 @contextmanager
@@ -335,14 +337,14 @@ def test_a_target_that_another_process_adds_between_two_queries_is_whole_or_abse
     ranks = Target(new.system, Runtime("gloo", "2", "CPU", 1, "none", network=network.key))
     with open_with_target(cache) as store, Store.open(cache) as other:
         known = Union(store)
-        with another_process_between_two_queries(lambda: other.save_target(new)):
-            assert known.targets() == [TARGET]
-        assert known.targets() == [TARGET, new]
+        with another_process_between_two_queries(lambda: other.systems.save_target(new)):
+            assert known.systems.targets() == [TARGET]
+        assert known.systems.targets() == [TARGET, new]
 
         def add() -> None:
-            other.save_network(network)
-            other.save_target(ranks)
+            other.systems.save_network(network)
+            other.systems.save_target(ranks)
 
         with another_process_between_two_queries(add):
-            assert store.network_targets() == []
-        assert store.network_targets() == [(network, ranks)]
+            assert store.systems.network_targets() == []
+        assert store.systems.network_targets() == [(network, ranks)]

@@ -50,50 +50,50 @@ def test_a_killed_run_leaves_its_rounds_and_blocks_nobody(
         open_with_target(cache) as store,
         started(fork_server, 1, "hold", cache, TARGET.key) as (holder,),
     ):
-        assert store.claim(TARGET.key, KEYS, me) == []
+        assert store.claims.claim(TARGET.key, KEYS, me) == []
         holder.kill()
-        claims = store.claim(TARGET.key, KEYS, me)
+        claims = store.claims.claim(TARGET.key, KEYS, me)
         assert [claim.key for claim in claims] == KEYS
         assert {claim.rounds[0] for claim in claims} == {Round((0.5, 0.25))}
         assert {len(claim.rounds) for claim in claims[20:]} == {1}
         # The walk that was being written when the kill came is there for all of its keys, or none.
         assert len({claim.rounds for claim in claims[:20]}) == 1
         assert {c.wall_s for c in claims} <= {1.5, 1 + len(claims[0].rounds) * 0.5}
-        store.append_rounds(TARGET.key, {KEYS[0]: (Round((1.0,)), 1.0)}, me)
-        store.finish(TARGET.key, KEYS, me)
-        assert list(store.results(TARGET.key, KEYS)) == KEYS
+        store.claims.append_rounds(TARGET.key, {KEYS[0]: (Round((1.0,)), 1.0)}, me)
+        store.claims.finish(TARGET.key, KEYS, me)
+        assert list(store.measurements.results(TARGET.key, KEYS)) == KEYS
         unknown = "the brick is unknown"  # since this test measures bricks that it never saved
-        assert all(problem.endswith(unknown) for problem in store.verify())
+        assert all(problem.endswith(unknown) for problem in store.contents.verify())
 
 
 def test_a_measured_key_is_never_claimed_again(cache: Cache) -> None:
     with open_with_target(cache) as store:
         measure(store, TARGET, KEYS[:2])
-        claims = store.claim(TARGET.key, KEYS[:4], Owner.current())
+        claims = store.claims.claim(TARGET.key, KEYS[:4], Owner.current())
         assert [claim.key for claim in claims] == KEYS[2:4]
 
 
 def test_owners_in_one_process_are_distinguished(cache: Cache) -> None:
     one, two = Owner.current(), Owner.current()
     with open_with_target(cache) as first, Store.open(cache) as second:
-        assert len(first.claim(TARGET.key, KEYS[:3], one)) == 3
-        assert second.claim(TARGET.key, KEYS[:3], two) == []
-        assert len(first.claim(TARGET.key, KEYS[:3], one)) == 3
+        assert len(first.claims.claim(TARGET.key, KEYS[:3], one)) == 3
+        assert second.claims.claim(TARGET.key, KEYS[:3], two) == []
+        assert len(first.claims.claim(TARGET.key, KEYS[:3], one)) == 3
 
 
 @ON_BOTH
 def test_released_claims_are_gone_on_with(cache: Cache) -> None:
     one, two = Owner.current(), Owner.current()
     with open_with_target(cache) as store:
-        store.claim(TARGET.key, KEYS[:2], one)
-        store.append_rounds(TARGET.key, {KEYS[0]: (Round((0.5,)), 2.0)}, one)
-        store.release(TARGET.key, KEYS[:2], one)
+        store.claims.claim(TARGET.key, KEYS[:2], one)
+        store.claims.append_rounds(TARGET.key, {KEYS[0]: (Round((0.5,)), 2.0)}, one)
+        store.claims.release(TARGET.key, KEYS[:2], one)
         expected = [Claim(KEYS[0], (Round((0.5,)),), 2.0), Claim(KEYS[1], (), 0.0)]
-        assert store.claim(TARGET.key, KEYS[:2], two) == expected
-        store.append_rounds(TARGET.key, {KEYS[0]: (Round((0.25,)), 1.0)}, two)
-        store.release(TARGET.key, KEYS[:2], one)  # not its own any more: nothing happens
-        store.finish(TARGET.key, KEYS[:1], two)
-        measured = store.results(TARGET.key, KEYS)[KEYS[0]]
+        assert store.claims.claim(TARGET.key, KEYS[:2], two) == expected
+        store.claims.append_rounds(TARGET.key, {KEYS[0]: (Round((0.25,)), 1.0)}, two)
+        store.claims.release(TARGET.key, KEYS[:2], one)  # not its own any more: nothing happens
+        store.claims.finish(TARGET.key, KEYS[:1], two)
+        measured = store.measurements.results(TARGET.key, KEYS)[KEYS[0]]
         assert measured.rounds == (Round((0.5,)), Round((0.25,)))  # no failure
 
 
@@ -101,47 +101,49 @@ def test_on_another_host_only_the_lease_tells(cache: Cache) -> None:
     far = replace(Owner.current(), host="elsewhere", pid=2**22 + 1, token="far")
     me = Owner.current()
     with open_with_target(cache) as store:
-        store.claim(TARGET.key, KEYS[:2], far)
-        assert store.claim(TARGET.key, KEYS[:2], me) == []
+        store.claims.claim(TARGET.key, KEYS[:2], far)
+        assert store.claims.claim(TARGET.key, KEYS[:2], me) == []
     with Store.open(cache, lease_s=-1.0) as store:
-        store.renew(TARGET.key, far)
-        assert len(store.claim(TARGET.key, KEYS[:2], me)) == 2
+        store.claims.renew(TARGET.key, far)
+        assert len(store.claims.claim(TARGET.key, KEYS[:2], me)) == 2
 
 
 def test_a_round_renews_the_lease_of_all_that_its_owner_holds(cache: Cache) -> None:
     far, me = replace(Owner.current(), host="elsewhere"), Owner.current()
     with open_with_target(cache, lease_s=-1.0) as store:
-        store.claim(TARGET.key, KEYS[:2], far)
+        store.claims.claim(TARGET.key, KEYS[:2], far)
     with Store.open(cache) as store:
-        store.append_rounds(TARGET.key, {KEYS[0]: (Round((0.5,)), 1.0)}, far)
-        assert store.claim(TARGET.key, KEYS[:2], me) == []
+        store.claims.append_rounds(TARGET.key, {KEYS[0]: (Round((0.5,)), 1.0)}, far)
+        assert store.claims.claim(TARGET.key, KEYS[:2], me) == []
 
 
 @ON_BOTH
 def test_who_was_taken_over_is_told_and_changes_nothing(cache: Cache) -> None:
     slow, fast = Owner.current(), Owner.current()
     with open_with_target(cache, lease_s=-1.0) as store:
-        store.claim(TARGET.key, KEYS[:2], slow)
-        store.append_rounds(TARGET.key, {key: (Round((0.5,)), 1.0) for key in KEYS[:2]}, slow)
-        store.claim(TARGET.key, KEYS[1:2], fast)
-        before = store.stats()
+        store.claims.claim(TARGET.key, KEYS[:2], slow)
+        store.claims.append_rounds(
+            TARGET.key, {key: (Round((0.5,)), 1.0) for key in KEYS[:2]}, slow
+        )
+        store.claims.claim(TARGET.key, KEYS[1:2], fast)
+        before = store.contents.stats()
         walk = {key: (Round((0.5,)), 1.0) for key in KEYS[:2]}
         for action in (
-            lambda: store.append_rounds(TARGET.key, walk, slow),
-            lambda: store.finish(TARGET.key, KEYS[:2], slow),
-            lambda: store.fail(TARGET.key, KEYS[1], "no", slow),
+            lambda: store.claims.append_rounds(TARGET.key, walk, slow),
+            lambda: store.claims.finish(TARGET.key, KEYS[:2], slow),
+            lambda: store.claims.fail(TARGET.key, KEYS[1], "no", slow),
         ):
             with refused(StoreError, KEYS[1]) as caught:
                 action()
             assert KEYS[0] not in str(caught.value)
-            assert replace(store.stats(), size_bytes=0) == replace(before, size_bytes=0)
-        store.finish(TARGET.key, KEYS[1:2], fast)
+            assert replace(store.contents.stats(), size_bytes=0) == replace(before, size_bytes=0)
+        store.claims.finish(TARGET.key, KEYS[1:2], fast)
 
 
 @ON_BOTH
 def test_a_claim_on_an_unknown_target_is_refused(cache: Cache) -> None:
     with Store.open(cache) as store, refused(StoreError, store.path) as caught:
-        store.claim(TARGET.key, KEYS[:1], Owner.current())
+        store.claims.claim(TARGET.key, KEYS[:1], Owner.current())
     assert isinstance(caught.value.__cause__, IntegrityError)
 
 

@@ -30,7 +30,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path, version: int) 
         Store.open(tmp_path)
     set_version(tmp_path, SCHEMA_VERSION)
     with Store.open(tmp_path) as store:
-        assert store.targets() == [TARGET]
+        assert store.systems.systems.targets() == [TARGET]
 
 
 def add_note(connection: Connection) -> None:
@@ -48,7 +48,7 @@ def notes(folder: Path) -> list[tuple[str]]:
 
 def old_cache(folder: Path) -> None:
     with open_with_target(folder) as store:
-        store.save_decomposition(make_decomposition(), TARGET.key)
+        store.plans.save(make_decomposition(), TARGET.key)
 
 
 def test_an_older_schema_is_migrated_step_by_step(
@@ -59,8 +59,8 @@ def test_an_older_schema_is_migrated_step_by_step(
     monkeypatch.setattr(migrations, "MIGRATIONS", {NEXT + 1: copy_note, NEXT: add_note})
     for _ in range(2):  # the second time there is nothing left to do
         with Store.open(tmp_path) as store:
-            assert store.targets() == [TARGET]
-            assert store.stats().bricks == 2
+            assert store.systems.systems.targets() == [TARGET]
+            assert store.contents.stats().bricks == 2
         assert notes(tmp_path) == [("old and migrated",)]
 
 
@@ -76,7 +76,7 @@ def test_a_migration_that_fails_leaves_the_old_cache(
     with refused(sqlite3.OperationalError, "note"):
         notes(tmp_path)
     with Store.open(tmp_path) as store:
-        assert store.stats().plans == 1
+        assert store.contents.stats().plans == 1
 
 
 def test_an_older_schema_without_a_way_up_is_refused(
@@ -90,7 +90,7 @@ def test_an_older_schema_without_a_way_up_is_refused(
 
 def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
     with open_with_target(tmp_path) as store:
-        store.save_decomposition(make_decomposition(), TARGET.key)
+        store.plans.save(make_decomposition(), TARGET.key)
         measure(store, TARGET, ["b1-0001"])
     with closing(sqlite3.connect(tmp_path / "bricks.sqlite")) as connection, connection:
         for column in ("reference_s", "waited_share", "reference_end_s"):
@@ -104,11 +104,11 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
         connection.execute("DROP TABLE networks")
     set_version(tmp_path, 1)
     with Store.open(tmp_path) as store:
-        assert store.stats().schema_version == SCHEMA_VERSION
-        (found,) = store.results(TARGET.key, ["b1-0001"]).values()
+        assert store.contents.stats().schema_version == SCHEMA_VERSION
+        (found,) = store.measurements.measurements.results(TARGET.key, ["b1-0001"]).values()
         assert found == Measurement("b1-0001", (Round((0.5,)),), 1.0)
-        assert store.stats().plans == 0  # they said less, and are made anew
-        assert store.verify() == []
+        assert store.contents.stats().plans == 0  # they said less, and are made anew
+        assert store.contents.contents.verify() == []
         measure(store, TARGET, ["b1-0002"])
 
 
@@ -135,21 +135,21 @@ def test_a_cache_with_an_unreadable_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_a_store_error_and_verify_tells(tmp_path: Path) -> None:
     with open_with_target(tmp_path) as store:
-        store.save_decomposition(make_decomposition(range(1, 200)), TARGET.key)
+        store.plans.save(make_decomposition(range(1, 200)), TARGET.key)
     file = tmp_path / "bricks.sqlite"
     content = bytearray(file.read_bytes())
     half = len(content) // 2 // 4096 * 4096
     content[half:] = b"\xff" * (len(content) - half)
     file.write_bytes(content)
     with refused(CacheDamaged, file, "--cache"), Store.open(tmp_path) as s:
-        assert s.verify()
-        s.load_bricks([f"b1-{number:04x}" for number in range(1, 200)])
+        assert s.contents.verify()
+        s.plans.load_bricks([f"b1-{number:04x}" for number in range(1, 200)])
 
 
 def test_an_empty_file_becomes_a_cache(tmp_path: Path) -> None:
     (tmp_path / "bricks.sqlite").touch()
     with open_with_target(tmp_path) as store:
-        assert store.targets() == [TARGET]
+        assert store.systems.systems.targets() == [TARGET]
 
 
 def test_a_place_where_no_cache_can_be_is_named(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_a_read_only_cache_can_be_read_and_not_written(tmp_path: Path) -> None:
     open_with_target(tmp_path).close()
     url = f"sqlite:///file:{tmp_path}/bricks.sqlite?mode=ro&uri=true"
     with Store.open(url) as store:
-        assert store.targets() == [TARGET]
+        assert store.systems.systems.targets() == [TARGET]
         with refused(StoreError, tmp_path / "bricks.sqlite", "--cache"):
-            store.save_target(OTHER)
+            store.systems.save_target(OTHER)
 
 
 def test_a_url_without_a_driver_is_refused_and_its_password_not_shown() -> None:
@@ -183,20 +183,20 @@ def test_a_full_disk_loses_the_one_call_and_nothing_before(tmp_path: Path) -> No
     owner = Owner.current()
     with open_with_target(tmp_path) as store:
         measure(store, TARGET, ["b1-0001"])
-        store.claim(TARGET.key, ["b1-0002"], owner)
+        store.claims.claim(TARGET.key, ["b1-0002"], owner)
         # The pool hands the same connection to the next caller in this thread.
         with store._engine.connect() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
         walk = {"b1-0002": (Round((0.5,) * 5000), 1.0)}
         with refused(DiskFull, tmp_path / "bricks.sqlite"):
-            store.append_rounds(TARGET.key, walk, owner)
-        assert list(store.results(TARGET.key, ["b1-0001"])) == ["b1-0001"]
-        assert store.stats().samples == 1
+            store.claims.append_rounds(TARGET.key, walk, owner)
+        assert list(store.measurements.measurements.results(TARGET.key, ["b1-0001"])) == ["b1-0001"]
+        assert store.contents.stats().samples == 1
         with store._engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
-        store.append_rounds(TARGET.key, walk, owner)
-        assert store.stats().samples == 5001
+        store.claims.append_rounds(TARGET.key, walk, owner)
+        assert store.contents.stats().samples == 5001
 
 
 def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> None:
@@ -206,11 +206,11 @@ def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> 
     other.execute("BEGIN IMMEDIATE")
     try:
         with Store.open(tmp_path, busy_timeout_s=0.05) as store:
-            assert store.targets() == [TARGET]  # readers don't wait for writers
+            assert store.systems.systems.targets() == [TARGET]  # readers don't wait for writers
             with refused(CacheLocked, tmp_path / "bricks.sqlite"):
-                store.save_target(OTHER)
+                store.systems.save_target(OTHER)
             other.execute("ROLLBACK")
-            store.save_target(OTHER)
+            store.systems.save_target(OTHER)
     finally:
         other.close()
 

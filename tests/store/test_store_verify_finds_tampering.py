@@ -20,12 +20,12 @@ TARGET = make_target()
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     owner, folder = Owner.current(), tmp_path_factory.mktemp("sound")
     with open_with_target(folder) as store:
-        store.save_decomposition(make_decomposition((1, 2)), TARGET.key)
+        store.plans.save(make_decomposition((1, 2)), TARGET.key)
         measure(store, TARGET, ["b1-0001", "m1-whole", "p1-probe"])
-        store.claim(TARGET.key, ["b1-0002"], owner)
-        store.fail(TARGET.key, "b1-0002", "no memory", owner)
-        assert store.verify() == []
-        assert store.verify(lambda brick: brick.key) == []
+        store.claims.claim(TARGET.key, ["b1-0002"], owner)
+        store.claims.fail(TARGET.key, "b1-0002", "no memory", owner)
+        assert store.contents.contents.verify() == []
+        assert store.contents.verify(lambda brick: brick.key) == []
     return folder
 
 
@@ -39,7 +39,7 @@ def tamper(folder: Path, statement: str) -> list[str]:
     with closing(sqlite3.connect(folder / "bricks.sqlite")) as connection, connection:
         connection.execute(statement)
     with Store.open(folder) as store:
-        problems = store.verify()
+        problems = store.contents.contents.verify()
     assert all("\n" not in problem for problem in problems)
     return problems
 
@@ -86,8 +86,8 @@ def test_each_kind_of_tampering_is_found(sound: Path, tmp_path: Path) -> None:
 def lose_a_round(folder: Path) -> list[str]:
     """Lose one of two rounds of b1-0001; returns what verify then says."""
     with Store.open(folder) as store:
-        store.supplement(TARGET.key, {"b1-0001": (Round((0.5,)), 1.0)})
-        assert store.verify() == []
+        store.measurements.supplement(TARGET.key, {"b1-0001": (Round((0.5,)), 1.0)})
+        assert store.contents.contents.verify() == []
     return tamper(folder, "DELETE FROM rounds WHERE number = 1")
 
 
@@ -99,18 +99,18 @@ def test_a_lost_round_is_found_by_measurement(folder: Path) -> None:
 def test_a_measurement_that_lost_a_round_is_an_error_and_never_a_guess(folder: Path) -> None:
     lose_a_round(folder)
     with Store.open(folder) as store, refused(CacheDamaged, "b1-0001", 1, 2, "bricks cache verify"):
-        store.results(TARGET.key, ["b1-0001"])
+        store.measurements.measurements.results(TARGET.key, ["b1-0001"])
 
 
 def test_a_damaged_page_is_found(tmp_path: Path) -> None:
     with open_with_target(tmp_path) as store:
-        store.save_decomposition(make_decomposition(range(1, 200)), TARGET.key)
+        store.plans.save(make_decomposition(range(1, 200)), TARGET.key)
     file = tmp_path / "bricks.sqlite"
     content = bytearray(file.read_bytes())
     content[-4096:] = b"\xff" * 4096
     file.write_bytes(content)
     with Store.open(tmp_path) as store:
-        assert any(line.startswith("database: ") for line in store.verify())
+        assert any(line.startswith("database: ") for line in store.contents.contents.verify())
 
 
 def test_a_brick_whose_model_gives_another_key_is_found(folder: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_brick_whose_model_gives_another_key_is_found(folder: Path) -> None:
         return "b1-ffff"
 
     with Store.open(folder) as store:
-        assert store.verify(rekey) == [
+        assert store.contents.verify(rekey) == [
             "brick b1-0001: its model gives the key b1-ffff",
             "brick b1-0002: its key cannot be recomputed (RuntimeError)",
         ]
@@ -129,11 +129,11 @@ def test_a_brick_whose_model_gives_another_key_is_found(folder: Path) -> None:
 def test_a_damaged_row_is_an_error_and_never_a_guess(sound: Path, tmp_path: Path) -> None:
     for number, (statement, named, read) in enumerate((
         ("UPDATE plans SET plan = 'x'", "net.onnx",
-         lambda s: s.load_plan("d" * 64, "executed", TARGET.key, name="net.onnx")),
-        ("UPDATE bricks SET inputs = 'x'", "b1-0001", lambda s: s.load_bricks(["b1-0001"])),
-        ("UPDATE systems SET recorded = '[]'", TARGET.key, lambda s: s.targets()),
+         lambda s: s.plans.load("d" * 64, "executed", TARGET.key, name="net.onnx")),
+        ("UPDATE bricks SET inputs = 'x'", "b1-0001", lambda s: s.plans.load_bricks(["b1-0001"])),
+        ("UPDATE systems SET recorded = '[]'", TARGET.key, lambda s: s.systems.targets()),
         ("UPDATE rounds SET samples = '[0]'", "b1-0001",
-         lambda s: s.results(TARGET.key, ["b1-0001"])),
+         lambda s: s.measurements.results(TARGET.key, ["b1-0001"])),
     )):  # fmt: skip
         folder = shutil.copytree(sound, tmp_path / str(number))
         tamper(folder, statement)

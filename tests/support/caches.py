@@ -66,7 +66,7 @@ def kept(cache: Path) -> Kept:
 def problems(cache: Path, *, real: bool = True) -> list[str]:
     """What ``bricks cache verify`` finds in a cache that nobody uses now; are its bricks real?"""
     with copied(cache) as copy, Store.open(copy) as store:
-        return store.verify(rekey=(lambda brick: key_of(brick.model)) if real else None)
+        return store.contents.verify(rekey=(lambda brick: key_of(brick.model)) if real else None)
 
 
 def look(here: Here, name: str) -> CommandResult:
@@ -88,7 +88,7 @@ def lay(here: Here, content: bytes) -> Path:
 def with_bricks(folder: Path) -> Store:
     """A cache that knows the bricks ``KEYS``, which are no real ones."""
     store = open_with_target(folder)
-    store.save_decomposition(make_decomposition((1, 2, 3, 4, 5)), TARGET.key)
+    store.plans.save(make_decomposition((1, 2, 3, 4, 5)), TARGET.key)
     return store
 
 
@@ -98,10 +98,10 @@ def left_by_a_killed_run(folder: Path) -> Path:
     left = folder / "left"
     left.mkdir()
     with with_bricks(folder / "living") as store:
-        store.claim(TARGET.key, KEYS, owner)
+        store.claims.claim(TARGET.key, KEYS, owner)
         for number in range(4):
             walk = {key: (Round((0.5, number + 1.0)), 1.0) for key in KEYS}
-            store.append_rounds(TARGET.key, walk, owner)
+            store.claims.append_rounds(TARGET.key, walk, owner)
         for suffix in ("", "-wal", "-shm"):
             shutil.copy(folder / "living" / (FILE + suffix), left)
     assert (left / f"{FILE}-wal").stat().st_size > 4096

@@ -63,12 +63,12 @@ def keys_up_to(count: int) -> list[str]:
 def open_with_target(cache: Cache, *targets: Target, lease_s: float = 600.0) -> Store:
     store = Store.open(cache, lease_s=lease_s)
     for target in targets or (make_target(),):
-        store.save_target(target)
+        store.systems.save_target(target)
     return store
 
 
 def measure(store: Store, target: Target, keys: Sequence[str], sample_s: float = 0.5) -> None:
     owner = Owner.current()
-    store.claim(target.key, keys, owner)
-    store.append_rounds(target.key, {key: (Round((sample_s,)), 1.0) for key in keys}, owner)
-    store.finish(target.key, keys, owner)
+    store.claims.claim(target.key, keys, owner)
+    store.claims.append_rounds(target.key, {key: (Round((sample_s,)), 1.0) for key in keys}, owner)
+    store.claims.finish(target.key, keys, owner)

@@ -90,7 +90,7 @@ def race() -> None:
         sys.stdin.readline()
         owner = Owner.current()
         for start in range(0, len(keys), 8):
-            for claim in store.claim(target, keys[start : start + 16], owner):
+            for claim in store.claims.claim(target, keys[start : start + 16], owner):
                 _say(claim.key)
         _say("done")
         sys.stdin.readline()
@@ -101,11 +101,11 @@ def hold() -> None:
     cache, target = sys.argv[1:]
     keys, owner = keys_up_to(200), Owner.current()
     store = Store.open(cache)
-    store.claim(target, keys, owner)
-    store.append_rounds(target, _walk(keys, 0.5, 0.25, wall_s=1.5), owner)
+    store.claims.claim(target, keys, owner)
+    store.claims.append_rounds(target, _walk(keys, 0.5, 0.25, wall_s=1.5), owner)
     _say("ready")
     while True:
-        store.append_rounds(target, _walk(keys[:20], 0.125, wall_s=0.5), owner)
+        store.claims.append_rounds(target, _walk(keys[:20], 0.125, wall_s=0.5), owner)
 
 
 def measure_by_another_clock() -> None:
@@ -115,9 +115,9 @@ def measure_by_another_clock() -> None:
     time.time = lambda: now() + float(ahead_s)
     keys, owner = keys_up_to(6)[1:], Owner.current()
     with Store.open(cache) as store:
-        store.claim(target, keys, owner)
-        store.append_rounds(target, _walk(keys, 0.5, wall_s=1.0), owner)
+        store.claims.claim(target, keys, owner)
+        store.claims.append_rounds(target, _walk(keys, 0.5, wall_s=1.0), owner)
         _say("ready")
         sys.stdin.readline()
-        store.append_rounds(target, _walk(keys, 0.25, wall_s=1.0), owner)
-        store.finish(target, keys, owner)
+        store.claims.append_rounds(target, _walk(keys, 0.25, wall_s=1.0), owner)
+        store.claims.finish(target, keys, owner)

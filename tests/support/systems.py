@@ -39,11 +39,11 @@ def know(bench: Bench, latency_s: Mapping[str, float]) -> None:
     """Let the cache of a bench have measured that these keys take this long, two rounds each."""
     taken = {key: (Round((each_s,)), 0.1) for key, each_s in latency_s.items()}
     owner, target = Owner.current(), bench.target.key
-    bench.store.save_target(bench.target)
-    bench.store.claim(target, sorted(taken), owner)
+    bench.store.systems.save_target(bench.target)
+    bench.store.claims.claim(target, sorted(taken), owner)
     for _ in range(2):
-        bench.store.append_rounds(target, taken, owner)
-    bench.store.finish(target, sorted(taken), owner)
+        bench.store.claims.append_rounds(target, taken, owner)
+    bench.store.claims.finish(target, sorted(taken), owner)
 
 
 def know_on(system: System, cache: Path, path: Path, latency_s: float, **options: Any) -> None:

@@ -41,7 +41,7 @@ def make_known(folder: Path) -> dict[str, str]:
             with Bench(own, options, published=False) as bench:
                 bench.measure([bench.read(path)])
                 if system.price_per_hour is not None:
-                    bench.store.describe_system(system.key, price_per_hour=system.price_per_hour)
+                    bench.store.systems.describe(system.key, price_per_hour=system.price_per_hour)
                 target = bench.target.key
             publish(own, [Validated(target, {"date": "2026-01-01"})], place)
     return {"BRICKS_PUBLISHED": str(place)}

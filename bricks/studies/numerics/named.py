@@ -80,11 +80,11 @@ def costliest(zoo: ZooSource) -> list[Operator]:
     """
     of_zoo = {entry.name for entry in entries()}
     times: dict[str, int] = {}
-    for name, usage in zoo.known.brick_usage(zoo.target.key, zoo.granularity):
+    for name, usage in zoo.known.plans.usage(zoo.target.key, zoo.granularity):
         if name in of_zoo:
             for key, used in usage.items():
                 times[key] = times.get(key, 0) + used.occurrences
-    results = zoo.known.results(zoo.target.key, sorted(times))
+    results = zoo.known.measurements.results(zoo.target.key, sorted(times))
     total_s = {
         key: times[key] * result.latency_s()
         for key, result in results.items()
@@ -93,7 +93,7 @@ def costliest(zoo: ZooSource) -> list[Operator]:
     if not total_s:
         raise ModelError(f"no brick of the zoo is measured on {zoo.target.system.name}")
     chosen = sorted(total_s, key=lambda key: (-total_s[key], key))[: zoo.top]
-    bricks = zoo.known.load_bricks(chosen)
+    bricks = zoo.known.plans.load_bricks(chosen)
     return [_of_brick(bricks[key], zoo.target) for key in chosen]
 
 

@@ -192,7 +192,7 @@ def _copies(bench: Bench, target: Target, measure: bool) -> CopyTimes:
         bench.measure_alone([*copy_bricks(), *ddp_bricks()], rule=rule)
     known = [_copy_s(bench, target, brick) for brick in copy_bricks()]
     copies = by_size(zip(SIZES, (copy_s for copy_s, _ in known), strict=True))
-    results = bench.known.results(target.key, [brick.key for brick in ddp_bricks()])
+    results = bench.known.measurements.results(target.key, [brick.key for brick in ddp_bricks()])
     measured = [results.get(brick.key) for brick in ddp_bricks()]
     added = [round_spread(each) for each in measured if isinstance(each, Measurement)]
     if len(added) == len(measured):

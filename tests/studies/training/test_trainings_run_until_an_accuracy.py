@@ -178,10 +178,10 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
 ) -> None:
     recorded = read_model(save(inference_step(), tmp_path))  # as good as another here
     monkeypatch.setattr("bricks.studies.training.train.record_program", lambda *_, **__: recorded)
-    before = bench.store.stats().samples
+    before = bench.store.contents.stats().samples
     with refused(WorkerError, workload("without_data"), "data", "accuracy"):
         train(bench, workload("without_data"), until=0.9, folder=tmp_path)
-    assert bench.store.stats().samples == before
+    assert bench.store.contents.stats().samples == before
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ class EnergyStudy(
         yield
         self.workspace.run(self.models)
         target, keys = self.workspace.target.key, [each.digest for each in self.models]
-        results = self.workspace.store.results(target, keys)
+        results = self.workspace.store.measurements.results(target, keys)
         return {
             model.name: run.latency_s() * self._wh_per_s
             for model in self.models
