@@ -30,7 +30,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path, version: int) 
         Store.open(tmp_path)
     set_version(tmp_path, SCHEMA_VERSION)
     with Store.open(tmp_path) as store:
-        assert store.systems.systems.targets() == [TARGET]
+        assert store.systems.targets() == [TARGET]
 
 
 def add_note(connection: Connection) -> None:
@@ -59,7 +59,7 @@ def test_an_older_schema_is_migrated_step_by_step(
     monkeypatch.setattr(migrations, "MIGRATIONS", {NEXT + 1: copy_note, NEXT: add_note})
     for _ in range(2):  # the second time there is nothing left to do
         with Store.open(tmp_path) as store:
-            assert store.systems.systems.targets() == [TARGET]
+            assert store.systems.targets() == [TARGET]
             assert store.contents.stats().bricks == 2
         assert notes(tmp_path) == [("old and migrated",)]
 
@@ -105,10 +105,10 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
     set_version(tmp_path, 1)
     with Store.open(tmp_path) as store:
         assert store.contents.stats().schema_version == SCHEMA_VERSION
-        (found,) = store.measurements.measurements.results(TARGET.key, ["b1-0001"]).values()
+        (found,) = store.measurements.results(TARGET.key, ["b1-0001"]).values()
         assert found == Measurement("b1-0001", (Round((0.5,)),), 1.0)
         assert store.contents.stats().plans == 0  # they said less, and are made anew
-        assert store.contents.contents.verify() == []
+        assert store.contents.verify() == []
         measure(store, TARGET, ["b1-0002"])
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_file_is_a_store_error_and_verify_tells(tmp_path: Path) -> Non
 def test_an_empty_file_becomes_a_cache(tmp_path: Path) -> None:
     (tmp_path / "bricks.sqlite").touch()
     with open_with_target(tmp_path) as store:
-        assert store.systems.systems.targets() == [TARGET]
+        assert store.systems.targets() == [TARGET]
 
 
 def test_a_place_where_no_cache_can_be_is_named(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_read_only_cache_can_be_read_and_not_written(tmp_path: Path) -> None:
     open_with_target(tmp_path).close()
     url = f"sqlite:///file:{tmp_path}/bricks.sqlite?mode=ro&uri=true"
     with Store.open(url) as store:
-        assert store.systems.systems.targets() == [TARGET]
+        assert store.systems.targets() == [TARGET]
         with refused(StoreError, tmp_path / "bricks.sqlite", "--cache"):
             store.systems.save_target(OTHER)
 
@@ -191,7 +191,7 @@ def test_a_full_disk_loses_the_one_call_and_nothing_before(tmp_path: Path) -> No
         walk = {"b1-0002": (Round((0.5,) * 5000), 1.0)}
         with refused(DiskFull, tmp_path / "bricks.sqlite"):
             store.claims.append_rounds(TARGET.key, walk, owner)
-        assert list(store.measurements.measurements.results(TARGET.key, ["b1-0001"])) == ["b1-0001"]
+        assert list(store.measurements.results(TARGET.key, ["b1-0001"])) == ["b1-0001"]
         assert store.contents.stats().samples == 1
         with store._engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
@@ -206,7 +206,7 @@ def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> 
     other.execute("BEGIN IMMEDIATE")
     try:
         with Store.open(tmp_path, busy_timeout_s=0.05) as store:
-            assert store.systems.systems.targets() == [TARGET]  # readers don't wait for writers
+            assert store.systems.targets() == [TARGET]  # readers don't wait for writers
             with refused(CacheLocked, tmp_path / "bricks.sqlite"):
                 store.systems.save_target(OTHER)
             other.execute("ROLLBACK")

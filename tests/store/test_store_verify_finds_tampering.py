@@ -24,7 +24,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         measure(store, TARGET, ["b1-0001", "m1-whole", "p1-probe"])
         store.claims.claim(TARGET.key, ["b1-0002"], owner)
         store.claims.fail(TARGET.key, "b1-0002", "no memory", owner)
-        assert store.contents.contents.verify() == []
+        assert store.contents.verify() == []
         assert store.contents.verify(lambda brick: brick.key) == []
     return folder
 
@@ -39,7 +39,7 @@ def tamper(folder: Path, statement: str) -> list[str]:
     with closing(sqlite3.connect(folder / "bricks.sqlite")) as connection, connection:
         connection.execute(statement)
     with Store.open(folder) as store:
-        problems = store.contents.contents.verify()
+        problems = store.contents.verify()
     assert all("\n" not in problem for problem in problems)
     return problems
 
@@ -87,7 +87,7 @@ def lose_a_round(folder: Path) -> list[str]:
     """Lose one of two rounds of b1-0001; returns what verify then says."""
     with Store.open(folder) as store:
         store.measurements.supplement(TARGET.key, {"b1-0001": (Round((0.5,)), 1.0)})
-        assert store.contents.contents.verify() == []
+        assert store.contents.verify() == []
     return tamper(folder, "DELETE FROM rounds WHERE number = 1")
 
 
@@ -99,7 +99,7 @@ def test_a_lost_round_is_found_by_measurement(folder: Path) -> None:
 def test_a_measurement_that_lost_a_round_is_an_error_and_never_a_guess(folder: Path) -> None:
     lose_a_round(folder)
     with Store.open(folder) as store, refused(CacheDamaged, "b1-0001", 1, 2, "bricks cache verify"):
-        store.measurements.measurements.results(TARGET.key, ["b1-0001"])
+        store.measurements.results(TARGET.key, ["b1-0001"])
 
 
 def test_a_damaged_page_is_found(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_damaged_page_is_found(tmp_path: Path) -> None:
     content[-4096:] = b"\xff" * 4096
     file.write_bytes(content)
     with Store.open(tmp_path) as store:
-        assert any(line.startswith("database: ") for line in store.contents.contents.verify())
+        assert any(line.startswith("database: ") for line in store.contents.verify())
 
 
 def test_a_brick_whose_model_gives_another_key_is_found(folder: Path) -> None:
