@@ -10,6 +10,9 @@ from store_examples import make_decomposition, make_target, measure, open_with_t
 from bricks.errors import CacheDamaged, CacheLocked, DiskFull, StoreError
 from bricks.samples.measurement import Measurement, Round
 from bricks.store import SCHEMA_VERSION, Owner, Store, migrations
+from bricks.store.database import Database
+from bricks.store.engine import BUSY_TIMEOUT_S
+from bricks.store.owners import LEASE_S
 
 TARGET, OTHER = make_target(), make_target("other")
 
@@ -181,11 +184,13 @@ def test_a_url_without_a_driver_is_refused_and_its_password_not_shown() -> None:
 
 def test_a_full_disk_loses_the_one_call_and_nothing_before(tmp_path: Path) -> None:
     owner = Owner.current()
-    with open_with_target(tmp_path) as store:
+    open_with_target(tmp_path).close()
+    database = Database.open(tmp_path, busy_timeout_s=BUSY_TIMEOUT_S, make=False)
+    with Store(database, LEASE_S) as store:
         measure(store, TARGET, ["b1-0001"])
         store.claims.claim(TARGET.key, ["b1-0002"], owner)
         # The pool hands the same connection to the next caller in this thread.
-        with store._engine.connect() as connection:
+        with database.reading() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
         walk = {"b1-0002": (Round((0.5,) * 5000), 1.0)}
@@ -193,7 +198,7 @@ def test_a_full_disk_loses_the_one_call_and_nothing_before(tmp_path: Path) -> No
             store.claims.append_rounds(TARGET.key, walk, owner)
         assert list(store.measurements.results(TARGET.key, ["b1-0001"])) == ["b1-0001"]
         assert store.contents.stats().samples == 1
-        with store._engine.connect() as connection:
+        with database.reading() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
         store.claims.append_rounds(TARGET.key, walk, owner)
         assert store.contents.stats().samples == 5001
