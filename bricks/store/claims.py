@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, select, update
 
 from bricks.errors import StoreError, first_line
-from bricks.samples.measurement import PROTOCOL
 from bricks.store.database import Database
 from bricks.store.engine import chunks, insert_or_ignore
 from bricks.store.measurement_rows import (
@@ -21,6 +20,7 @@ from bricks.store.measurement_rows import (
     add_rounds,
     among,
     held,
+    opened_row,
     round_counts,
     rounds_of,
 )
@@ -59,8 +59,7 @@ class Claims:
     ) -> dict[str, Row[Any]]:
         """The rows that ``owner`` holds from now on, by key."""
         mine = _owner_columns(owner, self._watch.lease_s)
-        new = {"target_key": target_key, "protocol": PROTOCOL, "state": OPEN, **mine}
-        new |= {"wall_s": 0.0, "round_count": 0}
+        new = opened_row(target_key) | mine
         self._watch.look_again()
         claimed: dict[str, Row[Any]] = {}
         for chunk in chunks(sorted(keys)):

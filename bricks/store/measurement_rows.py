@@ -16,7 +16,7 @@ from bricks.errors import CacheDamaged, StoreError
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.store.engine import chunks
 from bricks.store.rows import decoding, round_of, round_row
-from bricks.store.schema import DONE, measurements, rounds
+from bricks.store.schema import DONE, OPEN, measurements, rounds
 
 # A round, and the wall time in seconds that it took in all.
 TimedRound = tuple[Round, float]
@@ -29,6 +29,12 @@ def among(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
         measurements.c.protocol == PROTOCOL,
         measurements.c.brick_key.in_(keys),
     )
+
+
+def opened_row(target_key: str) -> dict[str, Any]:
+    """The columns of a measurement that begins; its key and owner are the caller's to add."""
+    new = {"target_key": target_key, "protocol": PROTOCOL, "state": OPEN}
+    return {**new, "wall_s": 0.0, "round_count": 0}
 
 
 def held(query: Select[Any]) -> Select[Any]:
