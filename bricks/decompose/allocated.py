@@ -23,8 +23,14 @@ from bricks.decompose.memory import (
     Phase,
     Span,
 )
-from bricks.graph.program import BUFFERS, INPUTS, PARAMETERS
-from bricks.graph.program_phases import FORWARD, INFERENCE, OPTIMIZER
+from bricks.graph.program_phases import (
+    BUFFERS,
+    FORWARD,
+    INFERENCE,
+    INPUTS,
+    OPTIMIZER,
+    PARAMETERS,
+)
 from bricks.graph.tensor import TensorType
 
 # The key of a plan's JSON object that it stands under.

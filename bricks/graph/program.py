@@ -51,9 +51,6 @@ MODULE = "bricks.module"
 # Keys of a node's metadata: the phase of the step, and the values that are gone after the call.
 PHASE, FREED = "phase", "freed"
 
-# Roles of what is there before a step.
-INPUTS, PARAMETERS, BUFFERS = "inputs", "parameters", "buffers"
-
 # In place of a tensor that C++ code leaves undefined, which Python cannot.
 UNDEFINED: Mapping[str, Any] = {"undefined": True}
 

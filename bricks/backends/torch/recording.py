@@ -36,10 +36,7 @@ from bricks.backends.torch.sketching import SketchedValues
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import note_sketches
 from bricks.graph.program import (
-    BUFFERS,
     FREED,
-    INPUTS,
-    PARAMETERS,
     PHASE,
     TORCH_DTYPES,
     Call,
@@ -47,7 +44,7 @@ from bricks.graph.program import (
     Origin,
     State,
 )
-from bricks.graph.program_phases import FORWARD, OPTIMIZER
+from bricks.graph.program_phases import BUFFERS, FORWARD, INPUTS, OPTIMIZER, PARAMETERS
 
 _DTYPES = {getattr(torch, name): onnx_name for onnx_name, name in TORCH_DTYPES.items()}
 
