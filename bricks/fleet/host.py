@@ -178,7 +178,7 @@ def measure(request: str, keys: Sequence[str] | None) -> BatchResult:
     known.used_s = time.monotonic()
     every = {key for model in known.models for key in known.bench.decompose(model).plan.keys}
     return BatchResult(
-        known.contents.export(sorted(every) if keys is None else keys),
+        known.export(sorted(every) if keys is None else keys),
         fingerprint(),
         done.new_bricks,
         done.wall_s,
